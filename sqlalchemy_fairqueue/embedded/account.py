@@ -1,0 +1,88 @@
+"""The account that runs the server: PostgreSQL refuses root, so root hands it to one without rights."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.embedded.errors import DATABASE_URL_VARIABLE, EmbeddedServerError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_NOBODY = 65534
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Who runs the server.
+
+    Attributes:
+        user: numeric user; None stands for whoever runs this.
+        group: numeric group; None as above.
+    """
+
+    user: int | None = None
+    group: int | None = None
+
+    @classmethod
+    def for_server(cls) -> Account:
+        """``nobody`` where this runs as root, or else whoever runs this."""
+        if os.geteuid() != 0:
+            return cls()
+        try:
+            nobody = pwd.getpwnam("nobody")
+        except KeyError:
+            return cls(_NOBODY, _NOBODY)
+        return cls(nobody.pw_uid, nobody.pw_gid)
+
+    def give(self, path: Path) -> None:
+        """Make this account the owner of *path*."""
+        if self.user is not None and self.group is not None:
+            os.chown(path, self.user, self.group)
+
+    def make_folder(self, path: Path) -> None:
+        """Make a folder, and the missing ones above it, that this account owns."""
+        if not path.parent.exists():
+            self.make_folder(path.parent)
+        path.mkdir(mode=0o700)
+        self.give(path)
+
+    def start(self, command: list[str]) -> subprocess.Popen[str]:
+        """Start *command* as this account, with pipes to its input and output and in a session of its own.
+
+        Raises:
+            EmbeddedServerError: this account cannot be taken on.
+        """
+        environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                bufsize=1,
+                cwd="/",
+                env=environment | {"LC_ALL": "C"},
+                umask=0o077,
+                user=self.user,
+                group=self.group,
+                extra_groups=None if self.user is None else [],
+                start_new_session=True,  # Ctrl-C in a terminal goes to the whole group: the server must outlive it
+            )
+        except (PermissionError, subprocess.SubprocessError) as error:
+            message = (
+                f"cannot run a program as user {self.user}: {error}; PostgreSQL refuses to run as root, so start this "
+                f"as an ordinary user, or name a running server in {DATABASE_URL_VARIABLE}"
+            )
+            raise EmbeddedServerError(message) from error
+
+    def may(self, *command: str | Path) -> bool:
+        """Whether this account can run *command* successfully."""
+        process = self.start(["/bin/sh", "-c", 'exec "$@"', "sh", *map(str, command)])
+        process.communicate()
+        return process.returncode == 0

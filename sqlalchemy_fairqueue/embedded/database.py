@@ -1,0 +1,60 @@
+"""Which server to use, and a database on it that is gone afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from typing import TYPE_CHECKING
+
+from sqlalchemy import URL, create_engine, make_url
+
+from sqlalchemy_fairqueue.embedded.errors import DATABASE_URL_VARIABLE
+from sqlalchemy_fairqueue.embedded.server import embedded_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+def named_server() -> URL | None:
+    """The server that the environment names in ``FAIRQUEUE_DATABASE_URL``, or None; always with the psycopg driver."""
+    named = os.environ.get(DATABASE_URL_VARIABLE, "").strip()
+    return make_url(named).set(drivername="postgresql+psycopg") if named else None
+
+
+@contextlib.contextmanager
+def any_server(*, durable: bool = True, settings: Mapping[str, str] | None = None) -> Iterator[URL]:
+    """Yield the URL of the server that the environment names, or else of a private one for the time of the block.
+
+    Args:
+        durable: see `embedded_server`; a named server keeps its own settings.
+        settings: see `embedded_server`; a named server keeps its own.
+    """
+    if named := named_server():
+        yield named
+        return
+    with embedded_server(durable=durable, settings=settings) as server:
+        yield server.url()
+
+
+@contextlib.contextmanager
+def scratch_database(server: URL, name: str | None = None) -> Iterator[URL]:
+    """Create an empty database on *server* and drop it at the end of the block, with all connections to it.
+
+    Args:
+        server: a URL with the right to create databases.
+        name: default: one that nobody else uses.
+    """
+    name = name or f"fairqueue_{uuid.uuid4().hex[:12]}"
+    engine = create_engine(server, isolation_level="AUTOCOMMIT")
+    quoted = engine.dialect.identifier_preparer.quote(name)
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f"create database {quoted}")
+        try:
+            yield server.set(database=name)
+        finally:
+            with engine.connect() as connection:
+                connection.exec_driver_sql(f"drop database if exists {quoted} with (force)")
+    finally:
+        engine.dispose()

