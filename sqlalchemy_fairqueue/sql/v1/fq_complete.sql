@@ -1,0 +1,61 @@
+-- fq_complete: delete messages whose work is done, in the caller's transaction, and signal the slots they free.
+-- Guarantees: only the holder of the newest hand-out completes a message: its token is (id, lease id, deliveries). Returns the lost ones,
+-- for which nothing changed. A completion after the lease expired counts as long as nobody else took the message.
+-- Locks: the messages themselves, in the order of their ids; waits for whoever has one locked. No channel is touched.
+-- Index: none while a row is where the delivery found it (no false conflicts under SERIALIZABLE); else fq_message_pkey. Errors: 40001.
+create function fairqueue.fq_complete(p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[])
+returns table (message_id bigint, outcome text)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_rows tid[] := p_rows;
+  v_done bigint[] := '{}';
+  v_ids bigint[];
+begin
+  for v_pass in 1..2 loop
+    with done as (
+      delete from fairqueue.fq_message m
+      using (
+        select u.*
+        from unnest(p_ids, v_rows, p_lease_ids, p_deliveries) u(id, row, lease_id, deliveries)
+        order by u.id
+      ) u
+      where m.ctid = u.row
+        and m.id = u.id
+        and m.lease_id = u.lease_id
+        and m.deliveries = u.deliveries
+      returning m.id, m.channel_id, m.slots
+    ),
+    signalled as (
+      insert into fairqueue.fq_signal (queue, channel_id, freed)
+      select p_queue, d.channel_id, sum(d.slots)
+      from done d
+      where d.slots > 0
+      group by d.channel_id
+    )
+    select array_agg(d.id) into v_ids
+    from done d;
+    v_done := v_done || v_ids;
+    exit when coalesce(cardinality(v_done), 0) = cardinality(p_ids) or v_pass = 2;
+
+    -- A row is not where it was (the table was rewritten, or someone updated it): find it by id.
+    select array_agg(m.ctid order by u.ord) into v_rows
+    from unnest(p_ids) with ordinality u(id, ord)
+    left join fairqueue.fq_message m on m.id = u.id;
+  end loop;
+
+  return query
+  select u.id, 'lost'
+  from unnest(p_ids) u(id)
+  where u.id <> all (coalesce(v_done, '{}'));
+end
+$$;

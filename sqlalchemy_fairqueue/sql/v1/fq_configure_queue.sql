@@ -1,0 +1,28 @@
+-- fq_configure_queue: set the policy that channels of a queue made from now on start with. Existing channels keep theirs.
+-- Guarantees: takes effect with the caller's commit.
+-- Locks: the queue's row; waits for another configuration of the same queue. Index: fq_queue_pkey. Errors: QF001 bad policy; 40001.
+create function fairqueue.fq_configure_queue(
+  p_queue text, p_max_concurrency integer, p_release_interval bigint, p_release_burst integer, p_weight integer
+)
+returns void
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+begin
+  perform fairqueue.fq_check_policy(p_max_concurrency, p_release_interval, p_release_burst, p_weight);
+  insert into fairqueue.fq_queue as q (name, max_concurrency, release_interval, release_burst, weight)
+  values (p_queue, p_max_concurrency, p_release_interval, p_release_burst, p_weight)
+  on conflict (name) do update
+  set max_concurrency = excluded.max_concurrency,
+    release_interval = excluded.release_interval,
+    release_burst = excluded.release_burst,
+    weight = excluded.weight;
+end
+$$;

@@ -1,0 +1,40 @@
+-- fq_extend: let a lease that is still alive run for p_lease microseconds from now; never shortens it.
+-- Guarantees: null, and nothing changes, when the lease has expired or is gone, or when one of the given hand-outs is not held under it any more.
+-- Locks: the lease row, no key update: waits for a reclaim of the same lease, and for nothing else.
+-- Index: fq_lease_pkey, fq_message_pkey. Errors: QF001 bad duration.
+create function fairqueue.fq_extend(
+  p_lease_id bigint, p_lease bigint, p_ids bigint[] default '{}', p_deliveries integer[] default '{}'
+)
+returns bigint
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_expires_at bigint;
+begin
+  if p_lease is null or p_lease not between 1 and 31536000000000 then
+    raise exception 'fq_extend has a lease of % microseconds', p_lease
+      using errcode = 'QF001', hint = 'give a lease of 1 microsecond to 365 days';
+  end if;
+  update fairqueue.fq_lease l
+  set expires_at = greatest(l.expires_at, v_now + p_lease)
+  where l.id = p_lease_id
+    and l.expires_at > v_now
+    and not exists (
+      select
+      from unnest(p_ids, p_deliveries) u(id, deliveries)
+      left join fairqueue.fq_message m on m.id = u.id and m.lease_id = p_lease_id and m.deliveries = u.deliveries
+      where m.id is null
+    )
+  returning l.expires_at into v_expires_at;
+  return v_expires_at;
+end
+$$;

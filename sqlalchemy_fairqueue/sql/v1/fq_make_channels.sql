@@ -1,0 +1,65 @@
+-- fq_make_channels: ids of the named channels of a queue, made where they are new.
+-- Guarantees: one identity row and one state row a channel; a configured queue's policy goes before the one that the caller brings.
+-- Locks: first use of a channel waits for another transaction that is making the same one; names are taken in COLLATE "C" order.
+-- Index: fq_channel_queue_name_key. Errors: QF001 for a name that is empty or longer than 512 bytes; 40001 under REPEATABLE READ
+-- and SERIALIZABLE when another transaction made the channel since the snapshot.
+create function fairqueue.fq_make_channels(
+  p_queue text,
+  p_names text[],
+  p_max_concurrency integer default null,
+  p_release_interval bigint default null,
+  p_release_burst integer default null,
+  p_weight integer default null
+)
+returns void
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+declare
+  v_policy fairqueue.fq_queue;
+  v_bad text;
+begin
+  select n into v_bad
+  from unnest(p_names || p_queue) n
+  where n is null or octet_length(n) not between 1 and 512
+  limit 1;
+  if found then
+    raise exception 'a queue or channel name has % bytes', coalesce(octet_length(v_bad), 0)
+      using errcode = 'QF001',
+        detail = left(coalesce(v_bad, 'null'), 80),
+        hint = 'use a name of 1 to 512 bytes of UTF-8';
+  end if;
+
+  select * into v_policy
+  from fairqueue.fq_queue q
+  where q.name = p_queue;
+  if not found then
+    v_policy.max_concurrency := p_max_concurrency;
+    v_policy.release_interval := coalesce(p_release_interval, 0);
+    v_policy.release_burst := coalesce(p_release_burst, 1);
+    v_policy.weight := coalesce(p_weight, 1);
+    perform fairqueue.fq_check_policy(v_policy.max_concurrency, v_policy.release_interval, v_policy.release_burst, v_policy.weight);
+  end if;
+
+  with made as (
+    insert into fairqueue.fq_channel (queue, name)
+    select p_queue, w.name
+    from (
+      select distinct n collate "C" as name
+      from unnest(p_names) n
+      order by 1
+    ) w
+    on conflict (queue, name) do nothing
+    returning id
+  )
+  insert into fairqueue.fq_channel_state (channel_id, queue, max_concurrency, release_interval, release_burst, weight)
+  select m.id, p_queue, v_policy.max_concurrency, v_policy.release_interval, v_policy.release_burst, v_policy.weight
+  from made m;
+end
+$$;

@@ -1,0 +1,39 @@
+-- fq_release: give deliveries back, their attempt not counted, in the caller's transaction.
+-- Guarantees: as fq_complete for the token; the message is ready again where it stood, or p_delays microseconds from now. Returns the lost ones.
+-- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: QF001 negative delay; 40001.
+create function fairqueue.fq_release(
+  p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_delays bigint[]
+)
+returns table (message_id bigint, outcome text)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_ids bigint[];
+  v_rows tid[];
+  v_delays bigint[];
+begin
+  if 0 > any (p_delays) then
+    raise exception 'fq_release has a delay below zero'
+      using errcode = 'QF001', hint = 'give delays of zero or more microseconds';
+  end if;
+  select array_agg(h.message_id), array_agg(h.row_id), array_agg(u.delay)
+  into v_ids, v_rows, v_delays
+  from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries) h
+  join unnest(p_ids, p_delays) u(id, delay) on u.id = h.message_id;
+  perform fairqueue.fq_return_messages(p_queue, v_ids, v_rows, v_delays, null, 1);
+
+  return query
+  select u.id, 'lost'
+  from unnest(p_ids) u(id)
+  where u.id <> all (coalesce(v_ids, '{}'));
+end
+$$;

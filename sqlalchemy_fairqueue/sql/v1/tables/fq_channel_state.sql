@@ -1,0 +1,25 @@
+-- One live row a channel, updated by the dispatcher alone (and by configuration).
+-- Without a unique index on purpose: a plain index keeps every update a non-key update, and (channel_id, turn) finds the newest
+-- version first however many dead ones an old snapshot keeps. Replica identity full, or a publication of all tables refuses the updates.
+create table fairqueue.fq_channel_state (
+  channel_id bigint not null,
+  turn bigint not null default 0,
+  queue text collate "C" not null,
+  max_concurrency integer,
+  release_interval bigint not null default 0,
+  release_burst integer not null default 1,
+  weight integer not null default 1,
+  current_concurrency integer not null default 0,
+  head_dequeue_at bigint,
+  head_message_id bigint,
+  last_dequeue_at bigint not null default 0,
+  next_dequeue_at bigint,
+  release_at bigint not null default 0,
+  credit integer not null default 0
+)
+with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+alter table fairqueue.fq_channel_state replica identity full;
+create index fq_channel_state_newest_ix on fairqueue.fq_channel_state (channel_id, turn);
+create index fq_channel_state_ready_ix on fairqueue.fq_channel_state (queue, next_dequeue_at, channel_id)
+  where next_dequeue_at is not null
+    and (max_concurrency is null or current_concurrency < max_concurrency);
