@@ -1,0 +1,49 @@
+"""Sends statements exactly as they are, online and offline.
+
+``op.execute(str)`` would read ``:word`` as a parameter and double percent signs in a script.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import DBAPIError
+
+from sqlalchemy_fairqueue.errors import SchemaMismatch
+from sqlalchemy_fairqueue.sql import SCHEMA_MISMATCH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from alembic.runtime.migration import MigrationContext
+
+
+def send(context: MigrationContext, doing: str, statements: Iterable[str]) -> None:
+    """Send statements one at a time in the migration's transaction, or write them into the script of ``--sql``.
+
+    Raises:
+        ValueError: The database is not PostgreSQL.
+        SchemaMismatch: A guard among the statements refused.
+    """
+    if context.dialect.name != "postgresql":
+        problem = f"{doing} needs PostgreSQL, and this migration runs on {context.dialect.name}; leave it out there"
+        raise ValueError(problem)
+    if context.as_sql:
+        for statement in statements:
+            context.impl.static_output(f"{statement};")
+        return
+    connection = context.connection
+    if connection is None:
+        problem = f"{doing} has no connection to run on; configure Alembic with one, or run with --sql"
+        raise ValueError(problem)
+    try:
+        for statement in statements:
+            connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+    except DBAPIError as error:
+        original = error.orig
+        code = getattr(original, "sqlstate", None) or getattr(original, "pgcode", None)
+        if code != SCHEMA_MISMATCH:
+            raise
+        refused = getattr(getattr(original, "diag", None), "message_primary", None) or str(original)
+        problem = f"{doing}: {refused}"
+        raise SchemaMismatch(problem) from error

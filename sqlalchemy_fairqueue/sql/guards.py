@@ -1,0 +1,85 @@
+"""Blocks that look before anything is changed, and refuse with what to do.
+
+The same text guards a script and a connection.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy_fairqueue.sql.files import functions, relations
+from sqlalchemy_fairqueue.sql.schema import BODY, quoted_literal, schema_expression
+
+SCHEMA_MISMATCH = "QF004"
+"""SQLSTATE of a refusal: the schema does not hold what the operation needs, or holds what it would make."""
+
+_NO_SCHEMA = """\
+  if v_schema is null then
+    raise exception using errcode = 'QF004',
+      message = format('the connection has no default schema: its search_path (%s) names none that exists; '
+        'create the schema before, or name one with schema=', current_setting('search_path'));
+  end if;
+  if not exists (select from pg_namespace n where n.nspname = v_schema) then
+    raise exception using errcode = 'QF004',
+      message = format('schema %I does not exist; '
+        'create it before: op.execute(sqlalchemy.schema.CreateSchema(...))', v_schema);
+  end if;"""
+
+_INSTALL = """\
+  if to_regprocedure(format('%I.fq_version()', v_schema)) is not null
+    and to_regclass(format('%I.fq_message', v_schema)) is not null then
+    raise exception using errcode = 'QF004',
+      message = format('fairqueue is installed in schema %I already; '
+        'take this op.create_fairqueue() away, or name another schema', v_schema);
+  end if;
+  select string_agg(distinct taken.name, ', ' order by taken.name) into v_taken
+  from (
+    select c.relname::text, c.relnamespace from pg_class c
+    union all
+    select t.typname::text, t.typnamespace from pg_type t
+    union all
+    select p.proname::text, p.pronamespace from pg_proc p
+  ) taken(name, namespace)
+  join pg_namespace n on n.oid = taken.namespace
+  where n.nspname = v_schema
+    and taken.name = any (array[{names}]);
+  if v_taken is not null then
+    raise exception using errcode = 'QF004',
+      message = format('schema %I holds objects that are not fairqueue''s under names that it needs: %s; '
+        'rename them, or install fairqueue in another schema', v_schema, v_taken);
+  end if;"""
+
+_INSTALLED = """\
+  if to_regprocedure(format('%I.fq_version()', v_schema)) is null then
+    raise exception using errcode = 'QF004',
+      message = format('fairqueue is not installed in schema %I; '
+        'name the schema that op.create_fairqueue() was given', v_schema);
+  end if;
+  execute format('select %I.fq_version()', v_schema) into v_version;
+  if v_version <> {version} then
+    raise exception using errcode = 'QF004',
+      message = format('schema %I holds fairqueue version %s, not {version}; '
+        'bring it to version {version} first', v_schema, v_version);
+  end if;"""
+
+
+def install_guard(version: int, schema: str | None) -> str:
+    """A block that raises unless the schema exists and every name that the version needs in it is free."""
+    names = ", ".join(quoted_literal(name) for name in (*relations(version), *functions(version)))
+    return _block(_INSTALL.replace("{names}", names), schema)
+
+
+def installed_guard(version: int, schema: str | None) -> str:
+    """A block that raises unless the schema holds exactly this version."""
+    return _block(_INSTALLED.replace("{version}", str(version)), schema)
+
+
+def _block(checks: str, schema: str | None) -> str:
+    return (
+        f"do {BODY}\n"
+        "declare\n"
+        f"  v_schema text := {schema_expression(schema)};\n"
+        "  v_taken text;\n"
+        "  v_version integer;\n"
+        "begin\n"
+        f"{_NO_SCHEMA}\n{checks}\n"
+        f"end\n{BODY}"
+    )

@@ -1,0 +1,61 @@
+"""Putting the target schema where the files say ``fairqueue.``.
+
+A named schema is put in here. No name means the connection's default schema, which only the server knows: the
+statement is then wrapped in a block that puts ``current_schema()`` in when it runs, so that a script written offline
+and a migration run online leave the same catalog behind.
+"""
+
+from __future__ import annotations
+
+QUALIFIER = "fairqueue.fq_"
+"""What is replaced. Every object of ours starts with the prefix, and nothing else in the files contains this text."""
+
+BODY = "$fairqueue$"
+"""The quotes of bodies and blocks as they are sent. The files say ``$$``, which a schema's name might contain."""
+
+_MAX_BYTES = 63
+
+
+def quoted(schema: str) -> str:
+    """The name as an identifier, always in quotes: ``My "odd" name`` becomes ``"My ""odd"" name"``.
+
+    Raises:
+        ValueError: PostgreSQL cannot keep the name as it is.
+    """
+    return '"' + _kept(schema).replace('"', '""') + '"'
+
+
+def quoted_literal(text: str) -> str:
+    """The text as an SQL string."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def schema_expression(schema: str | None) -> str:
+    """SQL for the name of the target schema: a string, or ``current_schema()``, which may be null."""
+    return "current_schema()" if schema is None else quoted_literal(_kept(schema)) + "::text"
+
+
+def in_schema(statement: str, schema: str | None) -> str:
+    """The statement for the schema, verbatim apart from the qualifier and the quotes of a body.
+
+    It is to be sent as it is: it may hold percent signs and colons, and none of them stands for a parameter.
+    """
+    statement = statement.replace("$$", BODY)
+    if schema is not None:
+        return statement.replace(QUALIFIER, quoted(schema) + ".fq_")
+    return (
+        "do $fairqueue_do$ begin execute replace($fairqueue_sql$\n"
+        f"{statement}\n"
+        f"$fairqueue_sql$, '{QUALIFIER}', "
+        """'"' || replace(current_schema(), '"', '""') || '".fq_'); end $fairqueue_do$"""
+    )
+
+
+def _kept(schema: str) -> str:
+    if not schema or "\0" in schema or BODY in schema or len(schema.encode()) > _MAX_BYTES:
+        problem = (
+            f"schema {schema!r} is not a name that PostgreSQL keeps: "
+            f"give 1 to {_MAX_BYTES} bytes without NUL and without {BODY}, or None for the connection's default schema"
+        )
+        raise ValueError(problem)
+    return schema
