@@ -1,0 +1,109 @@
+"""How a payload becomes the bytes of a message, and back.
+
+A codec is any object with ``encode`` and ``decode``; a queue is given one. It must not know anything of queues.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from sqlalchemy_fairqueue.errors import PayloadError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@runtime_checkable
+class Codec(Protocol):
+    """What a queue asks of a codec. Every process that uses a queue must be given one that understands the others' content."""
+
+    def encode(self, payload: Any) -> bytes:
+        """The payload as bytes. Raises PayloadError when it cannot be kept without loss."""
+        ...
+
+    def decode(self, content: bytes) -> Any:
+        """The payload again. Raises PayloadError when the content is not this codec's."""
+        ...
+
+
+class JsonCodec:
+    """JSON in UTF-8, of the kind that PostgreSQL's jsonb takes too, so that messages can be queried by their payload.
+
+    A payload comes back as it was given (tuples as lists), or is refused: no NaN or infinity, no keys other than strings, no
+    NUL character, no lone surrogate, nothing that JSON has no word for.
+
+    Args:
+        default: Called with a value that JSON has no word for (datetime, UUID, Decimal, bytes ...); returns one that it has.
+            None refuses such values. The way back is the caller's own.
+    """
+
+    def __init__(self, default: Callable[[Any], Any] | None = None) -> None:
+        self._default = default
+
+    def encode(self, payload: Any) -> bytes:
+        """The payload as JSON. Raises PayloadError with the path of the first value that cannot be kept."""
+        try:
+            plain = self._plain(payload, "$")
+            return json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        except RecursionError:
+            raise PayloadError("it is nested too deeply or contains itself; flatten it") from None
+        except ValueError as error:
+            if isinstance(error, PayloadError):
+                raise
+            raise PayloadError(f"{error}; change the payload") from error
+
+    def decode(self, content: bytes) -> Any:
+        """The payload of a content. Raises PayloadError when it is not JSON in UTF-8."""
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise PayloadError(
+                f"{len(content)} bytes are not JSON ({error}); give the queue the codec that wrote them"
+            ) from error
+
+    def _plain(self, value: Any, path: str) -> Any:
+        if value is None or isinstance(value, (bool, int)):
+            return value
+        if isinstance(value, str):
+            return self._text(value, path)
+        if isinstance(value, float):
+            if value != value or value in (float("inf"), float("-inf")):
+                raise PayloadError(f"{value!r} has no word in JSON; use None or a string", path)
+            return value
+        if isinstance(value, dict):
+            for key in value:
+                if not isinstance(key, str):
+                    raise PayloadError(f"the key {key!r} is a {type(key).__name__}; JSON has string keys only", path)
+            return {self._text(key, path): self._plain(item, f"{path}.{key}") for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
+        if self._default is None:
+            raise PayloadError(
+                f"a {type(value).__name__} has no word in JSON; convert it, or give the queue JsonCodec(default=...)", path
+            )
+        return self._plain(self._default(value), path)
+
+    @staticmethod
+    def _text(value: str, path: str) -> str:
+        if "\x00" in value:
+            raise PayloadError("a string holds a NUL character, which PostgreSQL's jsonb refuses; remove it", path)
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise PayloadError("a string holds a lone surrogate, which UTF-8 has no bytes for; remove it", path) from None
+        return value
+
+
+class BytesCodec:
+    """Bytes as they are."""
+
+    def encode(self, payload: Any) -> bytes:
+        """The payload itself. Raises PayloadError when it is not bytes, bytearray or memoryview."""
+        if not isinstance(payload, (bytes, bytearray, memoryview)):
+            raise PayloadError(f"BytesCodec got a {type(payload).__name__}; give it bytes, or the queue another codec")
+        return bytes(payload)
+
+    def decode(self, content: bytes) -> bytes:
+        """The content itself."""
+        return content

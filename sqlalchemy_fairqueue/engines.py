@@ -1,0 +1,73 @@
+"""Run work on an engine, one statement a transaction. Sync and async engines alike; the only place that checks them out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from sqlalchemy_fairqueue.errors import InvalidArgument, IsolationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+R = TypeVar("R")
+
+_explicit: WeakSet[Engine] = WeakSet()
+
+
+def _isolation(engine: Engine) -> str:
+    # AUTOCOMMIT is one round trip a statement; where the server's default isolation is another, READ COMMITTED must be asked for.
+    return "READ COMMITTED" if engine in _explicit else "AUTOCOMMIT"
+
+
+def run(engine: Engine, work: Callable[[Connection], R]) -> R:
+    """Do *work* on a connection of the engine, where each statement is a READ COMMITTED transaction of its own."""
+    check_driver(engine)
+    try:
+        with engine.connect() as connection:
+            return work(connection.execution_options(isolation_level=_isolation(engine)))
+    except IsolationError:
+        if engine in _explicit:
+            raise
+        _explicit.add(engine)
+        return run(engine, work)
+
+
+async def arun(engine: AsyncEngine, work: Callable[[Connection], R]) -> R:
+    """As :func:`run`, on an async engine."""
+    check_driver(engine.sync_engine)
+    try:
+        async with engine.connect() as connection:
+            await connection.execution_options(isolation_level=_isolation(engine.sync_engine))
+            return await connection.run_sync(work)
+    except IsolationError:
+        if engine.sync_engine in _explicit:
+            raise
+        _explicit.add(engine.sync_engine)
+        return await arun(engine, work)
+
+
+def check_driver(bind: Engine | Connection) -> None:
+    """Refuse what is not PostgreSQL through psycopg.
+
+    Raises:
+        InvalidArgument: Another database or driver.
+    """
+    if bind.dialect.name != "postgresql" or not bind.dialect.driver.startswith("psycopg") or bind.dialect.driver == "psycopg2":
+        raise InvalidArgument(
+            f"the engine speaks {bind.dialect.name}+{bind.dialect.driver}; the queue needs create_engine('postgresql+psycopg://...')"
+        )
+
+
+def refused(where: Any, wanted: str) -> InvalidArgument:
+    """The error for an argument that no queue work can be done on."""
+    kind = type(where).__name__
+    advice = ""
+    if isinstance(where, (AsyncEngine, AsyncConnection)):
+        advice = "; for async engines and connections await the method of the same name with an 'a' in front"
+    elif isinstance(where, (Engine, Connection)):
+        advice = "; for sync ones call the method without the 'a' in front"
+    return InvalidArgument(f"got a {kind} where {wanted} is needed{advice}")

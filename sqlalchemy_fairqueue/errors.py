@@ -1,0 +1,145 @@
+"""What can go wrong, as types.
+
+Every error says what happened, with the values, then what to do. Errors that the SQL functions raise are found by their
+SQLSTATE: a class names its code, and :func:`translated` turns a driver's error into the class that has it. This module must
+not know how a statement is sent.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sqlalchemy.exc import DBAPIError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class FairQueueError(Exception):
+    """Base of every error of this package."""
+
+    _by_sqlstate: ClassVar[dict[str, type[FairQueueError]]] = {}
+
+    def __init_subclass__(cls, codes: tuple[str, ...] = (), **kwargs: Any) -> None:
+        """Register the SQLSTATE codes that stand for the class."""
+        super().__init_subclass__(**kwargs)
+        for code in codes:
+            FairQueueError._by_sqlstate[code] = cls
+
+
+class InvalidArgument(FairQueueError, ValueError, codes=("QF001",)):
+    """An argument has a value that cannot be kept."""
+
+
+class PayloadError(FairQueueError, ValueError):
+    """A payload cannot be encoded, or a stored content cannot be decoded.
+
+    Attributes:
+        path: Where in the payload, like ``$.pages[3].size``; ``$`` is the payload itself.
+    """
+
+    def __init__(self, problem: str, path: str = "$") -> None:
+        super().__init__(problem, path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"payload at {self.path}: {self.args[0]}"
+
+
+class LockOrderError(FairQueueError):
+    """An enqueue that takes effect at once came out of the lock order. Nothing was sent: the transaction is usable.
+
+    Attributes:
+        sent: What the transaction has sent before: (schema, queue, channel, key), or "completion".
+        refused: What came after it although it sorts before it.
+    """
+
+    def __init__(self, problem: str, sent: object = None, refused: object = None) -> None:
+        super().__init__(problem, sent, refused)
+        self.sent = sent
+        self.refused = refused
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class AutocommitError(FairQueueError):
+    """Queue work was asked of a connection in AUTOCOMMIT, where it could not be atomic with the business writes."""
+
+
+class IsolationError(FairQueueError, codes=("QF003",)):
+    """A dequeue ran in a transaction that is not READ COMMITTED."""
+
+
+class SchemaMismatch(FairQueueError, codes=("42883", "42P01", "3F000", "42703")):
+    """The queue is not installed in the schema that was named, or in a version that this library cannot use."""
+
+
+class LeaseLost(FairQueueError):
+    """A delivery is no longer its holder's: the lease expired and the message was taken back, or it was settled before.
+
+    Whoever meets it stops working on the message: another consumer may hold it. For the lost messages nothing was changed.
+
+    Attributes:
+        message_ids: The lost messages, ascending.
+        lease_id: The lease they were held under (of the first, if they differ).
+        expired_at: When that lease ended, as the delivery knew it.
+        holder: The consumer that holds the first of them now, if any.
+    """
+
+    def __init__(
+        self,
+        message_ids: tuple[int, ...],
+        lease_id: int,
+        expired_at: datetime | None = None,
+        holder: str | None = None,
+    ) -> None:
+        super().__init__(message_ids, lease_id, expired_at, holder)
+        self.message_ids = message_ids
+        self.lease_id = lease_id
+        self.expired_at = expired_at
+        self.holder = holder
+
+    def __str__(self) -> str:
+        first, *others = self.message_ids
+        which = f"message {first}" + (f" and {len(others)} more" if others else "")
+        until = f" (it was good until {self.expired_at:%H:%M:%S})" if self.expired_at else ""
+        now = (
+            f"consumer {self.holder!r} holds the message now"
+            if self.holder
+            else "the message was taken back, settled or delivered again since"
+        )
+        return f"lease {self.lease_id} on {which} was lost{until}: {now}; stop working on it"
+
+
+class UnsentWork(FairQueueError):
+    """An earlier commit of this transaction failed while it sent its queue work; only a rollback is possible."""
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Raise what the database refused as an error of this package, when its SQLSTATE is one that has a class.
+
+    Args:
+        doing: What was tried, for the message: ``"dequeue from queue 'documents'"``.
+    """
+    try:
+        yield
+    except DBAPIError as error:
+        original = error.orig
+        kind = FairQueueError._by_sqlstate.get(getattr(original, "sqlstate", None) or "")
+        if kind is None:
+            raise
+        diagnostics = getattr(original, "diag", None)
+        what = getattr(diagnostics, "message_primary", None) or str(original)
+        detail = getattr(diagnostics, "message_detail", None)
+        hint = getattr(diagnostics, "message_hint", None)
+        if kind is SchemaMismatch:
+            hint = (
+                "install the queue with op.create_fairqueue() in an Alembic migration, "
+                "and give Queue(schema=...) the schema it was installed in"
+            )
+        said = f"{what} ({detail})" if detail else what
+        raise kind(f"cannot {doing}: {said}; {hint or 'see the documentation of the call'}") from error

@@ -1,0 +1,263 @@
+"""Taking messages out, and ending their deliveries."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from sqlalchemy_fairqueue import statements
+from sqlalchemy_fairqueue.consumer import Consumer
+from sqlalchemy_fairqueue.engines import arun, refused, run
+from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost, translated
+from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.times import instant, microseconds
+from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, session_of
+from sqlalchemy_fairqueue.unit_of_work.sending import settle
+from sqlalchemy_fairqueue.values import Batch, Delivery, check_count, check_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from sqlalchemy_fairqueue.queue.base import AnySession
+
+    Deliveries = Delivery | Iterable[Delivery]
+
+LEASE = timedelta(seconds=30)
+_LEAST = timedelta(microseconds=1)
+
+
+class Delivering(QueueBase):
+    """The dequeue verb of a queue, and the verbs that end a delivery.
+
+    complete, retry, release and bury do the same wherever they are called: on a session they are recorded and take effect with its COMMIT, which
+    fails whole with LeaseLost if a delivery was lost, so that business effects and completion are one; on a Connection they are sent at once, in
+    its transaction; on an Engine in a transaction of their own, where the deliveries that are not lost are settled before LeaseLost names
+    the others. They lock the messages themselves, in the order of their ids, and nothing else.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._consumers: WeakKeyDictionary[Engine, Consumer] = WeakKeyDictionary()
+
+    def dequeue(self, engine: Engine, *, limit: int = 1, lease: timedelta = LEASE) -> Batch:
+        """Lease up to *limit* ready messages, taking channels in turn.
+
+        The lease is committed when this returns, and ends *lease* from now or a little later. The caller owes each delivery one complete, retry, release or
+        bury before that; then another consumer may hold the message, and every verb raises LeaseLost. It runs in READ COMMITTED
+        transactions of its own, one statement each, and waits for no lock.
+
+        Args:
+            engine: A sync Engine. A session is refused: a lease that is not committed protects nothing.
+            limit: Most messages to take, 1 to 100,000.
+            lease: How long the caller may need for them, up to 365 days. Use ``extend`` for more.
+
+        Returns:
+            The deliveries, in turn order; empty when nothing is ready. Its ``due_in`` says when to look again.
+
+        Raises:
+            InvalidArgument: A bad argument.
+            SchemaMismatch: The queue is not installed where it was looked for.
+        """
+        if not isinstance(engine, Engine):
+            raise self._no_engine(engine, "an Engine")
+        self._check(limit, lease)
+        consumer = self._consumer(engine)
+        return run(engine, lambda connection: consumer.dequeue(connection, limit, lease))
+
+    async def adequeue(self, engine: AsyncEngine, *, limit: int = 1, lease: timedelta = LEASE) -> Batch:
+        """As :meth:`dequeue`, on an AsyncEngine."""
+        if not isinstance(engine, AsyncEngine):
+            raise self._no_engine(engine, "an AsyncEngine")
+        self._check(limit, lease)
+        consumer = self._consumer(engine.sync_engine)
+        return await arun(engine, lambda connection: consumer.dequeue(connection, limit, lease))
+
+    def complete(self, where: AnySession | Connection | Engine, deliveries: Deliveries) -> None:
+        """End deliveries whose work is done: their messages are gone. See the class for where it takes effect.
+
+        A completion after the lease ended counts as long as nobody else took the message.
+
+        Raises:
+            LeaseLost: Some delivery is not the caller's any more; for those nothing changed.
+        """
+        self._settle(where, Verb.COMPLETE, deliveries)
+
+    def retry(
+        self,
+        where: AnySession | Connection | Engine,
+        deliveries: Deliveries,
+        *,
+        delay: timedelta | None = None,
+        error: str | None = None,
+    ) -> None:
+        """End deliveries that failed: the messages are tried again, or become dead letters when they are out of attempts.
+
+        Args:
+            where: As for the class.
+            deliveries: One or several.
+            delay: Not before so much time from now. None: at once, where the message stood in its channel.
+            error: What went wrong, kept with the message.
+
+        Raises:
+            LeaseLost: As :meth:`complete`.
+        """
+        self._settle(where, Verb.RETRY, deliveries, delay=delay, error=error)
+
+    def release(
+        self, where: AnySession | Connection | Engine, deliveries: Deliveries, *, delay: timedelta | None = None
+    ) -> None:
+        """Give deliveries back untried: their attempt is not counted. Arguments and errors as :meth:`retry`."""
+        self._settle(where, Verb.RELEASE, deliveries, delay=delay)
+
+    def bury(
+        self,
+        where: AnySession | Connection | Engine,
+        deliveries: Deliveries,
+        *,
+        reason: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        """End deliveries for good: the whole messages go to the dead letters, with the reason. Errors as :meth:`complete`."""
+        self._settle(where, Verb.BURY, deliveries, reason=reason, error=error)
+
+    async def acomplete(self, where: AsyncConnection | AsyncEngine, deliveries: Deliveries) -> None:
+        """As :meth:`complete`, at once on an AsyncConnection or AsyncEngine."""
+        await self._asettle(where, Verb.COMPLETE, deliveries)
+
+    async def aretry(
+        self,
+        where: AsyncConnection | AsyncEngine,
+        deliveries: Deliveries,
+        *,
+        delay: timedelta | None = None,
+        error: str | None = None,
+    ) -> None:
+        """As :meth:`retry`, at once on an AsyncConnection or AsyncEngine."""
+        await self._asettle(where, Verb.RETRY, deliveries, delay=delay, error=error)
+
+    async def arelease(
+        self, where: AsyncConnection | AsyncEngine, deliveries: Deliveries, *, delay: timedelta | None = None
+    ) -> None:
+        """As :meth:`release`, at once on an AsyncConnection or AsyncEngine."""
+        await self._asettle(where, Verb.RELEASE, deliveries, delay=delay)
+
+    async def abury(
+        self,
+        where: AsyncConnection | AsyncEngine,
+        deliveries: Deliveries,
+        *,
+        reason: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        """As :meth:`bury`, at once on an AsyncConnection or AsyncEngine."""
+        await self._asettle(where, Verb.BURY, deliveries, reason=reason, error=error)
+
+    def extend(self, engine: Engine, deliveries: Deliveries, *, lease: timedelta = LEASE) -> datetime:
+        """Let the lease of deliveries run for *lease* from now, in a transaction of its own; it is never shortened.
+
+        A lease covers all messages that its consumer was given under it: extending one extends them all.
+
+        Returns:
+            When the lease ends now (of several, the first to end).
+
+        Raises:
+            LeaseLost: The lease has ended, or a delivery is not held under it any more; nothing changed for that lease.
+        """
+        if not isinstance(engine, Engine):
+            raise refused(engine, "an Engine")
+        found = self._deliveries(deliveries)
+        check_duration("lease", lease, _LEAST)
+        return run(engine, lambda connection: self._extend(connection, found, lease))
+
+    async def aextend(self, engine: AsyncEngine, deliveries: Deliveries, *, lease: timedelta = LEASE) -> datetime:
+        """As :meth:`extend`, on an AsyncEngine."""
+        if not isinstance(engine, AsyncEngine):
+            raise refused(engine, "an AsyncEngine")
+        found = self._deliveries(deliveries)
+        check_duration("lease", lease, _LEAST)
+        return await arun(engine, lambda connection: self._extend(connection, found, lease))
+
+    def _extend(self, connection: Connection, deliveries: list[Delivery], lease: timedelta) -> datetime:
+        ends: list[int] = []
+        for lease_id in sorted({delivery.lease.id for delivery in deliveries}):
+            same = [delivery for delivery in deliveries if delivery.lease.id == lease_id]
+            with translated(f"extend lease {lease_id}"):
+                expires_at = connection.execute(
+                    statements.extend(self.schema),
+                    {
+                        "lease_id": lease_id,
+                        "lease": microseconds(lease),
+                        "ids": [delivery.message_id for delivery in same],
+                        "deliveries": [delivery.deliveries for delivery in same],
+                    },
+                ).scalar()
+                connection.commit()
+            if expires_at is None:
+                message_ids = tuple(sorted(delivery.message_id for delivery in same))
+                holder = connection.execute(statements.holder(self.schema), {"message_id": message_ids[0]}).scalar()
+                raise LeaseLost(message_ids, lease_id, same[0].lease.expires_at, holder)
+            ends.append(expires_at)
+        return instant(min(ends))
+
+    def _settle(
+        self, where: AnySession | Connection | Engine, verb: Verb, deliveries: Deliveries, **how: Any
+    ) -> None:
+        operations = self._operations(verb, deliveries, how)
+        if isinstance(where, Engine):
+            run(where, lambda connection: settle(connection, self._target, verb, operations))
+        else:
+            self._perform(where, list(operations))
+
+    async def _asettle(
+        self, where: AsyncConnection | AsyncEngine, verb: Verb, deliveries: Deliveries, **how: Any
+    ) -> None:
+        operations = self._operations(verb, deliveries, how)
+        if isinstance(where, AsyncEngine):
+            await arun(where, lambda connection: settle(connection, self._target, verb, operations))
+        else:
+            await self._aperform(where, list(operations))
+
+    def _operations(self, verb: Verb, deliveries: Deliveries, how: dict[str, Any]) -> list[Settle]:
+        if how.get("delay") is not None:
+            check_duration("delay", how["delay"])
+        for name in ("error", "reason"):
+            if isinstance(how.get(name), str):
+                # PostgreSQL has no NUL in text, and a message about a failure must never fail for what it says.
+                how[name] = how[name].replace("\x00", "\ufffd").encode(errors="replace").decode()
+        return [Settle(self._target, verb, delivery, **how) for delivery in self._deliveries(deliveries)]
+
+    def _deliveries(self, deliveries: Deliveries) -> list[Delivery]:
+        found = [deliveries] if isinstance(deliveries, Delivery) else list(deliveries)
+        for delivery in found:
+            if not isinstance(delivery, Delivery):
+                raise InvalidArgument(f"got {delivery!r:.80} where a Delivery is needed")
+            if delivery.queue != self.name:
+                raise InvalidArgument(
+                    f"message {delivery.message_id} was delivered by queue {delivery.queue!r}, this is {self.name!r}; use that queue"
+                )
+        return found
+
+    def _consumer(self, engine: Engine) -> Consumer:
+        consumer = self._consumers.get(engine)
+        if consumer is None:
+            consumer = self._consumers.setdefault(engine, Consumer(self._target, self.codec))
+        return consumer
+
+    @staticmethod
+    def _check(limit: int, lease: timedelta) -> None:
+        check_count("limit", limit, 1, 100_000)
+        check_duration("lease", lease, _LEAST)
+
+    @staticmethod
+    def _no_engine(where: Any, wanted: str) -> InvalidArgument:
+        if session_of(where) is not None or isinstance(where, (Connection, AsyncConnection)):
+            return InvalidArgument(
+                f"dequeue got a {type(where).__name__}: a lease must be committed before the work begins, so that it needs a "
+                f"transaction of its own; give {wanted}"
+            )
+        return refused(where, wanted)

@@ -1,0 +1,145 @@
+"""Putting messages in, inside the caller's transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+
+from sqlalchemy_fairqueue.codecs import JsonCodec
+from sqlalchemy_fairqueue.engines import check_driver, refused
+from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
+from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage, connection_of, record, send, session_of
+from sqlalchemy_fairqueue.values import Enqueue, Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime, timedelta
+
+    from sqlalchemy.orm import Session, scoped_session
+
+    from sqlalchemy_fairqueue.queue.base import AnySession
+
+_headers = JsonCodec()
+
+
+class Enqueuing(QueueBase):
+    """The enqueue verbs of a queue."""
+
+    def enqueue(
+        self,
+        session: AnySession,
+        *,
+        channel: str,
+        payload: Any,
+        kind: str = "default",
+        delay: timedelta | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+        key: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        max_attempts: int | None = None,
+    ) -> Receipt:
+        """Add a message in the session's transaction: if it commits, the work exists; if it rolls back, it never did.
+
+        The call records; what was recorded is sent in lock order right before the COMMIT, after the session's own flush, one
+        statement a queue. Inside a savepoint it shares the savepoint's fate. The payload is encoded now: later changes to it do not count.
+        The arguments are those of :class:`~sqlalchemy_fairqueue.Enqueue`.
+
+        Locks: none until the COMMIT; then the first use of a channel, and a key, wait for a transaction that is making the same one.
+        Under REPEATABLE READ and SERIALIZABLE those two can fail to serialize (SQLSTATE 40001): try the transaction again.
+
+        Returns:
+            A receipt that has ``message_id`` once the transaction has committed.
+
+        Raises:
+            InvalidArgument: A bad value, before anything is recorded.
+            PayloadError: The payload cannot be encoded.
+            AutocommitError, SchemaMismatch: From the COMMIT, which then fails whole.
+        """
+        message = Enqueue(
+            channel=channel,
+            payload=payload,
+            kind=kind,
+            delay=delay,
+            at=at,
+            priority=priority,
+            key=key,
+            headers=headers,
+            max_attempts=max_attempts,
+        )
+        return self.enqueue_many(session, [message])[0]
+
+    def enqueue_many(self, session: AnySession, messages: Iterable[Enqueue]) -> list[Receipt]:
+        """Add messages in the session's transaction, as :meth:`enqueue` adds one; all of them are checked before one is recorded."""
+        found = session_of(session)
+        if found is None:
+            if isinstance(session, (Connection, AsyncConnection)):
+                raise InvalidArgument(
+                    f"got a {type(session).__name__}, which has no commit hook to send from; use enqueue_now on a connection"
+                )
+            raise refused(session, "a Session, AsyncSession, scoped_session or async_scoped_session")
+        operations = [self._operation(message) for message in messages]
+        record(found, list(operations))
+        return [operation.receipt for operation in operations]
+
+    def enqueue_now(self, session: Session | scoped_session[Any] | Connection, **message: Any) -> int:
+        """Add a message in the transaction at once, for those who need its id now, or have a Connection and no Session.
+
+        The arguments are those of :meth:`enqueue`. Calls of one transaction must come in the lock order (queue, channel, key; as UTF-8 bytes),
+        and before any completion or cancel that it sends itself. A call with a key, or one that makes a channel, keeps
+        its lock until the transaction ends, so that it can still deadlock with row locks that the caller takes later: enqueue last.
+
+        Returns:
+            The message's id; for a key that stands already, the id of the message that holds it.
+
+        Raises:
+            LockOrderError: Out of order; nothing was sent and the transaction is usable.
+            AutocommitError: The connection commits each statement by itself; nothing was sent.
+            InvalidArgument, PayloadError, SchemaMismatch: As :meth:`enqueue`.
+        """
+        operation = self._operation(Enqueue(**message))
+        if (found := session_of(session)) is not None and not isinstance(session, (AsyncSession, async_scoped_session)):
+            connection = connection_of(found, self._target)
+        elif isinstance(session, Connection):
+            connection = session
+        elif isinstance(session, (AsyncSession, async_scoped_session)):
+            raise InvalidArgument(f"got a {type(session).__name__}, which must be awaited; use await queue.aenqueue_now(...)")
+        else:
+            raise refused(session, "a Session or a Connection")
+        check_driver(connection)
+        [(receipt, message_id, created)] = send(connection, [operation])
+        receipt.message_id, receipt.created = message_id, created
+        return message_id
+
+    async def aenqueue_now(
+        self, session: AsyncSession | async_scoped_session[Any] | AsyncConnection, **message: Any
+    ) -> int:
+        """As :meth:`enqueue_now`, on an AsyncSession or AsyncConnection."""
+        if isinstance(session, (AsyncSession, async_scoped_session, AsyncConnection)):
+            return await session.run_sync(lambda sync: self.enqueue_now(sync, **message))
+        raise refused(session, "an AsyncSession or an AsyncConnection")
+
+    def _operation(self, message: Enqueue) -> EnqueueMessage:
+        if not isinstance(message, Enqueue):
+            raise InvalidArgument(f"got {message!r:.80} where an Enqueue is needed")
+        content = self.codec.encode(message.payload)
+        if not isinstance(content, bytes):
+            raise PayloadError(f"codec {self.codec!r} made a {type(content).__name__} of it; encode must return bytes")
+        headers = None
+        if message.headers is not None:
+            try:
+                headers = _headers.encode(dict(message.headers)).decode()
+            except (PayloadError, TypeError, ValueError) as error:
+                raise InvalidArgument(f"headers are no JSON object: {error}") from error
+        return EnqueueMessage(
+            target=self._target,
+            message=message,
+            content=content,
+            headers=headers,
+            max_attempts=message.max_attempts or self.max_attempts,
+            policy=self.defaults,
+            receipt=Receipt(message.channel),
+        )

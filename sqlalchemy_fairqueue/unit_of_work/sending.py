@@ -1,0 +1,178 @@
+"""Send queue work on a connection, in lock order, one statement a kind. Knows nothing of sessions."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy_fairqueue import statements
+from sqlalchemy_fairqueue.errors import LeaseLost, translated
+from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
+from sqlalchemy_fairqueue.unit_of_work.ledger import ledger_of, place
+from sqlalchemy_fairqueue.unit_of_work.operations import Cancel, Configure, EnqueueMessage, Settle, Target, Verb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sqlalchemy import Connection, TextClause
+
+    from sqlalchemy_fairqueue.unit_of_work.operations import Operation
+    from sqlalchemy_fairqueue.values import ChannelPolicy, Receipt
+
+Outcome = tuple["Receipt", int, bool]
+O = TypeVar("O", EnqueueMessage, Configure, Settle, Cancel)
+
+
+def send(connection: Connection, operations: Iterable[Operation]) -> list[Outcome]:
+    """Send operations in lock order: enqueues, configuration, then settlements and cancels by message id.
+
+    Args:
+        connection: In a transaction, or about to begin one.
+        operations: In the order in which they were asked for; messages of a channel keep it.
+
+    Returns:
+        What became of each enqueue: its receipt, the message's id, and whether a message was added.
+
+    Raises:
+        LockOrderError: The transaction has sent something that sorts after one of them; nothing was sent.
+        AutocommitError: The connection is in AUTOCOMMIT; nothing was sent.
+        LeaseLost: A delivery is not its holder's any more. The transaction must be rolled back.
+    """
+    enqueues: list[EnqueueMessage] = []
+    configures: list[Configure] = []
+    settles: list[Settle] = []
+    cancels: list[Cancel] = []
+    for operation in operations:
+        match operation:
+            case EnqueueMessage():
+                enqueues.append(operation)
+            case Configure():
+                configures.append(operation)
+            case Settle():
+                settles.append(operation)
+            case Cancel():
+                cancels.append(operation)
+
+    ledger = ledger_of(connection)
+    places = [place(enqueue) for enqueue in enqueues]
+    ledger.check(places)
+    outcomes: list[Outcome] = []
+    for target, group in _by_target(enqueues):
+        outcomes += _enqueue(connection, target, group)
+    ledger.furthest = max(places, default=ledger.furthest)
+    if configures or settles or cancels:
+        ledger.settled = True
+    for target, group in _by_target(configures):
+        for configure in sorted(group, key=lambda one: (one.channel or "").encode()):
+            _configure(connection, target, configure)
+    if len({settle.verb for settle in settles}) + bool(cancels) > 1:
+        _hold(connection, settles)
+    for target, group in _by_target(settles):
+        for verb in Verb:
+            if same := [settle for settle in group if settle.verb is verb]:
+                settle(connection, target, verb, same)
+    for target, group in _by_target(cancels):
+        with translated(f"cancel messages of queue {target.queue!r}"):
+            connection.execute(
+                statements.cancel(target.schema),
+                {"queue": target.queue, "ids": sorted(cancel.message_id for cancel in group)},
+            ).all()
+    return outcomes
+
+
+def _by_target(operations: list[O]) -> Iterable[tuple[Target, list[O]]]:
+    def order(operation: O) -> tuple[bytes, bytes]:
+        return (operation.target.schema or "").encode(), operation.target.queue.encode()
+
+    for _, group in groupby(sorted(operations, key=order), order):
+        same = list(group)
+        yield same[0].target, same
+
+
+def _enqueue(connection: Connection, target: Target, enqueues: Sequence[EnqueueMessage]) -> list[Outcome]:
+    messages = [enqueue.message for enqueue in enqueues]
+    with translated(f"enqueue {len(messages)} messages to queue {target.queue!r}"):
+        rows = connection.execute(
+            statements.enqueue(target.schema),
+            {
+                "queue": target.queue,
+                "channels": [message.channel for message in messages],
+                "kinds": [message.kind for message in messages],
+                "contents": [enqueue.content for enqueue in enqueues],
+                "headers": [enqueue.headers for enqueue in enqueues],
+                "delays": [None if message.delay is None else microseconds(message.delay) for message in messages],
+                "ats": [None if message.at is None else instant_microseconds(message.at) for message in messages],
+                "priorities": [message.priority for message in messages],
+                "keys": [message.key for message in messages],
+                "max_attempts": [enqueue.max_attempts for enqueue in enqueues],
+                **_policy(enqueues[0].policy),
+            },
+        ).all()
+    return [(enqueues[row.ordinal - 1].receipt, row.message_id, row.created) for row in rows]
+
+
+def _configure(connection: Connection, target: Target, configure: Configure) -> None:
+    parameters: dict[str, Any] = {"queue": target.queue, **_policy(configure.policy)}
+    if configure.channel is None:
+        with translated(f"configure queue {target.queue!r}"):
+            connection.execute(statements.configure_queue(target.schema), parameters)
+    else:
+        with translated(f"configure channel {configure.channel!r} of queue {target.queue!r}"):
+            connection.execute(statements.configure_channel(target.schema), {**parameters, "channel": configure.channel})
+
+
+def _policy(policy: ChannelPolicy) -> dict[str, int | None]:
+    return {
+        "max_concurrency": policy.max_concurrency,
+        "release_interval": microseconds(policy.release_interval),
+        "release_burst": policy.release_burst,
+        "weight": policy.weight,
+    }
+
+
+def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence[Settle]) -> None:
+    """End deliveries of one queue by one verb, in one statement.
+
+    Raises:
+        LeaseLost: Some are not their holder's any more; the others are settled, unless the caller rolls back.
+    """
+    ordered = sorted(settles, key=lambda one: one.delivery.message_id)
+    parameters: dict[str, Any] = {"queue": target.queue, **_tokens(ordered)}
+    delays = [None if one.delay is None else microseconds(one.delay) for one in ordered]
+    errors = [one.error for one in ordered]
+    clause: TextClause
+    match verb:
+        case Verb.COMPLETE:
+            clause = statements.complete(target.schema)
+        case Verb.RELEASE:
+            clause = statements.release(target.schema)
+            parameters |= {"delays": delays}
+        case Verb.RETRY:
+            clause = statements.retry(target.schema)
+            parameters |= {"delays": delays, "errors": errors}
+        case Verb.BURY:
+            clause = statements.bury(target.schema)
+            parameters |= {"reasons": [one.reason for one in ordered], "errors": errors}
+    with translated(f"{verb.value} {len(ordered)} deliveries of queue {target.queue!r}"):
+        rows = connection.execute(clause, parameters).all()
+    if lost := {row.message_id for row in rows if row.outcome == "lost"}:
+        first = next(one.delivery for one in ordered if one.delivery.message_id in lost)
+        holder = connection.execute(statements.holder(target.schema), {"message_id": first.message_id}).scalar()
+        raise LeaseLost(tuple(sorted(lost)), first.lease.id, first.lease.expires_at, holder)
+
+
+def _hold(connection: Connection, settles: Sequence[Settle]) -> None:
+    """Lock the messages of several verbs in the order of their ids before the first verb changes any."""
+    for target, group in _by_target(list(settles)):
+        ordered = sorted(group, key=lambda one: one.delivery.message_id)
+        with translated(f"lock {len(ordered)} deliveries of queue {target.queue!r}"):
+            connection.execute(statements.hold_deliveries(target.schema), _tokens(ordered)).all()
+
+
+def _tokens(settles: Sequence[Settle]) -> dict[str, list[Any]]:
+    return {
+        "ids": [one.delivery.message_id for one in settles],
+        "rows": [one.delivery.row_id for one in settles],
+        "lease_ids": [one.delivery.lease.id for one in settles],
+        "deliveries": [one.delivery.deliveries for one in settles],
+    }
