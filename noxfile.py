@@ -84,7 +84,9 @@ def wheel(session: nox.Session) -> None:
     session.chdir(away)
     session.run("python", "-c", _INSTALLED_CHECK, str(checkout), *expected)
     folders = [name for name in ("tests/sql", "tests/alembic") if Path(name).is_dir()]
-    session.run("pytest", "--import-mode=append", *folders, "tests/unit/test_embedded.py", *session.posargs)
+    session.run(
+        "python", "-m", "pytest", "--import-mode=append", *folders, "tests/unit/test_embedded.py", *session.posargs
+    )
 
 
 _INSTALLED_CHECK = """

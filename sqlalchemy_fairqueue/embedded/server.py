@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,7 +123,7 @@ def _make_directory(account: Account) -> Path:
             account.give(directory)
             return directory
     message = (
-        f"no folder for the server: user {account.user} cannot enter {tempfile.gettempdir()!r}, or the path is longer "
-        f"than that of a socket may be; name a short folder that everyone may enter in TMPDIR"
+        f"no folder for the server: neither {tempfile.gettempdir()!r} nor '/tmp' can be written to by user "
+        f"{account.user or os.geteuid()} and has a path short enough for a socket; name such a folder in TMPDIR"
     )
     raise EmbeddedServerError(message)

@@ -3,6 +3,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
@@ -154,6 +155,15 @@ def test_programs_out_of_reach_are_copied(tmp_path: Path) -> None:
     with embedded_server(hidden, durable=False) as server:
         assert str(_ask(server.url(), "show server_version")).startswith(server.version)
         assert (server.directory / "programs").is_dir()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="what an ordinary user names, the user may write to")
+def test_a_temporary_folder_of_root_alone_is_passed_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As root with a TMPDIR that only root may write to, the server's folder is elsewhere, and goes all the same."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with embedded_server(programs(), durable=False) as server:
+        assert not server.directory.is_relative_to(tmp_path)
+    assert not server.directory.exists()
 
 
 def test_the_server_is_private() -> None:
