@@ -116,9 +116,9 @@ def _append_settings(path: Path, settings: Mapping[str, str]) -> None:
 def _make_directory(account: Account) -> Path:
     """Make an empty folder that *account* owns, where it can reach it and the path is short enough for a socket."""
     for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp")):  # noqa: S108 - mkdtemp makes a name nobody can guess
-        if len(f"{parent}/fairqueue-12345678/.s.PGSQL.5432") <= _SOCKET_PATH_LIMIT and account.may(
-            "test", "-x", parent
-        ):
+        short = len(f"{parent}/fairqueue-12345678/.s.PGSQL.5432") <= _SOCKET_PATH_LIMIT
+        # To remove its folder in the end, the account must be able to write to the one above.
+        if short and account.may("test", "-x", parent) and account.may("test", "-w", parent):
             directory = Path(tempfile.mkdtemp(prefix="fairqueue-", dir=parent))
             account.give(directory)
             return directory

@@ -158,12 +158,14 @@ def test_programs_out_of_reach_are_copied(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="what an ordinary user names, the user may write to")
-def test_a_temporary_folder_of_root_alone_is_passed_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_folder_of_root_alone_is_passed_by(monkeypatch: pytest.MonkeyPatch) -> None:
     """As root with a TMPDIR that only root may write to, the server's folder is elsewhere, and goes all the same."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with embedded_server(programs(), durable=False) as server:
-        assert not server.directory.is_relative_to(tmp_path)
-    assert not server.directory.exists()
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # noqa: S108 - pytest's own folders cannot be entered
+        Path(folder).chmod(0o755)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        with embedded_server(programs(), durable=False) as server:
+            assert not server.directory.is_relative_to(folder)
+        assert not server.directory.exists()
 
 
 def test_the_server_is_private() -> None:
