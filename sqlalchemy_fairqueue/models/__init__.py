@@ -1,0 +1,76 @@
+"""Mapped classes for queries and relationships over fairqueue's tables.
+
+They map what ``op.create_fairqueue`` installs, names included, so that Alembic finds nothing to change. They are for
+reading: a flush that would write a row is refused with the verb to use instead. Three ways to have them: the classes
+here, on a MetaData of their own (:data:`metadata`); :func:`make_models` for the MetaData of your Base; and the mixins,
+for classes of your own.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import DeclarativeBase
+
+from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin, FairqueueMixin, QueueConfigMixin
+from sqlalchemy_fairqueue.models.making import Models, make_models
+from sqlalchemy_fairqueue.models.messages import DeadLetterMixin, LeaseMixin, MessageMixin, SignalMixin
+from sqlalchemy_fairqueue.models.refusal import ReadOnlyModel
+from sqlalchemy_fairqueue.models.types import Duration, Instant
+
+__all__ = [
+    "Channel",
+    "ChannelMixin",
+    "ChannelState",
+    "ChannelStateMixin",
+    "DeadLetter",
+    "DeadLetterMixin",
+    "Duration",
+    "FairqueueMixin",
+    "Instant",
+    "Lease",
+    "LeaseMixin",
+    "Message",
+    "MessageMixin",
+    "Models",
+    "QueueConfig",
+    "QueueConfigMixin",
+    "ReadOnlyModel",
+    "Signal",
+    "SignalMixin",
+    "make_models",
+    "metadata",
+]
+
+
+class _Base(DeclarativeBase):
+    pass
+
+
+class QueueConfig(QueueConfigMixin, _Base):
+    """A configured queue, in the connection's default schema."""
+
+
+class Channel(ChannelMixin, _Base):
+    """A channel, in the connection's default schema."""
+
+
+class ChannelState(ChannelStateMixin, _Base):
+    """The dispatcher's view of a channel, in the connection's default schema."""
+
+
+class Message(MessageMixin, _Base):
+    """A message, in the connection's default schema."""
+
+
+class DeadLetter(DeadLetterMixin, _Base):
+    """A dead letter, in the connection's default schema."""
+
+
+class Signal(SignalMixin, _Base):
+    """A signal, in the connection's default schema."""
+
+
+class Lease(LeaseMixin, _Base):
+    """A lease, in the connection's default schema."""
+
+
+metadata = _Base.metadata

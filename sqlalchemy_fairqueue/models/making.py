@@ -1,0 +1,78 @@
+"""Mapped classes for a MetaData of the user's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sqlalchemy.orm import DeclarativeBase, registry
+
+from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin, QueueConfigMixin
+from sqlalchemy_fairqueue.models.messages import DeadLetterMixin, LeaseMixin, MessageMixin, SignalMixin
+
+if TYPE_CHECKING:
+    from sqlalchemy import MetaData
+
+
+class HasMetaData(Protocol):
+    """A declarative Base of any kind."""
+
+    metadata: MetaData
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The mapped classes of one installation.
+
+    Attributes:
+        Channel: See :class:`ChannelMixin`.
+        ChannelState: See :class:`ChannelStateMixin`.
+        DeadLetter: See :class:`DeadLetterMixin`.
+        Lease: See :class:`LeaseMixin`.
+        Message: See :class:`MessageMixin`.
+        QueueConfig: See :class:`QueueConfigMixin`.
+        Signal: See :class:`SignalMixin`.
+    """
+
+    Channel: type[ChannelMixin]
+    ChannelState: type[ChannelStateMixin]
+    DeadLetter: type[DeadLetterMixin]
+    Lease: type[LeaseMixin]
+    Message: type[MessageMixin]
+    QueueConfig: type[QueueConfigMixin]
+    Signal: type[SignalMixin]
+
+
+def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Models:
+    """Map fairqueue's tables into the MetaData of a Base, once for each schema that it is installed in.
+
+    The classes share the Base's MetaData and nothing else: they take no columns, dataclass behaviour or table names
+    from it, and their names do not clash with classes of the user's in ``relationship("Message")``. Relate to them by class:
+    ``relationship(models.Message, ...)``. For classes that do inherit from the Base, use the mixins.
+
+    Args:
+        base: A declarative Base, or whatever has its ``metadata``.
+        schema: The schema that fairqueue is installed in. None is the schema of the MetaData, and without one the
+            connection's default schema.
+
+    Raises:
+        sqlalchemy.exc.InvalidRequestError: The MetaData holds the tables of that schema already.
+    """
+
+    class Made(DeclarativeBase):
+        # A registry of its own, so that class names that the user's relationships look up are the user's.
+        registry = registry(metadata=base.metadata)
+
+    def made(name: str, mixin: type[Any]) -> type[Any]:
+        body = {"__fairqueue_schema__": schema, "__doc__": mixin.__doc__, "__module__": __name__}
+        return type(name, (mixin, Made), body)
+
+    return Models(
+        Channel=made("Channel", ChannelMixin),
+        ChannelState=made("ChannelState", ChannelStateMixin),
+        DeadLetter=made("DeadLetter", DeadLetterMixin),
+        Lease=made("Lease", LeaseMixin),
+        Message=made("Message", MessageMixin),
+        QueueConfig=made("QueueConfig", QueueConfigMixin),
+        Signal=made("Signal", SignalMixin),
+    )

@@ -1,0 +1,216 @@
+"""Mixins of what moves: messages, signals, leases and dead letters."""
+
+from __future__ import annotations
+
+# ruff: noqa: N805 - a declared attribute is given the class
+from datetime import datetime  # noqa: TC003 - SQLAlchemy reads the annotations
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    BigInteger,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Text,
+    case,
+    cast,
+    func,
+    literal_column,
+    text,
+    type_coerce,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.hybrid import hybrid_property
+from sqlalchemy.orm import Mapped, declared_attr, mapped_column
+from sqlalchemy.sql.elements import conv
+
+from sqlalchemy_fairqueue.codecs import JsonCodec
+from sqlalchemy_fairqueue.models.channels import FairqueueMixin
+from sqlalchemy_fairqueue.models.relations import many, one
+from sqlalchemy_fairqueue.models.types import Instant
+from sqlalchemy_fairqueue.times import instant
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
+
+_JSON = JsonCodec()
+
+
+class ContentMixin(FairqueueMixin):
+    """A message's content, whether the message is waiting or dead."""
+
+    channel_id: Mapped[int] = mapped_column(BigInteger)
+    kind: Mapped[str] = mapped_column(Text)
+    content: Mapped[bytes] = mapped_column(LargeBinary)
+    headers: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
+    dedupe_key: Mapped[str | None] = mapped_column(Text(collation="C"))
+    enqueued_at: Mapped[datetime] = mapped_column(Instant)
+
+    @hybrid_property
+    def payload(self) -> Any:  # noqa: ANN401 - whatever JSON holds
+        """The content read as JSON; in a query ``convert_from(content, 'UTF8')::jsonb``, taken apart like any JSONB.
+
+        Only for messages whose codec writes JSON: a query that reads the payload of another fails.
+
+        Raises:
+            PayloadError: The content is not JSON.
+        """
+        return _JSON.decode(self.content)
+
+    @payload.inplace.expression
+    @classmethod
+    def _payload_expression(cls) -> ColumnElement[Any]:
+        return cast(func.convert_from(cls.content, literal_column("'UTF8'")), JSONB)
+
+    @declared_attr
+    def channel(cls) -> Mapped[Any]:
+        """The channel."""
+        return one(cls, "fq_channel", key="channel_id", of="id")
+
+
+class MessageMixin(ContentMixin):
+    """A unit of work, from enqueue to completion.
+
+    ``dequeue_at`` is the place in the channel's order: microseconds since the epoch, or minus the priority. ``due_at``
+    and ``priority`` say which.
+    """
+
+    __fairqueue_verbs__ = (
+        "use queue.enqueue(session, ...) to add one, queue.cancel(session, message_id) to withdraw one"
+    )
+    __tablename__ = "fq_message"
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True))
+    dequeue_at: Mapped[int] = mapped_column(BigInteger)
+    attempts: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    max_attempts: Mapped[int] = mapped_column(Integer)
+    deliveries: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    lease_id: Mapped[int | None] = mapped_column(BigInteger)
+    slots: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
+    error: Mapped[str | None] = mapped_column(Text)
+
+    @hybrid_property
+    def due_at(self) -> datetime | None:
+        """The instant before which the message is not delivered; None for a prioritised one, which is due always."""
+        return instant(self.dequeue_at) if self.dequeue_at >= 0 else None
+
+    @due_at.inplace.expression
+    @classmethod
+    def _due_at_expression(cls) -> ColumnElement[datetime | None]:
+        return type_coerce(case((cls.dequeue_at >= 0, cls.dequeue_at)), Instant)
+
+    @hybrid_property
+    def priority(self) -> int | None:
+        """The priority, or None for an ordinary message."""
+        return -self.dequeue_at if self.dequeue_at < 0 else None
+
+    @priority.inplace.expression
+    @classmethod
+    def _priority_expression(cls) -> ColumnElement[int | None]:
+        return case((cls.dequeue_at < 0, -cls.dequeue_at))
+
+    @declared_attr.directive
+    def __table_args__(cls) -> tuple[Any, ...]:
+        """Constraints and indexes under the names that version 1 gives them."""
+        leased = text("lease_id is not null")
+        return (
+            PrimaryKeyConstraint("id", name=conv("fq_message_pkey")),
+            Index(
+                conv("fq_message_ready_ix"), "channel_id", "dequeue_at", "id", postgresql_where=text("lease_id is null")
+            ),
+            Index(conv("fq_message_lease_ix"), "lease_id", postgresql_where=leased),
+            Index(
+                conv("fq_message_dedupe_key"),
+                "channel_id",
+                "dedupe_key",
+                unique=True,
+                postgresql_where=text("dedupe_key is not null"),
+            ),
+            {"schema": cls.__fairqueue_schema__},
+        )
+
+    @declared_attr
+    def lease(cls) -> Mapped[Any]:
+        """The lease under which a consumer holds the message, or None."""
+        return one(cls, "fq_lease", key="lease_id", of="id")
+
+
+class DeadLetterMixin(ContentMixin):
+    """A message that will not be tried again, whole, with the reason."""
+
+    __fairqueue_verbs__ = "use queue.bury(session, delivery, reason=...) to make one"
+    __tablename__ = "fq_dead_letter"
+
+    message_id: Mapped[int] = mapped_column(BigInteger)
+    queue: Mapped[str] = mapped_column(Text(collation="C"))
+    attempts: Mapped[int] = mapped_column(Integer)
+    max_attempts: Mapped[int] = mapped_column(Integer)
+    deliveries: Mapped[int] = mapped_column(Integer)
+    reason: Mapped[str] = mapped_column(Text)
+    error: Mapped[str | None] = mapped_column(Text)
+    died_at: Mapped[datetime] = mapped_column(Instant)
+
+    @declared_attr.directive
+    def __table_args__(cls) -> tuple[Any, ...]:
+        """Constraints and indexes under the names that version 1 gives them."""
+        return (
+            PrimaryKeyConstraint("message_id", name=conv("fq_dead_letter_pkey")),
+            Index(conv("fq_dead_letter_died_ix"), "queue", "died_at"),
+            {"schema": cls.__fairqueue_schema__},
+        )
+
+
+class SignalMixin(FairqueueMixin):
+    """A note that a transaction left for the dispatcher, until it is heard."""
+
+    __fairqueue_verbs__ = "the verbs of a queue leave signals, and the dispatcher takes them away"
+    __tablename__ = "fq_signal"
+
+    queue: Mapped[str] = mapped_column(Text(collation="C"))
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True))
+    channel_id: Mapped[int] = mapped_column(BigInteger)
+    dequeue_at: Mapped[int | None] = mapped_column(BigInteger)
+    message_id: Mapped[int | None] = mapped_column(BigInteger)
+    freed: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+
+    @declared_attr.directive
+    def __table_args__(cls) -> tuple[Any, ...]:
+        """Constraints under the names that version 1 gives them."""
+        return (
+            PrimaryKeyConstraint("queue", "id", name=conv("fq_signal_pkey")),
+            {"schema": cls.__fairqueue_schema__},
+        )
+
+    @declared_attr
+    def channel(cls) -> Mapped[Any]:
+        """The channel."""
+        return one(cls, "fq_channel", key="channel_id", of="id")
+
+
+class LeaseMixin(FairqueueMixin):
+    """A consumer's claim on messages, until ``expires_at``."""
+
+    __fairqueue_verbs__ = "queue.dequeue(engine, ...) makes leases, queue.extend(engine, delivery) extends them"
+    __tablename__ = "fq_lease"
+
+    id: Mapped[int] = mapped_column(BigInteger, autoincrement=False)
+    queue: Mapped[str] = mapped_column(Text(collation="C"))
+    consumer: Mapped[str] = mapped_column(Text)
+    expires_at: Mapped[datetime] = mapped_column(Instant)
+
+    @declared_attr.directive
+    def __table_args__(cls) -> tuple[Any, ...]:
+        """Constraints and indexes under the names that version 1 gives them."""
+        return (
+            PrimaryKeyConstraint("id", name=conv("fq_lease_pkey")),
+            Index(conv("fq_lease_expires_ix"), "queue", "expires_at"),
+            {"schema": cls.__fairqueue_schema__},
+        )
+
+    @declared_attr
+    def messages(cls) -> Mapped[list[Any]]:
+        """The messages held under the lease."""
+        return many(cls, "fq_message", key="lease_id", of="id")

@@ -1,0 +1,61 @@
+"""Why mapped rows are read-only, and how a session is told.
+
+The rows carry invariants that only the SQL functions keep: a message without its signal would never be delivered. So a
+flush that would write one is refused, and so is ``session.add`` of a new one, where the mistake was made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sqlalchemy import event
+from sqlalchemy.inspection import inspect
+from sqlalchemy.orm import Session, object_session
+
+from sqlalchemy_fairqueue.errors import FairQueueError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+    from sqlalchemy.orm import Mapper
+
+
+class ReadOnlyModel(FairQueueError, TypeError):  # noqa: N818 - named like the package's other errors
+    """A session was asked to write a row of fairqueue's. Nothing was sent."""
+
+
+class ReadOnly:
+    """Base of the mixins: rows of a mapped subclass are read, and never written by a flush."""
+
+    __fairqueue_verbs__: ClassVar[str] = "the functions of fairqueue write it"
+
+
+def _refuse(row: ReadOnly, verb: str) -> None:
+    table = inspect(row).mapper.local_table
+    problem = (
+        f"{type(row).__name__} cannot be {verb} through a session: {table} is read-only here; {row.__fairqueue_verbs__}"
+    )
+    raise ReadOnlyModel(problem)
+
+
+@event.listens_for(Session, "before_attach")
+def _refuse_add(_session: Session, instance: object) -> None:
+    if isinstance(instance, ReadOnly) and inspect(instance).key is None:
+        _refuse(instance, "added")
+
+
+@event.listens_for(ReadOnly, "before_insert", propagate=True)
+def _refuse_insert(_mapper: Mapper[Any], _connection: Connection, target: ReadOnly) -> None:
+    _refuse(target, "inserted")
+
+
+@event.listens_for(ReadOnly, "before_update", propagate=True)
+def _refuse_update(_mapper: Mapper[Any], _connection: Connection, target: ReadOnly) -> None:
+    # The event also fires for a row whose attributes were set to what they were.
+    session = object_session(target)
+    if session is None or session.is_modified(target):
+        _refuse(target, "updated")
+
+
+@event.listens_for(ReadOnly, "before_delete", propagate=True)
+def _refuse_delete(_mapper: Mapper[Any], _connection: Connection, target: ReadOnly) -> None:
+    _refuse(target, "deleted")
