@@ -160,7 +160,7 @@ def test_programs_out_of_reach_are_copied(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="what an ordinary user names, the user may write to")
 def test_a_temporary_folder_of_root_alone_is_passed_by(monkeypatch: pytest.MonkeyPatch) -> None:
     """As root with a TMPDIR that only root may write to, the server's folder is elsewhere, and goes all the same."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # noqa: S108 - pytest's own folders cannot be entered
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # pytest has its own in one of root's
         Path(folder).chmod(0o755)
         monkeypatch.setattr(tempfile, "tempdir", folder)
         with embedded_server(programs(), durable=False) as server:
