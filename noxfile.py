@@ -107,7 +107,7 @@ print(f"{len(expected)} SQL and marker files are in the wheel")
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check the style."""
-    session.install("ruff>=0.9")
+    session.install("ruff>=0.17.5,<0.18")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
 
