@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # ruff: noqa: N805 - a declared attribute is given the class
 from datetime import datetime  # noqa: TC003 - SQLAlchemy reads the annotations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy import (
     BigInteger,
@@ -29,7 +29,7 @@ from sqlalchemy.sql.elements import conv
 
 from sqlalchemy_fairqueue.codecs import JsonCodec
 from sqlalchemy_fairqueue.models.channels import FairqueueMixin
-from sqlalchemy_fairqueue.models.relations import many, one
+from sqlalchemy_fairqueue.models.relations import Related
 from sqlalchemy_fairqueue.models.types import Instant
 from sqlalchemy_fairqueue.times import instant
 
@@ -38,9 +38,19 @@ if TYPE_CHECKING:
 
 _JSON = JsonCodec()
 
+TO_CHANNEL = {"channel": Related("fq_channel", own="channel_id", other="id", named_here=True)}
+
 
 class ContentMixin(FairqueueMixin):
-    """A message's content, whether the message is waiting or dead."""
+    """A message's content, whether the message is waiting or dead.
+
+    Attributes:
+        channel: The channel.
+    """
+
+    __fairqueue_related__: ClassVar = TO_CHANNEL
+    if TYPE_CHECKING:
+        channel: Mapped[Any]
 
     channel_id: Mapped[int] = mapped_column(BigInteger)
     kind: Mapped[str] = mapped_column(Text)
@@ -65,23 +75,27 @@ class ContentMixin(FairqueueMixin):
     def _payload_expression(cls) -> ColumnElement[Any]:
         return cast(func.convert_from(cls.content, literal_column("'UTF8'")), JSONB)
 
-    @declared_attr
-    def channel(cls) -> Mapped[Any]:
-        """The channel."""
-        return one(cls, "fq_channel", key="channel_id", of="id")
-
 
 class MessageMixin(ContentMixin):
     """A unit of work, from enqueue to completion.
 
     ``dequeue_at`` is the place in the channel's order: microseconds since the epoch, or minus the priority. ``due_at``
     and ``priority`` say which.
+
+    Attributes:
+        lease: The lease under which a consumer holds the message, or None.
     """
 
     __fairqueue_verbs__ = (
         "use queue.enqueue(session, ...) to add one, queue.cancel(session, message_id) to withdraw one"
     )
     __tablename__ = "fq_message"
+    __fairqueue_related__: ClassVar = {
+        **TO_CHANNEL,
+        "lease": Related("fq_lease", own="lease_id", other="id", named_here=True),
+    }
+    if TYPE_CHECKING:
+        lease: Mapped[Any]
 
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True))
     dequeue_at: Mapped[int] = mapped_column(BigInteger)
@@ -132,11 +146,6 @@ class MessageMixin(ContentMixin):
             {"schema": cls.__fairqueue_schema__},
         )
 
-    @declared_attr
-    def lease(cls) -> Mapped[Any]:
-        """The lease under which a consumer holds the message, or None."""
-        return one(cls, "fq_lease", key="lease_id", of="id")
-
 
 class DeadLetterMixin(ContentMixin):
     """A message that will not be tried again, whole, with the reason."""
@@ -144,7 +153,7 @@ class DeadLetterMixin(ContentMixin):
     __fairqueue_verbs__ = "use queue.bury(session, delivery, reason=...) to make one"
     __tablename__ = "fq_dead_letter"
 
-    message_id: Mapped[int] = mapped_column(BigInteger)
+    message_id: Mapped[int] = mapped_column(BigInteger, autoincrement=False)
     queue: Mapped[str] = mapped_column(Text(collation="C"))
     attempts: Mapped[int] = mapped_column(Integer)
     max_attempts: Mapped[int] = mapped_column(Integer)
@@ -164,10 +173,17 @@ class DeadLetterMixin(ContentMixin):
 
 
 class SignalMixin(FairqueueMixin):
-    """A note that a transaction left for the dispatcher, until it is heard."""
+    """A note that a transaction left for the dispatcher, until it is heard.
+
+    Attributes:
+        channel: The channel.
+    """
 
     __fairqueue_verbs__ = "the verbs of a queue leave signals, and the dispatcher takes them away"
     __tablename__ = "fq_signal"
+    __fairqueue_related__: ClassVar = TO_CHANNEL
+    if TYPE_CHECKING:
+        channel: Mapped[Any]
 
     queue: Mapped[str] = mapped_column(Text(collation="C"))
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True))
@@ -184,17 +200,19 @@ class SignalMixin(FairqueueMixin):
             {"schema": cls.__fairqueue_schema__},
         )
 
-    @declared_attr
-    def channel(cls) -> Mapped[Any]:
-        """The channel."""
-        return one(cls, "fq_channel", key="channel_id", of="id")
-
 
 class LeaseMixin(FairqueueMixin):
-    """A consumer's claim on messages, until ``expires_at``."""
+    """A consumer's claim on messages, until ``expires_at``.
+
+    Attributes:
+        messages: The messages held under the lease.
+    """
 
     __fairqueue_verbs__ = "queue.dequeue(engine, ...) makes leases, queue.extend(engine, delivery) extends them"
     __tablename__ = "fq_lease"
+    __fairqueue_related__: ClassVar = {"messages": Related("fq_message", own="id", other="lease_id", many=True)}
+    if TYPE_CHECKING:
+        messages: Mapped[list[Any]]
 
     id: Mapped[int] = mapped_column(BigInteger, autoincrement=False)
     queue: Mapped[str] = mapped_column(Text(collation="C"))
@@ -206,11 +224,6 @@ class LeaseMixin(FairqueueMixin):
         """Constraints and indexes under the names that version 1 gives them."""
         return (
             PrimaryKeyConstraint("id", name=conv("fq_lease_pkey")),
-            Index(conv("fq_lease_expires_ix"), "queue", "expires_at"),
+            Index(conv("fq_lease_expires_ix"), "queue", "expires_at", "id"),
             {"schema": cls.__fairqueue_schema__},
         )
-
-    @declared_attr
-    def messages(cls) -> Mapped[list[Any]]:
-        """The messages held under the lease."""
-        return many(cls, "fq_message", key="lease_id", of="id")

@@ -22,15 +22,17 @@ declare
   v_reasons text[];
   v_errors text[];
 begin
-  select array_agg(h.message_id), array_agg(h.row_id), array_agg(coalesce(u.reason, 'buried by its consumer')), array_agg(u.error)
+  select array_agg(h.message_id), array_agg(h.row_id), array_agg(coalesce(p_reasons[h.ordinal], 'buried by its consumer')), array_agg(p_errors[h.ordinal])
   into v_ids, v_rows, v_reasons, v_errors
-  from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries) h
-  join unnest(p_ids, p_reasons, p_errors) u(id, reason, error) on u.id = h.message_id;
+  from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries) h;
   perform fairqueue.fq_bury_messages(p_queue, v_ids, v_rows, v_reasons, v_errors);
 
   return query
-  select u.id, 'lost'
-  from unnest(p_ids) u(id)
-  where u.id <> all (coalesce(v_ids, '{}'));
+  select l.id, 'lost'
+  from (
+    select unnest(p_ids) as id
+    except
+    select unnest(v_ids)
+  ) l;
 end
 $$;

@@ -18,7 +18,7 @@ begin
     delete from fairqueue.fq_message m
     using unnest(p_ids, p_rows, p_reasons, p_errors) u(id, row, reason, error)
     where m.ctid = u.row
-      and m.id = u.id
+      and m.id is not distinct from u.id
     returning m.*, u.reason, u.error as last_error
   ),
   letters as (

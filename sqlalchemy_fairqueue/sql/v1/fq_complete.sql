@@ -17,21 +17,24 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
+  v_ids bigint[] := p_ids;
   v_rows tid[] := p_rows;
-  v_done bigint[] := '{}';
-  v_ids bigint[];
+  v_lease_ids bigint[] := p_lease_ids;
+  v_deliveries integer[] := p_deliveries;
+  v_done bigint[];
+  v_done_before bigint[];
 begin
-  for v_pass in 1..2 loop
+  for v_pass in 1..5 loop
     with done as (
       delete from fairqueue.fq_message m
       using (
         select u.*
-        from unnest(p_ids, v_rows, p_lease_ids, p_deliveries) u(id, row, lease_id, deliveries)
+        from unnest(v_ids, v_rows, v_lease_ids, v_deliveries) u(id, row, lease_id, deliveries)
         order by u.id
       ) u
       where m.ctid = u.row
-        and m.id = u.id
-        and m.lease_id = u.lease_id
+        and m.id is not distinct from u.id
+        and m.lease_id is not distinct from u.lease_id
         and m.deliveries = u.deliveries
       returning m.id, m.channel_id, m.slots
     ),
@@ -42,20 +45,27 @@ begin
       where d.slots > 0
       group by d.channel_id
     )
-    select array_agg(d.id) into v_ids
+    select array_agg(d.id) into v_done
     from done d;
-    v_done := v_done || v_ids;
-    exit when coalesce(cardinality(v_done), 0) = cardinality(p_ids) or v_pass = 2;
+    if cardinality(v_done) = cardinality(v_ids) then
+      return;
+    end if;
+    v_done_before := v_done_before || v_done;
 
-    -- A row is not where it was (the table was rewritten, or someone updated it): find it by id.
-    select array_agg(m.ctid order by u.ord) into v_rows
-    from unnest(p_ids) with ordinality u(id, ord)
-    left join fairqueue.fq_message m on m.id = u.id;
+    -- A row is not where the delivery found it (the table was rewritten, or someone updated it): look for it by id.
+    select array_agg(m.id), array_agg(m.ctid), array_agg(u.lease_id), array_agg(u.deliveries)
+    into v_ids, v_rows, v_lease_ids, v_deliveries
+    from unnest(p_ids, p_lease_ids, p_deliveries) u(id, lease_id, deliveries)
+    join fairqueue.fq_message m on m.id = u.id and m.lease_id is not distinct from u.lease_id and m.deliveries = u.deliveries;
+    exit when v_ids is null;
   end loop;
 
   return query
-  select u.id, 'lost'
-  from unnest(p_ids) u(id)
-  where u.id <> all (coalesce(v_done, '{}'));
+  select l.id, 'lost'
+  from (
+    select unnest(p_ids) as id
+    except
+    select unnest(v_done_before)
+  ) l;
 end
 $$;

@@ -38,25 +38,20 @@ begin
   for no key update;
 
   if p_max_concurrency is not null then
-    with out_there as materialized (
-      select m.ctid as row, m.id
-      from fairqueue.fq_message m
-      where m.lease_id is not null
-        and m.channel_id = v_channel_id
-        and m.slots = 0
-      order by m.id
-      for no key update
-    ),
-    marked as (
-      update fairqueue.fq_message m
-      set slots = 1
-      from out_there o
-      where m.ctid = o.row
-        and m.id = o.id
-      returning m.id
-    )
-    select count(*) into v_marked
-    from marked;
+    perform
+    from fairqueue.fq_message m
+    where m.lease_id is not null
+      and m.channel_id = v_channel_id
+      and m.slots = 0
+    order by m.id
+    for no key update;
+    -- A new statement, which sees what was waited for.
+    update fairqueue.fq_message m
+    set slots = 1
+    where m.lease_id is not null
+      and m.channel_id = v_channel_id
+      and m.slots = 0;
+    get diagnostics v_marked = row_count;
   end if;
 
   update fairqueue.fq_channel_state s

@@ -16,6 +16,7 @@ set enable_mergejoin = off
 set jit = off
 as $$
 begin
+  perform fairqueue.fq_check_names(array[p_queue]);
   perform fairqueue.fq_check_policy(p_max_concurrency, p_release_interval, p_release_burst, p_weight);
   insert into fairqueue.fq_queue as q (name, max_concurrency, release_interval, release_burst, weight)
   values (p_queue, p_max_concurrency, p_release_interval, p_release_burst, p_weight)

@@ -70,8 +70,8 @@ declare
   v_place bigint := v_now;
   v_empty integer := 0;
 begin
-  if p_limit is null or p_limit not between 1 and 100000 or p_lease is null or p_lease not between 1 and 31536000000000 or p_consumer is null then
-    raise exception 'fq_dequeue has limit %, lease % microseconds, consumer %', p_limit, p_lease, p_consumer
+  if p_queue is null or p_limit is null or p_limit not between 1 and 100000 or p_lease is null or p_lease not between 1 and 31536000000000 or p_consumer is null then
+    raise exception 'fq_dequeue has queue %, limit %, lease % microseconds, consumer %', p_queue, p_limit, p_lease, p_consumer
       using errcode = 'QF001', hint = 'ask for 1 to 100000 messages under a lease of 1 microsecond to 365 days, with the name of a consumer';
   end if;
   if current_setting('transaction_isolation') <> 'read committed' then
@@ -123,13 +123,13 @@ begin
 
   while v_left > 0 and v_empty < 32 loop
     v_started := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
-    -- A row that changed since the snapshot fails the join on ctid when it is looked at again: it has another place in line now.
+    -- A row that changed since the snapshot fails the join on turn when it is looked at again: it has another place in line now.
     select array_agg(l.row), count(*), min(l.next_dequeue_at)
     into v_rows, v_found, v_first
     from (
       select s.ctid as row, s.next_dequeue_at
       from (
-        select r.ctid as row, r.next_dequeue_at, r.channel_id
+        select r.ctid as row, r.turn, r.next_dequeue_at, r.channel_id
         from fairqueue.fq_channel_state r
         where r.queue = p_queue
           and r.next_dequeue_at is not null
@@ -138,7 +138,7 @@ begin
           and r.next_dequeue_at <= v_place
         order by r.queue, r.next_dequeue_at, r.channel_id
       ) ready
-      join fairqueue.fq_channel_state s on s.ctid = ready.row and s.channel_id = ready.channel_id
+      join fairqueue.fq_channel_state s on s.ctid = ready.row and s.turn is not distinct from ready.turn and s.channel_id is not distinct from ready.channel_id
       order by ready.next_dequeue_at, ready.channel_id
       limit v_width
       for no key update of s skip locked
@@ -165,9 +165,10 @@ begin
       from unnest(v_rows) with ordinality u(row, ord)
       join fairqueue.fq_channel_state s on s.ctid = u.row
     ),
-    allowed as materialized (
+    allowed as (
       select o.*,
         greatest(0, least(
+          v_left,
           o.turn_left + (o.turns - 1) * o.weight,
           o.max_concurrency - o.current_concurrency,
           case
@@ -175,19 +176,22 @@ begin
             when o.released_at > v_now then 0
             else (v_now - greatest(o.released_at, v_now - (o.release_burst - 1) * o.release_interval)) / o.release_interval + 1
           end
-        )) as most
+        ))::integer as most
       from owned o
     ),
     picked as materialized (
-      select a.*, least(a.most, greatest(0, v_left - (sum(a.most) over (order by a.ord) - a.most)))::integer as quota
+      select a.ord, a.row, a.channel_id, a.weight, a.turn_left, a.most, a.head_dequeue_at, a.head_message_id, a.max_concurrency is not null as limited,
+        least(a.most, greatest(0, v_left - (sum(a.most) over (order by a.ord rows unbounded preceding) - a.most)))::integer as quota
       from allowed a
     ),
+    -- Rows carry what is known of their channel from step to step: steps are never joined with each other, which would be quadratic.
     seen as materialized (
-      select p.ord, p.quota, m.row, m.id, m.dequeue_at, m.rn
-      from picked p
-      cross join lateral (
-        select q.*, row_number() over () as rn
-        from (
+      select f.*, f.rn <= f.quota and f.dequeue_at <= v_now as wanted
+      from (
+        select p.ord, p.row as channel_row, p.channel_id, p.weight, p.turn_left, p.limited, p.quota, m.row, m.id, m.dequeue_at,
+          row_number() over (partition by p.ord order by m.dequeue_at, m.id) as rn
+        from picked p
+        left join lateral (
           select x.ctid as row, x.id, x.dequeue_at
           from fairqueue.fq_message x
           where x.channel_id = p.channel_id
@@ -195,41 +199,47 @@ begin
             and (x.dequeue_at, x.id) >= (p.head_dequeue_at, p.head_message_id)
           order by x.channel_id, x.dequeue_at, x.id
           limit p.quota + 1
-        ) q
-      ) m
-      where p.quota > 0
+        ) m on p.quota > 0
+        where p.quota > 0
+          or p.most = 0
+      ) f
     ),
     held as materialized (
-      select s.ord, s.rn, m.ctid as row, m.id
+      select s.ord, s.channel_id, s.weight, s.turn_left, s.limited, s.rn, m.ctid as row, m.id
       from seen s
-      join fairqueue.fq_message m on m.ctid = s.row and m.id = s.id and m.lease_id is null
-      where s.rn <= s.quota
-        and s.dequeue_at <= v_now
+      join fairqueue.fq_message m on m.ctid = s.row and m.id is not distinct from s.id and m.lease_id is null
+      where s.wanted
       for no key update of m skip locked
     ),
     -- Messages that somebody else has locked are passed by: the turn goes on behind them.
-    behind as materialized (
-      select h.ord, h.quota + row_number() over (partition by h.ord) as rn, m.row, m.id
+    short as (
+      select b.ord, b.channel_id, b.weight, b.turn_left, b.limited, max(b.quota) as quota, sum(b.missing) as missing,
+        max(b.dequeue_at) filter (where b.rn = b.quota) as last_dequeue_at,
+        max(b.id) filter (where b.rn = b.quota) as last_id
       from (
-        select s.ord, s.quota, count(*) as skipped, max(s.rn) as last_rn
+        select s.ord, s.channel_id, s.weight, s.turn_left, s.limited, s.quota, s.rn, s.dequeue_at, s.id, 1 as missing
         from seen s
-        left join held d on d.ord = s.ord and d.rn = s.rn
-        where s.rn <= s.quota
-          and s.dequeue_at <= v_now
-          and d.id is null
-        group by s.ord, s.quota
-      ) h
-      join seen last_seen on last_seen.ord = h.ord and last_seen.rn = h.quota
-      join picked p on p.ord = h.ord
+        where s.wanted
+        union all
+        select h.ord, h.channel_id, h.weight, h.turn_left, h.limited, null, null, null, null, -1
+        from held h
+      ) b
+      where (select count(*) from held) < (select count(*) from seen s where s.wanted)
+      group by b.ord, b.channel_id, b.weight, b.turn_left, b.limited
+      having sum(b.missing) > 0
+    ),
+    behind as materialized (
+      select h.ord, h.channel_id, h.weight, h.turn_left, h.limited, h.quota + row_number() over (partition by h.ord) as rn, m.row, m.id
+      from short h
       cross join lateral (
         select x.ctid as row, x.id
         from fairqueue.fq_message x
-        where x.channel_id = p.channel_id
+        where x.channel_id = h.channel_id
           and x.lease_id is null
-          and (x.dequeue_at, x.id) > (last_seen.dequeue_at, last_seen.id)
+          and (x.dequeue_at, x.id) > (h.last_dequeue_at, h.last_id)
           and x.dequeue_at <= v_now
         order by x.channel_id, x.dequeue_at, x.id
-        limit h.skipped
+        limit h.missing
         for no key update skip locked
       ) m
     ),
@@ -238,29 +248,34 @@ begin
       set lease_id = v_lease_id,
         attempts = m.attempts + 1,
         deliveries = m.deliveries + 1,
-        slots = case when p.max_concurrency is null then 0 else 1 end
+        slots = case when t.limited then 1 else 0 end
       from (
-        select h.ord, h.rn, h.row, h.id from held h
+        select h.ord, h.channel_id, h.weight, h.turn_left, h.limited, h.rn, h.row, h.id from held h
         union all
-        select b.ord, b.rn, b.row, b.id from behind b
+        select b.ord, b.channel_id, b.weight, b.turn_left, b.limited, b.rn, b.row, b.id from behind b
       ) t
-      join picked p on p.ord = t.ord
       where m.ctid = t.row
-        and m.id = t.id
+        and m.id is not distinct from t.id
         and m.lease_id is null
-      returning m.ctid as row, m.id, m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries, t.ord, t.rn
+      returning m.ctid as row, m.id, m.channel_id, m.kind, m.content, m.headers, m.dequeue_at, m.enqueued_at, m.attempts, m.max_attempts,
+        m.deliveries, t.ord, t.rn, t.turn_left, t.weight
     ),
-    counts as materialized (
-      select t.ord, count(*)::integer as got
-      from taken t
-      group by t.ord
-    ),
-    heads as materialized (
-      select distinct on (s.ord) s.ord, s.dequeue_at, s.id
-      from seen s
-      left join taken t on t.ord = s.ord and t.id = s.id
-      where t.id is null
-      order by s.ord, s.rn
+    served as materialized (
+      select r.ord, max(r.channel_row) as row, max(r.channel_id) as channel_id, max(r.quota) as quota, sum(r.got)::integer as got,
+        min(array[r.dequeue_at, r.id]) filter (where r.got = 0) as head
+      from (
+        select b.ord, b.id, max(b.channel_row) as channel_row, max(b.channel_id) as channel_id, max(b.quota) as quota, max(b.dequeue_at) as dequeue_at,
+          max(b.got) as got
+        from (
+          select s.ord, s.channel_row, s.channel_id, s.quota, s.id, s.dequeue_at, 0 as got
+          from seen s
+          union all
+          select t.ord, null, t.channel_id, null, t.id, null, 1
+          from taken t
+        ) b
+        group by b.ord, b.id
+      ) r
+      group by r.ord
     ),
     turned as (
       update fairqueue.fq_channel_state s
@@ -289,28 +304,25 @@ begin
           )
         end
       from (
-        select p.row, p.channel_id, p.quota, p.turn_left, coalesce(c.got, 0) as got, v_place + p.ord as place,
-          case when p.quota > 0 then h.dequeue_at else p.head_dequeue_at end as head_at,
-          case when p.quota > 0 then h.id else p.head_message_id end as head_id,
+        select r.row, r.channel_id, r.quota, r.got, v_place + r.ord as place,
+          case when o.credit > 0 then o.credit else o.weight end as turn_left,
+          case when r.quota > 0 then r.head[1] else o.head_dequeue_at end as head_at,
+          case when r.quota > 0 then r.head[2] else o.head_message_id end as head_id,
           case
-            when c.got > 0 then greatest(p.release_at, v_now) + c.got * p.release_interval
-            else p.release_at
+            when r.got > 0 then greatest(o.release_at, v_now) + r.got * o.release_interval
+            else o.release_at
           end as release_at
-        from picked p
-        left join counts c on c.ord = p.ord
-        left join heads h on h.ord = p.ord
-        where p.quota > 0
-          or p.most = 0
+        from served r
+        join fairqueue.fq_channel_state o on o.ctid = r.row
       ) n
       where s.ctid = n.row
-        and s.channel_id = n.channel_id
+        and s.channel_id is not distinct from n.channel_id
     )
-    select t.id, t.row, p.channel_id, c.name, t.kind, t.content, t.headers, t.enqueued_at, t.attempts, t.max_attempts, t.deliveries,
+    select t.id, t.row, t.channel_id, c.name, t.kind, t.content, t.headers, t.enqueued_at, t.attempts, t.max_attempts, t.deliveries,
       null::bigint, null::bigint, null::bigint[], null::bigint, null::bigint
     from taken t
-    join picked p on p.ord = t.ord
-    join fairqueue.fq_channel c on c.id = p.channel_id
-    order by case when t.rn <= p.turn_left then 0 else 1 + (t.rn - p.turn_left - 1) / p.weight end, t.ord, t.rn;
+    join fairqueue.fq_channel c on c.id = t.channel_id
+    order by case when t.rn <= t.turn_left then 0 else 1 + (t.rn - t.turn_left - 1) / t.weight end, t.ord, t.rn;
 
     get diagnostics v_got = row_count;
     v_left := v_left - v_got;

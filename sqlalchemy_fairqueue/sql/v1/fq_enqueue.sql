@@ -65,7 +65,7 @@ begin
     or octet_length(u.kind) not between 1 and 512
     or octet_length(u.key) not between 1 and 512
     or num_nonnulls(u.delay, u.at, u.priority) > 1
-    or u.delay < 0
+    or u.delay not between 0 and 3153600000000000
     or u.priority < 1
     or u.max_attempts < 1
   order by u.ord
@@ -76,7 +76,7 @@ begin
         detail = format('channel %L kind %L delay %s at %s priority %s key %L max_attempts %s', left(p_channels[v_bad], 80), left(p_kinds[v_bad], 80),
           coalesce(p_delays[v_bad]::text, 'null'), coalesce(p_ats[v_bad]::text, 'null'), coalesce(p_priorities[v_bad]::text, 'null'),
           left(p_keys[v_bad], 80), coalesce(p_max_attempts[v_bad]::text, 'null')),
-        hint = 'give a channel, a kind and a content; a kind and a key of 1 to 512 bytes; one of delay >= 0, at and priority >= 1; max_attempts >= 1';
+        hint = 'give a channel, a kind and a content; a kind and a key of 1 to 512 bytes; one of delay (0 to 100 years), at and priority >= 1; max_attempts >= 1';
   end if;
 
   if num_nonnulls(variadic p_keys) = 0 then

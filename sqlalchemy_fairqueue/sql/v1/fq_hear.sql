@@ -3,7 +3,7 @@
 -- that somebody else holds stay. Call again with p_after = last_id while seen = p_limit, so that those never fill every chunk.
 -- heard: signals applied; seen: signals read; first_id, last_id: their least and greatest id; scheduled_at: least place in line given to a channel.
 -- Locks: state rows for no key update skip locked; whoever holds a channel's state row is the only one to delete its signals.
--- Index: fq_signal_pkey, fq_channel_state_newest_ix; rows by ctid. Errors: none. Source: signals coalesced by channel, as in DESIGN 3.
+-- Index: fq_signal_pkey, fq_channel_state_newest_ix; rows by ctid. Errors: QF001 bad argument. Source: signals coalesced by channel, as in DESIGN 3.
 create function fairqueue.fq_hear(
   p_queue text,
   p_after bigint,
@@ -30,37 +30,52 @@ declare
   v_ids bigint[];
   v_channels bigint[];
   v_states tid[];
-  v_locked bigint[];
+  v_firsts bigint[];
+  v_counts bigint[];
 begin
+  if p_queue is null or p_after is null or p_limit is null or p_limit < 1 then
+    raise exception 'fq_hear has queue %, after %, limit %', p_queue, p_after, p_limit
+      using errcode = 'QF001', hint = 'name a queue, a signal id to go on after (0: from the first) and a limit of 1 or more';
+  end if;
   heard := 0;
-  select array_agg(s.row order by s.id), array_agg(s.id order by s.id), array_agg(s.channel_id order by s.id), count(*), min(s.id), max(s.id)
+  select array_agg(s.row), array_agg(s.id), array_agg(s.channel_id), count(*), min(s.id), max(s.id)
   into v_rows, v_ids, v_channels, seen, first_id, last_id
   from (
-    select g.ctid as row, g.id, g.channel_id
-    from fairqueue.fq_signal g
-    where g.queue = p_queue
-      and g.id > p_after
-    order by g.queue, g.id
-    limit p_limit
+    select c.*
+    from (
+      select g.ctid as row, g.id, g.channel_id
+      from fairqueue.fq_signal g
+      where g.queue = p_queue
+        and g.id > p_after
+      order by g.queue, g.id
+      limit p_limit
+    ) c
+    order by c.channel_id
   ) s;
   if seen = 0 then
     return;
   end if;
 
-  -- A state row that changed since the snapshot fails the join on ctid when it is looked at again: its holder was here a moment ago.
-  select array_agg(l.row), array_agg(l.channel_id)
-  into v_states, v_locked
+  -- A channel's signals are a stretch of the arrays. (To look them up by channel would be a nested loop: quadratic.)
+  -- A state row that changed since the snapshot fails the join on turn when it is looked at again: its holder was here a moment ago.
+  -- ("is not distinct from" is no index condition: rows are reached by their ctid, whatever the planner thinks of an index.)
+  select array_agg(l.row), array_agg(l.first), array_agg(l.signals)
+  into v_states, v_firsts, v_counts
   from (
-    select s.ctid as row, s.channel_id
-    from (select distinct u.id from unnest(v_channels) u(id)) c
+    select s.ctid as row, c.first, c.signals
+    from (
+      select u.id, min(u.ord) as first, count(*) as signals
+      from unnest(v_channels) with ordinality u(id, ord)
+      group by u.id
+    ) c
     cross join lateral (
-      select n.ctid as row
+      select n.ctid as row, n.turn
       from fairqueue.fq_channel_state n
       where n.channel_id = c.id
       order by n.channel_id desc, n.turn desc
       limit 1
     ) newest
-    join fairqueue.fq_channel_state s on s.ctid = newest.row and s.channel_id = c.id
+    join fairqueue.fq_channel_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn and s.channel_id is not distinct from c.id
     for no key update of s skip locked
   ) l;
   if v_states is null then
@@ -71,30 +86,25 @@ begin
   with dropped as (
     delete from fairqueue.fq_signal g
     using (
-      select u.row, u.id
-      from unnest(v_rows, v_ids, v_channels) u(row, id, channel_id)
-      where u.channel_id in (select l.id from unnest(v_locked) l(id))
+      select l.state, v_rows[i] as row, v_ids[i] as id
+      from unnest(v_states, v_firsts, v_counts) l(state, first, signals)
+      cross join lateral generate_series(l.first, l.first + l.signals - 1) i
     ) u
     where g.ctid = u.row
-      and g.queue = p_queue
-      and g.id = u.id
-    returning g.channel_id, g.dequeue_at, g.message_id, g.freed
-  ),
-  counted as (
-    select d.channel_id, count(*) as signals, sum(d.freed) as freed
-    from dropped d
-    group by d.channel_id
-  ),
-  least_ready as (
-    select distinct on (d.channel_id) d.channel_id, d.dequeue_at, d.message_id
-    from dropped d
-    where d.message_id is not null
-    order by d.channel_id, d.dequeue_at, d.message_id
+      and g.id is not distinct from u.id
+    returning u.state, g.channel_id, g.dequeue_at, g.message_id, g.freed
   ),
   told as materialized (
-    select c.channel_id, c.signals, c.freed, r.dequeue_at, r.message_id
-    from counted c
-    left join least_ready r on r.channel_id = c.channel_id
+    select distinct on (d.channel_id) d.state, d.channel_id, d.dequeue_at, d.message_id,
+      count(*) over of_channel as signals,
+      sum(d.freed) over of_channel as freed
+    from dropped d
+    window of_channel as (
+      partition by d.channel_id
+      order by d.dequeue_at, d.message_id
+      rows between unbounded preceding and unbounded following
+    )
+    order by d.channel_id, d.dequeue_at, d.message_id
   ),
   applied as (
     update fairqueue.fq_channel_state s
@@ -103,9 +113,8 @@ begin
       head_dequeue_at = case when n.lower then t.dequeue_at else s.head_dequeue_at end,
       head_message_id = case when n.lower then t.message_id else s.head_message_id end,
       next_dequeue_at = case when n.lower then least(s.next_dequeue_at, n.place) else s.next_dequeue_at end
-    from unnest(v_states, v_locked) l(row, channel_id)
-    join told t on t.channel_id = l.channel_id
-    join fairqueue.fq_channel_state o on o.ctid = l.row
+    from told t
+    join fairqueue.fq_channel_state o on o.ctid = t.state
     cross join lateral (
       select
         t.message_id is not null
@@ -117,8 +126,7 @@ begin
           case when o.release_interval > 0 then o.release_at - (o.release_burst - 1) * o.release_interval end
         ) as place
     ) n
-    where s.ctid = l.row
-      and s.channel_id = l.channel_id
+    where s.ctid = t.state
       and (n.lower or t.freed > 0)
     returning s.next_dequeue_at
   )

@@ -1,9 +1,9 @@
 -- fq_hold_deliveries: lock the messages of the given deliveries that are still their holder's. Used by release, retry and bury.
--- Guarantees: a returned message carries the delivery's token (id, lease id, deliveries) and stays so until the transaction ends.
+-- ordinal: where the delivery stands in the arrays; exhausted: it was the last attempt. Guarantees: a returned message carries the delivery's token (id, lease id, deliveries) and stays so until the transaction ends.
 -- Locks: the messages, for update, in the order of their ids; waits for whoever has one locked.
 -- Index: none while a row is where the delivery found it; else fq_message_pkey. Errors: 40001.
 create function fairqueue.fq_hold_deliveries(p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[])
-returns table (message_id bigint, row_id tid, exhausted boolean)
+returns table (message_id bigint, row_id tid, ordinal bigint, exhausted boolean)
 language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
@@ -19,26 +19,36 @@ declare
   v_rows tid[] := p_rows;
   v_held bigint[] := '{}';
 begin
-  for v_pass in 1..2 loop
-    for message_id, row_id, exhausted in
-      select m.id, m.ctid, m.attempts >= m.max_attempts
+  for v_pass in 1..5 loop
+    for message_id, row_id, ordinal, exhausted in
+      select m.id, m.ctid, u.ord, m.attempts >= m.max_attempts
       from (
         select u.*
-        from unnest(p_ids, v_rows, p_lease_ids, p_deliveries) u(id, row, lease_id, deliveries)
-        where u.id <> all (v_held)
+        from unnest(p_ids, v_rows, p_lease_ids, p_deliveries) with ordinality u(id, row, lease_id, deliveries, ord)
+        where u.row is not null
         order by u.id
       ) u
-      join fairqueue.fq_message m on m.ctid = u.row and m.id = u.id and m.lease_id = u.lease_id and m.deliveries = u.deliveries
+      join fairqueue.fq_message m
+        on m.ctid = u.row
+        and m.id is not distinct from u.id
+        and m.lease_id is not distinct from u.lease_id
+        and m.deliveries = u.deliveries
       for update of m
     loop
       v_held := v_held || message_id;
       return next;
     end loop;
-    exit when cardinality(v_held) = cardinality(p_ids) or v_pass = 2;
+    exit when cardinality(v_held) = cardinality(p_ids);
 
+    -- A row is not where the delivery found it (the table was rewritten, or someone updated it): look for it by id.
     select array_agg(m.ctid order by u.ord) into v_rows
-    from unnest(p_ids) with ordinality u(id, ord)
-    left join fairqueue.fq_message m on m.id = u.id;
+    from unnest(p_ids, p_lease_ids, p_deliveries) with ordinality u(id, lease_id, deliveries, ord)
+    left join fairqueue.fq_message m
+      on m.id = u.id
+      and m.lease_id is not distinct from u.lease_id
+      and m.deliveries = u.deliveries
+      and m.id <> all (v_held);
+    exit when num_nonnulls(variadic v_rows) = 0;
   end loop;
 end
 $$;

@@ -23,18 +23,8 @@ set jit = off
 as $$
 declare
   v_policy fairqueue.fq_queue;
-  v_bad text;
 begin
-  select n into v_bad
-  from unnest(p_names || p_queue) n
-  where n is null or octet_length(n) not between 1 and 512
-  limit 1;
-  if found then
-    raise exception 'a queue or channel name has % bytes', coalesce(octet_length(v_bad), 0)
-      using errcode = 'QF001',
-        detail = left(coalesce(v_bad, 'null'), 80),
-        hint = 'use a name of 1 to 512 bytes of UTF-8';
-  end if;
+  perform fairqueue.fq_check_names(p_queue || p_names);
 
   select * into v_policy
   from fairqueue.fq_queue q

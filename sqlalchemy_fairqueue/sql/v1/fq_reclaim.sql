@@ -20,54 +20,63 @@ declare
   v_leases bigint[];
   v_consumers text[];
   v_taken integer;
+  v_after_at bigint := 0;
+  v_after_id bigint := 0;
   v_ids bigint[];
   v_rows tid[];
   v_dead_ids bigint[];
   v_dead_rows tid[];
   v_dead_reasons text[];
 begin
-  select array_agg(l.id), array_agg(l.consumer)
-  into v_leases, v_consumers
-  from (
-    select e.id, e.consumer
-    from fairqueue.fq_lease e
-    where e.queue = p_queue
-      and e.expires_at <= v_now
-    order by e.queue, e.expires_at
-    limit 100
-    for update skip locked
-  ) l;
-  if v_leases is null then
-    return 0;
-  end if;
+  -- Leases whose messages are all in completing transactions must not hide the others behind them: go on until one gave something.
+  for v_pass in 1..100 loop
+    select array_agg(l.id), array_agg(l.consumer), max(l.expires_at), (array_agg(l.id order by l.expires_at desc, l.id desc))[1]
+    into v_leases, v_consumers, v_after_at, v_after_id
+    from (
+      select e.id, e.consumer, e.expires_at
+      from fairqueue.fq_lease e
+      where e.queue = p_queue
+        and e.expires_at <= v_now
+        and (e.expires_at, e.id) > (v_after_at, v_after_id)
+      order by e.queue, e.expires_at, e.id
+      limit 100
+      for update skip locked
+    ) l;
+    if v_leases is null then
+      return 0;
+    end if;
 
-  -- A new statement: a dequeue that held one of these leases has committed, and its messages are seen.
-  select
-    count(*),
-    array_agg(x.id) filter (where not x.exhausted),
-    array_agg(x.row) filter (where not x.exhausted),
-    array_agg(x.id) filter (where x.exhausted),
-    array_agg(x.row) filter (where x.exhausted),
-    array_agg(format('the lease of consumer %s expired at attempt %s of %s', x.consumer, x.attempts, x.max_attempts)) filter (where x.exhausted)
-  into v_taken, v_ids, v_rows, v_dead_ids, v_dead_rows, v_dead_reasons
-  from (
-    select m.ctid as row, m.id, m.attempts, m.max_attempts, m.attempts >= m.max_attempts as exhausted, l.consumer
-    from unnest(v_leases, v_consumers) l(id, consumer)
-    join fairqueue.fq_message m on m.lease_id = l.id
-    limit p_limit
-    for update of m skip locked
-  ) x;
-  perform fairqueue.fq_return_messages(p_queue, v_ids, v_rows, null, null, 0);
-  perform fairqueue.fq_bury_messages(p_queue, v_dead_ids, v_dead_rows, v_dead_reasons, null);
+    -- A new statement: a dequeue that held one of these leases has committed, and its messages are seen.
+    select
+      count(*),
+      array_agg(x.id) filter (where not x.exhausted),
+      array_agg(x.row) filter (where not x.exhausted),
+      array_agg(x.id) filter (where x.exhausted),
+      array_agg(x.row) filter (where x.exhausted),
+      array_agg(format('the lease of consumer %s expired at attempt %s of %s', x.consumer, x.attempts, x.max_attempts)) filter (where x.exhausted)
+    into v_taken, v_ids, v_rows, v_dead_ids, v_dead_rows, v_dead_reasons
+    from (
+      select m.ctid as row, m.id, m.attempts, m.max_attempts, m.attempts >= m.max_attempts as exhausted, l.consumer
+      from unnest(v_leases, v_consumers) l(id, consumer)
+      join fairqueue.fq_message m on m.lease_id = l.id
+      limit p_limit
+      for update of m skip locked
+    ) x;
+    perform fairqueue.fq_return_messages(p_queue, v_ids, v_rows, null, null, 0);
+    perform fairqueue.fq_bury_messages(p_queue, v_dead_ids, v_dead_rows, v_dead_reasons, null);
 
-  delete from fairqueue.fq_lease l
-  using unnest(v_leases) u(id)
-  where l.id = u.id
-    and not exists (
-      select
-      from fairqueue.fq_message m
-      where m.lease_id = l.id
-    );
-  return v_taken;
+    delete from fairqueue.fq_lease l
+    using unnest(v_leases) u(id)
+    where l.id = u.id
+      and not exists (
+        select
+        from fairqueue.fq_message m
+        where m.lease_id = l.id
+      );
+    if v_taken > 0 then
+      return v_taken;
+    end if;
+  end loop;
+  return 0;
 end
 $$;

@@ -1,6 +1,6 @@
 -- fq_release: give deliveries back, their attempt not counted, in the caller's transaction.
 -- Guarantees: as fq_complete for the token; the message is ready again where it stood, or p_delays microseconds from now. Returns the lost ones.
--- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: QF001 negative delay; 40001.
+-- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: QF001 bad delay; 40001.
 create function fairqueue.fq_release(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_delays bigint[]
 )
@@ -21,19 +21,21 @@ declare
   v_rows tid[];
   v_delays bigint[];
 begin
-  if 0 > any (p_delays) then
-    raise exception 'fq_release has a delay below zero'
-      using errcode = 'QF001', hint = 'give delays of zero or more microseconds';
+  if 0 > any (p_delays) or 3153600000000000 < any (p_delays) then
+    raise exception 'fq_release has a delay below zero or above 100 years'
+      using errcode = 'QF001', hint = 'give delays of 0 to 3153600000000000 microseconds';
   end if;
-  select array_agg(h.message_id), array_agg(h.row_id), array_agg(u.delay)
+  select array_agg(h.message_id), array_agg(h.row_id), array_agg(p_delays[h.ordinal])
   into v_ids, v_rows, v_delays
-  from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries) h
-  join unnest(p_ids, p_delays) u(id, delay) on u.id = h.message_id;
+  from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries) h;
   perform fairqueue.fq_return_messages(p_queue, v_ids, v_rows, v_delays, null, 1);
 
   return query
-  select u.id, 'lost'
-  from unnest(p_ids) u(id)
-  where u.id <> all (coalesce(v_ids, '{}'));
+  select l.id, 'lost'
+  from (
+    select unnest(p_ids) as id
+    except
+    select unnest(v_ids)
+  ) l;
 end
 $$;

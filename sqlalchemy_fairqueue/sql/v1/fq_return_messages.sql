@@ -20,7 +20,7 @@ begin
   with held as materialized (
     select m.ctid as row, m.id, m.slots, u.delay, u.error
     from unnest(p_ids, p_rows, p_delays, p_errors) u(id, row, delay, error)
-    join fairqueue.fq_message m on m.ctid = u.row and m.id = u.id
+    join fairqueue.fq_message m on m.ctid = u.row and m.id is not distinct from u.id
   ),
   returned as (
     update fairqueue.fq_message m
@@ -31,7 +31,7 @@ begin
       error = coalesce(h.error, m.error)
     from held h
     where m.ctid = h.row
-      and m.id = h.id
+      and m.id is not distinct from h.id
     returning m.channel_id, m.dequeue_at, m.id, h.slots
   ),
   freed as (

@@ -7,4 +7,4 @@ create table fairqueue.fq_lease (
   constraint fq_lease_pkey primary key (id)
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 100, autovacuum_vacuum_cost_delay = 0);
-create index fq_lease_expires_ix on fairqueue.fq_lease (queue, expires_at);
+create index fq_lease_expires_ix on fairqueue.fq_lease (queue, expires_at, id);
