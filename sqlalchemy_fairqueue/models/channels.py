@@ -15,21 +15,25 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     Text,
     UniqueConstraint,
+    event,
     text,
 )
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
 
 from sqlalchemy_fairqueue.models.refusal import ReadOnly
-from sqlalchemy_fairqueue.models.relations import many, one
+from sqlalchemy_fairqueue.models.relations import Related, relate
 from sqlalchemy_fairqueue.models.types import Duration
 
 if TYPE_CHECKING:
     from sqlalchemy import FromClause
+    from sqlalchemy.orm import Mapper
 
 
 class FairqueueMixin(ReadOnly):
     """What the mixins share.
+
+    The relationships of a mixin exist where its partner's mixin is mapped too, on the same Base and in the same schema.
 
     Attributes:
         __fairqueue_schema__: The schema that fairqueue is installed in. None is the schema of the Base's MetaData, and
@@ -37,14 +41,27 @@ class FairqueueMixin(ReadOnly):
     """
 
     __fairqueue_schema__: ClassVar[str | None] = None
+    __fairqueue_related__: ClassVar[dict[str, Related]] = {}
     __table__: ClassVar[FromClause]
 
 
+@event.listens_for(FairqueueMixin, "after_mapper_constructed", propagate=True)
+def _relate(mapper: Mapper[Any], _class: type[Any]) -> None:
+    relate(mapper)
+
+
 class QueueConfigMixin(FairqueueMixin):
-    """A configured queue: the policy that channels made from now on start with."""
+    """A configured queue: the policy that channels made from now on start with.
+
+    Attributes:
+        channels: The queue's channels.
+    """
 
     __fairqueue_verbs__ = "use queue.configure(session, policy)"
     __tablename__ = "fq_queue"
+    __fairqueue_related__: ClassVar = {"channels": Related("fq_channel", own="name", other="queue", many=True)}
+    if TYPE_CHECKING:
+        channels: Mapped[list[Any]]
 
     name: Mapped[str] = mapped_column(Text(collation="C"))
     max_concurrency: Mapped[int | None] = mapped_column(Integer)
@@ -65,19 +82,32 @@ class QueueConfigMixin(FairqueueMixin):
             {"schema": cls.__fairqueue_schema__},
         )
 
-    @declared_attr
-    def channels(cls) -> Mapped[list[Any]]:
-        """The queue's channels."""
-        return many(cls, "fq_channel", key="queue", of="name")
-
 
 class ChannelMixin(FairqueueMixin):
-    """A channel: one tenant's line in a queue."""
+    """A channel: one tenant's line in a queue.
+
+    Attributes:
+        state: What the dispatcher knows of the channel: its policy, its place in the line, its count.
+        queue_config: The configuration of the channel's queue, or None where nobody configured it.
+        messages: The channel's messages, leased ones too.
+        dead_letters: The channel's messages that will not be tried again.
+    """
 
     __fairqueue_verbs__ = (
         "use queue.enqueue(session, channel=...) or queue.configure_channel(session, ...), which make it"
     )
     __tablename__ = "fq_channel"
+    __fairqueue_related__: ClassVar = {
+        "state": Related("fq_channel_state", own="id", other="channel_id"),
+        "queue_config": Related("fq_queue", own="queue", other="name", named_here=True),
+        "messages": Related("fq_message", own="id", other="channel_id", many=True),
+        "dead_letters": Related("fq_dead_letter", own="id", other="channel_id", many=True),
+    }
+    if TYPE_CHECKING:
+        state: Mapped[Any]
+        queue_config: Mapped[Any]
+        messages: Mapped[list[Any]]
+        dead_letters: Mapped[list[Any]]
 
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True))
     queue: Mapped[str] = mapped_column(Text(collation="C"))
@@ -94,36 +124,22 @@ class ChannelMixin(FairqueueMixin):
             {"schema": cls.__fairqueue_schema__},
         )
 
-    @declared_attr
-    def state(cls) -> Mapped[Any]:
-        """What the dispatcher knows of the channel: its policy, its place in the line, its count."""
-        return many(cls, "fq_channel_state", key="channel_id", of="id", single=True)
-
-    @declared_attr
-    def queue_config(cls) -> Mapped[Any]:
-        """The configuration of the channel's queue, or None where nobody configured it."""
-        return one(cls, "fq_queue", key="queue", of="name")
-
-    @declared_attr
-    def messages(cls) -> Mapped[list[Any]]:
-        """The channel's messages, leased ones too."""
-        return many(cls, "fq_message", key="channel_id", of="id")
-
-    @declared_attr
-    def dead_letters(cls) -> Mapped[list[Any]]:
-        """The channel's messages that will not be tried again."""
-        return many(cls, "fq_dead_letter", key="channel_id", of="id")
-
 
 class ChannelStateMixin(FairqueueMixin):
     """The dispatcher's view of a channel. One row a channel is the key; the table has no unique index, by design.
 
     The times are microseconds since the epoch and places in a line, which may be negative; head and next are None while
     the channel has nothing that the dispatcher knows of.
+
+    Attributes:
+        channel: The channel.
     """
 
     __fairqueue_verbs__ = "the dispatcher writes it; a policy is set by queue.configure_channel(session, ...)"
     __tablename__ = "fq_channel_state"
+    __fairqueue_related__: ClassVar = {"channel": Related("fq_channel", own="channel_id", other="id", named_here=True)}
+    if TYPE_CHECKING:
+        channel: Mapped[Any]
 
     channel_id: Mapped[int] = mapped_column(BigInteger)
     turn: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
@@ -161,8 +177,3 @@ class ChannelStateMixin(FairqueueMixin):
             ),
             {"schema": cls.__fairqueue_schema__},
         )
-
-    @declared_attr
-    def channel(cls) -> Mapped[Any]:
-        """The channel."""
-        return one(cls, "fq_channel", key="channel_id", of="id")

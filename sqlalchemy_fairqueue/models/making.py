@@ -47,8 +47,8 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
     """Map fairqueue's tables into the MetaData of a Base, once for each schema that it is installed in.
 
     The classes share the Base's MetaData and nothing else: they take no columns, dataclass behaviour or table names
-    from it, and their names do not clash with classes of the user's in ``relationship("Message")``. Relate to them by class:
-    ``relationship(models.Message, ...)``. For classes that do inherit from the Base, use the mixins.
+    from it, and their names do not clash with classes of the user's in ``relationship("Message")``. Relate to them by
+    class: ``relationship(models.Message, ...)``. For classes that do inherit from the Base, use the mixins.
 
     Args:
         base: A declarative Base, or whatever has its ``metadata``.

@@ -1,0 +1,42 @@
+"""What a schema holds, object by object, as PostgreSQL's catalog tells it."""
+
+from tests.fixtures.database import Database
+
+Catalog = dict[str, tuple[object, ...]]
+
+_QUERIES = {
+    "relation": """
+        select c.relname, c.relkind, c.relreplident, c.reloptions, c.relpersistence
+        from pg_class c where c.relnamespace = to_regnamespace(:quoted)
+    """,
+    "column": """
+        select c.relname || '.' || a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity,
+          a.attcollation::regcollation::text, pg_get_expr(d.adbin, d.adrelid)
+        from pg_attribute a join pg_class c on c.oid = a.attrelid
+        left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+        where c.relnamespace = to_regnamespace(:quoted) and c.relkind = 'r' and a.attnum > 0
+    """,
+    "index": """
+        select c.relname, pg_get_indexdef(c.oid), i.indisprimary from pg_index i join pg_class c on c.oid = i.indexrelid
+        where c.relnamespace = to_regnamespace(:quoted)
+    """,
+    "constraint": """
+        select k.conrelid::regclass || '.' || k.conname, pg_get_constraintdef(k.oid)
+        from pg_constraint k where k.connamespace = to_regnamespace(:quoted)
+    """,
+    "function": """
+        select p.proname, pg_get_functiondef(p.oid), p.prosrc from pg_proc p
+        where p.pronamespace = to_regnamespace(:quoted)
+    """,
+}
+
+
+def catalog(database: Database, schema: str | None = None, *, kinds: tuple[str, ...] = tuple(_QUERIES)) -> Catalog:
+    """Every object of the schema, ``{"relation fq_message": (...), ...}``."""
+    quoted = '"' + (schema or "public").replace('"', '""') + '"'
+    return {
+        f"{kind} {row[0]}": tuple(row)
+        for kind in kinds
+        for row in database.rows(_QUERIES[kind], quoted=quoted)
+        if "alembic_version" not in row[0]
+    }

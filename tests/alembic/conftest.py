@@ -1,0 +1,107 @@
+"""An Alembic environment of a user's, made by Alembic's own template and driven by its command line."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from textwrap import dedent, indent
+from typing import Any
+
+import pytest
+from alembic.config import CommandLine, Config
+from sqlalchemy import URL
+
+REVISION = '''\
+"""A migration of the user's."""
+
+import sqlalchemy as sa
+from alembic import op
+
+import alembic_ext
+
+revision = {revision!r}
+down_revision = {down!r}
+
+
+def upgrade():
+{upgrade}
+
+
+def downgrade():
+{downgrade}
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A folder with an ``alembic.ini`` and migrations."""
+
+    root: Path
+
+    def point_at(self, url: URL, *, search_path: str | None = None) -> None:
+        """Let the environment use a database, and a search_path if one is given."""
+        if search_path is not None:
+            url = url.update_query_dict({"options": f"-csearch_path={search_path}"})
+        rendered = url.render_as_string(hide_password=False).replace("%", "%%")
+        lines = self.ini.read_text().splitlines()
+        self.ini.write_text(
+            "\n".join(f"sqlalchemy.url = {rendered}" if line.startswith("sqlalchemy.url") else line for line in lines)
+        )
+
+    @property
+    def ini(self) -> Path:
+        """The configuration file."""
+        return self.root / "alembic.ini"
+
+    def migration(self, revision: str, upgrade: str, downgrade: str = "pass", *, down: str | None = None) -> None:
+        """Write a migration."""
+        bodies = {"upgrade": indent(dedent(upgrade), "    "), "downgrade": indent(dedent(downgrade), "    ")}
+        path = self.root / "migrations" / "versions" / f"{revision}_.py"
+        path.write_text(REVISION.format(revision=revision, down=down, **bodies))
+
+    def edit_env(self, before: str, after: str) -> None:
+        """Change a line of ``env.py``, as a user would."""
+        env = self.root / "migrations" / "env.py"
+        text = env.read_text()
+        assert before in text
+        env.write_text(text.replace(before, after))
+
+    def run(self, *arguments: str) -> str:
+        """Do what ``alembic ...`` does, and return what it printed. Its errors come through as they are."""
+        printed = StringIO()
+        command_line = CommandLine()
+        options = command_line.parser.parse_args(arguments)
+        config = Config(str(self.ini), stdout=printed, output_buffer=printed, cmd_opts=options)
+        command_line.run_cmd(config, options)
+        return printed.getvalue()
+
+    def run_program(self, *arguments: str) -> str:
+        """Run the program ``alembic ...`` itself, and return what it printed; it must succeed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "alembic", *arguments],
+            cwd=self.root,
+            env={**os.environ, "PYTHONWARNINGS": "error"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """An environment from the generic template, without migrations."""
+    made = Project(tmp_path)
+    made.run("init", str(tmp_path / "migrations"))
+    # The logging of the test run stays as it is.
+    made.edit_env("    fileConfig(config.config_file_name)", "    pass")
+    return made
+
+
+@pytest.fixture(params=[None, 'My "odd" %:sch\'e$$ma', "UPPER"], ids=["default", "odd", "upper"])
+def schema(request: pytest.FixtureRequest) -> Any:  # noqa: ANN401 - a name or None
+    """Schemas that fairqueue is installed in."""
+    return request.param

@@ -1,0 +1,127 @@
+"""What the operations refuse, before anything is changed."""
+
+import pytest
+import sqlalchemy as sa
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+
+from alembic_ext import CreateFairqueueOp, DropFairqueueOp
+from sqlalchemy_fairqueue.errors import SchemaMismatch
+from tests.alembic.catalog import catalog
+from tests.alembic.conftest import Project
+from tests.alembic.test_operations import run_script
+from tests.fixtures.database import Database
+
+pytestmark = pytest.mark.installed
+
+
+def refused(project: Project, database: Database, operation: str) -> str:
+    """Run the operation online and as a script; both must fail with the same words, and change nothing."""
+    before = catalog(database)
+    project.migration("one", operation)
+    project.point_at(database.url)
+    with pytest.raises(SchemaMismatch) as online:
+        project.run("upgrade", "head")
+    script = project.run("upgrade", "head", "--sql")
+    with pytest.raises(Exception, match=r".") as offline:
+        run_script(database, script)
+    said = str(online.value).split(": ", 1)[1]
+    assert said in str(offline.value)
+    assert catalog(database) == before
+    return said
+
+
+def test_missing_schema(project: Project, empty_database: Database) -> None:
+    """A schema that does not exist is not made in passing: the error says how to make it."""
+    said = refused(project, empty_database, "op.create_fairqueue(schema='100% \"Mine\"')")
+    assert said == (
+        'schema "100% ""Mine""" does not exist; create it before: op.execute(sqlalchemy.schema.CreateSchema(...))'
+    )
+
+
+def test_no_default_schema(project: Project, empty_database: Database) -> None:
+    """A connection whose search_path names no schema that exists cannot be installed into without a name."""
+    empty_database.execute(f'alter database "{empty_database.name}" set search_path to nowhere')
+    project.migration("one", "op.create_fairqueue()")
+    project.edit_env(
+        "connection=connection, target_metadata=target_metadata",
+        "connection=connection, target_metadata=target_metadata, version_table_schema='public'",
+    )
+    project.point_at(empty_database.url)
+    with pytest.raises(SchemaMismatch, match=r"no default schema: its search_path \(nowhere\) names none that exists"):
+        project.run("upgrade", "head")
+
+
+def test_installed_already(project: Project, database: Database) -> None:
+    """A second installation into a schema is refused as such."""
+    said = refused(project, database, "op.create_fairqueue()")
+    assert said.startswith("fairqueue is installed in schema public already; ")
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        "create table fq_message (id int)",
+        "create view fq_queue as select 1",
+        "create index fq_lease_expires_ix on theirs (id)",
+        "create type fq_signal as enum ('red', 'green')",
+        "create function fq_now(int) returns int language sql as 'select 1'",
+    ],
+)
+def test_names_taken(project: Project, empty_database: Database, theirs: str) -> None:
+    """An object of the user's under a name of ours is named in the error, whatever its kind."""
+    empty_database.execute("create table theirs (id int)")
+    empty_database.execute(theirs)
+    said = refused(project, empty_database, "op.create_fairqueue()")
+    assert said.startswith("schema public holds objects that are not fairqueue's under names that it needs: fq_")
+    assert said.split(": ")[1].split(";")[0] in theirs
+
+
+def test_names_taken_elsewhere_do_not_matter(project: Project, empty_database: Database) -> None:
+    """Only the target schema's names count."""
+    empty_database.execute("create table fq_message (id int)")
+    empty_database.execute("create schema apps")
+    project.migration("one", "op.create_fairqueue(schema='apps')")
+    project.point_at(empty_database.url)
+    project.run("upgrade", "head")
+    assert empty_database.value("select apps.fq_version()") == 1
+
+
+def test_drop_of_what_is_not_there(project: Project, empty_database: Database) -> None:
+    """A drop where nothing is installed is refused."""
+    said = refused(project, empty_database, "op.drop_fairqueue()")
+    assert said.startswith("fairqueue is not installed in schema public; ")
+
+
+def test_drop_of_another_version(project: Project, database: Database) -> None:
+    """A drop of a version that is not the installed one is refused, with both versions."""
+    database.execute("create or replace function fq_version() returns int immutable language sql as 'select 7'")
+    said = refused(project, database, "op.drop_fairqueue(version=1)")
+    assert said == "schema public holds fairqueue version 7, not 1; bring it to version 1 first"
+
+
+@pytest.mark.parametrize("version", [0, 2, None, "1", True])
+def test_unknown_version(version: object) -> None:
+    """A version that the library does not know is refused before any statement, with those it knows."""
+    with pytest.raises(ValueError, match=rf"there is no fairqueue version {version!r}: this library knows 1; "):
+        CreateFairqueueOp(version)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("schema", ["", "nul\0", "x" * 64, "é" * 32, "a$fairqueue$b"])
+def test_impossible_schema(schema: str) -> None:
+    """A name that PostgreSQL would not keep as it is, is refused before any statement."""
+    with pytest.raises(ValueError, match="is not a name that PostgreSQL keeps"):
+        DropFairqueueOp(1, schema)
+
+
+@pytest.mark.parametrize("as_sql", [False, True])
+def test_other_databases(as_sql: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """On another database than PostgreSQL the operations say so."""
+    engine = sa.create_engine("sqlite://")
+    with engine.connect() as connection:
+        operations = Operations(MigrationContext.configure(connection, opts={"as_sql": as_sql}))
+        with pytest.raises(
+            ValueError, match=r"op.create_fairqueue\(\) needs PostgreSQL, and this migration runs on sqlite"
+        ):
+            operations.invoke(CreateFairqueueOp())
+    engine.dispose()

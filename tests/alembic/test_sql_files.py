@@ -1,0 +1,107 @@
+"""What the loader relies on, checked over every SQL file that is shipped."""
+
+import re
+import subprocess
+import sys
+import zipfile
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from sqlalchemy_fairqueue import sql
+
+pytestmark = pytest.mark.installed
+
+ROOT = Path(str(files(sql)))
+FILES = sorted(ROOT.rglob("*.sql"))
+TOKENS = re.compile(r"(?P<comment>--[^\n]*)|(?P<literal>'(?:[^']|'')*')|(?P<name>\"(?:[^\"]|\"\")*\")")
+
+
+@pytest.fixture(params=FILES, ids=[str(path.relative_to(ROOT)) for path in FILES])
+def text(request: pytest.FixtureRequest) -> str:
+    """Each file's text."""
+    return str(request.param.read_text(encoding="utf-8"))
+
+
+def test_qualifier_stands_only_where_an_identifier_does(text: str) -> None:
+    """``fairqueue`` is written as a qualifier of ours, and never in a comment, a string or a longer word."""
+    for kind in TOKENS.finditer(text):
+        assert "fairqueue" not in kind[0]
+    assert len(re.findall("fairqueue", text)) == len(re.findall(r"(?<![\w.\"$])fairqueue\.fq_\w+", text)) > 0
+
+
+def test_nothing_of_ours_is_named_without_the_qualifier(text: str) -> None:
+    """Functions and tables are never found by the search_path: it is pinned to PostgreSQL's own schema."""
+    code = TOKENS.sub("", text)
+    ours = {*sql.functions(sql.LATEST_VERSION), *sql.tables(sql.LATEST_VERSION)}
+    assert [name for name in re.findall(r"(?<![\w.])(fq_\w+)(?!\w)", code) if name in ours] == []
+
+
+def test_quotes_of_a_body_are_plain(text: str) -> None:
+    """A file has at most one body, between ``$$``, and no other dollar sign: the loader gives the quotes a name."""
+    assert text.count("$$") in {0, 2}
+    assert text.count("$") == 2 * text.count("$$")
+
+
+def test_stem_is_the_name() -> None:
+    """Each file makes what it is called, once, and table files make nothing but tables and what belongs to them."""
+    for version in sql.versions():
+        for name, text in sql.functions(version).items():
+            assert re.findall(r"^create function fairqueue\.(\w+)\(", text, re.MULTILINE) == [name]
+            assert not text.endswith(";")
+        for name, statements in sql.tables(version).items():
+            first, *others = [TOKENS.sub("", statement).strip() for statement in statements]
+            assert first.startswith(f"create table fairqueue.{name} (")
+            for other in others:
+                assert re.match(rf"(create (unique )?index {name}_\w+ on|alter table) fairqueue\.{name} ", other)
+
+
+def test_latest_version_is_the_newest_folder() -> None:
+    """The versions that the library says it knows are the folders that it ships."""
+    assert sorted(path.name for path in ROOT.iterdir() if re.fullmatch(r"v\d+", path.name)) == [
+        f"v{version}" for version in sql.versions()
+    ]
+    assert sql.versions()[-1] == sql.LATEST_VERSION
+
+
+def test_relations_are_every_name_that_the_tables_take() -> None:
+    """Tables, indexes and the indexes of constraints are listed, and check constraints, which take no name, are not."""
+    names = sql.relations(1)
+    assert {"fq_message", "fq_message_pkey", "fq_message_ready_ix", "fq_channel_queue_name_key"} < set(names)
+    assert not [name for name in names if name.endswith("_check")]
+
+
+def test_works_from_a_zip(tmp_path: Path) -> None:
+    """The statements are the same when the package is imported from an archive."""
+    archive = tmp_path / "packages.zip"
+    with zipfile.ZipFile(archive, "w") as made:
+        for path in ROOT.parent.rglob("*"):
+            if path.suffix in {".py", ".sql"}:
+                made.write(path, path.relative_to(ROOT.parent.parent))
+    program = (
+        "import hashlib, sqlalchemy_fairqueue.sql as sql;"
+        "print(sql.__file__, hashlib.md5('|'.join(sql.install_statements(1, 'x')).encode()).hexdigest())"
+    )
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=tmp_path,  # the working directory comes before PYTHONPATH
+            env={"PYTHONPATH": str(place)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        for place in (archive, ROOT.parent.parent)
+    ]
+    assert outputs[0][0].startswith(str(archive))
+    assert outputs[0][1] == outputs[1][1]
+
+
+@pytest.mark.parametrize("schema", ["plain", 'My "odd" %:schema', "a$$b", "it's", "fairqueue", "fq_"])
+def test_only_the_qualifier_is_replaced(schema: str) -> None:
+    """Putting the qualifier back where the schema stands gives the file again."""
+    for text in sql.functions(1).values():
+        made = sql.in_schema(text, schema)
+        back = made.replace(f"{sql.quoted(schema)}.fq_", "fairqueue.fq_").replace("$fairqueue$", "$$")
+        assert back == text

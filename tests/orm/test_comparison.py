@@ -1,0 +1,82 @@
+"""Alembic finds nothing to change between the models and what the operation installs."""
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Engine, MetaData, create_engine
+from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy.schema import CreateSchema
+
+from sqlalchemy_fairqueue import models
+from sqlalchemy_fairqueue.models import make_models
+from tests.alembic.catalog import catalog
+from tests.fixtures.database import Database, MakeDatabase, install
+
+ODD = 'My "odd" %:schema'
+
+CONVENTION = {
+    "ix": "ix_%(column_0_label)s",
+    "uq": "uq_%(table_name)s_%(column_0_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+def differences(engine: Engine, metadata: MetaData, *, include_schemas: bool = False) -> list[object]:
+    """What Alembic would change, comparing all it can."""
+    options = {"compare_type": True, "compare_server_default": True, "include_schemas": include_schemas}
+    with engine.connect() as connection:
+        return list(compare_metadata(MigrationContext.configure(connection, opts=options), metadata))
+
+
+def test_ready_made_classes(engine: Engine) -> None:
+    """The ready-made classes are what is installed in the default schema."""
+    assert differences(engine, models.metadata) == []
+
+
+@pytest.mark.parametrize("convention", [{}, CONVENTION], ids=["plain", "convention"])
+def test_made_models(engine: Engine, convention: dict[str, str]) -> None:
+    """Models in a user's MetaData are what is installed, in each schema, whatever the naming convention."""
+
+    class Base(DeclarativeBase):
+        metadata = MetaData(naming_convention=convention)
+
+    make_models(Base)
+    make_models(Base, ODD)
+    with engine.begin() as connection:
+        connection.execute(CreateSchema(ODD))
+        install(connection, schema=ODD)
+    assert differences(engine, Base.metadata, include_schemas=True) == []
+
+
+def test_schema_of_the_metadata(engine: Engine) -> None:
+    """Without a schema of their own, models are in the schema of the user's MetaData."""
+
+    class Base(DeclarativeBase):
+        metadata = MetaData(schema="apps")
+
+    made = make_models(Base)
+    assert made.Message.__table__.schema == "apps"
+    with engine.begin() as connection:
+        connection.execute(CreateSchema("apps"))
+        install(connection, schema="apps")
+    assert [
+        change for change in differences(engine, Base.metadata, include_schemas=True) if "apps" in repr(change)
+    ] == []
+
+
+def test_names_and_columns_are_version_1(database: Database, make_database: MakeDatabase) -> None:
+    """Column by column, with collations, defaults, constraints and indexes, the models say what the SQL files say."""
+    created = make_database(installed=False)
+    engine = create_engine(created.url)
+    models.metadata.create_all(engine)
+    engine.dispose()
+    kinds = ("column", "index", "constraint")
+    assert catalog(created, kinds=kinds) == catalog(database, kinds=kinds)
+
+
+def test_channel_state_has_no_unique_index(database: Database) -> None:
+    """The mapping has a key, and the table has none, which is what keeps an open snapshot from slowing the queue."""
+    assert [column.name for column in models.ChannelState.__mapper__.primary_key] == ["channel_id"]
+    unique = "select count(*) from pg_index where indrelid = 'fq_channel_state'::regclass and indisunique"
+    assert database.value(unique.replace("::", r"\:\:")) == 0

@@ -1,0 +1,176 @@
+"""The three ways to have mapped classes, beside what a user has already."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, ForeignKey, MetaData, String, select
+from sqlalchemy.exc import InvalidRequestError
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    MappedAsDataclass,
+    Session,
+    configure_mappers,
+    declarative_base,
+    foreign,
+    mapped_column,
+    relationship,
+)
+from sqlalchemy.schema import CreateSchema
+
+from sqlalchemy_fairqueue.models import (
+    ChannelMixin,
+    ChannelStateMixin,
+    DeadLetterMixin,
+    LeaseMixin,
+    MessageMixin,
+    QueueConfigMixin,
+    make_models,
+)
+from tests.fixtures.database import Database, install
+from tests.orm.rows import enqueue
+
+
+class Plain(DeclarativeBase):
+    """A Base that brings nothing."""
+
+    metadata = MetaData()
+
+
+class WithColumns(DeclarativeBase):
+    """A Base that gives every class a key and a column."""
+
+    metadata = MetaData()
+    id: Mapped[int] = mapped_column(primary_key=True)
+    created_by: Mapped[str]
+
+
+class AsDataclass(MappedAsDataclass, DeclarativeBase):
+    """A Base that makes dataclasses."""
+
+    metadata = MetaData()
+
+
+@pytest.mark.parametrize("base", [Plain, WithColumns, AsDataclass, declarative_base()])
+def test_any_base(engine: Engine, base: type[Any]) -> None:
+    """Whatever a Base brings to its own classes, the made models read what is installed."""
+    made = make_models(base)
+    with engine.begin() as connection:
+        enqueue(connection, {"n": 1})
+    with Session(engine) as session:
+        message = session.scalars(select(made.Message)).one()
+        assert (message.payload, message.channel.name) == ({"n": 1}, "alice")
+    assert "fq_message" in base.metadata.tables
+
+
+def test_users_class_of_the_same_name() -> None:
+    """A user's own Message and Channel are still found by their names."""
+
+    class Base(DeclarativeBase):
+        pass
+
+    class Channel(Base):
+        __tablename__ = "television_channel"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        messages: Mapped[Any] = relationship("Message")
+
+    class Message(Base):
+        __tablename__ = "text_message"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        channel_id: Mapped[int] = mapped_column(ForeignKey("television_channel.id"))
+
+    make_models(Base)
+    make_models(Base, "apps")
+    configure_mappers()
+    assert Channel.messages.property.mapper.class_ is Message
+
+
+def test_users_relationship_to_a_made_class(engine: Engine, database: Database) -> None:
+    """A user's class relates to messages by a column of its own."""
+
+    class Base(DeclarativeBase):
+        pass
+
+    made = make_models(Base)
+
+    class Upload(Base):
+        __tablename__ = "upload"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        message_id: Mapped[int]
+        message: Mapped[Any] = relationship(
+            made.Message, primaryjoin=lambda: foreign(Upload.message_id) == made.Message.id, viewonly=True
+        )
+
+    database.execute("create table upload (id int primary key, message_id bigint)")
+    with engine.begin() as connection:
+        message_id = enqueue(connection, "hello")
+    with Session(engine) as session, session.begin():
+        session.add(Upload(id=1, message_id=message_id))
+    with Session(engine) as session:
+        assert session.get_one(Upload, 1).message.payload == "hello"
+
+
+def test_mixins_with_own_names_schema_and_columns(engine: Engine) -> None:
+    """Mixins give classes of the user's own, under any name, in any schema, with further columns."""
+
+    class Base(DeclarativeBase):
+        pass
+
+    class Work(MessageMixin, Base):
+        __fairqueue_schema__ = "apps"
+        note: Mapped[str | None] = mapped_column(String)
+
+    class Line(ChannelMixin, Base):
+        __fairqueue_schema__ = "apps"
+
+    class LineState(ChannelStateMixin, Base):
+        __fairqueue_schema__ = "apps"
+
+    class Dead(DeadLetterMixin, Base):
+        __fairqueue_schema__ = "apps"
+
+    class Claim(LeaseMixin, Base):
+        __fairqueue_schema__ = "apps"
+
+    class Configured(QueueConfigMixin, Base):
+        __fairqueue_schema__ = "apps"
+
+    with engine.begin() as connection:
+        connection.execute(CreateSchema("apps"))
+        install(connection, schema="apps")
+        connection.exec_driver_sql("alter table apps.fq_message add column note text default 'theirs'")
+        enqueue(connection, 1, schema="apps")
+    with Session(engine) as session:
+        work = session.scalars(select(Work)).one()
+        assert (work.note, work.channel.name, work.lease) == ("theirs", "alice", None)
+        assert isinstance(work.channel, Line)
+        assert isinstance(work.channel.state, LineState)
+        assert (work.channel.dead_letters, work.channel.queue_config) == ([], None)
+    assert {Dead, Claim, Configured} <= {mapper.class_ for mapper in Base.registry.mappers}
+
+
+def test_a_mixin_alone(engine: Engine) -> None:
+    """One mixin can be mapped without its partners: then it has no relationships, and the user's attributes stay."""
+
+    class Base(DeclarativeBase):
+        pass
+
+    class Alone(MessageMixin, Base):
+        lease = "the user's"
+
+    with engine.begin() as connection:
+        enqueue(connection, "x")
+    with Session(engine) as session:
+        assert session.scalars(select(Alone)).one().payload == "x"
+    assert (hasattr(Alone, "channel"), Alone.lease) == (False, "the user's")
+
+
+def test_twice_into_one_metadata() -> None:
+    """The tables of one schema are mapped into a MetaData once."""
+
+    class Base(DeclarativeBase):
+        pass
+
+    make_models(Base)
+    with pytest.raises(InvalidRequestError, match="fq_channel' is already defined"):
+        make_models(Base)

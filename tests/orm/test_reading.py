@@ -1,0 +1,111 @@
+"""Queries over the models: payloads, times, priorities and relationships."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import Engine, func, select
+from sqlalchemy.exc import StatementError
+from sqlalchemy.orm import Session, selectinload
+
+from sqlalchemy_fairqueue.errors import PayloadError
+from sqlalchemy_fairqueue.models import Channel, ChannelState, Lease, Message, QueueConfig
+from tests.fixtures.database import Database
+from tests.orm.rows import dequeue, enqueue
+
+
+def test_payload_on_both_sides(engine: Engine) -> None:
+    """A payload is read in Python and can be asked for in a query."""
+    with engine.begin() as connection:
+        enqueue(connection, {"upload": {"key": "é:%"}, "pages": 3})
+        wanted = enqueue(connection, {"upload": {"key": "b"}, "pages": 5})
+    with Session(engine) as session:
+        message = session.scalars(select(Message).where(Message.payload["upload"]["key"].astext == "b")).one()
+        pages = session.scalar(select(func.sum(Message.payload["pages"].as_integer())))
+    assert (message.id, message.payload, pages) == (wanted, {"upload": {"key": "b"}, "pages": 5}, 8)
+
+
+def test_payload_that_is_not_json(engine: Engine) -> None:
+    """Content of another codec is a PayloadError when it is read as JSON, and can be read as bytes."""
+    with engine.begin() as connection:
+        enqueue(connection, b"\xff\x00")
+    with Session(engine) as session:
+        message = session.scalars(select(Message)).one()
+        with pytest.raises(PayloadError, match="2 bytes are not JSON"):
+            message.payload  # noqa: B018 - reading it is what fails
+        assert message.content == b"\xff\x00"
+
+
+def test_times_are_aware_datetimes(engine: Engine) -> None:
+    """Instants come as aware datetimes, to the microsecond, and are compared with such."""
+    before = datetime.now(UTC) - timedelta(hours=1)
+    with engine.begin() as connection:
+        enqueue(connection, 1)
+    with Session(engine) as session:
+        message = session.scalars(select(Message).where(Message.enqueued_at > before, Message.due_at > before)).one()
+        raw = session.scalar(select(Message.dequeue_at))
+        assert session.scalar(select(Message.due_at)) == message.due_at
+        assert session.scalar(select(Message.id).where(Message.enqueued_at == message.enqueued_at)) == message.id
+    assert message.due_at is not None
+    assert (message.due_at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) == raw
+    assert message.enqueued_at.utcoffset() == timedelta(0)
+
+
+@pytest.mark.parametrize("value", [datetime(2026, 1, 1), 17], ids=["naive", "number"])  # noqa: DTZ001 - that is the point
+def test_times_are_compared_with_instants_only(engine: Engine, value: object) -> None:
+    """A naive datetime or a number names no instant, and is refused before it is sent."""
+    with Session(engine) as session, pytest.raises(StatementError, match="aware"):
+        session.scalars(select(Message).where(Message.enqueued_at > value)).all()
+
+
+def test_priority_or_due_time(engine: Engine) -> None:
+    """A prioritised message has a priority and no due time, an ordinary one the other way round, on both sides."""
+    with engine.begin() as connection:
+        urgent, ordinary = enqueue(connection, 1, priority=5), enqueue(connection, 2)
+    with Session(engine) as session:
+        assert session.scalars(select(Message.id).where(Message.priority == 5)).all() == [urgent]
+        assert session.scalars(select(Message.id).where(Message.due_at.is_not(None))).all() == [ordinary]
+        found = {message.id: message for message in session.scalars(select(Message))}
+    assert (found[urgent].priority, found[urgent].due_at, found[ordinary].priority) == (5, None, None)
+
+
+def test_relationships(engine: Engine, database: Database) -> None:
+    """From a message to its channel, lease and state, and back, without a foreign key anywhere."""
+    database.execute("select fq_configure_queue('documents', 4, 1500000, 2, 3)")
+    with engine.begin() as connection:
+        first, second = enqueue(connection, 1), enqueue(connection, 2)
+        enqueue(connection, 3, channel="bob")
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        (leased,) = dequeue(connection)
+    with Session(engine) as session:
+        alice = session.scalars(
+            select(Channel).where(Channel.name == "alice").options(selectinload(Channel.messages))
+        ).one()
+        assert sorted(message.id for message in alice.messages) == [first, second]
+        assert isinstance(alice.state, ChannelState)
+        assert (alice.state.channel, alice.state.current_concurrency) == (alice, 1)
+        assert isinstance(alice.queue_config, QueueConfig)
+        assert {channel.name for channel in alice.queue_config.channels} == {"alice", "bob"}
+        assert alice.state.release_interval == alice.queue_config.release_interval == timedelta(seconds=1.5)
+
+        held = session.scalars(select(Message).join(Message.lease).where(Lease.consumer == "worker")).one()
+        assert (held.id, held.channel, held.lease.messages) == (leased, alice, [held])
+        assert held.lease.expires_at > held.enqueued_at
+        unheld = session.get_one(Message, second if leased == first else first)
+        assert unheld.lease is None
+        assert alice.dead_letters == []
+
+
+def test_dead_letters(engine: Engine, database: Database) -> None:
+    """A dead letter keeps the payload and knows its channel."""
+    with engine.begin() as connection:
+        enqueue(connection, {"upload": "a"})
+    database.execute(
+        "with dead as (delete from fq_message returning *) "
+        "insert into fq_dead_letter select id, 'documents', channel_id, kind, content, headers, dedupe_key, "
+        "enqueued_at, 3, 3, 3, 'tired', null, enqueued_at from dead"
+    )
+    with Session(engine) as session:
+        channel = session.scalars(select(Channel)).one()
+        (letter,) = channel.dead_letters
+        assert (letter.payload, letter.reason, letter.channel) == ({"upload": "a"}, "tired", channel)
+        assert letter.died_at == letter.enqueued_at
