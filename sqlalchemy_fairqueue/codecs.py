@@ -6,6 +6,7 @@ A codec is any object with ``encode`` and ``decode``; a queue is given one. It m
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from sqlalchemy_fairqueue.errors import PayloadError
@@ -13,10 +14,16 @@ from sqlalchemy_fairqueue.errors import PayloadError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# Python reads decimal integers of up to 4300 digits back unless told otherwise.
+_INTEGER_BITS = 14_000
+
 
 @runtime_checkable
 class Codec(Protocol):
-    """What a queue asks of a codec. Every process that uses a queue must be given one that understands the others' content."""
+    """What a queue asks of a codec.
+
+    Every process that uses a queue must be given one that understands the others' content.
+    """
 
     def encode(self, payload: Any) -> bytes:
         """The payload as bytes. Raises PayloadError when it cannot be kept without loss."""
@@ -30,12 +37,12 @@ class Codec(Protocol):
 class JsonCodec:
     """JSON in UTF-8, of the kind that PostgreSQL's jsonb takes too, so that messages can be queried by their payload.
 
-    A payload comes back as it was given (tuples as lists), or is refused: no NaN or infinity, no keys other than strings, no
-    NUL character, no lone surrogate, nothing that JSON has no word for.
+    A payload comes back as it was given (tuples as lists), or is refused: no NaN or infinity, no keys other than
+    strings, no NUL character, no lone surrogate, nothing that JSON has no word for.
 
     Args:
-        default: Called with a value that JSON has no word for (datetime, UUID, Decimal, bytes ...); returns one that it has.
-            None refuses such values. The way back is the caller's own.
+        default: Called with a value that JSON has no word for (datetime, UUID, Decimal, bytes ...); returns one that it
+            has. None refuses such values. The way back is the caller's own.
     """
 
     def __init__(self, default: Callable[[Any], Any] | None = None) -> None:
@@ -48,51 +55,79 @@ class JsonCodec:
             return json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
         except RecursionError:
             raise PayloadError("it is nested too deeply or contains itself; flatten it") from None
-        except ValueError as error:
-            if isinstance(error, PayloadError):
-                raise
-            raise PayloadError(f"{error}; change the payload") from error
 
     def decode(self, content: bytes) -> Any:
         """The payload of a content. Raises PayloadError when it is not JSON in UTF-8."""
         try:
-            return json.loads(content)
+            return json.loads(content.decode(), parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             raise PayloadError(
                 f"{len(content)} bytes are not JSON ({error}); give the queue the codec that wrote them"
             ) from error
 
-    def _plain(self, value: Any, path: str) -> Any:
-        if value is None or isinstance(value, (bool, int)):
-            return value
-        if isinstance(value, str):
-            return self._text(value, path)
-        if isinstance(value, float):
-            if value != value or value in (float("inf"), float("-inf")):
-                raise PayloadError(f"{value!r} has no word in JSON; use None or a string", path)
-            return value
-        if isinstance(value, dict):
-            for key in value:
-                if not isinstance(key, str):
-                    raise PayloadError(f"the key {key!r} is a {type(key).__name__}; JSON has string keys only", path)
-            return {self._text(key, path): self._plain(item, f"{path}.{key}") for key, item in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [self._plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
+    def _plain(self, value: Any, path: str) -> Any:  # noqa: PLR0911 - one return a kind of value
+        match value:
+            case None | bool():
+                return value
+            case str():
+                return _text(value, path)
+            case int():
+                return _integer(value, path)
+            case float():
+                return _number(value, path)
+            case dict():
+                return {_key(key, path): self._plain(item, path + _step(key)) for key, item in value.items()}
+            case list() | tuple():
+                return [self._plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
+            case _:
+                return self._plain(self._converted(value, path), path)
+
+    def _converted(self, value: Any, path: str) -> Any:
+        kind = type(value).__name__
         if self._default is None:
             raise PayloadError(
-                f"a {type(value).__name__} has no word in JSON; convert it, or give the queue JsonCodec(default=...)", path
+                f"a {kind} has no word in JSON; convert it, or give the queue JsonCodec(default=...)", path
             )
-        return self._plain(self._default(value), path)
-
-    @staticmethod
-    def _text(value: str, path: str) -> str:
-        if "\x00" in value:
-            raise PayloadError("a string holds a NUL character, which PostgreSQL's jsonb refuses; remove it", path)
         try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise PayloadError("a string holds a lone surrogate, which UTF-8 has no bytes for; remove it", path) from None
-        return value
+            return self._default(value)
+        except (TypeError, ValueError) as error:
+            raise PayloadError(f"the codec's default cannot convert a {kind}: {error}; convert it", path) from error
+
+
+def _text(value: str, path: str) -> str:
+    if "\x00" in value:
+        raise PayloadError("a string holds a NUL character, which PostgreSQL's jsonb refuses; remove it", path)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise PayloadError("a string holds a lone surrogate, which UTF-8 has no bytes for; remove it", path) from None
+    return value
+
+
+def _integer(value: int, path: str) -> int:
+    if value.bit_length() > _INTEGER_BITS:
+        raise PayloadError(f"an integer of {value.bit_length()} bits is too long to be read again; use a string", path)
+    return value
+
+
+def _number(value: float, path: str) -> float:
+    if not math.isfinite(value):
+        raise PayloadError(f"{value!r} has no word in JSON; use None or a string", path)
+    return value
+
+
+def _key(key: Any, path: str) -> str:
+    if not isinstance(key, str):
+        raise PayloadError(f"the key {key!r:.80} is a {type(key).__name__}; JSON has string keys only", path)
+    return _text(key, path)
+
+
+def _step(key: str) -> str:
+    return f".{key}" if key.isidentifier() else f"[{json.dumps(key)}]"
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
 
 
 class BytesCodec:

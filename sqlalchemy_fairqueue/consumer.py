@@ -1,7 +1,7 @@
 """The dequeuing side of a queue in one process: what has to be remembered between two calls of dequeue.
 
-That is a lease that can be used again, hints where the last scan found something, and whether more signals were waiting. All of it may be
-forgotten at any time; a connection error forgets it.
+That is a lease that can be used again, hints where the last scan found something, and whether more signals were
+waiting. All of it may be forgotten at any time; a connection error forgets it.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Consumer:
         if self._process != os.getpid():
             self._forget()
         try:
-            if self._signals_after is not None:
-                self._hear(connection, self._signals_after)
+            if (after := self._signals_after) is not None:
+                self._hear(connection, after)
             batch = self._call(connection, limit, lease)
-            if not batch and self._signals_after is not None:
-                self._hear(connection, self._signals_after)
+            if not batch and (after := self._signals_after) is not None:
+                self._hear(connection, after)
                 batch = self._call(connection, limit, lease)
         except BaseException:
             self._forget()
@@ -75,8 +75,9 @@ class Consumer:
                 connection.commit()
             seen = row.seen
             after = row.last_id
-            if row.scheduled_at is not None and self._hints is not None and self._hints[0] is not None:
-                self._hints = [min(self._hints[0], row.scheduled_at), *self._hints[1:]]
+            hints = self._hints
+            if row.scheduled_at is not None and hints is not None and hints[0] is not None:
+                self._hints = [min(hints[0], row.scheduled_at), *hints[1:]]
         self._signals_after = None
 
     def _call(self, connection: Connection, limit: int, lease: timedelta) -> Batch:
@@ -108,6 +109,9 @@ class Consumer:
             decoded = self._codec.decode(row.content)
         except PayloadError as error:
             decoded = error
+        except Exception as error:  # noqa: BLE001 - whatever a codec raises must not cost the rest of the batch
+            decoded = PayloadError(f"{self._codec!r:.80} cannot decode it: {type(error).__name__}: {error}")
+            decoded.__cause__ = error
         return Delivery(
             message_id=row.message_id,
             queue=self._target.queue,

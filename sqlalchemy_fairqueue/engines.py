@@ -1,4 +1,4 @@
-"""Run work on an engine, one statement a transaction. Sync and async engines alike; the only place that checks them out."""
+"""Run work on an engine, one statement a transaction, sync and async alike. Only this place checks out connections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _explicit: WeakSet[Engine] = WeakSet()
 
 
 def _isolation(engine: Engine) -> str:
-    # AUTOCOMMIT is one round trip a statement; where the server's default isolation is another, READ COMMITTED must be asked for.
+    # AUTOCOMMIT is one round trip a statement; where the server's default isolation is another, READ COMMITTED must be
+    # asked for.
     return "READ COMMITTED" if engine in _explicit else "AUTOCOMMIT"
 
 
@@ -41,8 +42,8 @@ async def arun(engine: AsyncEngine, work: Callable[[Connection], R]) -> R:
     check_driver(engine.sync_engine)
     try:
         async with engine.connect() as connection:
-            await connection.execution_options(isolation_level=_isolation(engine.sync_engine))
-            return await connection.run_sync(work)
+            isolated = await connection.execution_options(isolation_level=_isolation(engine.sync_engine))
+            return await isolated.run_sync(work)
     except IsolationError:
         if engine.sync_engine in _explicit:
             raise
@@ -56,7 +57,11 @@ def check_driver(bind: Engine | Connection) -> None:
     Raises:
         InvalidArgument: Another database or driver.
     """
-    if bind.dialect.name != "postgresql" or not bind.dialect.driver.startswith("psycopg") or bind.dialect.driver == "psycopg2":
+    if (
+        bind.dialect.name != "postgresql"
+        or not bind.dialect.driver.startswith("psycopg")
+        or bind.dialect.driver == "psycopg2"
+    ):
         raise InvalidArgument(
             f"the engine speaks {bind.dialect.name}+{bind.dialect.driver}; the queue needs create_engine('postgresql+psycopg://...')"
         )
@@ -70,4 +75,5 @@ def refused(where: Any, wanted: str) -> InvalidArgument:
         advice = "; for async engines and connections await the method of the same name with an 'a' in front"
     elif isinstance(where, (Engine, Connection)):
         advice = "; for sync ones call the method without the 'a' in front"
-    return InvalidArgument(f"got a {kind} where {wanted} is needed{advice}")
+    article = "an" if kind[:1] in "AEIOUaeiou" else "a"
+    return InvalidArgument(f"got {article} {kind} where {wanted} is needed{advice}")

@@ -1,32 +1,37 @@
 """What can go wrong, as types.
 
 Every error says what happened, with the values, then what to do. Errors that the SQL functions raise are found by their
-SQLSTATE: a class names its code, and :func:`translated` turns a driver's error into the class that has it. This module must
+SQLSTATE: a class names its code, and :func:`translated` turns a driver's error into the class that has it. This module
+    must
 not know how a statement is sent.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy.exc import DBAPIError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
 
 class FairQueueError(Exception):
-    """Base of every error of this package."""
+    """Base of every error of this package.
 
-    _by_sqlstate: ClassVar[dict[str, type[FairQueueError]]] = {}
+    Attributes:
+        of_sqlstate: The class for each SQLSTATE that has one.
+    """
+
+    of_sqlstate: ClassVar[dict[str, type[FairQueueError]]] = {}
 
     def __init_subclass__(cls, codes: tuple[str, ...] = (), **kwargs: Any) -> None:
         """Register the SQLSTATE codes that stand for the class."""
         super().__init_subclass__(**kwargs)
         for code in codes:
-            FairQueueError._by_sqlstate[code] = cls
+            FairQueueError.of_sqlstate[code] = cls
 
 
 class InvalidArgument(FairQueueError, ValueError, codes=("QF001",)):
@@ -45,6 +50,7 @@ class PayloadError(FairQueueError, ValueError):
         self.path = path
 
     def __str__(self) -> str:
+        """The problem, with the path."""
         return f"payload at {self.path}: {self.args[0]}"
 
 
@@ -62,6 +68,7 @@ class LockOrderError(FairQueueError):
         self.refused = refused
 
     def __str__(self) -> str:
+        """The problem in words."""
         return str(self.args[0])
 
 
@@ -80,7 +87,8 @@ class SchemaMismatch(FairQueueError, codes=("42883", "42P01", "3F000", "42703"))
 class LeaseLost(FairQueueError):
     """A delivery is no longer its holder's: the lease expired and the message was taken back, or it was settled before.
 
-    Whoever meets it stops working on the message: another consumer may hold it. For the lost messages nothing was changed.
+    Whoever meets it stops working on the message: another consumer may hold it. For the lost messages nothing was
+    changed.
 
     Attributes:
         message_ids: The lost messages, ascending.
@@ -103,6 +111,7 @@ class LeaseLost(FairQueueError):
         self.holder = holder
 
     def __str__(self) -> str:
+        """Which lease on what, until when, and who holds it now."""
         first, *others = self.message_ids
         which = f"message {first}" + (f" and {len(others)} more" if others else "")
         until = f" (it was good until {self.expired_at:%H:%M:%S})" if self.expired_at else ""
@@ -115,7 +124,12 @@ class LeaseLost(FairQueueError):
 
 
 class UnsentWork(FairQueueError):
-    """An earlier commit of this transaction failed while it sent its queue work; only a rollback is possible."""
+    """Queue work of a transaction that cannot be sent in it any more.
+
+    Either an earlier commit failed while it sent the work, so that only a rollback is possible; or the work was asked
+    for when the transaction had been committed, prepared or rolled back already, from a hook that runs that late.
+    Nothing was recorded.
+    """
 
 
 @contextmanager
@@ -129,7 +143,7 @@ def translated(doing: str) -> Iterator[None]:
         yield
     except DBAPIError as error:
         original = error.orig
-        kind = FairQueueError._by_sqlstate.get(getattr(original, "sqlstate", None) or "")
+        kind = FairQueueError.of_sqlstate.get(getattr(original, "sqlstate", None) or "")
         if kind is None:
             raise
         diagnostics = getattr(original, "diag", None)

@@ -1,7 +1,8 @@
-"""One builder a SQL function: which function is called, with which arguments and types. Nothing else writes SQL for them.
+"""One builder a SQL function: which function is called, with which arguments and types.
 
-Every builder takes the schema of the installation (None: found through the search_path) and gives an executable clause whose
-parameters are named as in the SQL, without the ``p_``.
+Nothing else writes SQL for them.
+Every builder takes the schema of the installation (None: found through the search_path) and gives an executable clause
+whose parameters are named as in the SQL, without the ``p_``.
 """
 
 from __future__ import annotations
@@ -84,9 +85,7 @@ def release(schema: str | None) -> TextClause:
 @cache
 def retry(schema: str | None) -> TextClause:
     """``fq_retry``: rows (message_id, outcome) of what was lost or buried."""
-    return _call(
-        schema, "fq_retry", "message_id, outcome", queue="text", **_TOKENS, delays="bigint[]", errors="text[]"
-    )
+    return _call(schema, "fq_retry", "message_id, outcome", queue="text", **_TOKENS, delays="bigint[]", errors="text[]")
 
 
 @cache

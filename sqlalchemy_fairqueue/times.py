@@ -1,4 +1,4 @@
-"""Time, on both sides: aware datetimes and timedeltas in Python, whole microseconds in SQL. The only place that converts."""
+"""Time on both sides: aware datetimes and timedeltas in Python, whole microseconds in SQL. Only this place converts."""
 
 from __future__ import annotations
 

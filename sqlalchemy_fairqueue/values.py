@@ -1,4 +1,7 @@
-"""The values that calls take and give: policies, what to enqueue, receipts, deliveries. They know nothing of sessions or SQL."""
+"""The values that calls take and give: policies, what to enqueue, receipts, deliveries.
+
+They know nothing of sessions or SQL.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ def check_name(what: str, value: object) -> None:
     """Refuse a name that PostgreSQL or an index could not keep.
 
     Raises:
-        InvalidArgument: It is not a str, empty, longer than 512 bytes of UTF-8, or holds a NUL character or a lone surrogate.
+        InvalidArgument: It is not a str, empty, longer than 512 bytes of UTF-8, or holds a NUL character or a lone
+            surrogate.
     """
     if not isinstance(value, str):
         raise InvalidArgument(f"{what} is a {type(value).__name__}: {value!r:.80}; give a str")
@@ -40,6 +44,17 @@ def check_count(what: str, value: object, least: int, most: int) -> None:
         raise InvalidArgument(f"{what} is {value!r:.80}; give an int from {least} to {most}")
 
 
+def check_text(what: str, value: object) -> str:
+    """A text that PostgreSQL can keep, whatever was in it: a report about a failure must never fail for what it says.
+
+    Raises:
+        InvalidArgument: It is not a str.
+    """
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{what} is {value!r:.80}; give a str")
+    return value.replace("\x00", "\ufffd").encode(errors="replace").decode()
+
+
 def check_duration(what: str, value: object, least: timedelta = timedelta()) -> None:
     """Refuse a duration that is not a timedelta between *least* and 365 days."""
     if not isinstance(value, timedelta) or not least <= value <= _YEAR:
@@ -53,8 +68,10 @@ class ChannelPolicy:
     Attributes:
         max_concurrency: Most messages of the channel in consumers' hands at once, exactly. None: no limit.
         release_interval: Time between two messages on average; zero: no rate limit.
-        release_burst: Messages that may come in a row before release_interval applies (generic cell rate algorithm, ITU-T I.371).
-        weight: Messages a turn: a channel of weight 3 gets three times the share of one of weight 1 while both have work.
+        release_burst: Messages that may come in a row before release_interval applies (generic cell rate algorithm,
+            ITU-T I.371).
+        weight: Messages a turn: a channel of weight 3 gets three times the share of one of weight 1 while both have
+            work.
     """
 
     max_concurrency: int | None = None
@@ -79,10 +96,12 @@ class Enqueue:
         channel: Which channel, usually the tenant; 1 to 512 bytes. Made on first use.
         payload: Anything that the queue's codec takes.
         kind: Which handler it is for.
-        delay: Not before so much time from the sending of the transaction's queue work. At most one of delay, at and priority.
+        delay: Not before so much time from the sending of the transaction's queue work. At most one of delay, at and
+            priority.
         at: Not before this instant (aware); one in the past means now.
         priority: 1 or more: before ordinary messages of the channel, 5 before 1.
-        key: Unique among the messages of the channel that are not completed or dead: while one stands, another is not added.
+        key: Unique among the messages of the channel that are not completed or dead: while one stands, another is not
+            added.
         headers: Small JSON object beside the payload, for tracing and routing.
         max_attempts: Deliveries after which a failing message becomes a dead letter. None: the queue's.
     """
@@ -179,7 +198,8 @@ class Delivery:
     channel: str
     kind: str
     content: bytes
-    headers: dict[str, Any] | None
+    # Part of the value, but a dict has no hash.
+    headers: dict[str, Any] | None = field(hash=False)
     attempt: int
     max_attempts: int
     enqueued_at: datetime
@@ -204,7 +224,8 @@ class Batch(list[Delivery]):
     """The deliveries of one dequeue, in turn order.
 
     Attributes:
-        due_in: How long until something else may be due: zero, try again; None, nothing is scheduled. A hint, never a promise.
+        due_in: How long until something else may be due: zero, try again; None, nothing is scheduled. A hint, never a
+            promise.
     """
 
     def __init__(self, deliveries: list[Delivery], due_in: timedelta | None) -> None:

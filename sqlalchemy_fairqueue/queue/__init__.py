@@ -1,4 +1,7 @@
-"""The face of the library: one object a queue. It knows what can be asked; how it is sent stands in unit_of_work and consumer."""
+"""The face of the library: one object a queue.
+
+It knows what can be asked; how it is sent stands in unit_of_work and consumer.
+"""
 
 from sqlalchemy_fairqueue.queue.configuring import Configuring
 from sqlalchemy_fairqueue.queue.delivering import Delivering
@@ -10,17 +13,19 @@ __all__ = ["Queue"]
 class Queue(Enqueuing, Delivering, Configuring):
     """A named set of channels in a PostgreSQL database, served in turn.
 
-    Cheap to make and stateless but for what dequeue remembers between calls; make one a queue and module. It connects to nothing:
-    every call is given the session, connection or engine that it works on.
+    Cheap to make and stateless but for what dequeue remembers between calls; make one a queue and module. It connects
+    to nothing: every call is given the session, connection or engine that it works on.
 
     Args:
         name: 1 to 512 bytes. The queue needs no declaration: its first enqueue makes its channels.
-        schema: Where ``op.create_fairqueue(schema=...)`` installed it. None, the default: wherever the search_path finds it.
+        schema: Where ``op.create_fairqueue(schema=...)`` installed it. None, the default: wherever the search_path
+            finds it.
         codec: How payloads become bytes. Default: JSON. Every process that uses the queue must agree.
-        defaults: The policy of channels made by this object's enqueues, unless ``configure`` gave the queue another in the database.
+        defaults: The policy of channels made by this object's enqueues, unless ``configure`` gave the queue another in
+            the database.
         max_attempts: Deliveries after which a failing message becomes a dead letter, unless the message says otherwise.
-        bind_arguments: For sessions with several engines: passed to ``Session.connection(bind_arguments=...)`` to find the one that
-            holds the queue, like ``{"mapper": Upload}``.
+        bind_arguments: For sessions with several engines: passed to ``Session.connection(bind_arguments=...)`` to find
+            the one that holds the queue, like ``{"mapper": Upload}``.
 
     Raises:
         InvalidArgument: A bad name or number.

@@ -41,9 +41,10 @@ class QueueBase:
         if schema is not None:
             check_name("schema", schema)
         check_count("max_attempts", max_attempts, 1, 2**31 - 1)
+        given: object = codec
         codec = JsonCodec() if codec is None else codec
-        if not isinstance(codec, Codec):
-            raise InvalidArgument(f"codec is {codec!r:.80}; give an object with encode(payload) and decode(content)")
+        if isinstance(given, type) or not isinstance(codec, Codec):
+            raise InvalidArgument(f"codec is {given!r:.80}; give an object with encode(payload) and decode(content)")
         if defaults is not None and not isinstance(defaults, ChannelPolicy):
             raise InvalidArgument(f"defaults is {defaults!r:.80}; give a ChannelPolicy")
         self.name = name
@@ -54,14 +55,15 @@ class QueueBase:
         self._target = Target(schema, name, bind_arguments)
 
     def __repr__(self) -> str:
+        """The call that makes it."""
         return f"{type(self).__name__}({self.name!r}" + (f", schema={self.schema!r})" if self.schema else ")")
 
     def _perform(self, where: AnySession | Connection | Engine, operations: list[Operation]) -> None:
         """Record on a session; send at once in a connection's transaction, or in one of its own on an engine."""
         if (session := session_of(where)) is not None:
-            record(session, operations)
+            if operations:
+                record(session, operations)
         elif isinstance(where, Connection):
-            check_driver(where)
             send(where, operations)
         elif isinstance(where, Engine):
             check_driver(where)
@@ -72,9 +74,14 @@ class QueueBase:
 
     async def _aperform(self, where: AsyncConnection | AsyncEngine, operations: list[Operation]) -> None:
         """As _perform, on an async connection or engine."""
+        if session_of(where) is not None:
+            raise InvalidArgument(
+                f"got a {type(where).__name__}, on which the call only records; use the method without the 'a' in front"
+            )
         if isinstance(where, AsyncConnection):
             await where.run_sync(self._perform, operations)
         elif isinstance(where, AsyncEngine):
+            check_driver(where.sync_engine)
             async with where.begin() as connection:
                 await connection.run_sync(self._perform, operations)
         else:

@@ -20,17 +20,22 @@ class Configuring(QueueBase):
     """configure, configure_channel and cancel: recorded on a session, sent at once on a Connection or Engine."""
 
     def configure(self, where: AnySession | Connection | Engine, *, defaults: ChannelPolicy) -> None:
-        """Set the policy that channels made from now on start with, whatever ``Queue(defaults=...)`` says. Others keep theirs.
+        """Set the policy that channels made from now on start with, whatever ``Queue(defaults=...)`` says.
+
+        Channels that exist keep theirs.
 
         Locks the queue's row until the transaction ends; waits for another configuration of the same queue.
         """
         self._perform(where, [self._configure(None, defaults)])
 
     def configure_channel(self, where: AnySession | Connection | Engine, channel: str, policy: ChannelPolicy) -> None:
-        """Set the policy of one channel, made if it is new; it takes effect on the next dequeue after the commit and breaks no limit.
+        """Set the policy of one channel, made if it is new.
 
-        Locks the channel's state and, when it sets max_concurrency, the channel's leased messages: it waits for transactions that are completing one.
-        Until the transaction ends the channel is not served; no other call waits for it. Keep such transactions short and apart from others.
+        It takes effect on the next dequeue after the commit and breaks no limit.
+
+        Locks the channel's state and, when it sets max_concurrency, the channel's leased messages: it waits for
+        transactions that are completing one. Until the transaction ends the channel is not served; no other call waits
+        for it. Keep such transactions short and apart from others.
 
         Raises:
             InvalidArgument: A bad name or policy.
@@ -40,7 +45,8 @@ class Configuring(QueueBase):
     def cancel(self, where: AnySession | Connection | Engine, message_id: int) -> None:
         """Withdraw a message that no consumer has in its hands; one that is leased, done or unknown is left alone.
 
-        Locks the message until the transaction ends; dequeue passes it by meanwhile, and it is ready again if the transaction rolls back.
+        Locks the message until the transaction ends; dequeue passes it by meanwhile, and it is ready again if the
+        transaction rolls back.
         """
         self._perform(where, [self._cancel(message_id)])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -17,10 +18,9 @@ from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.times import instant, microseconds
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, session_of
 from sqlalchemy_fairqueue.unit_of_work.sending import settle
-from sqlalchemy_fairqueue.values import Batch, Delivery, check_count, check_duration
+from sqlalchemy_fairqueue.values import Batch, Delivery, check_count, check_duration, check_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from datetime import datetime
 
     from sqlalchemy_fairqueue.queue.base import AnySession
@@ -34,10 +34,11 @@ _LEAST = timedelta(microseconds=1)
 class Delivering(QueueBase):
     """The dequeue verb of a queue, and the verbs that end a delivery.
 
-    complete, retry, release and bury do the same wherever they are called: on a session they are recorded and take effect with its COMMIT, which
-    fails whole with LeaseLost if a delivery was lost, so that business effects and completion are one; on a Connection they are sent at once, in
-    its transaction; on an Engine in a transaction of their own, where the deliveries that are not lost are settled before LeaseLost names
-    the others. They lock the messages themselves, in the order of their ids, and nothing else.
+    complete, retry, release and bury do the same wherever they are called: on a session they are recorded and take
+    effect with its COMMIT, which fails whole with LeaseLost if a delivery was lost, so that business effects and
+    completion are one; on a Connection they are sent at once, in its transaction; on an Engine in a transaction of
+    their own, where the deliveries that are not lost are settled before LeaseLost names the others. They lock the
+    messages themselves, in the order of their ids, and nothing else.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -47,9 +48,10 @@ class Delivering(QueueBase):
     def dequeue(self, engine: Engine, *, limit: int = 1, lease: timedelta = LEASE) -> Batch:
         """Lease up to *limit* ready messages, taking channels in turn.
 
-        The lease is committed when this returns, and ends *lease* from now or a little later. The caller owes each delivery one complete, retry, release or
-        bury before that; then another consumer may hold the message, and every verb raises LeaseLost. It runs in READ COMMITTED
-        transactions of its own, one statement each, and waits for no lock.
+        The lease is committed when this returns, and ends *lease* from now or a little later. The caller owes each
+        delivery one complete, retry, release or bury before that; then another consumer may hold the message, and every
+        verb raises LeaseLost. It runs in READ COMMITTED transactions of its own, one statement each, and waits for no
+        lock.
 
         Args:
             engine: A sync Engine. A session is refused: a lease that is not committed protects nothing.
@@ -95,7 +97,7 @@ class Delivering(QueueBase):
         delay: timedelta | None = None,
         error: str | None = None,
     ) -> None:
-        """End deliveries that failed: the messages are tried again, or become dead letters when they are out of attempts.
+        """End deliveries that failed: they are tried again, or become dead letters when they are out of attempts.
 
         Args:
             where: As for the class.
@@ -122,7 +124,10 @@ class Delivering(QueueBase):
         reason: str | None = None,
         error: str | None = None,
     ) -> None:
-        """End deliveries for good: the whole messages go to the dead letters, with the reason. Errors as :meth:`complete`."""
+        """End deliveries for good: the whole messages go to the dead letters, with the reason.
+
+        Errors as :meth:`complete`.
+        """
         self._settle(where, Verb.BURY, deliveries, reason=reason, error=error)
 
     async def acomplete(self, where: AsyncConnection | AsyncEngine, deliveries: Deliveries) -> None:
@@ -170,17 +175,22 @@ class Delivering(QueueBase):
         """
         if not isinstance(engine, Engine):
             raise refused(engine, "an Engine")
-        found = self._deliveries(deliveries)
-        check_duration("lease", lease, _LEAST)
+        found = self._to_extend(deliveries, lease)
         return run(engine, lambda connection: self._extend(connection, found, lease))
 
     async def aextend(self, engine: AsyncEngine, deliveries: Deliveries, *, lease: timedelta = LEASE) -> datetime:
         """As :meth:`extend`, on an AsyncEngine."""
         if not isinstance(engine, AsyncEngine):
             raise refused(engine, "an AsyncEngine")
-        found = self._deliveries(deliveries)
-        check_duration("lease", lease, _LEAST)
+        found = self._to_extend(deliveries, lease)
         return await arun(engine, lambda connection: self._extend(connection, found, lease))
+
+    def _to_extend(self, deliveries: Deliveries, lease: timedelta) -> list[Delivery]:
+        found = self._deliveries(deliveries)
+        if not found:
+            raise InvalidArgument("deliveries is empty; there is no lease to extend")
+        check_duration("lease", lease, _LEAST)
+        return found
 
     def _extend(self, connection: Connection, deliveries: list[Delivery], lease: timedelta) -> datetime:
         ends: list[int] = []
@@ -204,12 +214,10 @@ class Delivering(QueueBase):
             ends.append(expires_at)
         return instant(min(ends))
 
-    def _settle(
-        self, where: AnySession | Connection | Engine, verb: Verb, deliveries: Deliveries, **how: Any
-    ) -> None:
+    def _settle(self, where: AnySession | Connection | Engine, verb: Verb, deliveries: Deliveries, **how: Any) -> None:
         operations = self._operations(verb, deliveries, how)
         if isinstance(where, Engine):
-            run(where, lambda connection: settle(connection, self._target, verb, operations))
+            run(where, lambda connection: self._settle_at_once(connection, verb, operations))
         else:
             self._perform(where, list(operations))
 
@@ -218,29 +226,40 @@ class Delivering(QueueBase):
     ) -> None:
         operations = self._operations(verb, deliveries, how)
         if isinstance(where, AsyncEngine):
-            await arun(where, lambda connection: settle(connection, self._target, verb, operations))
+            await arun(where, lambda connection: self._settle_at_once(connection, verb, operations))
         else:
             await self._aperform(where, list(operations))
+
+    def _settle_at_once(self, connection: Connection, verb: Verb, operations: list[Settle]) -> None:
+        try:
+            if operations:
+                settle(connection, self._target, verb, operations)
+        finally:
+            # What was not lost is settled, and not every engine commits each statement by itself.
+            connection.commit()
 
     def _operations(self, verb: Verb, deliveries: Deliveries, how: dict[str, Any]) -> list[Settle]:
         if how.get("delay") is not None:
             check_duration("delay", how["delay"])
         for name in ("error", "reason"):
-            if isinstance(how.get(name), str):
-                # PostgreSQL has no NUL in text, and a message about a failure must never fail for what it says.
-                how[name] = how[name].replace("\x00", "\ufffd").encode(errors="replace").decode()
+            if how.get(name) is not None:
+                how[name] = check_text(name, how[name])
         return [Settle(self._target, verb, delivery, **how) for delivery in self._deliveries(deliveries)]
 
     def _deliveries(self, deliveries: Deliveries) -> list[Delivery]:
-        found = [deliveries] if isinstance(deliveries, Delivery) else list(deliveries)
-        for delivery in found:
-            if not isinstance(delivery, Delivery):
-                raise InvalidArgument(f"got {delivery!r:.80} where a Delivery is needed")
-            if delivery.queue != self.name:
-                raise InvalidArgument(
-                    f"message {delivery.message_id} was delivered by queue {delivery.queue!r}, this is {self.name!r}; use that queue"
-                )
-        return found
+        if not isinstance(deliveries, (Delivery, Iterable)):
+            raise InvalidArgument(f"deliveries is {deliveries!r:.80}; give a Delivery or several")
+        return [self._own(one) for one in ([deliveries] if isinstance(deliveries, Delivery) else deliveries)]
+
+    def _own(self, delivery: object) -> Delivery:
+        if not isinstance(delivery, Delivery):
+            raise InvalidArgument(f"deliveries has {delivery!r:.80} where a Delivery is needed")
+        if delivery.queue != self.name:
+            raise InvalidArgument(
+                f"message {delivery.message_id} was delivered by queue {delivery.queue!r}, this is {self.name!r}; "
+                "use that queue"
+            )
+        return delivery
 
     def _consumer(self, engine: Engine) -> Consumer:
         consumer = self._consumers.get(engine)
@@ -257,7 +276,7 @@ class Delivering(QueueBase):
     def _no_engine(where: Any, wanted: str) -> InvalidArgument:
         if session_of(where) is not None or isinstance(where, (Connection, AsyncConnection)):
             return InvalidArgument(
-                f"dequeue got a {type(where).__name__}: a lease must be committed before the work begins, so that it needs a "
-                f"transaction of its own; give {wanted}"
+                f"dequeue got a {type(where).__name__}: a lease must be committed before the work begins, "
+                f"so that it needs a transaction of its own; give {wanted}"
             )
         return refused(where, wanted)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
 from sqlalchemy_fairqueue.codecs import JsonCodec
-from sqlalchemy_fairqueue.engines import check_driver, refused
+from sqlalchemy_fairqueue.engines import refused
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import QueueBase
-from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage, connection_of, record, send, session_of
+from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage, record, send, send_now, session_of
 from sqlalchemy_fairqueue.values import Enqueue, Receipt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from datetime import datetime, timedelta
 
     from sqlalchemy.orm import Session, scoped_session
@@ -44,12 +45,14 @@ class Enqueuing(QueueBase):
     ) -> Receipt:
         """Add a message in the session's transaction: if it commits, the work exists; if it rolls back, it never did.
 
-        The call records; what was recorded is sent in lock order right before the COMMIT, after the session's own flush, one
-        statement a queue. Inside a savepoint it shares the savepoint's fate. The payload is encoded now: later changes to it do not count.
-        The arguments are those of :class:`~sqlalchemy_fairqueue.Enqueue`.
+        The call records; what was recorded is sent in lock order right before the COMMIT, after the session's own
+        flush, one statement a queue. Inside a savepoint it shares the savepoint's fate. The payload is encoded now:
+        later changes to it do not count. The arguments are those of :class:`~sqlalchemy_fairqueue.Enqueue`.
 
-        Locks: none until the COMMIT; then the first use of a channel, and a key, wait for a transaction that is making the same one.
-        Under REPEATABLE READ and SERIALIZABLE those two can fail to serialize (SQLSTATE 40001): try the transaction again.
+        Locks: none until the COMMIT; then the first use of a channel, and a key, wait for a transaction that is making
+            the same one.
+        Under REPEATABLE READ and SERIALIZABLE those two can fail to serialize (SQLSTATE 40001): try the transaction
+        again.
 
         Returns:
             A receipt that has ``message_id`` once the transaction has committed.
@@ -73,24 +76,27 @@ class Enqueuing(QueueBase):
         return self.enqueue_many(session, [message])[0]
 
     def enqueue_many(self, session: AnySession, messages: Iterable[Enqueue]) -> list[Receipt]:
-        """Add messages in the session's transaction, as :meth:`enqueue` adds one; all of them are checked before one is recorded."""
+        """Add messages in the session's transaction, as :meth:`enqueue` adds one.
+
+        All of them are checked before one is recorded.
+        """
         found = session_of(session)
         if found is None:
-            if isinstance(session, (Connection, AsyncConnection)):
-                raise InvalidArgument(
-                    f"got a {type(session).__name__}, which has no commit hook to send from; use enqueue_now on a connection"
-                )
-            raise refused(session, "a Session, AsyncSession, scoped_session or async_scoped_session")
+            raise self._no_session(session)
+        if isinstance(messages, Enqueue) or not isinstance(messages, Iterable):
+            raise InvalidArgument(f"messages is {messages!r:.80}; give a list of Enqueue")
         operations = [self._operation(message) for message in messages]
-        record(found, list(operations))
+        if operations:
+            record(found, operations)
         return [operation.receipt for operation in operations]
 
     def enqueue_now(self, session: Session | scoped_session[Any] | Connection, **message: Any) -> int:
         """Add a message in the transaction at once, for those who need its id now, or have a Connection and no Session.
 
-        The arguments are those of :meth:`enqueue`. Calls of one transaction must come in the lock order (queue, channel, key; as UTF-8 bytes),
-        and before any completion or cancel that it sends itself. A call with a key, or one that makes a channel, keeps
-        its lock until the transaction ends, so that it can still deadlock with row locks that the caller takes later: enqueue last.
+        The arguments are those of :meth:`enqueue`. Calls of one transaction must come in the lock order (queue,
+        channel, key; as UTF-8 bytes), and before any completion or cancel that it sends itself. A call with a key, or
+        one that makes a channel, keeps its lock until the transaction ends, so that it can still deadlock with row
+        locks that the caller takes later: enqueue last.
 
         Returns:
             The message's id; for a key that stands already, the id of the message that holds it.
@@ -101,16 +107,14 @@ class Enqueuing(QueueBase):
             InvalidArgument, PayloadError, SchemaMismatch: As :meth:`enqueue`.
         """
         operation = self._operation(Enqueue(**message))
-        if (found := session_of(session)) is not None and not isinstance(session, (AsyncSession, async_scoped_session)):
-            connection = connection_of(found, self._target)
-        elif isinstance(session, Connection):
-            connection = session
-        elif isinstance(session, (AsyncSession, async_scoped_session)):
-            raise InvalidArgument(f"got a {type(session).__name__}, which must be awaited; use await queue.aenqueue_now(...)")
+        self._refuse_async(session)
+        if isinstance(session, Connection):
+            outcomes = send(session, [operation])
+        elif (found := session_of(session)) is not None:
+            outcomes = send_now(found, [operation])
         else:
             raise refused(session, "a Session or a Connection")
-        check_driver(connection)
-        [(receipt, message_id, created)] = send(connection, [operation])
+        [(receipt, message_id, created)] = outcomes
         receipt.message_id, receipt.created = message_id, created
         return message_id
 
@@ -118,13 +122,28 @@ class Enqueuing(QueueBase):
         self, session: AsyncSession | async_scoped_session[Any] | AsyncConnection, **message: Any
     ) -> int:
         """As :meth:`enqueue_now`, on an AsyncSession or AsyncConnection."""
-        if isinstance(session, (AsyncSession, async_scoped_session, AsyncConnection)):
-            return await session.run_sync(lambda sync: self.enqueue_now(sync, **message))
-        raise refused(session, "an AsyncSession or an AsyncConnection")
+        found = session() if isinstance(session, async_scoped_session) else session
+        if isinstance(found, (AsyncSession, AsyncConnection)):
+            return await found.run_sync(lambda sync: self.enqueue_now(sync, **message))
+        raise refused(found, "an AsyncSession or an AsyncConnection")
 
-    def _operation(self, message: Enqueue) -> EnqueueMessage:
+    @staticmethod
+    def _no_session(where: object) -> InvalidArgument:
+        if isinstance(where, (Connection, AsyncConnection)):
+            return InvalidArgument(
+                f"session is a {type(where).__name__}, which has no commit hook to send from; "
+                "use enqueue_now on a connection"
+            )
+        return refused(where, "a Session, AsyncSession, scoped_session or async_scoped_session")
+
+    @staticmethod
+    def _refuse_async(where: object) -> None:
+        if isinstance(where, (AsyncSession, async_scoped_session, AsyncConnection)):
+            raise InvalidArgument(f"session is a {type(where).__name__}; use await queue.aenqueue_now(...)")
+
+    def _operation(self, message: object) -> EnqueueMessage:
         if not isinstance(message, Enqueue):
-            raise InvalidArgument(f"got {message!r:.80} where an Enqueue is needed")
+            raise InvalidArgument(f"messages has {message!r:.80} where an Enqueue is needed")
         content = self.codec.encode(message.payload)
         if not isinstance(content, bytes):
             raise PayloadError(f"codec {self.codec!r} made a {type(content).__name__} of it; encode must return bytes")
@@ -132,8 +151,12 @@ class Enqueuing(QueueBase):
         if message.headers is not None:
             try:
                 headers = _headers.encode(dict(message.headers)).decode()
-            except (PayloadError, TypeError, ValueError) as error:
-                raise InvalidArgument(f"headers are no JSON object: {error}") from error
+            except PayloadError as error:
+                raise InvalidArgument(f"headers at {error.path}: {error.args[0]}") from error
+            except (TypeError, ValueError) as error:
+                raise InvalidArgument(
+                    f"headers is {message.headers!r:.80}; give a mapping that JSON has words for"
+                ) from error
         return EnqueueMessage(
             target=self._target,
             message=message,

@@ -1,12 +1,21 @@
 """Queue work inside a transaction: recorded on the session, put in lock order, sent right before COMMIT.
 
-Enqueues take unique-index locks on first use of a channel and on keys, completions lock messages. Taken in any order by two
-transactions they could deadlock, so that there is one order: ``operations`` says what can be asked for, ``ledger`` knows the
-order and what a transaction has sent, ``sending`` sends in it, and ``recording`` ties it to the life of a session.
+Enqueues take unique-index locks on first use of a channel and on keys, completions lock messages. Taken in any order by
+two transactions they could deadlock, so that there is one order: ``operations`` says what can be asked for, ``ledger``
+knows the order and what a transaction has sent, ``sending`` sends in it, and ``recording`` ties it to the life of a
+session.
 """
 
-from sqlalchemy_fairqueue.unit_of_work.operations import Cancel, Configure, EnqueueMessage, Operation, Settle, Target, Verb
-from sqlalchemy_fairqueue.unit_of_work.recording import connection_of, record, session_of
+from sqlalchemy_fairqueue.unit_of_work.operations import (
+    Cancel,
+    Configure,
+    EnqueueMessage,
+    Operation,
+    Settle,
+    Target,
+    Verb,
+)
+from sqlalchemy_fairqueue.unit_of_work.recording import record, send_now, session_of
 from sqlalchemy_fairqueue.unit_of_work.sending import send
 
 __all__ = [
@@ -17,8 +26,8 @@ __all__ = [
     "Settle",
     "Target",
     "Verb",
-    "connection_of",
     "record",
     "send",
+    "send_now",
     "session_of",
 ]

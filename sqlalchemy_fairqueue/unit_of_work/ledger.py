@@ -52,18 +52,22 @@ class Ledger:
             return
         if self.settled:
             raise LockOrderError(
-                f"enqueue to {_words(least)} after a completion, release, retry, bury or cancel of the same transaction; "
-                "enqueue first, or record both on a session, which sorts them",
+                f"enqueue to {_words(least)} after a completion, release, retry, bury, cancel or configuration "
+                "of the same transaction; enqueue first, or record both on a session, which sorts them",
                 sent="completion",
                 refused=_names(least),
             )
         if self.furthest is not None and least < self.furthest:
             raise LockOrderError(
-                f"enqueue to {_words(least)} after {_words(self.furthest)} in the same transaction, against the lock order; "
-                "sort them by (queue, channel, key), or use queue.enqueue, which sorts by itself",
+                f"enqueue to {_words(least)} after {_words(self.furthest)} in the same transaction, "
+                "against the lock order; sort them by (queue, channel, key), or use queue.enqueue, which does",
                 sent=_names(self.furthest),
                 refused=_names(least),
             )
+
+    def advance(self, places: Iterable[Place]) -> None:
+        """Remember what was sent."""
+        self.furthest = max(filter(None, (self.furthest, *places)), default=None)
 
 
 _ledgers: WeakKeyDictionary[Transaction, Ledger] = WeakKeyDictionary()
@@ -77,11 +81,22 @@ def ledger_of(connection: Connection) -> Ledger:
     """
     if getattr(connection.connection.driver_connection, "autocommit", False):
         raise AutocommitError(
-            f"the connection to {connection.engine.url.render_as_string()} is in AUTOCOMMIT, where queue work would not be "
-            "atomic with the business writes; use an engine or session without isolation_level='AUTOCOMMIT'"
+            f"the connection to {connection.engine.url.render_as_string()} is in AUTOCOMMIT, where queue work would "
+            "not be atomic with the business writes; use an engine or session without isolation_level='AUTOCOMMIT'"
         )
     transaction = connection.get_transaction() or connection.begin()
     return _ledgers.setdefault(transaction, Ledger())
+
+
+def forget(connection: Connection) -> None:
+    """Start the lock order anew on a connection whose session is done, though an outer transaction may go on.
+
+    Sessions joined into one external transaction follow each other like transactions do: each has its own order. The
+    locks of the earlier ones are still held, so that two such transactions can deadlock, which PostgreSQL finds.
+    """
+    transaction = None if connection.closed else connection.get_transaction()
+    if transaction is not None:
+        _ledgers.pop(transaction, None)
 
 
 def _names(place_: Place) -> tuple[str, ...]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy_fairqueue import statements
+from sqlalchemy_fairqueue.engines import check_driver
 from sqlalchemy_fairqueue.errors import LeaseLost, translated
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
-from sqlalchemy_fairqueue.unit_of_work.ledger import ledger_of, place
+from sqlalchemy_fairqueue.unit_of_work.ledger import Ledger, ledger_of, place
 from sqlalchemy_fairqueue.unit_of_work.operations import Cancel, Configure, EnqueueMessage, Settle, Target, Verb
 
 if TYPE_CHECKING:
@@ -20,73 +20,71 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values import ChannelPolicy, Receipt
 
 Outcome = tuple["Receipt", int, bool]
-O = TypeVar("O", EnqueueMessage, Configure, Settle, Cancel)
+OperationT = TypeVar("OperationT", EnqueueMessage, Configure, Settle, Cancel)
 
 
 def send(connection: Connection, operations: Iterable[Operation]) -> list[Outcome]:
+    """Send operations on one connection, as :func:`send_placed` does on several."""
+    return send_placed([(connection, operation) for operation in operations])
+
+
+def send_placed(placed: Sequence[tuple[Connection, Operation]]) -> list[Outcome]:
     """Send operations in lock order: enqueues, configuration, then settlements and cancels by message id.
 
     Args:
-        connection: In a transaction, or about to begin one.
-        operations: In the order in which they were asked for; messages of a channel keep it.
+        placed: Each with its connection, which is in a transaction or about to begin one; in the order in which they
+            were asked for, which messages of a channel keep. The queues of several connections are taken in one order
+            too: a deadlock between two databases is one that neither of them sees.
 
     Returns:
         What became of each enqueue: its receipt, the message's id, and whether a message was added.
 
     Raises:
-        LockOrderError: The transaction has sent something that sorts after one of them; nothing was sent.
-        AutocommitError: The connection is in AUTOCOMMIT; nothing was sent.
+        InvalidArgument: A connection is not to PostgreSQL through psycopg; nothing was sent.
+        LockOrderError: A transaction has sent something that sorts after one of them; nothing was sent.
+        AutocommitError: A connection is in AUTOCOMMIT; nothing was sent.
         LeaseLost: A delivery is not its holder's any more. The transaction must be rolled back.
     """
-    enqueues: list[EnqueueMessage] = []
-    configures: list[Configure] = []
-    settles: list[Settle] = []
-    cancels: list[Cancel] = []
-    for operation in operations:
-        match operation:
-            case EnqueueMessage():
-                enqueues.append(operation)
-            case Configure():
-                configures.append(operation)
-            case Settle():
-                settles.append(operation)
-            case Cancel():
-                cancels.append(operation)
+    enqueues = _of(EnqueueMessage, placed)
+    ledgers: dict[Connection, Ledger] = {}
+    for connection in dict.fromkeys(connection for connection, _ in placed):
+        check_driver(connection)
+        ledgers[connection] = ledger_of(connection)
+        ledgers[connection].check(place(enqueue) for where, enqueue in enqueues if where is connection)
 
-    ledger = ledger_of(connection)
-    places = [place(enqueue) for enqueue in enqueues]
-    ledger.check(places)
     outcomes: list[Outcome] = []
-    for target, group in _by_target(enqueues):
+    for connection, target, group in _groups(enqueues):
         outcomes += _enqueue(connection, target, group)
-    ledger.furthest = max(places, default=ledger.furthest)
-    if configures or settles or cancels:
-        ledger.settled = True
-    for target, group in _by_target(configures):
-        for configure in sorted(group, key=lambda one: (one.channel or "").encode()):
+        ledgers[connection].advance(place(enqueue) for enqueue in group)
+    for connection, operation in placed:
+        ledgers[connection].settled |= not isinstance(operation, EnqueueMessage)
+    for connection, target, configures in _groups(_of(Configure, placed)):
+        for configure in sorted(configures, key=lambda one: (one.channel or "").encode()):
             _configure(connection, target, configure)
-    if len({settle.verb for settle in settles}) + bool(cancels) > 1:
-        _hold(connection, settles)
-    for target, group in _by_target(settles):
-        for verb in Verb:
-            if same := [settle for settle in group if settle.verb is verb]:
-                settle(connection, target, verb, same)
-    for target, group in _by_target(cancels):
-        with translated(f"cancel messages of queue {target.queue!r}"):
-            connection.execute(
-                statements.cancel(target.schema),
-                {"queue": target.queue, "ids": sorted(cancel.message_id for cancel in group)},
-            ).all()
+    _settle_all(_of(Settle, placed))
+    for connection, target, cancels in _groups(_of(Cancel, placed)):
+        _cancel(connection, target, cancels)
     return outcomes
 
 
-def _by_target(operations: list[O]) -> Iterable[tuple[Target, list[O]]]:
-    def order(operation: O) -> tuple[bytes, bytes]:
-        return (operation.target.schema or "").encode(), operation.target.queue.encode()
+def _of(kind: type[OperationT], placed: Sequence[tuple[Connection, Operation]]) -> list[tuple[Connection, OperationT]]:
+    return [(connection, operation) for connection, operation in placed if isinstance(operation, kind)]
 
-    for _, group in groupby(sorted(operations, key=order), order):
-        same = list(group)
-        yield same[0].target, same
+
+def _groups(
+    placed: Iterable[tuple[Connection, OperationT]],
+) -> Iterable[tuple[Connection, Target, list[OperationT]]]:
+    """Operations by queue, in lock order."""
+    groups: dict[tuple[Connection, str | None, str], list[OperationT]] = {}
+    for connection, operation in placed:
+        groups.setdefault((connection, operation.target.schema, operation.target.queue), []).append(operation)
+
+    def order(key: tuple[Connection, str | None, str]) -> tuple[bytes, bytes, str]:
+        connection, schema, queue = key
+        return (schema or "").encode(), queue.encode(), connection.engine.url.render_as_string()
+
+    for key in sorted(groups, key=order):
+        yield key[0], groups[key][0].target, groups[key]
 
 
 def _enqueue(connection: Connection, target: Target, enqueues: Sequence[EnqueueMessage]) -> list[Outcome]:
@@ -118,7 +116,9 @@ def _configure(connection: Connection, target: Target, configure: Configure) -> 
             connection.execute(statements.configure_queue(target.schema), parameters)
     else:
         with translated(f"configure channel {configure.channel!r} of queue {target.queue!r}"):
-            connection.execute(statements.configure_channel(target.schema), {**parameters, "channel": configure.channel})
+            connection.execute(
+                statements.configure_channel(target.schema), {**parameters, "channel": configure.channel}
+            )
 
 
 def _policy(policy: ChannelPolicy) -> dict[str, int | None]:
@@ -128,6 +128,27 @@ def _policy(policy: ChannelPolicy) -> dict[str, int | None]:
         "release_burst": policy.release_burst,
         "weight": policy.weight,
     }
+
+
+def _cancel(connection: Connection, target: Target, cancels: Sequence[Cancel]) -> None:
+    with translated(f"cancel messages of queue {target.queue!r}"):
+        connection.execute(
+            statements.cancel(target.schema),
+            {"queue": target.queue, "ids": sorted(cancel.message_id for cancel in cancels)},
+        ).all()
+
+
+def _settle_all(placed: Sequence[tuple[Connection, Settle]]) -> None:
+    if len({operation.verb for _, operation in placed}) > 1:
+        # The messages of several verbs are locked in the order of their ids before the first verb changes any.
+        for connection, target, group in _groups(placed):
+            ordered = sorted(group, key=lambda one: one.delivery.message_id)
+            with translated(f"lock {len(ordered)} deliveries of queue {target.queue!r}"):
+                connection.execute(statements.hold_deliveries(target.schema), _tokens(ordered)).all()
+    for connection, target, group in _groups(placed):
+        for verb in Verb:
+            if same := [operation for operation in group if operation.verb is verb]:
+                settle(connection, target, verb, same)
 
 
 def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence[Settle]) -> None:
@@ -159,14 +180,6 @@ def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence
         first = next(one.delivery for one in ordered if one.delivery.message_id in lost)
         holder = connection.execute(statements.holder(target.schema), {"message_id": first.message_id}).scalar()
         raise LeaseLost(tuple(sorted(lost)), first.lease.id, first.lease.expires_at, holder)
-
-
-def _hold(connection: Connection, settles: Sequence[Settle]) -> None:
-    """Lock the messages of several verbs in the order of their ids before the first verb changes any."""
-    for target, group in _by_target(list(settles)):
-        ordered = sorted(group, key=lambda one: one.delivery.message_id)
-        with translated(f"lock {len(ordered)} deliveries of queue {target.queue!r}"):
-            connection.execute(statements.hold_deliveries(target.schema), _tokens(ordered)).all()
 
 
 def _tokens(settles: Sequence[Settle]) -> dict[str, list[Any]]:
