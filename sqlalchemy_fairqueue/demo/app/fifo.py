@@ -1,0 +1,66 @@
+"""The app on a plain job table, for comparison: first come, first served, with ``skip locked``, as many apps have it.
+
+Line by line what ``fair.py`` does: the same writes, the same batches under a lease, one transaction a file.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from sqlalchemy_fairqueue.demo.app.models import Base, Upload
+from sqlalchemy_fairqueue.demo.app.parsing import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Engine
+
+
+class Job(Base):
+    """A file to be parsed; gone when it is done."""
+
+    __tablename__ = "fifo_job"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    upload_key: Mapped[str]
+    leased_until: Mapped[datetime | None]
+
+
+def upload(engine: Engine, customer_id: int, files: Mapping[str, str]) -> None:
+    """Store a customer's files, key to path, and ask for each to be parsed."""
+    with Session(engine) as session, session.begin():
+        for key, path in files.items():
+            session.add(Upload(key=key, customer_id=customer_id, path=path))
+            session.add(Job(upload_key=key))
+
+
+def work(engine: Engine) -> int:
+    """Parse the next few files, and tell how many there were."""
+    jobs = _lease(engine, limit=5, lease=timedelta(seconds=30))
+    for job in jobs:
+        with Session(engine) as session, session.begin():
+            session.add(parse(session.get_one(Upload, job.upload_key)))
+            session.execute(delete(Job).where(Job.id == job.id, Job.leased_until == job.leased_until))
+    return len(jobs)
+
+
+def waiting(session: Session) -> int:
+    """How many jobs are left."""
+    return session.scalars(select(func.count()).select_from(Job)).one()
+
+
+def _lease(engine: Engine, limit: int, lease: timedelta) -> Sequence[Job]:
+    oldest = (
+        select(Job.id)
+        .where(or_(Job.leased_until.is_(None), Job.leased_until < func.now()))
+        .order_by(Job.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    leased = update(Job).where(Job.id.in_(oldest)).values(leased_until=func.now() + lease).returning(Job)
+    with Session(engine, expire_on_commit=False) as session, session.begin():
+        return sorted(session.scalars(leased), key=lambda job: job.id)

@@ -1,0 +1,116 @@
+"""One run: customers come, workers work, until every file is parsed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from sqlalchemy import Interval, cast, func, select
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue.demo.app.models import Customer, SourceStats, Upload
+from sqlalchemy_fairqueue.demo.crew import crew
+from sqlalchemy_fairqueue.demo.failures import DemoError
+from sqlalchemy_fairqueue.demo.services import SERVICES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import Engine
+
+    from sqlalchemy_fairqueue.demo.crew import Crew
+    from sqlalchemy_fairqueue.demo.scenario import Scenario, Visit
+
+_TICK = 0.1
+_PATIENCE = 60.0
+_FILES_A_TRANSACTION = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a customer stands.
+
+    Attributes:
+        uploaded: Files uploaded so far.
+        parsed: How many of them are parsed.
+        longest_wait: Seconds from upload to result, or until now; the longest of any file.
+    """
+
+    uploaded: int
+    parsed: int
+    longest_wait: float
+
+
+Standings = dict[str, Standing]
+
+
+class Audience(Protocol):
+    """Who is told how it goes."""
+
+    def tell(self, stage: str) -> None:
+        """Hear what is going on now."""
+
+    def show(self, service: str, standings: Standings) -> None:
+        """Hear where the customers stand."""
+
+
+def perform(name: str, engine: Engine, scenario: Scenario, workers: int, audience: Audience) -> None:
+    """Play the scenario on a service, and tell the audience how it goes ten times a second.
+
+    Raises:
+        DemoError: A worker failed, or nothing was parsed for a minute.
+    """
+    with Session(engine) as session, session.begin():
+        customers = [Customer(name=visit.customer) for visit in scenario.visits]
+        session.add_all(customers)
+        session.flush()
+        ids = {customer.name: customer.id for customer in customers}
+
+    with crew(name, engine.url, workers) as running:
+        running.wait_until_ready()
+        audience.tell(f"{name}: at work")
+        coming = list(scenario.visits)
+        for parsed in _progress(name, engine, scenario, running, audience):
+            while coming and coming[0].after <= parsed:
+                visit = coming.pop(0)
+                _upload(name, engine, ids[visit.customer], visit)
+
+
+def _upload(name: str, engine: Engine, customer_id: int, visit: Visit) -> None:
+    files = iter(visit.files.items())
+    while some := dict(islice(files, _FILES_A_TRANSACTION)):
+        SERVICES[name].upload(engine, customer_id, some)
+
+
+def _progress(name: str, engine: Engine, scenario: Scenario, running: Crew, audience: Audience) -> Iterator[int]:
+    """Yield how many files are parsed, again and again until all are."""
+    parsed, moved_at = 0, time.monotonic()
+    while parsed < scenario.files:
+        yield parsed
+        running.watch(_TICK)
+        standings = standings_of(engine)
+        audience.show(name, standings)
+        before, parsed = parsed, sum(standing.parsed for standing in standings.values())
+        if parsed != before:
+            moved_at = time.monotonic()
+        elif time.monotonic() - moved_at > _PATIENCE:
+            problem = f"{name}: {parsed} of {scenario.files} files are parsed, and none was for {_PATIENCE:.0f} seconds"
+            raise DemoError(problem)
+
+
+def standings_of(engine: Engine) -> Standings:
+    """Where each customer stands now who has uploaded something."""
+    until = func.coalesce(SourceStats.parsed_at, func.clock_timestamp())
+    longest = func.extract("epoch", func.max(cast(until - Upload.uploaded_at, Interval)))
+    counts = (
+        select(Customer.name, func.count(), func.count(SourceStats.id), longest)
+        .select_from(Customer)
+        .join(Upload, Upload.customer_id == Customer.id)
+        .outerjoin(SourceStats, SourceStats.upload_key == Upload.key)
+        .group_by(Customer.name)
+    )
+    with Session(engine) as session:
+        rows = session.execute(counts).all()
+    return {name: Standing(uploaded, parsed, float(wait)) for name, uploaded, parsed, wait in rows}

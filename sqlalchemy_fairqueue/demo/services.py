@@ -1,0 +1,32 @@
+"""The two ways to run the app, under one interface."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from sqlalchemy_fairqueue.demo.app import fair, fifo
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlalchemy import Engine
+    from sqlalchemy.orm import Session
+
+FAIR = "fair queue"
+FIFO = "FIFO"
+
+
+class Service(Protocol):
+    """What ``app/fair.py`` and ``app/fifo.py`` both have."""
+
+    def upload(self, engine: Engine, customer_id: int, files: Mapping[str, str]) -> None:
+        """Store a customer's files, and line them up."""
+
+    def work(self, engine: Engine) -> int:
+        """Parse the next few files."""
+
+    def waiting(self, session: Session) -> int:
+        """How much is left in the line."""
+
+
+SERVICES: dict[str, Service] = {FAIR: fair, FIFO: fifo}
