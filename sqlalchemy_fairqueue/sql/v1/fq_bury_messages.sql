@@ -19,14 +19,15 @@ begin
     using unnest(p_ids, p_rows, p_reasons, p_errors) u(id, row, reason, error)
     where m.ctid = u.row
       and m.id is not distinct from u.id
-    returning m.*, u.reason, u.error as last_error
+    returning m.id, m.channel_id, m.kind, m.content, m.headers, m.dedupe_key, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries, m.slots,
+      u.reason, coalesce(u.error, m.error) as error
   ),
   letters as (
     insert into fairqueue.fq_dead_letter (
       message_id, queue, channel_id, kind, content, headers, dedupe_key, enqueued_at, attempts, max_attempts, deliveries, reason, error, died_at
     )
     select b.id, p_queue, b.channel_id, b.kind, b.content, b.headers, b.dedupe_key, b.enqueued_at, b.attempts, b.max_attempts, b.deliveries,
-      b.reason, coalesce(b.last_error, b.error), fairqueue.fq_now()
+      b.reason, b.error, fairqueue.fq_now()
     from buried b
   )
   insert into fairqueue.fq_signal (queue, channel_id, freed)

@@ -60,10 +60,30 @@ declare
   v_started bigint;
   v_scan_cost bigint := 0;
   v_ended_xid bigint;
-  v_heard record;
-  v_rows tid[];
+  v_heard integer := 0;
+  v_seen integer := 0;
+  v_first_signal bigint;
+  v_last_signal bigint;
+  v_scheduled_at bigint;
+  -- the channels of one pass, in the order of the line
+  v_states tid[];
+  v_channels bigint[];
+  v_weights integer[];
+  v_turns_left integer[];
+  v_limited boolean[];
+  v_most integer[];
+  v_quotas integer[];
+  v_places bigint[];
+  v_heads_at bigint[];
+  v_head_ids bigint[];
+  v_gots bigint[];
+  v_skipped bigint[];
   v_found integer;
   v_first bigint;
+  -- the messages of one pass: where, whose, the how many-th of its channel
+  v_rows tid[];
+  v_ords bigint[];
+  v_ranks bigint[];
   v_width integer := p_limit;
   v_left integer := p_limit;
   v_got integer;
@@ -101,50 +121,90 @@ begin
     perform fairqueue.fq_reclaim(p_queue, c_chunk);
   end if;
 
-  v_started := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+  v_started := (date_part('epoch', clock_timestamp()) * 1000000)::bigint;
   v_ended_xid := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
-  select * into v_heard
-  from fairqueue.fq_hear(p_queue, case when v_full then 0 else v_signal_floor end, c_chunk);
-  v_scan_cost := (extract(epoch from clock_timestamp()) * 1000000)::bigint - v_started;
-  signals_after := case when v_heard.seen = c_chunk then v_heard.last_id end;
+  perform
+  from fairqueue.fq_signal g
+  where g.queue = p_queue
+    and g.id > case when v_full then 0 else v_signal_floor end
+  order by g.queue, g.id
+  limit 1;
+  if found then
+    select h.heard, h.seen, h.first_id, h.last_id, h.scheduled_at
+    into v_heard, v_seen, v_first_signal, v_last_signal, v_scheduled_at
+    from fairqueue.fq_hear(p_queue, case when v_full then 0 else v_signal_floor end, c_chunk) h;
+  end if;
+  v_scan_cost := (date_part('epoch', clock_timestamp()) * 1000000)::bigint - v_started;
+  signals_after := case when v_seen = c_chunk then v_last_signal end;
   if v_mark_xid <= v_ended_xid then
     -- Whoever drew an id below the mark has ended, and this scan saw what they left: below both nothing can come up any more.
-    v_signal_floor := greatest(v_signal_floor, least(v_signal_mark, v_heard.first_id - 1));
+    v_signal_floor := greatest(v_signal_floor, least(v_signal_mark, v_first_signal - 1));
     v_mark_xid := null;
   end if;
-  if v_mark_xid is null and v_heard.seen > 0 then
-    v_signal_mark := v_heard.last_id;
+  if v_mark_xid is null and v_seen > 0 then
+    v_signal_mark := v_last_signal;
     v_mark_xid := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
   end if;
-  v_channel_floor := least(v_channel_floor, v_heard.scheduled_at);
+  v_channel_floor := least(v_channel_floor, v_scheduled_at);
   if v_full then
     v_channel_floor := c_nothing;
   end if;
 
   while v_left > 0 and v_empty < 32 loop
-    v_started := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+    v_started := (date_part('epoch', clock_timestamp()) * 1000000)::bigint;
     -- A row that changed since the snapshot fails the join on turn when it is looked at again: it has another place in line now.
-    select array_agg(l.row), count(*), min(l.next_dequeue_at)
-    into v_rows, v_found, v_first
+    -- ("is not distinct from" is no index condition: rows are reached by their ctid, whatever the planner thinks of an index.)
+    select
+      array_agg(q.row), array_agg(q.channel_id), array_agg(q.weight), array_agg(q.turn_left), array_agg(q.limited), array_agg(q.most),
+      array_agg(q.quota), array_agg(q.place), array_agg(q.head_dequeue_at), array_agg(q.head_message_id), count(*), min(q.next_dequeue_at)
+    into v_states, v_channels, v_weights, v_turns_left, v_limited, v_most, v_quotas, v_places, v_heads_at, v_head_ids, v_found, v_first
     from (
-      select s.ctid as row, s.next_dequeue_at
+      select a.*,
+        least(a.most, greatest(0, v_left - sum(a.most) over (order by a.ord rows unbounded preceding) + a.most))::integer as quota,
+        -- strictly ascending, as close to the clock as that allows
+        a.ord + max(a.read_at - a.ord) over (order by a.ord rows unbounded preceding) as place
       from (
-        select r.ctid as row, r.turn, r.next_dequeue_at, r.channel_id
-        from fairqueue.fq_channel_state r
-        where r.queue = p_queue
-          and r.next_dequeue_at is not null
-          and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
-          and r.next_dequeue_at >= v_channel_floor
-          and r.next_dequeue_at <= v_place
-        order by r.queue, r.next_dequeue_at, r.channel_id
-      ) ready
-      join fairqueue.fq_channel_state s on s.ctid = ready.row and s.turn is not distinct from ready.turn and s.channel_id is not distinct from ready.channel_id
-      order by ready.next_dequeue_at, ready.channel_id
-      limit v_width
-      for no key update of s skip locked
-    ) l;
+        select o.*,
+          row_number() over (order by o.next_dequeue_at, o.channel_id) as ord,
+          greatest(0, least(
+            o.turn_left + (greatest(1, v_left / sum(o.weight) over ()) - 1) * o.weight,
+            o.free,
+            case
+              when o.release_interval = 0 then null
+              when o.released_at > v_now then 0
+              else (v_now - greatest(o.released_at, v_now - (o.release_burst - 1) * o.release_interval)) / o.release_interval + 1
+            end
+          ))::integer as most
+        from (
+          select ready.read_at, s.ctid as row, s.channel_id, s.weight, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id, s.release_interval, s.release_burst,
+            case when s.credit > 0 then s.credit else s.weight end as turn_left,
+            s.max_concurrency is not null as limited,
+            s.max_concurrency - s.current_concurrency as free,
+            s.release_at - (s.release_burst - 1) * s.release_interval as released_at
+          from (
+            -- The clock is read before the row is locked: whoever finds a channel locked reads a later time for the one that it takes
+            -- instead, so that places come in the order of the line whichever call started first.
+            select r.ctid as row, r.turn, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
+            from fairqueue.fq_channel_state r
+            where r.queue = p_queue
+              and r.next_dequeue_at is not null
+              and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
+              and r.next_dequeue_at >= v_channel_floor
+              and r.next_dequeue_at <= v_place
+            order by r.queue, r.next_dequeue_at, r.channel_id
+          ) ready
+          join fairqueue.fq_channel_state s
+            on s.ctid = ready.row
+            and s.turn is not distinct from ready.turn
+            and s.channel_id is not distinct from ready.channel_id
+          order by ready.next_dequeue_at, ready.channel_id
+          limit v_width
+          for no key update of s skip locked
+        ) o
+      ) a
+    ) q;
     if v_channel_floor = c_nothing and v_full then
-      v_scan_cost := v_scan_cost + (extract(epoch from clock_timestamp()) * 1000000)::bigint - v_started;
+      v_scan_cost := v_scan_cost + (date_part('epoch', clock_timestamp()) * 1000000)::bigint - v_started;
       v_full_at := v_now + 10 * v_scan_cost;
       v_full := false;
     end if;
@@ -156,177 +216,145 @@ begin
     v_channel_floor := v_first;
 
     -- A new statement, whose snapshot is younger than the locks: a message whose signal was heard before is seen.
-    return query
-    with owned as materialized (
-      select s.ctid as row, s.*, u.ord,
-        case when s.credit > 0 then s.credit else s.weight end as turn_left,
-        greatest(1, v_left / sum(s.weight) over ()) as turns,
-        s.release_at - (s.release_burst - 1) * s.release_interval as released_at
-      from unnest(v_rows) with ordinality u(row, ord)
-      join fairqueue.fq_channel_state s on s.ctid = u.row
-    ),
-    allowed as (
-      select o.*,
-        greatest(0, least(
-          v_left,
-          o.turn_left + (o.turns - 1) * o.weight,
-          o.max_concurrency - o.current_concurrency,
-          case
-            when o.release_interval = 0 then null
-            when o.released_at > v_now then 0
-            else (v_now - greatest(o.released_at, v_now - (o.release_burst - 1) * o.release_interval)) / o.release_interval + 1
-          end
-        ))::integer as most
-      from owned o
-    ),
-    picked as materialized (
-      select a.ord, a.row, a.channel_id, a.weight, a.turn_left, a.most, a.head_dequeue_at, a.head_message_id, a.max_concurrency is not null as limited,
-        least(a.most, greatest(0, v_left - (sum(a.most) over (order by a.ord rows unbounded preceding) - a.most)))::integer as quota
-      from allowed a
-    ),
-    -- Rows carry what is known of their channel from step to step: steps are never joined with each other, which would be quadratic.
-    seen as materialized (
-      select f.*, f.rn <= f.quota and f.dequeue_at <= v_now as wanted
+    -- The new head is the least message that is not taken, one that somebody else has locked included.
+    with seen as materialized (
+      select m.ord, m.quota, m.head_at, m.head_id, m.dequeue_at, m.id, m.rank, h.row
       from (
-        select p.ord, p.row as channel_row, p.channel_id, p.weight, p.turn_left, p.limited, p.quota, m.row, m.id, m.dequeue_at,
-          row_number() over (partition by p.ord order by m.dequeue_at, m.id) as rn
-        from picked p
+        select u.ord, u.quota, u.head_at, u.head_id, f.row, f.dequeue_at, f.id,
+          row_number() over (partition by u.ord order by f.dequeue_at, f.id) as rank
+        from unnest(v_channels, v_quotas, v_heads_at, v_head_ids) with ordinality u(channel_id, quota, head_at, head_id, ord)
         left join lateral (
-          select x.ctid as row, x.id, x.dequeue_at
+          select x.ctid as row, x.dequeue_at, x.id
           from fairqueue.fq_message x
-          where x.channel_id = p.channel_id
+          where x.channel_id = u.channel_id
             and x.lease_id is null
-            and (x.dequeue_at, x.id) >= (p.head_dequeue_at, p.head_message_id)
+            and (x.dequeue_at, x.id) >= (u.head_at, u.head_id)
           order by x.channel_id, x.dequeue_at, x.id
-          limit p.quota + 1
-        ) m on p.quota > 0
-        where p.quota > 0
-          or p.most = 0
-      ) f
-    ),
-    held as materialized (
-      select s.ord, s.channel_id, s.weight, s.turn_left, s.limited, s.rn, m.ctid as row, m.id
-      from seen s
-      join fairqueue.fq_message m on m.ctid = s.row and m.id is not distinct from s.id and m.lease_id is null
-      where s.wanted
-      for no key update of m skip locked
-    ),
-    -- Messages that somebody else has locked are passed by: the turn goes on behind them.
-    short as (
-      select b.ord, b.channel_id, b.weight, b.turn_left, b.limited, max(b.quota) as quota, sum(b.missing) as missing,
-        max(b.dequeue_at) filter (where b.rn = b.quota) as last_dequeue_at,
-        max(b.id) filter (where b.rn = b.quota) as last_id
-      from (
-        select s.ord, s.channel_id, s.weight, s.turn_left, s.limited, s.quota, s.rn, s.dequeue_at, s.id, 1 as missing
-        from seen s
-        where s.wanted
-        union all
-        select h.ord, h.channel_id, h.weight, h.turn_left, h.limited, null, null, null, null, -1
-        from held h
-      ) b
-      where (select count(*) from held) < (select count(*) from seen s where s.wanted)
-      group by b.ord, b.channel_id, b.weight, b.turn_left, b.limited
-      having sum(b.missing) > 0
-    ),
-    behind as materialized (
-      select h.ord, h.channel_id, h.weight, h.turn_left, h.limited, h.quota + row_number() over (partition by h.ord) as rn, m.row, m.id
-      from short h
-      cross join lateral (
-        select x.ctid as row, x.id
-        from fairqueue.fq_message x
-        where x.channel_id = h.channel_id
-          and x.lease_id is null
-          and (x.dequeue_at, x.id) > (h.last_dequeue_at, h.last_id)
-          and x.dequeue_at <= v_now
-        order by x.channel_id, x.dequeue_at, x.id
-        limit h.missing
-        for no key update skip locked
+          limit case when u.quota > 0 then u.quota + 1 else 0 end
+        ) f on true
       ) m
-    ),
-    taken as (
-      update fairqueue.fq_message m
-      set lease_id = v_lease_id,
-        attempts = m.attempts + 1,
-        deliveries = m.deliveries + 1,
-        slots = case when t.limited then 1 else 0 end
-      from (
-        select h.ord, h.channel_id, h.weight, h.turn_left, h.limited, h.rn, h.row, h.id from held h
-        union all
-        select b.ord, b.channel_id, b.weight, b.turn_left, b.limited, b.rn, b.row, b.id from behind b
-      ) t
-      where m.ctid = t.row
-        and m.id is not distinct from t.id
-        and m.lease_id is null
-      returning m.ctid as row, m.id, m.channel_id, m.kind, m.content, m.headers, m.dequeue_at, m.enqueued_at, m.attempts, m.max_attempts,
-        m.deliveries, t.ord, t.rn, t.turn_left, t.weight
-    ),
-    served as materialized (
-      select r.ord, max(r.channel_row) as row, max(r.channel_id) as channel_id, max(r.quota) as quota, sum(r.got)::integer as got,
-        min(array[r.dequeue_at, r.id]) filter (where r.got = 0) as head
-      from (
-        select b.ord, b.id, max(b.channel_row) as channel_row, max(b.channel_id) as channel_id, max(b.quota) as quota, max(b.dequeue_at) as dequeue_at,
-          max(b.got) as got
-        from (
-          select s.ord, s.channel_row, s.channel_id, s.quota, s.id, s.dequeue_at, 0 as got
-          from seen s
-          union all
-          select t.ord, null, t.channel_id, null, t.id, null, 1
-          from taken t
-        ) b
-        group by b.ord, b.id
-      ) r
-      group by r.ord
-    ),
-    turned as (
-      update fairqueue.fq_channel_state s
-      set turn = s.turn + 1,
-        current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else n.got end,
-        release_at = case when s.release_interval > 0 then n.release_at else s.release_at end,
-        head_dequeue_at = n.head_at,
-        head_message_id = n.head_id,
-        last_dequeue_at = case when n.got > 0 then n.place else s.last_dequeue_at end,
-        credit = case
-          when n.head_at is null or n.head_at > v_now then 0
-          when n.got < n.turn_left then n.turn_left - n.got
-          else (s.weight - (n.got - n.turn_left) % s.weight) % s.weight
-        end,
-        next_dequeue_at = case
-          when n.head_at is null then null
-          else greatest(
-            case
-              when n.head_at > v_now then n.head_at
-              -- Every message that could be taken is in somebody else's hands: look again shortly.
-              when n.got = 0 and n.quota > 0 then n.place + 10000
-              when n.got < n.turn_left then s.next_dequeue_at
-              else n.place
-            end,
-            case when s.release_interval > 0 then n.release_at - (s.release_burst - 1) * s.release_interval end
-          )
-        end
-      from (
-        select r.row, r.channel_id, r.quota, r.got, v_place + r.ord as place,
-          case when o.credit > 0 then o.credit else o.weight end as turn_left,
-          case when r.quota > 0 then r.head[1] else o.head_dequeue_at end as head_at,
-          case when r.quota > 0 then r.head[2] else o.head_message_id end as head_id,
-          case
-            when r.got > 0 then greatest(o.release_at, v_now) + r.got * o.release_interval
-            else o.release_at
-          end as release_at
-        from served r
-        join fairqueue.fq_channel_state o on o.ctid = r.row
-      ) n
-      where s.ctid = n.row
-        and s.channel_id is not distinct from n.channel_id
+      left join lateral (
+        select y.ctid as row
+        from fairqueue.fq_message y
+        where y.ctid = m.row
+          and y.id is not distinct from m.id
+          and y.lease_id is null
+          and m.rank <= m.quota
+          and m.dequeue_at <= v_now
+        for no key update skip locked
+      ) h on true
     )
-    select t.id, t.row, t.channel_id, c.name, t.kind, t.content, t.headers, t.enqueued_at, t.attempts, t.max_attempts, t.deliveries,
-      null::bigint, null::bigint, null::bigint[], null::bigint, null::bigint
-    from taken t
-    join fairqueue.fq_channel c on c.id = t.channel_id
-    order by case when t.rn <= t.turn_left then 0 else 1 + (t.rn - t.turn_left - 1) / t.weight end, t.ord, t.rn;
+    select t.rows, t.ords, t.ranks, c.gots, c.skipped, c.heads_at, c.head_ids
+    into v_rows, v_ords, v_ranks, v_gots, v_skipped, v_heads_at, v_head_ids
+    from (
+      select array_agg(s.row) as rows, array_agg(s.ord) as ords, array_agg(s.rank) as ranks
+      from seen s
+      where s.row is not null
+    ) t
+    cross join (
+      select array_agg(p.got order by p.ord) as gots, array_agg(p.skipped order by p.ord) as skipped,
+        array_agg(p.head[1] order by p.ord) as heads_at, array_agg(p.head[2] order by p.ord) as head_ids
+      from (
+        select s.ord, count(s.row) as got, count(*) filter (where s.row is null and s.rank <= s.quota and s.dequeue_at <= v_now) as skipped,
+          case
+            when s.quota = 0 then array[s.head_at, s.head_id]
+            else min(array[s.dequeue_at, s.id]) filter (where s.row is null)
+          end as head
+        from seen s
+        group by s.ord, s.quota, s.head_at, s.head_id
+      ) p
+    ) c;
 
-    get diagnostics v_got = row_count;
+    loop
+      return query
+      with taken as (
+        update fairqueue.fq_message m
+        set lease_id = v_lease_id,
+          attempts = m.attempts + 1,
+          deliveries = m.deliveries + 1,
+          slots = case when v_limited[u.ord] then 1 else 0 end
+        from unnest(v_rows, v_ords, v_ranks) u(row, ord, rank)
+        where m.ctid = u.row
+          and m.lease_id is null
+        returning m.ctid as row, m.id, m.channel_id, m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries, u.ord, u.rank
+      )
+      select t.id, t.row, t.channel_id, c.name, t.kind, t.content, t.headers, t.enqueued_at, t.attempts, t.max_attempts, t.deliveries,
+        null::bigint, null::bigint, null::bigint[], null::bigint, null::bigint
+      from taken t
+      join fairqueue.fq_channel c on c.id = t.channel_id
+      order by case when t.rank <= v_turns_left[t.ord] then 0 else 1 + (t.rank - v_turns_left[t.ord] - 1) / v_weights[t.ord] end, t.ord, t.rank;
+      exit when 0 = all (v_skipped);
+
+      -- Messages that somebody else has locked are passed by: the turn of their channel goes on behind them.
+      v_rows := null;
+      v_ords := null;
+      v_ranks := null;
+      for i in 1..v_found loop
+        continue when v_skipped[i] = 0;
+        select v_rows || array_agg(m.row), v_ords || array_agg(i::bigint), v_ranks || array_agg(v_gots[i] + m.rank), count(*)
+        into v_rows, v_ords, v_ranks, v_got
+        from (
+          select l.row, row_number() over () as rank
+          from (
+            select x.ctid as row
+            from fairqueue.fq_message x
+            where x.channel_id = v_channels[i]
+              and x.lease_id is null
+              and (x.dequeue_at, x.id) >= (v_heads_at[i], v_head_ids[i])
+              and x.dequeue_at <= v_now
+            order by x.channel_id, x.dequeue_at, x.id
+            limit v_quotas[i] - v_gots[i]
+            for no key update skip locked
+          ) l
+        ) m;
+        v_gots[i] := v_gots[i] + v_got;
+        v_skipped[i] := 0;
+      end loop;
+    end loop;
+
+    update fairqueue.fq_channel_state s
+    set turn = s.turn + 1,
+      current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else n.got end,
+      release_at = case
+        when n.got > 0 then greatest(s.release_at, v_now) + n.got * s.release_interval
+        else s.release_at
+      end,
+      head_dequeue_at = n.head_at,
+      head_message_id = n.head_id,
+      last_dequeue_at = case when n.got > 0 then n.place else s.last_dequeue_at end,
+      credit = case
+        when n.head_at is null or n.head_at > v_now then 0
+        when n.got < n.turn_left then n.turn_left - n.got
+        else (s.weight - (n.got - n.turn_left) % s.weight) % s.weight
+      end,
+      next_dequeue_at = case
+        when n.head_at is null then null
+        else greatest(
+          case
+            when n.head_at > v_now then n.head_at
+            -- Every message that could be taken is in somebody else's hands: look again shortly.
+            when n.got = 0 and n.quota > 0 then n.place + 10000
+            when n.got < n.turn_left then s.next_dequeue_at
+            else n.place
+          end,
+          case
+            when s.release_interval = 0 then null
+            when n.got > 0 then greatest(s.release_at, v_now) + (n.got - s.release_burst + 1) * s.release_interval
+            else s.release_at - (s.release_burst - 1) * s.release_interval
+          end
+        )
+      end
+    from (
+      select u.row, u.got, u.quota, u.turn_left, u.head_at, u.head_id, u.place
+      from unnest(v_states, v_gots, v_quotas, v_most, v_places, v_turns_left, v_heads_at, v_head_ids)
+        u(row, got, quota, most, place, turn_left, head_at, head_id)
+      where u.quota > 0
+        or u.most = 0
+    ) n
+    where s.ctid = n.row;
+    v_got := (select sum(g) from unnest(v_gots) g);
     v_left := v_left - v_got;
-    v_place := v_place + v_found;
+    v_place := greatest(fairqueue.fq_now(), v_places[v_found]);
     -- Channels that turned out to be empty must not hide the ready ones behind them: look further at once, and wider.
     if v_got = 0 then
       v_empty := v_empty + 1;
@@ -365,11 +393,11 @@ begin
         limit 1
       )
     ) into due_in;
-    due_in := greatest(0, due_in - fairqueue.fq_now());
+    due_in := case when due_in is not null then greatest(0, due_in - fairqueue.fq_now()) end;
   else
     due_in := 0;
   end if;
-  if signals_after is not null or v_heard.heard < v_heard.seen then
+  if signals_after is not null or v_heard < v_seen then
     due_in := 0;
   end if;
 

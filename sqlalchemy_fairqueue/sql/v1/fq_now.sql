@@ -6,5 +6,5 @@ returns bigint
 language sql
 volatile parallel safe
 as $$
-  select (extract(epoch from clock_timestamp()) * 1000000)::bigint
+  select (date_part('epoch', clock_timestamp()) * 1000000)::bigint
 $$;
