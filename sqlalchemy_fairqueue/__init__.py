@@ -1,7 +1,7 @@
 """A fair multi-tenant queue in the application's own PostgreSQL, used from SQLAlchemy.
 
-``Queue`` is the way in; README.md has the tour, docs/ the contracts. Importing the package registers listeners on the Session class: they send
-what was enqueued on a session right before its COMMIT.
+``Queue`` is the way in; README.md has the tour, docs/ the contracts. Importing the package registers listeners on the
+Session class: they send what was enqueued on a session right before its COMMIT.
 """
 
 from sqlalchemy_fairqueue.codecs import BytesCodec, Codec, JsonCodec
@@ -16,6 +16,7 @@ from sqlalchemy_fairqueue.errors import (
     SchemaMismatch,
     UnsentWork,
 )
+from sqlalchemy_fairqueue.models import Channel, Message, make_models
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.values import Batch, ChannelPolicy, Delivery, Enqueue, Lease, Receipt
 
@@ -23,6 +24,7 @@ __all__ = [
     "AutocommitError",
     "Batch",
     "BytesCodec",
+    "Channel",
     "ChannelPolicy",
     "Codec",
     "Delivery",
@@ -34,9 +36,11 @@ __all__ = [
     "Lease",
     "LeaseLost",
     "LockOrderError",
+    "Message",
     "PayloadError",
     "Queue",
     "Receipt",
     "SchemaMismatch",
     "UnsentWork",
+    "make_models",
 ]

@@ -60,7 +60,7 @@ class ContentMixin(FairqueueMixin):
     enqueued_at: Mapped[datetime] = mapped_column(Instant)
 
     @hybrid_property
-    def payload(self) -> Any:  # noqa: ANN401 - whatever JSON holds
+    def payload(self) -> Any:
         """The content read as JSON; in a query ``convert_from(content, 'UTF8')::jsonb``, taken apart like any JSONB.
 
         Only for messages whose codec writes JSON: a query that reads the payload of another fails.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Mapper
 
 
-class ReadOnlyModel(FairQueueError, TypeError):  # noqa: N818 - named like the package's other errors
+class ReadOnlyModel(FairQueueError, TypeError):
     """A session was asked to write a row of fairqueue's. Nothing was sent."""
 
 

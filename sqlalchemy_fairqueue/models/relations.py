@@ -52,7 +52,7 @@ def _connect(mapper: Mapper[Any], partner: Mapper[Any]) -> None:
             mapper.add_property(name, _relationship(mapper.class_, partner.class_, related))
 
 
-def _relationship(cls: type[Any], partner: type[Any], related: Related) -> Any:  # noqa: ANN401 - SQLAlchemy's own type is private
+def _relationship(cls: type[Any], partner: type[Any], related: Related) -> Any:
     def condition() -> ColumnElement[bool]:
         here, there = getattr(cls, related.own), getattr(partner, related.other)
         joined: ColumnElement[bool] = foreign(here) == there if related.named_here else here == foreign(there)
