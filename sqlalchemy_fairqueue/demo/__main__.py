@@ -14,20 +14,30 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
     sys.exit(128 + number)
 
 
+def _run() -> None:
+    try:
+        from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415
+
+        from sqlalchemy_fairqueue.demo.command import main  # noqa: PLC0415 - so that a missing extra can be told
+        from sqlalchemy_fairqueue.demo.failures import DemoError  # noqa: PLC0415
+        from sqlalchemy_fairqueue.embedded import EmbeddedServerError  # noqa: PLC0415
+        from sqlalchemy_fairqueue.errors import FairQueueError  # noqa: PLC0415
+    except ImportError as error:
+        sys.exit(f"the demo needs more than the library: {error}; pip install 'sqlalchemy-fairqueue[demo]'")
+    try:
+        main()
+    except (DemoError, EmbeddedServerError, FairQueueError) as error:
+        sys.exit(f"\nthe demo failed: {error}")
+    except SQLAlchemyError as error:
+        sys.exit(f"\nthe demo failed: the database refused: {getattr(error, 'orig', None) or error}")
+
+
 def run() -> None:
     """Run the demo; clean up also when a signal asks it to end."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     try:
-        from sqlalchemy_fairqueue.demo.command import main  # noqa: PLC0415 - so that a missing extra can be told
-        from sqlalchemy_fairqueue.demo.failures import DemoError  # noqa: PLC0415
-        from sqlalchemy_fairqueue.embedded import EmbeddedServerError  # noqa: PLC0415
-    except ImportError as error:
-        sys.exit(f"the demo needs more than the library: {error}; pip install 'sqlalchemy-fairqueue[demo]'")
-    try:
-        main()
-    except (DemoError, EmbeddedServerError) as error:
-        sys.exit(f"\nthe demo failed: {error}")
+        _run()
     except KeyboardInterrupt:
         print("\nstopped; nothing was left behind", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)

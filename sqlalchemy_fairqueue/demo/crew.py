@@ -50,7 +50,9 @@ class Worker:
             return str(self.line.recv())
         except EOFError:
             self.process.join()
-            problem = f"worker {self.number} ended unexpectedly with exit code {self.process.exitcode}"
+            code = self.process.exitcode or 0
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+            problem = f"worker {self.number} {how} before the work was done"
             raise DemoError(problem) from None
 
 

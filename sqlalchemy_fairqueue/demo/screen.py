@@ -42,7 +42,8 @@ class Screen:
         self._stage = ""
         self._shown: dict[str, Standings] = {name: {} for name in SERVICES}
         self._told: set[tuple[str, str, int]] = set()
-        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+        moving = console.file.isatty() and not console.is_dumb_terminal  # FORCE_COLOR alone makes no terminal
+        self._live = Live(console=console, auto_refresh=False, transient=True) if moving else None
 
     def __enter__(self) -> Self:
         """Take over the terminal."""
