@@ -80,7 +80,7 @@ class IsolationError(FairQueueError, codes=("QF003",)):
     """A dequeue ran in a transaction that is not READ COMMITTED."""
 
 
-class SchemaMismatch(FairQueueError, codes=("42883", "42P01", "3F000", "42703")):
+class SchemaMismatch(FairQueueError, codes=("QF004", "42883", "42P01", "3F000", "42703")):
     """The queue is not installed in the schema that was named, or in a version that this library cannot use."""
 
 

@@ -10,15 +10,19 @@ from __future__ import annotations
 from functools import cache
 
 from sqlalchemy import TextClause, text
-from sqlalchemy.dialects import postgresql
 
-_quote = postgresql.dialect().identifier_preparer.quote_identifier  # type: ignore[no-untyped-call]
+from sqlalchemy_fairqueue.sql import quoted
+
+
+def _qualifier(schema: str | None) -> str:
+    # text() takes :word for a parameter, also in quotes.
+    return "" if schema is None else quoted(schema).replace(":", "\\:") + "."
 
 
 def _call(schema: str | None, function: str, columns: str, **types: str) -> TextClause:
-    qualifier = f"{_quote(schema)}." if schema is not None else ""
+    qualifier = _qualifier(schema)
     arguments = ", ".join(f"p_{name} => cast(:{name} as {type_})" for name, type_ in types.items())
-    return text(f"select {columns} from {qualifier.replace(':', chr(92) + ':')}{function}({arguments})")  # noqa: S608 (quoted)
+    return text(f"select {columns} from {qualifier}{function}({arguments})")  # noqa: S608 (quoted)
 
 
 _POLICY = {"max_concurrency": "integer", "release_interval": "bigint", "release_burst": "integer", "weight": "integer"}
@@ -135,7 +139,7 @@ def configure_channel(schema: str | None) -> TextClause:
 @cache
 def holder(schema: str | None) -> TextClause:
     """Who holds a message now: one row (consumer), or none."""
-    qualifier = f"{_quote(schema)}.".replace(":", "\\:") if schema is not None else ""
+    qualifier = _qualifier(schema)
     return text(
         "select l.consumer "  # noqa: S608 (quoted)
         f"from {qualifier}fq_message m join {qualifier}fq_lease l on l.id = m.lease_id "

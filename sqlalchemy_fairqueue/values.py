@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NAME_BYTES = 512
+# PostgreSQL cuts longer identifiers off.
+SCHEMA_BYTES = 63
 _YEAR = timedelta(days=365)
 
 
-def check_name(what: str, value: object) -> None:
+def check_name(what: str, value: object, most: int = NAME_BYTES) -> None:
     """Refuse a name that PostgreSQL or an index could not keep.
 
     Raises:
-        InvalidArgument: It is not a str, empty, longer than 512 bytes of UTF-8, or holds a NUL character or a lone
+        InvalidArgument: It is not a str, empty, longer than *most* bytes of UTF-8, or holds a NUL character or a lone
             surrogate.
     """
     if not isinstance(value, str):
@@ -32,8 +34,8 @@ def check_name(what: str, value: object) -> None:
         size = len(value.encode())
     except UnicodeEncodeError:
         raise InvalidArgument(f"{what} {value!r:.80} holds a lone surrogate; remove it") from None
-    if not 1 <= size <= NAME_BYTES:
-        raise InvalidArgument(f"{what} {value!r:.80} has {size} bytes of UTF-8; use 1 to {NAME_BYTES}")
+    if not 1 <= size <= most:
+        raise InvalidArgument(f"{what} {value!r:.80} has {size} bytes of UTF-8; use 1 to {most}")
     if "\x00" in value:
         raise InvalidArgument(f"{what} {value!r:.80} holds a NUL character; remove it")
 

@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue.codecs import Codec, JsonCodec
 from sqlalchemy_fairqueue.engines import check_driver, refused
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.unit_of_work import Target, record, send, session_of
-from sqlalchemy_fairqueue.values import ChannelPolicy, check_count, check_name
+from sqlalchemy_fairqueue.values import SCHEMA_BYTES, ChannelPolicy, check_count, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,7 @@ class QueueBase:
     ) -> None:
         check_name("queue name", name)
         if schema is not None:
-            check_name("schema", schema)
+            check_name("schema", schema, SCHEMA_BYTES)
         check_count("max_attempts", max_attempts, 1, 2**31 - 1)
         given: object = codec
         codec = JsonCodec() if codec is None else codec

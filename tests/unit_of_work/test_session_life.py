@@ -44,10 +44,15 @@ def test_other_ends_keep_nothing(engine: Engine, database: Database, end: str) -
 
 def test_exception_in_block(session_factory: sessionmaker[Session], database: Database) -> None:
     """An exception out of a begin block leaves nothing."""
-    with pytest.raises(ZeroDivisionError), session_factory.begin() as session:
-        session.add(Upload(name="lost"))
-        _enqueue(session)
-        raise ZeroDivisionError
+
+    def work() -> None:
+        with session_factory.begin() as session:
+            session.add(Upload(name="lost"))
+            _enqueue(session)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
     assert (uploads(database), channels(database)) == ([], [])
 
 
@@ -144,11 +149,22 @@ async def test_async_session(async_session_factory: async_sessionmaker[AsyncSess
             QUEUE.enqueue(session, channel="nested", payload=1)
         await session.commit()
         QUEUE.enqueue(session, channel="lost", payload=1)
-    with pytest.raises(ZeroDivisionError):
+    assert channels(database) == ["kept", "nested"]
+
+
+async def test_exception_in_async_block(
+    async_session_factory: async_sessionmaker[AsyncSession], database: Database
+) -> None:
+    """An exception out of an asyncio begin block leaves nothing."""
+
+    async def work() -> None:
         async with async_session_factory.begin() as session:
             QUEUE.enqueue(session, channel="lost", payload=1)
             raise ZeroDivisionError
-    assert channels(database) == ["kept", "nested"]
+
+    with pytest.raises(ZeroDivisionError):
+        await work()
+    assert channels(database) == []
 
 
 async def test_async_scoped_session(

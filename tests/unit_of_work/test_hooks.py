@@ -1,0 +1,287 @@
+"""What hooks of a flush or a commit enqueue is sent, or refused aloud: nothing is lost silently."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import event, text
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+from sqlalchemy.orm import Session, sessionmaker
+
+from sqlalchemy_fairqueue import UnsentWork
+from tests.fixtures.database import Database
+from tests.unit_of_work.business import QUEUE, Upload, channels
+
+Listen = Callable[[Any, str, Callable[..., None]], None]
+BEFORE = ["before_commit", "before_flush", "after_flush", "after_flush_postexec"]
+
+
+@pytest.fixture
+def listen() -> Iterator[Listen]:
+    """Listen until the test ends."""
+    added: list[tuple[Any, str, Callable[..., None]]] = []
+
+    def add(target: Any, name: str, hook: Callable[..., None]) -> None:
+        event.listen(target, name, hook)
+        added.append((target, name, hook))
+
+    yield add
+    for target, name, hook in added:
+        event.remove(target, name, hook)
+
+
+def _hook(*names: str) -> Callable[..., None]:
+    """A hook that enqueues to these channels, in this order, when it is called for the first time."""
+    todo = list(names)
+
+    def hook(session: Session, *_: object) -> None:
+        while todo:
+            QUEUE.enqueue(session, channel=todo.pop(0), payload=1)
+
+    return hook
+
+
+def _target(level: str, factory: sessionmaker[Session], session: Session) -> object:
+    return {"class": Session, "factory": factory, "instance": session}[level]
+
+
+@pytest.mark.parametrize("enqueued_before", [True, False])
+@pytest.mark.parametrize("level", ["class", "factory", "instance"])
+@pytest.mark.parametrize("name", BEFORE)
+def test_hooks_before_the_commit(
+    session_factory: sessionmaker[Session],
+    database: Database,
+    listen: Listen,
+    name: str,
+    level: str,
+    *,
+    enqueued_before: bool,
+) -> None:
+    """Hooks that run before the COMMIT may enqueue in any order, wherever they listen; it is sent, sorted."""
+    with session_factory() as session:
+        listen(_target(level, session_factory, session), name, _hook("c", "b", "d"))
+        if enqueued_before:
+            QUEUE.enqueue(session, channel="e", payload=1)
+        session.add(Upload(name="a"))
+        session.commit()
+    assert sorted(channels(database)) == ["b", "c", "d", *("e" if enqueued_before else "")]
+
+
+@pytest.mark.parametrize("level", ["class", "factory", "instance"])
+@pytest.mark.parametrize("name", ["before_commit", "before_flush", "after_flush"])
+def test_hooks_registered_in_the_transaction(
+    session_factory: sessionmaker[Session], database: Database, listen: Listen, name: str, level: str
+) -> None:
+    """A hook that is registered after the first enqueue is collected as well, in any order."""
+    with session_factory() as session:
+        QUEUE.enqueue(session, channel="e", payload=1)
+        listen(_target(level, session_factory, session), name, _hook("c", "b"))
+        session.add(Upload(name="a"))
+        session.commit()
+    assert sorted(channels(database)) == ["b", "c", "e"]
+
+
+@pytest.mark.parametrize("level", ["class", "factory", "instance"])
+def test_hook_of_a_session_that_never_enqueued(
+    session_factory: sessionmaker[Session], database: Database, listen: Listen, level: str
+) -> None:
+    """A commit hook registered in the middle of a transaction without queue work is heard."""
+    with session_factory() as session:
+        session.execute(text("select 1"))
+        listen(_target(level, session_factory, session), "before_commit", _hook("a", "b"))
+        session.commit()
+    assert channels(database) == ["a", "b"]
+
+
+def test_hook_of_the_hook(session_factory: sessionmaker[Session], database: Database, listen: Listen) -> None:
+    """A hook that a commit hook registers is heard too: it comes after the sending, so that it is sent at once."""
+
+    def register(session: Session) -> None:
+        event.listen(session, "before_commit", _hook("z"), once=True)
+
+    listen(session_factory, "before_commit", register)
+    with session_factory() as session:
+        QUEUE.enqueue(session, channel="a", payload=1)
+        session.commit()
+    assert channels(database) == ["a", "z"]
+
+
+def test_flush_that_dirties_again(session_factory: sessionmaker[Session], database: Database, listen: Listen) -> None:
+    """Flushes go on until nothing is dirty, before the work is sent: every flush hook's messages arrive."""
+    uploads = iter("bcd")
+
+    def chain(session: Session, *_: object) -> None:
+        if (name := next(uploads, None)) is not None:
+            session.add(Upload(name=name))
+            QUEUE.enqueue(session, channel=name, payload=1)
+
+    listen(session_factory, "after_flush_postexec", chain)
+    with session_factory() as session:
+        session.add(Upload(name="a"))
+        session.commit()
+    assert channels(database) == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize("name", ["before_flush", "after_flush", "after_flush_postexec"])
+@pytest.mark.parametrize("released", [True, False])
+def test_savepoint_in_a_flush_hook(
+    session_factory: sessionmaker[Session], database: Database, listen: Listen, name: str, *, released: bool
+) -> None:
+    """A savepoint inside a flush hook decides over what it recorded."""
+
+    def nested(session: Session, *_: object) -> None:
+        savepoint = session.begin_nested()
+        QUEUE.enqueue(session, channel="nested", payload=1)
+        savepoint.commit() if released else savepoint.rollback()
+
+    listen(session_factory, name, nested)
+    with session_factory() as session:
+        session.add(Upload(name="a"))
+        session.commit()
+    assert channels(database) == (["nested"] if released else [])
+
+
+def test_after_begin(session_factory: sessionmaker[Session], database: Database, listen: Listen) -> None:
+    """A hook on the begin of a connection may enqueue, also when it is the sending that begins it."""
+    listen(session_factory, "after_begin", _hook("a"))
+    with session_factory() as session:
+        QUEUE.enqueue(session, channel="b", payload=1)
+        session.commit()
+    assert sorted(channels(database)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("level", ["class", "factory", "instance"])
+@pytest.mark.parametrize("enqueued_before", [True, False])
+def test_after_commit(
+    session_factory: sessionmaker[Session], database: Database, listen: Listen, level: str, *, enqueued_before: bool
+) -> None:
+    """After the COMMIT it is too late: an enqueue in after_commit is refused aloud, and the session usable after it."""
+    with session_factory() as session:
+        listen(_target(level, session_factory, session), "after_commit", _hook("late"))
+        if enqueued_before:
+            QUEUE.enqueue(session, channel="kept", payload=1)
+        session.add(Upload(name="a"))
+        with pytest.raises(UnsentWork, match="committed or prepared already"):
+            session.commit()
+        # SQLAlchemy leaves a session whose after_commit hook failed to be closed.
+        session.close()
+        QUEUE.enqueue(session, channel="next", payload=1)
+        session.commit()
+    assert channels(database) == [*(["kept"] if enqueued_before else []), "next"]
+
+
+@pytest.mark.parametrize("level", ["class", "factory", "instance"])
+def test_after_commit_of_a_savepoint(
+    session_factory: sessionmaker[Session], database: Database, listen: Listen, level: str
+) -> None:
+    """What an after_commit hook enqueues when a savepoint is released belongs to the transaction around it."""
+    with session_factory() as session:
+        listen(_target(level, session_factory, session), "after_commit", _hook("a"))
+        with session.begin_nested():
+            pass
+        assert channels(database) == []
+        session.commit()
+    assert channels(database) == ["a"]
+
+
+@pytest.mark.parametrize("level", ["class", "factory", "instance"])
+@pytest.mark.parametrize("nested", [True, False])
+def test_after_rollback(
+    session_factory: sessionmaker[Session], database: Database, listen: Listen, level: str, *, nested: bool
+) -> None:
+    """An enqueue in after_rollback is refused aloud, for there is no transaction that it could join."""
+    with session_factory() as session:
+        listen(_target(level, session_factory, session), "after_rollback", _hook("refused"))
+        session.add(Upload(name="a"))
+        session.flush()
+        transaction = session.begin_nested() if nested else session
+        with pytest.raises(UnsentWork, match="was rolled back"):
+            transaction.rollback()
+        session.rollback()
+        QUEUE.enqueue(session, channel="next", payload=1)
+        session.commit()
+    assert channels(database) == ["next"]
+
+
+def test_after_soft_rollback(session_factory: sessionmaker[Session], database: Database, listen: Listen) -> None:
+    """In after_soft_rollback the session is active again, so that an enqueue joins the next transaction."""
+    listen(session_factory, "after_soft_rollback", _hook("next"))
+    with session_factory() as session:
+        session.add(Upload(name="a"))
+        session.flush()
+        session.rollback()
+        session.commit()
+    assert channels(database) == ["next"]
+
+
+def test_receipts_in_after_commit(session_factory: sessionmaker[Session], listen: Listen) -> None:
+    """An after_commit hook finds the receipts filled in."""
+    seen = []
+    with session_factory() as session:
+        receipt = QUEUE.enqueue(session, channel="a", payload=1)
+        listen(session, "after_commit", lambda _: seen.append(receipt.message_id))
+        session.commit()
+    assert seen == [receipt.message_id]
+    assert receipt.message_id is not None
+
+
+def test_commit_that_a_later_hook_refused(
+    session_factory: sessionmaker[Session], database: Database, listen: Listen
+) -> None:
+    """When a hook fails the commit after the work was sent, the next commit sends what was recorded since."""
+    objections = ["not yet"]
+
+    def register(session: Session) -> None:
+        def object_once(_: Session) -> None:
+            if objections:
+                raise RuntimeError(objections.pop())
+
+        event.listen(session, "before_commit", object_once, once=True)
+
+    listen(session_factory, "before_commit", register)
+    with session_factory() as session:
+        receipt = QUEUE.enqueue(session, channel="a", payload=1)
+        with pytest.raises(RuntimeError, match="not yet"):
+            session.commit()
+        QUEUE.enqueue(session, channel="b", payload=1)
+        session.commit()
+    assert channels(database) == ["a", "b"]
+    assert receipt.message_id is not None
+
+
+async def test_async_hooks(
+    async_session_factory: async_sessionmaker[AsyncSession], database: Database, listen: Listen
+) -> None:
+    """Hooks on the sync session of an AsyncSession are collected in the same way."""
+    async with async_session_factory() as session:
+        listen(session.sync_session, "before_commit", _hook("b", "a"))
+        listen(session.sync_session, "after_flush", _hook("d", "c"))
+        session.add(Upload(name="a"))
+        await session.commit()
+    assert sorted(channels(database)) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_hooks_registered_before_the_import(database: Database, name: str) -> None:
+    """A hook that listened on the Session class before the library was imported is collected too."""
+    program = f"""
+from sqlalchemy import create_engine, event
+from sqlalchemy.orm import Session
+todo = ["c", "b", "d"]
+def hook(session, *_):
+    while todo:
+        queue.enqueue(session, channel=todo.pop(0), payload=1)
+event.listen(Session, {name!r}, hook)
+from sqlalchemy_fairqueue import Queue
+from tests.unit_of_work.business import Upload
+queue = Queue("documents")
+engine = create_engine({database.url.render_as_string(hide_password=False)!r})
+with Session(engine) as session:
+    session.add(Upload(name="a"))
+    session.commit()
+engine.dispose()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert sorted(channels(database)) == ["b", "c", "d"]

@@ -1,0 +1,181 @@
+"""One order of locks for all transactions: recorded work is sorted, immediate work is checked before it is sent."""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import permutations
+
+import pytest
+from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import LockOrderError, Queue
+from tests.fixtures.connections import Connect
+from tests.fixtures.database import Database
+from tests.fixtures.waits import Waits
+from tests.unit_of_work.business import QUEUE, channels
+
+Where = Callable[[Engine], Session | Connection]
+WHERE = pytest.mark.parametrize("where", [Session, Engine.connect], ids=["session", "connection"])
+
+
+def _enqueue(engine: Engine, order: str, *, keyed: bool) -> None:
+    with Session(engine) as session:
+        for name in order:
+            QUEUE.enqueue(session, channel=name, payload=1, key=f"key {name}" if keyed else None)
+        session.commit()
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["first use", "keys"])
+def test_recorded_work_never_deadlocks(database: Database, connect: Connect, waits: Waits, *, keyed: bool) -> None:
+    """Sessions that record A,B and B,A take their locks as A,B: held up at A, neither has B, and both commit."""
+    holder = connect()
+    if keyed:
+        database.execute("select fq_make_channels('documents', '{a,b}')")
+    QUEUE.enqueue_now(holder, channel="a", payload=0, key="key a" if keyed else None)
+    rivals = [waits.start(partial(_enqueue, order=order, keyed=keyed)) for order in ("ab", "ba")]
+    for rival in rivals:
+        rival.blocked()
+    # Nobody has B.
+    waits.unhindered(lambda engine: _enqueue(engine, "b", keyed=keyed))
+    holder.commit()
+    for rival in rivals:
+        rival.result()
+    assert channels(database).count("b") == (1 if keyed else 3)
+
+
+def test_keys_of_one_channel(database: Database, connect: Connect, waits: Waits) -> None:
+    """Keys of one channel are taken in order too, whatever order they were recorded in."""
+    holder = connect()
+    QUEUE.enqueue_now(holder, channel="a", payload=0, key="1")
+
+    def enqueue(engine: Engine, order: str) -> None:
+        with Session(engine) as session:
+            for key in order:
+                QUEUE.enqueue(session, channel="a", payload=1, key=key)
+            session.commit()
+
+    holder.commit()
+    holder = connect()
+    QUEUE.enqueue_now(holder, channel="a", payload=0, key="2")
+    rivals = [waits.start(partial(enqueue, order=order)) for order in ("1234", "4321")]
+    for rival in rivals:
+        rival.blocked()
+    waits.unhindered(lambda engine: enqueue(engine, "34"))
+    holder.commit()
+    for rival in rivals:
+        rival.result()
+    assert channels(database) == ["a"] * 4
+
+
+def test_statements_are_sent_sorted(engine: Engine) -> None:
+    """Whatever order it was recorded in, work is sent by queue, enqueues before configuration before the rest."""
+    sent: list[tuple[str, str]] = []
+
+    def note(*given: object) -> None:
+        statement, parameters = given[2], given[3]
+        assert isinstance(statement, str)
+        assert isinstance(parameters, dict)
+        sent.append((statement.partition("from fq_")[2].partition("(")[0], parameters["queue"]))
+
+    event.listen(engine, "before_cursor_execute", note)
+    steps: list[Callable[[Session], object]] = []
+    for queue in map(Queue, "ab"):
+        steps += [
+            partial(queue.cancel, message_id=1),
+            partial(queue.configure_channel, channel="x", policy=queue.defaults),
+            partial(queue.enqueue, channel="x", payload=1),
+        ]
+    for order in (steps, steps[::-1], steps[3:] + steps[:3]):
+        sent.clear()
+        with Session(engine) as session:
+            for step in order:
+                step(session)
+            session.commit()
+        verbs = ("enqueue", "configure_channel", "cancel")
+        assert sent == [(verb, queue) for verb in verbs for queue in "ab"]
+
+
+@WHERE
+def test_out_of_order(engine: Engine, database: Database, where: Where) -> None:
+    """An immediate enqueue out of order is refused before it is sent, with both places, and the transaction goes on."""
+    with where(engine) as place:
+        QUEUE.enqueue_now(place, channel="b", payload=1)
+        with pytest.raises(LockOrderError, match=r"channel 'a' of queue 'documents' after channel 'b'") as caught:
+            QUEUE.enqueue_now(place, channel="a", payload=1)
+        assert caught.value.sent == ("", "documents", "b", "")
+        assert caught.value.refused == ("", "documents", "a", "")
+        QUEUE.enqueue_now(place, channel="c", payload=1)
+        place.commit()
+        QUEUE.enqueue_now(place, channel="a", payload=1)
+        place.commit()
+    assert channels(database) == ["b", "c", "a"]
+
+
+def test_what_the_order_is(engine: Engine) -> None:
+    """The order is (queue, channel, key) by UTF-8 bytes, no key first; the same place twice is in order."""
+    places = [("a", "Z", None), ("a", "a", None), ("a", "a", "1"), ("a", "a", "2"), ("a", "é", None), ("b", "", "x")]
+    places[-1] = ("b", "A", None)
+    for first, second in permutations(range(len(places)), 2):
+        with Session(engine) as session:
+            for number in (first, first):
+                queue, channel, key = places[number]
+                Queue(queue).enqueue_now(session, channel=channel, key=key, payload=1)
+            queue, channel, key = places[second]
+            if first < second:
+                Queue(queue).enqueue_now(session, channel=channel, key=key, payload=1)
+            else:
+                with pytest.raises(LockOrderError):
+                    Queue(queue).enqueue_now(session, channel=channel, key=key, payload=1)
+
+
+@pytest.mark.parametrize("verb", ["complete", "retry", "release", "bury", "cancel", "configure_channel"])
+def test_after_other_work(engine: Engine, database: Database, connect: Connect, verb: str) -> None:
+    """After a completion, cancel or configuration of the same transaction an immediate enqueue is refused."""
+    with Session(engine) as session:
+        message_id = QUEUE.enqueue_now(session, channel="a", payload=1)
+        session.commit()
+    connection = connect()
+    if verb == "cancel":
+        QUEUE.cancel(connection, message_id)
+    elif verb == "configure_channel":
+        QUEUE.configure_channel(connection, "a", QUEUE.defaults)
+    else:
+        getattr(QUEUE, verb)(connection, QUEUE.dequeue(engine))
+    with pytest.raises(LockOrderError, match="enqueue first") as caught:
+        QUEUE.enqueue_now(connection, channel="z", payload=1)
+    assert caught.value.sent == "completion"
+    connection.commit()
+    QUEUE.enqueue_now(connection, channel="z", payload=1)
+    connection.commit()
+    assert channels(database)[-1] == "z"
+
+
+def test_recorded_after_immediate(engine: Engine, database: Database) -> None:
+    """Recorded work that sorts before immediate work of its transaction fails the commit, with nothing sent."""
+    with Session(engine) as session:
+        QUEUE.enqueue(session, channel="a", payload=1)
+        QUEUE.enqueue_now(session, channel="b", payload=1)
+        with pytest.raises(LockOrderError):
+            session.commit()
+        assert session.scalar(text("select count(*) from fq_message")) == 1
+        session.rollback()
+        QUEUE.enqueue_now(session, channel="b", payload=1)
+        QUEUE.enqueue(session, channel="c", payload=1)
+        session.commit()
+    assert channels(database) == ["b", "c"]
+
+
+async def test_async_enqueue_now(async_engine: AsyncEngine, database: Database) -> None:
+    """The awaited twin returns the id and checks the order on AsyncSession and AsyncConnection alike."""
+    async with AsyncSession(async_engine) as session:
+        message_id = await QUEUE.aenqueue_now(session, channel="b", payload=1)
+        with pytest.raises(LockOrderError):
+            await QUEUE.aenqueue_now(session, channel="a", payload=1)
+        await session.commit()
+    assert database.value("select id from fq_message") == message_id
+    async with async_engine.begin() as connection:
+        await QUEUE.aenqueue_now(connection, channel="b", payload=1)
+        with pytest.raises(LockOrderError):
+            await QUEUE.aenqueue_now(connection, channel="a", payload=1)
+    assert channels(database) == ["b", "b"]

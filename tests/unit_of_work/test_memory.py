@@ -1,0 +1,117 @@
+"""The library keeps no session, transaction or connection alive, and nothing of one transaction for the next."""
+
+import gc
+import weakref
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import FairQueueError, Queue
+from sqlalchemy_fairqueue.unit_of_work import ledger, recording
+from tests.unit_of_work.business import QUEUE
+
+
+def _commit(session: Session) -> None:
+    session.commit()
+
+
+def _rollback(session: Session) -> None:
+    session.rollback()
+
+
+def _close(session: Session) -> None:
+    session.close()
+
+
+def _fail(session: Session) -> None:
+    Queue("documents", schema="nowhere").enqueue(session, channel="a", payload=1)
+    with pytest.raises(FairQueueError):
+        session.commit()
+    session.connection().invalidate()
+
+
+def _abandon(session: Session) -> None:
+    session.begin_nested()
+    QUEUE.enqueue(session, channel="a", payload=1)
+
+
+def _tables() -> dict[str, int]:
+    # What the first round frees may hold the last reference to more.
+    while gc.collect():
+        pass
+    return {
+        "records": len(recording._records),
+        "closing": len(recording._closing),
+        "listening": len(recording._listening),
+        "ledgers": len(ledger._ledgers),
+    }
+
+
+@pytest.mark.parametrize("end", [_commit, _rollback, _close, _fail, _abandon])
+@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
+def test_no_session_is_kept(engine: Engine, end: Callable[[Session], None]) -> None:
+    """A session that is dropped is collected, however its last transaction ended, failed or was left open."""
+    before = _tables()
+    session = Session(engine)
+    with session.begin_nested():
+        QUEUE.enqueue(session, channel="a", payload=1)
+        QUEUE.enqueue_now(session, channel="a", payload=1)
+    end(session)
+    gone = weakref.ref(session)
+    del session
+    assert _tables() == before
+    assert gone() is None
+
+
+def test_no_transaction_is_kept(engine: Engine) -> None:
+    """A session that lives on keeps no entry of the transactions that ended."""
+    before = _tables()
+    with Session(engine) as session:
+        for _ in range(3):
+            QUEUE.enqueue(session, channel="a", payload=1)
+            with session.begin_nested():
+                QUEUE.enqueue_now(session, channel="a", payload=1)
+            session.commit()
+        assert _tables() == before | {"listening": before["listening"] + 1}
+
+
+def test_connections_leave_no_ledger(engine: Engine) -> None:
+    """A connection's ledger ends with its transaction."""
+    before = _tables()
+    with engine.connect() as connection:
+        for _ in range(3):
+            QUEUE.enqueue_now(connection, channel="a", payload=1)
+            connection.commit()
+        assert _tables() == before
+
+
+def test_a_session_is_listened_to_once(engine: Engine) -> None:
+    """However often a session enqueues, it has one listener more."""
+    with Session(engine) as session:
+        before = len(session.dispatch.before_commit)
+        for _ in range(3):
+            QUEUE.enqueue(session, channel="a", payload=1)
+            session.commit()
+        assert len(session.dispatch.before_commit) == before + 1
+
+
+def test_a_session_that_never_enqueues_is_left_alone(engine: Engine) -> None:
+    """Such a session gets no listener, and its commit emits no statement of ours."""
+    before = _tables()
+    with Session(engine) as session:
+        session.connection()
+        session.commit()
+        assert _tables() == before
+
+
+def test_no_queue_keeps_an_engine(engine: Engine) -> None:
+    """What dequeue remembers of an engine goes with the engine."""
+    queue = Queue("documents")
+    option = engine.execution_options()
+    queue.dequeue(option)
+    assert len(queue._consumers) == 1
+    del option
+    gc.collect()
+    assert len(queue._consumers) == 0

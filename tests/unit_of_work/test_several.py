@@ -1,0 +1,141 @@
+"""Several queues, schemas and engines in one session."""
+
+import pytest
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from sqlalchemy_fairqueue import AutocommitError, FairQueueError, Queue
+from tests.fixtures.connections import Connect
+from tests.fixtures.database import Database, MakeDatabase, install
+from tests.unit_of_work.business import QUEUE, Upload, channels
+
+
+class _OtherBase(DeclarativeBase):
+    """Tables of another database."""
+
+
+class Invoice(_OtherBase):
+    """What lies there."""
+
+    __tablename__ = "invoice"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+
+@pytest.fixture
+def elsewhere(make_database: MakeDatabase) -> Database:
+    """A second database with the queue installed."""
+    return make_database()
+
+
+def test_two_queues(engine: Engine, database: Database) -> None:
+    """Each queue's messages arrive in their own queue, whatever order they were asked for in."""
+    letters = Queue("letters")
+    with Session(engine) as session:
+        for queue in (letters, QUEUE, letters, QUEUE):
+            queue.enqueue(session, channel="a", payload=queue.name)
+        session.commit()
+    assert [one.payload for one in letters.dequeue(engine, limit=10)] == ["letters", "letters"]
+    assert [one.payload for one in QUEUE.dequeue(engine, limit=10)] == ["documents", "documents"]
+    assert database.value("select count(*) from fq_channel") == 2
+
+
+@pytest.mark.parametrize(
+    "schema", ["second", 'we"ird', "per%cent", "co:lon :name", "back\\slash\\:x", "Ünicode ☃", "a::b"]
+)
+def test_two_schemas(engine: Engine, database: Database, schema: str) -> None:
+    """A queue in a schema of any name is found there, and one without a schema through the search_path."""
+    quoted = '"' + schema.replace('"', '""') + '"'
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"create schema {quoted}", execution_options={"no_parameters": True})
+        install(connection, schema=schema)
+    second = Queue("documents", schema=schema)
+    with Session(engine) as session:
+        second.enqueue(session, channel="second", payload=1)
+        QUEUE.enqueue(session, channel="first", payload=1)
+        session.commit()
+    assert channels(database) == ["first"]
+    [delivery] = second.dequeue(engine, limit=10)
+    assert delivery.channel == "second"
+    second.extend(engine, delivery)
+    second.configure_channel(engine, "second", second.defaults)
+    second.complete(engine, delivery)
+    with pytest.raises(FairQueueError, match="was lost"):
+        second.complete(engine, delivery)
+
+
+def test_two_engines(engine: Engine, database: Database, elsewhere: Database) -> None:
+    """A session with several engines finds each queue's by its bind_arguments, also for two queues of one name."""
+    other = create_engine(elsewhere.url)
+    here = Queue("documents", bind_arguments={"mapper": Upload})
+    there = Queue("documents", bind_arguments={"mapper": Invoice})
+    with Session(binds={Upload: engine, Invoice: other}) as session:
+        there.enqueue(session, channel="there", payload=1)
+        here.enqueue(session, channel="here", payload=1)
+        session.add(Upload(name="a"))
+        session.commit()
+        here.enqueue(session, channel="lost", payload=1)
+        there.enqueue(session, channel="lost", payload=1)
+        session.rollback()
+    other.dispose()
+    assert (channels(database), channels(elsewhere)) == (["here"], ["there"])
+
+
+def test_engines_are_taken_in_one_order(engine: Engine, elsewhere: Database) -> None:
+    """Two databases are locked in the order of the queues' names: neither would see a deadlock between them."""
+    other = create_engine(elsewhere.url)
+    a, c = (Queue(name, bind_arguments={"mapper": Upload}) for name in "ac")
+    b = Queue("b", bind_arguments={"mapper": Invoice})
+    sent: list[str] = []
+    for one in (engine, other):
+        event.listen(one, "before_cursor_execute", lambda *given: sent.append(given[3]["queue"]))
+    for order in ((a, b, c), (c, b, a), (b, c, a)):
+        with Session(binds={Upload: engine, Invoice: other}) as session:
+            for queue in order:
+                queue.enqueue(session, channel="x", payload=1)
+            session.commit()
+    other.dispose()
+    assert sent == ["a", "b", "c"] * 3
+
+
+def test_no_engine_for_the_queue(engine: Engine, database: Database) -> None:
+    """A session that cannot tell which engine holds the queue fails its commit and is usable after a rollback."""
+    with Session(binds={Upload: engine}) as session:
+        QUEUE.enqueue(session, channel="a", payload=1)
+        with pytest.raises(FairQueueError, match=r"no engine for queue 'documents'.*bind_arguments"):
+            session.commit()
+        session.rollback()
+        Queue("documents", bind_arguments={"mapper": Upload}).enqueue(session, channel="b", payload=1)
+        session.commit()
+    assert channels(database) == ["b"]
+
+
+def test_autocommit_on_the_second_engine(engine: Engine, database: Database, elsewhere: Database) -> None:
+    """One connection in AUTOCOMMIT stops all of them before any is sent to."""
+    other = create_engine(elsewhere.url, isolation_level="AUTOCOMMIT")
+    with Session(binds={Upload: engine, Invoice: other}) as session:
+        Queue("a", bind_arguments={"mapper": Upload}).enqueue(session, channel="here", payload=1)
+        Queue("b", bind_arguments={"mapper": Invoice}).enqueue(session, channel="there", payload=1)
+        with pytest.raises(AutocommitError):
+            session.commit()
+    other.dispose()
+    assert (channels(database), channels(elsewhere)) == ([], [])
+
+
+def test_other_databases_are_refused(connect: Connect) -> None:
+    """A session on another database or driver fails its commit with the URL to use."""
+    del connect
+    engine = create_engine("sqlite://")
+    with Session(engine) as session:
+        QUEUE.enqueue(session, channel="a", payload=1)
+        with pytest.raises(FairQueueError, match=r"speaks sqlite\+pysqlite; .*postgresql\+psycopg"):
+            session.commit()
+        session.rollback()
+    with engine.connect() as connection, pytest.raises(FairQueueError, match="sqlite"):
+        QUEUE.enqueue_now(connection, channel="a", payload=1)
+    for verb in (QUEUE.dequeue, lambda given: QUEUE.cancel(given, 1), lambda given: QUEUE.complete(given, [])):
+        with pytest.raises(FairQueueError, match="sqlite"):
+            verb(engine)
+    engine.dispose()
+    assert not issubclass(FairQueueError, SQLAlchemyError)
