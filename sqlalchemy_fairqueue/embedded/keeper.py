@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Runs each line that it is sent and answers its exit status. At the end of its input, which the kernel brings about
 # when the last process holding the other end is gone, it stops the server and removes the folder.
 _SCRIPT = """
-trap '' HUP INT TERM
+trap '' HUP INT TERM PIPE
 while IFS= read -r command; do
     eval "$command" </dev/null >>"$1/server.log" 2>&1
     echo $?

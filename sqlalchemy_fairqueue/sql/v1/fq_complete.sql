@@ -13,6 +13,7 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set enable_material = off
 set jit = off
 as $$
 #variable_conflict use_column
@@ -47,10 +48,11 @@ begin
     )
     select array_agg(d.id) into v_done
     from done d;
-    if cardinality(v_done) = cardinality(v_ids) then
+    v_done_before := v_done_before || v_done;
+    if cardinality(v_done_before) = cardinality(p_ids) then
       return;
     end if;
-    v_done_before := v_done_before || v_done;
+    exit when cardinality(v_done) = cardinality(v_ids);
 
     -- A row is not where the delivery found it (the table was rewritten, or someone updated it): look for it by id.
     select array_agg(m.id), array_agg(m.ctid), array_agg(u.lease_id), array_agg(u.deliveries)

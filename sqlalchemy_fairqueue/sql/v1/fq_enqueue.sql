@@ -27,8 +27,10 @@ volatile
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set enable_material = off
 set jit = off
 as $$
 #variable_conflict use_column
@@ -85,12 +87,14 @@ begin
       select distinct n collate "C" as name
       from unnest(p_channels) n
     ) w
-    where not exists (
-      select
+    left join lateral (
+      select c.id
       from fairqueue.fq_channel c
       where c.queue = p_queue
         and c.name = w.name
-    );
+      limit 1
+    ) known on true
+    where known.id is null;
     if v_known > 0 then
       perform fairqueue.fq_make_channels(p_queue, v_new, p_max_concurrency, p_release_interval, p_release_burst, p_weight);
     end if;
@@ -105,7 +109,14 @@ begin
         coalesce(u.max_attempts, 20) as max_attempts
       from unnest(p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_max_attempts)
         with ordinality u(channel, kind, content, headers, delay, at, priority, max_attempts, ord)
-      join fairqueue.fq_channel c on c.queue = p_queue and c.name = u.channel
+      -- lateral with a limit: one look-up a message, whatever a plan made on empty tables thinks of reading the whole queue
+      cross join lateral (
+        select k.id
+        from fairqueue.fq_channel k
+        where k.queue = p_queue
+          and k.name = u.channel
+        limit 1
+      ) c
     ),
     added as (
       insert into fairqueue.fq_message (channel_id, kind, content, headers, dequeue_at, enqueued_at, max_attempts)
