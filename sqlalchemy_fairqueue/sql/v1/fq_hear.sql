@@ -3,7 +3,7 @@
 -- that somebody else holds stay. Call again with p_after = last_id while seen = p_limit, so that those never fill every chunk.
 -- heard: signals applied; seen: signals read; first_id, last_id: their least and greatest id; scheduled_at: least place in line given to a channel.
 -- Locks: state rows for no key update skip locked; whoever holds a channel's state row is the only one to delete its signals.
--- Index: fq_signal_pkey, fq_channel_state_newest_ix; rows by ctid. Errors: QF001 bad argument. Source: signals coalesced by channel, as in DESIGN 3.
+-- Index: fq_signal_pkey, fq_channel_state_newest_ix; rows by ctid. Errors: QF001 bad argument.
 create function fairqueue.fq_hear(
   p_queue text,
   p_after bigint,

@@ -1,0 +1,45 @@
+"""The SQL reference page, made from the headers of the files.
+
+Make it by ``python -m sqlalchemy_fairqueue.sql.reference > docs/sql.md``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from itertools import takewhile
+
+from sqlalchemy_fairqueue.sql.files import LATEST_VERSION, functions
+
+_VERBS = ("enqueue", "dequeue", "hear", "complete", "release", "retry", "bury", "extend", "cancel")
+_SIGNATURE = re.compile(r"create function fairqueue\.(\w+\(.*?\))\n(?:returns (.*?)\n)?language", re.DOTALL)
+
+
+def reference(version: int = LATEST_VERSION) -> str:
+    """The page as Markdown: one section a function, verbs first, each with its header and its signature."""
+    texts = functions(version)
+    verbs = [f"fq_{verb}" for verb in _VERBS]
+    names = verbs + sorted(texts.keys() - set(verbs))
+    sections = [_section(name, texts[name]) for name in names]
+    title = (
+        f"# SQL functions, version {version}\n\n"
+        "Made from the headers of `sqlalchemy_fairqueue/sql/` by `python -m sqlalchemy_fairqueue.sql.reference`. "
+        "Times are microseconds since the epoch, durations microseconds. The schema stands as `fairqueue`."
+    )
+    return "\n\n".join([title, *sections]) + "\n"
+
+
+def _section(name: str, text: str) -> str:
+    lines = text.splitlines()
+    header = [line.removeprefix("--").strip() for line in takewhile(lambda line: line.startswith("--"), lines)]
+    described = " ".join(header).removeprefix(f"{name}: ")
+    described = re.sub(r" (Guarantees|Locks|Index|Errors|Source): ", r"\n- \1: ", described)
+    found = _SIGNATURE.search(text)
+    if found is None:
+        raise ValueError(f"{name}.sql has no `create function fairqueue.{name}(...)` that this page can show")
+    returns = f"\nreturns {found[2]}" if found[2] else ""
+    return f"## {name}\n\n{described.replace(chr(10), chr(10) * 2, 1)}\n\n```sql\n{found[1]}{returns}\n```"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())
