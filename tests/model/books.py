@@ -1,0 +1,167 @@
+"""The reference model: what has been committed, as plain Python. It knows no SQL and no connection."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sqlalchemy_fairqueue import ChannelPolicy
+from sqlalchemy_fairqueue.times import microseconds
+
+End = Literal["completed", "dead", "cancelled"]
+
+LOOK_AGAIN = 12_000
+"""Microseconds in which a channel whose messages were all locked need not be looked at: 10 ms and some clock ticks."""
+
+
+@dataclass(slots=True)
+class Message:
+    """A message that is present: ready, scheduled or in a consumer's hands."""
+
+    id: int
+    channel: str
+    number: int
+    key: str | None
+    dequeue_at: int
+    max_attempts: int
+    attempts: int = 0
+    deliveries: int = 0
+    lease_id: int | None = None
+    slots: int = 0
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it stands in its channel."""
+        return self.dequeue_at, self.id
+
+    def give_back(self, *, counted: bool) -> None:
+        """Out of its consumer's hands, in its channel again."""
+        self.lease_id = None
+        self.slots = 0
+        self.attempts -= not counted
+
+
+@dataclass(slots=True)
+class Channel:
+    """What is known of a channel: its policy, its rate cell, and whom it has kept waiting."""
+
+    policy: ChannelPolicy = field(default_factory=ChannelPolicy)
+    release_at: int = 0
+    put_off_until: int = 0
+    taken_at: list[int] = field(default_factory=list)
+
+    @property
+    def interval(self) -> int:
+        """Microseconds between two messages on average."""
+        return microseconds(self.policy.release_interval)
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether nothing but its weight holds it back."""
+        return self.policy.max_concurrency is None and not self.interval
+
+    def rate_allows(self, now: int) -> int | None:
+        """How many messages may be released now (generic cell rate algorithm); None: any number."""
+        if not self.interval:
+            return None
+        count, cell = 0, max(self.release_at, now)
+        latest = now + (self.policy.release_burst - 1) * self.interval
+        while cell <= latest:
+            cell += self.interval
+            count += 1
+        return count
+
+    def release(self, count: int, now: int) -> None:
+        """Note that so many messages were released."""
+        self.release_at = max(self.release_at, now) + count * self.interval
+        if self.interval:
+            self.taken_at += [now] * count
+            self._check_windows()
+
+    def configure(self, policy: ChannelPolicy, release_at: int) -> None:
+        """Another policy; the rate is measured anew."""
+        self.policy = policy
+        self.release_at = release_at
+        self.taken_at = []
+
+    def _check_windows(self) -> None:
+        """I6: in any window at most release_burst + window // release_interval messages."""
+        last = self.taken_at[-1]
+        for count, first in enumerate(reversed(self.taken_at), 1):
+            most = self.policy.release_burst + (last - first) // self.interval
+            assert count <= most, f"{count} messages within {last - first} us, the rate allows {most}"
+
+
+@dataclass(slots=True)
+class Lease:
+    """A consumer's claim."""
+
+    consumer: int
+    expires_at: int
+
+
+@dataclass(slots=True)
+class Books:
+    """Everything committed, and what became of what is gone."""
+
+    messages: dict[int, Message] = field(default_factory=dict)
+    channels: dict[str, Channel] = field(default_factory=dict)
+    leases: dict[int, Lease] = field(default_factory=dict)
+    ended: dict[int, End] = field(default_factory=dict)
+    tokens: set[tuple[int, int, int]] = field(default_factory=set)
+    enqueued: int = 0
+
+    def add(self, message: Message) -> None:
+        """A message was committed."""
+        assert message.id not in self.messages, f"message {message.id} was added twice"
+        assert message.id not in self.ended, f"the id of message {message.id} was used before"
+        self.messages[message.id] = message
+        self.enqueued += 1
+
+    def end(self, message_id: int, how: End) -> None:
+        """A message is gone for good."""
+        assert message_id not in self.ended, f"message {message_id} ended twice"
+        del self.messages[message_id]
+        self.ended[message_id] = how
+
+    def deliver(self, message_id: int, lease_id: int, deliveries: int) -> Message:
+        """A message came into a consumer's hands (I2, I3)."""
+        message = self.messages[message_id]
+        assert message.lease_id is None, f"message {message_id} is held under lease {message.lease_id} already"
+        assert deliveries == message.deliveries + 1, f"hand-out {deliveries} after {message.deliveries}"
+        token = message_id, lease_id, deliveries
+        assert token not in self.tokens, f"token {token} came twice"
+        self.tokens.add(token)
+        message.lease_id = lease_id
+        message.deliveries = deliveries
+        message.attempts += 1
+        message.slots = int(self.channels[message.channel].policy.max_concurrency is not None)
+        return message
+
+    def reclaim(self, now: int, locked: set[int], locked_leases: set[int]) -> None:
+        """Expired leases are taken back, but for what somebody has locked."""
+        for message in list(self.messages.values()):
+            lease_id = message.lease_id
+            if lease_id is None or message.id in locked or lease_id in locked_leases:
+                continue
+            if self.leases[lease_id].expires_at > now:
+                continue
+            if message.attempts >= message.max_attempts:
+                self.end(message.id, "dead")
+            else:
+                message.give_back(counted=True)
+
+    def of_channel(self, name: str) -> list[Message]:
+        """A channel's messages that are in nobody's hands, in order."""
+        free = (one for one in self.messages.values() if one.channel == name and one.lease_id is None)
+        return sorted(free, key=lambda one: one.place)
+
+    def slots_of(self, name: str) -> int:
+        """How many slots of a channel are held."""
+        return sum(one.slots for one in self.messages.values() if one.channel == name)
+
+    def holder_of(self, channel: str, key: str) -> Message | None:
+        """The message that holds a key."""
+        return next((one for one in self.messages.values() if (one.channel, one.key) == (channel, key)), None)
+
+    def check_balance(self) -> None:
+        """I10: what was enqueued is present or has ended, in one way."""
+        assert self.enqueued == len(self.messages) + len(self.ended)

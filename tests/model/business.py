@@ -1,0 +1,200 @@
+"""Rules of business transactions: work recorded or sent at once, savepoints, commit, rollback."""
+
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Enqueue, Receipt
+from sqlalchemy_fairqueue.times import microseconds
+from sqlalchemy_fairqueue.unit_of_work import Verb
+from tests.model.stage import Stage
+from tests.model.transactions import Layer
+from tests.model.work import Cancelled, Configured, Settled, Wanted, Work
+
+CHANNELS = st.sampled_from(["a", "b", "c", "d", "e"])
+TRANSACTIONS = st.integers(0, 2)
+MESSAGES = st.tuples(
+    CHANNELS,
+    st.none() | st.sampled_from(["k1", "k2"]),
+    st.just(0) | st.sampled_from([5_000, 2_000_000, -1, -9]),
+)
+POLICIES = st.builds(
+    ChannelPolicy,
+    max_concurrency=st.none() | st.integers(1, 3),
+    release_interval=st.sampled_from([timedelta(), timedelta(), timedelta(milliseconds=20), timedelta(seconds=1)]),
+    release_burst=st.integers(1, 3),
+    weight=st.integers(1, 3),
+)
+VERBS = st.sampled_from(list(Verb))
+DELAYS = st.sampled_from([0, 0, 3_000, 1_000_000])
+
+
+def arguments(wanted: Wanted) -> dict[str, Any]:
+    """What ``enqueue`` is called with."""
+    return {
+        "channel": wanted.channel,
+        "payload": wanted.number,
+        "key": wanted.key,
+        "delay": timedelta(microseconds=wanted.when) if wanted.when > 0 else None,
+        "priority": -wanted.when if wanted.when < 0 else None,
+        "max_attempts": wanted.max_attempts,
+    }
+
+
+class Business(Stage):
+    """What applications do in their own transactions."""
+
+    def _wanted(self, channel: str, key: str | None, when: int, max_attempts: int) -> Wanted:
+        self.numbers += 1
+        return Wanted(self.numbers, channel, key, when, max_attempts, Receipt(channel))
+
+    @rule(channel=CHANNELS, count=st.integers(1, 8))
+    def enqueue_and_commit(self, channel: str, count: int) -> None:
+        """A short transaction of its own: the common case, and a backlog to be fair about."""
+        tx = -1
+        session, transaction = self.session(tx)
+        for _ in range(count):
+            self._record(tx, self._wanted(channel, None, 0, 3))
+        assert transaction.recorded
+        assert session.in_transaction()
+        self.commit_open(tx)
+        if tx in self.open:
+            self.roll_back(tx, close=True)
+
+    @rule(tx=TRANSACTIONS, messages=st.lists(MESSAGES, min_size=1, max_size=4), max_attempts=st.integers(1, 3))
+    def enqueue(self, tx: int, messages: list[tuple[str, str | None, int]], max_attempts: int) -> None:
+        """Recorded: sent with the commit."""
+        self.session(tx)
+        for channel, key, when in messages:
+            self._record(tx, self._wanted(channel, key, when, max_attempts))
+
+    def _record(self, tx: int, wanted: Wanted) -> None:
+        session, transaction = self.session(tx)
+        [receipt] = self.world.queues[0].enqueue_many(session, [Enqueue(**arguments(wanted))])
+        asked = Wanted(wanted.number, wanted.channel, wanted.key, wanted.when, wanted.max_attempts, receipt)
+        transaction.layers[-1].recorded.append(asked)
+
+    @rule(tx=TRANSACTIONS, message=MESSAGES)
+    def enqueue_now(self, tx: int, message: tuple[str, str | None, int]) -> None:
+        """Sent at once: a first use or a key is held until the transaction ends."""
+        session, transaction = self.session(tx)
+        wanted = self._wanted(*message, 2)
+
+        def send() -> None:
+            wanted.receipt.message_id = self.world.queues[0].enqueue_now(session, **arguments(wanted))
+
+        if self.send_now(tx, [wanted], send):
+            wanted.receipt.created = transaction.sent.added[-1].existing is None
+
+    @rule(
+        tx=st.none() | TRANSACTIONS,
+        which=st.lists(st.integers(0, 8), min_size=1, max_size=3, unique=True),
+        verb=VERBS,
+        delay=DELAYS,
+        now=st.booleans(),
+    )
+    @precondition(lambda self: self.given)
+    def settle(self, tx: int | None, which: list[int], verb: Verb, delay: int, *, now: bool) -> None:
+        """Complete, retry, release or bury: recorded, sent at once, or (tx None) in a transaction of its own."""
+        deliveries = {(one := self.given[-1 - number % len(self.given)]).message_id: one for number in which}
+        pause = timedelta(microseconds=delay if verb in {Verb.RETRY, Verb.RELEASE} else 0)
+        self.settle_in(tx, list(deliveries.values()), verb, pause, now=now)
+
+    def settle_in(self, tx: int | None, deliveries: list[Delivery], verb: Verb, delay: timedelta, *, now: bool) -> None:
+        """End deliveries in an open transaction, recorded or at once, or in one of their own."""
+        works: list[Work] = [Settled(one, verb, microseconds(delay)) for one in deliveries]
+        how = {"delay": delay} if delay else {}
+        perform = getattr(self.world.queues[0], verb.value)
+        if tx is None:
+            self.send_now(None, works, lambda: perform(self.world.engine, deliveries, **how))
+            return
+        session, transaction = self.session(tx)
+        if not now:
+            perform(session, deliveries, **how)
+            transaction.layers[-1].recorded += works
+        elif self.try_plan(tx, works) is not None and not self.send_now(
+            tx, works, lambda: perform(session.connection(), deliveries, **how)
+        ):
+            self.roll_back(tx, close=True)
+
+    def stale(self) -> list[Delivery]:
+        """Lost deliveries whose message is out again under the same lease: only the hand-out tells them apart."""
+        held = {(one.id, one.lease_id): one.deliveries for one in self.books.messages.values()}
+        return [one for one in self.given if held.get((one.message_id, one.lease.id), one.deliveries) != one.deliveries]
+
+    @rule(which=st.integers(0, 3), verb=VERBS, session=st.booleans())
+    @precondition(lambda self: self.stale())
+    def settle_stale(self, which: int, verb: Verb, *, session: bool) -> None:
+        """A token of an earlier hand-out to the same consumer, under the same lease, is lost."""
+        delivery = self.stale()[which % len(self.stale())]
+        if session:
+            self.settle_in(3, [delivery], verb, timedelta(), now=False)
+            self.commit_open(3)
+            if 3 in self.open:
+                self.roll_back(3, close=True)
+        else:
+            self.settle_in(None, [delivery], verb, timedelta(), now=True)
+
+    @rule(tx=TRANSACTIONS, which=st.integers(0, 20), now=st.booleans())
+    @precondition(lambda self: self.books.messages)
+    def cancel(self, tx: int, which: int, *, now: bool) -> None:
+        """Withdraw a message that is committed, whether it can be or not."""
+        session, transaction = self.session(tx)
+        ids = sorted(self.books.messages)
+        work = Cancelled(ids[which % len(ids)])
+        if now:
+            self.send_now(tx, [work], lambda: self.world.queues[0].cancel(session.connection(), work.message_id))
+        else:
+            self.world.queues[0].cancel(session, work.message_id)
+            transaction.layers[-1].recorded.append(work)
+
+    @rule(tx=st.none() | TRANSACTIONS, channel=CHANNELS, policy=POLICIES, now=st.booleans())
+    def configure(self, tx: int | None, channel: str, policy: ChannelPolicy, *, now: bool) -> None:
+        """Set a limit, a rate or a weight, raise it, lower it, lift it."""
+        work = Configured(channel, policy)
+        queue = self.world.queues[0]
+        if tx is None:
+            self.send_now(None, [work], lambda: queue.configure_channel(self.world.engine, channel, policy))
+            return
+        session, transaction = self.session(tx)
+        if now:
+            self.send_now(tx, [work], lambda: queue.configure_channel(session.connection(), channel, policy))
+        else:
+            queue.configure_channel(session, channel, policy)
+            transaction.layers[-1].recorded.append(work)
+
+    @rule(tx=TRANSACTIONS)
+    def savepoint(self, tx: int) -> None:
+        """Go on inside a savepoint."""
+        session, transaction = self.session(tx)
+        session.begin_nested()
+        transaction.layers.append(Layer())
+
+    @rule(tx=TRANSACTIONS, keep=st.booleans())
+    @precondition(lambda self: any(len(one.layers) > 1 for one in self.open.values()))
+    def end_savepoint(self, tx: int, *, keep: bool) -> None:
+        """Release the innermost savepoint, or roll back to it."""
+        nested = self.sessions[tx].get_nested_transaction() if tx in self.open else None
+        if nested is None:
+            return
+        if keep:
+            nested.commit()
+        else:
+            nested.rollback()
+        self.open[tx].end_savepoint(keep=keep)
+
+    @rule(tx=TRANSACTIONS)
+    @precondition(lambda self: self.open)
+    def commit(self, tx: int) -> None:
+        """Commit an open transaction, open savepoints and all."""
+        if tx in self.open:
+            self.commit_open(tx)
+
+    @rule(tx=TRANSACTIONS, close=st.booleans())
+    @precondition(lambda self: self.open)
+    def rollback(self, tx: int, *, close: bool) -> None:
+        """Roll an open transaction back, or close its session."""
+        if tx in self.open:
+            self.roll_back(tx, close=close)

@@ -1,0 +1,85 @@
+"""What holds in every snapshot, as SQL: a line for every row that breaks one. docs/invariants.md says them."""
+
+HELD_AT_ANY_TIME = """
+with state as (
+  select s.*, c.name,
+    (select coalesce(sum(m.slots), 0) from fq_message m where m.channel_id = s.channel_id) as held,
+    (select coalesce(sum(g.freed), 0) from fq_signal g where g.channel_id = s.channel_id) as freed
+  from fq_channel_state s
+  left join fq_channel c on c.id = s.channel_id
+)
+select format('I9: channel %s has %s state rows', c.name, count(s.channel_id))
+from fq_channel c
+left join fq_channel_state s on s.channel_id = c.id
+group by c.id
+having count(s.channel_id) <> 1
+union all
+select format('I9: a state row of channel %s, which is not there', s.channel_id)
+from state s
+where s.name is null
+union all
+select format('I5: channel %s counts %s, but %s slots are held and %s freed ones unheard',
+  s.name, s.current_concurrency, s.held, s.freed)
+from state s
+where s.current_concurrency <> s.held + s.freed
+union all
+select format('I7: message %s of channel %s at %s is before the head (%s, %s), and no signal tells of it',
+  m.id, s.name, m.dequeue_at, s.head_dequeue_at, s.head_message_id)
+from fq_message m
+join state s on s.channel_id = m.channel_id
+where m.lease_id is null
+  and coalesce((m.dequeue_at, m.id) < (s.head_dequeue_at, s.head_message_id), true)
+  and not exists (
+    select
+    from fq_signal g
+    where g.channel_id = m.channel_id
+      and (g.dequeue_at, g.message_id) <= (m.dequeue_at, m.id)
+  )
+union all
+select format('I8: channel %s has the head (%s, %s) and its next turn at %s',
+  s.name, s.head_dequeue_at, s.head_message_id, s.next_dequeue_at)
+from state s
+where num_nulls(s.head_dequeue_at, s.head_message_id, s.next_dequeue_at) not in (0, 3)
+union all
+select format('I8: channel %s is put off until %s, head %s, rate %s',
+  s.name, s.next_dequeue_at, s.head_dequeue_at, s.release_at)
+from state s
+where s.next_dequeue_at > greatest(s.head_dequeue_at, :now + 11000, s.release_at)
+union all
+select format('I4: channel %s has a credit of %s, its weight is %s', s.name, s.credit, s.weight)
+from state s
+where s.credit not between 0 and s.weight
+union all
+select format('I2: message %s is held under lease %s, which is not there to expire', m.id, m.lease_id)
+from fq_message m
+where m.lease_id is not null
+  and not exists (select from fq_lease l where l.id = m.lease_id)
+union all
+select format('I2: message %s is in nobody''s hands and holds %s slots', m.id, m.slots)
+from fq_message m
+where m.lease_id is null
+  and m.slots <> 0
+union all
+select format('I10: message %s is present and dead', m.id)
+from fq_message m
+join fq_dead_letter d on d.message_id = m.id
+"""
+
+MESSAGES = """
+select m.id, c.name as channel, convert_from(m.content, 'UTF8')::integer as number, m.dedupe_key as key, m.dequeue_at,
+  m.max_attempts, m.attempts, m.deliveries, m.lease_id, m.slots, m.enqueued_at
+from fq_message m
+join fq_channel c on c.id = m.channel_id
+"""
+
+LEFT_WHEN_EMPTY = """
+select 'I8: message ' || m.id from fq_message m
+union all
+select 'I8: signal ' || g.id from fq_signal g
+union all
+select format('I8: state of channel %s: current %s, next %s', s.channel_id, s.current_concurrency, s.next_dequeue_at)
+from fq_channel_state s
+where s.current_concurrency <> 0 or s.next_dequeue_at is not null
+union all
+select 'I8: lease ' || l.id from fq_lease l
+"""

@@ -1,0 +1,184 @@
+"""The machine: transactions, consumers, foreign locks and time, in any order; at the end everything is drained."""
+
+import sys
+from datetime import timedelta
+from functools import partial
+from typing import Literal
+
+import pytest
+from hypothesis import event, note
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+from sqlalchemy import text
+
+from sqlalchemy_fairqueue import Batch, LeaseLost
+from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
+from sqlalchemy_fairqueue.unit_of_work import Verb
+from tests.model.books import Lease
+from tests.model.business import CHANNELS, TRANSACTIONS, Business
+from tests.model.serving import check_batch, check_due_in, offers, put_off, unhindered
+from tests.model.work import QUEUE, Settled, Work
+from tests.model.world import CONSUMERS, TICK
+
+LEASES = st.sampled_from([timedelta(seconds=1), timedelta(seconds=30)])
+LIMITS = st.integers(1, 3) | st.integers(1, 20)
+_LOCKS = {
+    "message": "select id from fq_message where id = :which for update skip locked",
+    "state": (
+        "select s.channel_id from fq_channel_state s join fq_channel c on c.id = s.channel_id "
+        "where c.name = :which for no key update of s skip locked"
+    ),
+    "lease": "select id from fq_lease where id = :which for update skip locked",
+}
+_LOOKS = 12
+
+
+class FairQueueMachine(Business):
+    """The rules of consumers, of foreign locks and of time."""
+
+    @rule(
+        consumer=st.integers(0, CONSUMERS - 1),
+        limit=LIMITS,
+        lease=LEASES,
+        hints=st.sampled_from(["full", "kept", "forgotten"]),
+    )
+    def dequeue(self, consumer: int, limit: int, lease: timedelta, hints: str) -> None:
+        """Take what the model allows, no less and no more, without ever waiting."""
+        self._take(consumer, limit, lease, hints)
+
+    def _take(self, consumer: int, limit: int, lease: timedelta, hints: str) -> Batch:
+        while any(0 < one.expires_at - self.world.now() <= 2 * TICK for one in self.books.leases.values()):
+            self.world.advance(timedelta(microseconds=TICK))
+        self.world.set_hints(consumer, hints)
+        hidden = self.world.hidden_from(consumer) if hints == "kept" else set()
+        kept = self.world.lease_of(consumer)
+        now = self.world.now() + TICK
+        others = self.others()
+        self.books.reclaim(now, others.messages, others.leases)
+        offered = offers(self.books, others, now)
+
+        batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease)
+
+        if batch:
+            note(f"    -> {[(one.channel, one.message_id) for one in batch]}")
+        event(f"dequeue gave {'nothing' if not batch else 'a full batch' if len(batch) == limit else 'some'}")
+        given = check_batch(batch, limit, offered)
+        self._check_lease(batch, consumer, kept if kept not in others.leases else None, now, microseconds(lease))
+        for delivery in batch:
+            message = self.books.deliver(delivery.message_id, delivery.lease.id, delivery.deliveries)
+            assert (delivery.payload, delivery.attempt) == (message.number, message.attempts)
+        for name, count in given.items():
+            channel = self.books.channels[name]
+            channel.release(count, now)
+            limit_ = channel.policy.max_concurrency
+            assert limit_ is None or self.books.slots_of(name) <= limit_, f"channel {name} exceeds its limit {limit_}"
+        self.turns.served(
+            batch,
+            {name: count for name, count in unhindered(self.books, offered).items() if name not in hidden},
+            {name: channel.policy.weight for name, channel in self.books.channels.items()},
+        )
+        put_off(self.books, offered, self.world.now())
+        check_due_in(batch, limit, self.books, others, now)
+        self.given = [*self.given, *batch][-30:]
+        return batch
+
+    def _check_lease(self, batch: Batch, consumer: int, kept: int | None, now: int, lease: int) -> None:
+        if not batch:
+            return
+        found = batch[0].lease
+        assert all(one.lease == found for one in batch)
+        expires_at = instant_microseconds(found.expires_at)
+        if kept in self.books.leases and self.books.leases[kept].expires_at >= now + lease:
+            assert (found.id, expires_at) == (kept, self.books.leases[kept].expires_at), "a good lease is used again"
+        else:
+            assert found.id not in self.books.leases, "a lease id came twice"
+            assert expires_at == now + lease + lease // 8
+            self.books.leases[found.id] = Lease(consumer, expires_at)
+
+    @rule()
+    def hear(self) -> None:
+        """A heartbeat hears signals and takes nothing."""
+        with self.world.engine.begin() as connection:
+            connection.execute(text("select fq_hear(:queue, 0, 3)"), {"queue": QUEUE})
+
+    @rule(which=st.integers(0, 8), lease=LEASES)
+    @precondition(lambda self: self.given)
+    def extend(self, which: int, lease: timedelta) -> None:
+        """A lease that is alive runs on, with all that is held under it; one that is lost stays lost."""
+        given = self.stale() or self.given
+        delivery = given[-1 - which % len(given)]
+        found = self.books.leases[delivery.lease.id]
+        if delivery.lease.id in self.others().leases:
+            return
+        message = self.books.messages.get(delivery.message_id)
+        held = message is not None and (message.lease_id, message.deliveries) == (
+            delivery.lease.id,
+            delivery.deliveries,
+        )
+        now = self.world.now() + TICK
+        try:
+            ends = self.world.queues[0].extend(self.world.engine, delivery, lease=lease)
+        except LeaseLost:
+            assert not held or found.expires_at <= now, "a lease that is alive and held was called lost"
+        else:
+            assert held, "a lease was extended for a delivery that is not held"
+            assert found.expires_at > now, "an expired lease was extended"
+            found.expires_at = max(found.expires_at, now + microseconds(lease))
+            assert instant_microseconds(ends) == found.expires_at
+
+    @rule(
+        tx=TRANSACTIONS,
+        kind=st.sampled_from(["message", "message", "state", "lease"]),
+        which=st.integers(0, 20),
+        channel=CHANNELS,
+    )
+    def lock(self, tx: int, kind: Literal["message", "state", "lease"], which: int, channel: str) -> None:
+        """Somebody locks a row and keeps it locked until the transaction ends."""
+        session, transaction = self.session(tx)
+        rows = sorted(self.books.messages if kind == "message" else self.books.leases)
+        if kind == "state":
+            wanted: int | str = channel
+        elif rows:
+            wanted = rows[which % len(rows)]
+        else:
+            return
+        got = session.connection().execute(text(_LOCKS[kind]), {"which": wanted}).scalars().all()
+        sent = transaction.layers[-1].sent
+        if got and isinstance(wanted, str):
+            sent.states.add(wanted)
+        elif got and isinstance(wanted, int):
+            (sent.messages if kind == "message" else sent.leases).add(wanted)
+
+    @rule(by=st.sampled_from([1_000, 10_000, 100_000, 1_000_000, 40_000_000]))
+    def time_passes(self, by: int) -> None:
+        """Leases expire, delays end, rates recover."""
+        self.world.advance(timedelta(microseconds=by))
+
+    def teardown(self) -> None:
+        """I1, I8: with all locks gone, dequeue and due_in alone find everything that is left."""
+        try:
+            for tx in list(self.open):
+                self.roll_back(tx, close=True)
+            if sys.exc_info()[0] is None:
+                self._drain()
+        finally:
+            for session in self.sessions.values():
+                session.close()
+
+    def _drain(self) -> None:
+        while batch := self._drained():
+            works: list[Work] = [Settled(one, Verb.COMPLETE, 0) for one in batch]
+            assert self.send_now(None, works, partial(self.world.queues[0].complete, self.world.engine, batch))
+            self.tables_agree_with_the_books()
+        self.tables_agree_with_the_books()
+        assert not self.books.messages, f"forgotten: {self.books.messages}"
+        assert not (left := self.world.left()), "\n".join(left)
+
+    def _drained(self) -> Batch:
+        """The next batch, looked for when the last one said; empty when nothing is said to be scheduled any more."""
+        for _ in range(_LOOKS):
+            batch = self._take(0, 20, timedelta(seconds=1), "kept")
+            if batch or batch.due_in is None:
+                return batch
+            self.world.advance(batch.due_in)
+        pytest.fail(f"looked {_LOOKS} times when something was said to be due, and found nothing")

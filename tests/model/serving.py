@@ -1,0 +1,101 @@
+"""What a dequeue may return: an allowance for each channel, and the check of a batch against it."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from sqlalchemy_fairqueue import Batch
+from tests.model.books import LOOK_AGAIN, Books, Message
+from tests.model.work import Effects
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a channel may give in one call.
+
+    Attributes:
+        ready: Its messages that are due and in nobody's way, in the order in which they must come.
+        most: How many of them its limits allow now.
+        due: Whether it must be looked at: it was not put off a moment ago because all of its messages were locked.
+        skipped: Whether somebody has a message of it locked that is due.
+    """
+
+    ready: list[Message]
+    most: int
+    due: bool
+    skipped: bool
+
+
+def offers(books: Books, others: Effects, now: int) -> dict[str, Offer]:
+    """The allowance of each channel that a dequeue can see: committed, and with a state row that nobody has locked."""
+    found: dict[str, Offer] = {}
+    for name, channel in books.channels.items():
+        if name in others.states:
+            continue
+        due = [one for one in books.of_channel(name) if one.dequeue_at <= now]
+        ready = [one for one in due if one.id not in others.messages]
+        limits = [len(ready)]
+        if channel.policy.max_concurrency is not None:
+            limits.append(max(0, channel.policy.max_concurrency - books.slots_of(name)))
+        rate = channel.rate_allows(now)
+        if rate is not None:
+            limits.append(rate)
+        found[name] = Offer(ready, min(limits), now >= channel.put_off_until, len(due) > len(ready))
+    return found
+
+
+def check_batch(batch: Batch, limit: int, offered: dict[str, Offer]) -> dict[str, int]:
+    """Fail unless the batch is one that the offers allow; return how many messages each channel gave."""
+    given: dict[str, list[int]] = defaultdict(list)
+    for delivery in batch:
+        given[delivery.channel].append(delivery.message_id)
+    assert len(batch) <= limit, f"{len(batch)} messages, the limit was {limit}"
+    for name, ids in given.items():
+        assert name in offered, f"channel {name} was served although its state is locked"
+        offer = offered[name]
+        expected = [one.id for one in offer.ready]
+        assert ids == expected[: len(ids)], f"channel {name} gave {ids}, in order were {expected}"
+        assert len(ids) <= offer.most, f"channel {name} gave {len(ids)}, its limits allow {offer.most}"
+    if len(batch) < limit:
+        for name, offer in offered.items():
+            count = len(given[name])
+            assert count == offer.most or not offer.due, (
+                f"channel {name} gave {count} of {offer.most} that were ready, with {len(batch)} of {limit} taken"
+            )
+    return {name: len(ids) for name, ids in given.items() if ids}
+
+
+def put_off(books: Books, offered: dict[str, Offer], now: int) -> None:
+    """Note which channels were found with locked messages: they may be left alone for a moment."""
+    for name, offer in offered.items():
+        if offer.skipped:
+            books.channels[name].put_off_until = now + LOOK_AGAIN
+
+
+def unhindered(books: Books, offered: dict[str, Offer]) -> dict[str, int]:
+    """How many messages are ready in each channel that nothing but its turn holds back."""
+    return {
+        name: len(offer.ready)
+        for name, offer in offered.items()
+        if offer.due and not offer.skipped and books.channels[name].unlimited
+    }
+
+
+def check_due_in(batch: Batch, limit: int, books: Books, others: Effects, now: int) -> None:
+    """Fail if an idle consumer would sleep past something that it could have known of."""
+    if len(batch) == limit:
+        return
+    waits: list[int] = []
+    for name, channel in books.channels.items():
+        full = channel.policy.max_concurrency is not None and books.slots_of(name) >= channel.policy.max_concurrency
+        unlocked = [one for one in books.of_channel(name) if one.id not in others.messages]
+        if name not in others.states and unlocked and not full and channel.unlimited:
+            waits.append(max(unlocked[0].dequeue_at - now, channel.put_off_until - now, 0))
+    waits += [
+        books.leases[one.lease_id].expires_at - now for one in books.messages.values() if one.lease_id is not None
+    ]
+    if waits:
+        assert batch.due_in is not None, "nothing is said to be scheduled, but messages are there"
+        due_in = round(batch.due_in.total_seconds() * 1_000_000)
+        assert due_in <= max(0, min(waits)), (
+            f"the next look is in {due_in} us, something is due in {max(0, min(waits))} us"
+        )

@@ -1,0 +1,50 @@
+"""Fairness: while two channels stay backlogged and unhindered, their served/weight stay within a turn."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import combinations
+
+from sqlalchemy_fairqueue import Batch
+
+
+@dataclass(slots=True)
+class Turns:
+    """What each pair of channels was given since both have been waiting in line."""
+
+    pairs: dict[tuple[str, str], dict[str, Fraction]] = field(default_factory=dict)
+
+    def configured(self, channel: str) -> None:
+        """A policy changed: its pairs begin anew."""
+        self.pairs = {pair: given for pair, given in self.pairs.items() if channel not in pair}
+
+    def served(self, batch: Batch, backlog: Mapping[str, int], weights: Mapping[str, int]) -> None:
+        """Check a batch message by message.
+
+        Args:
+            batch: What a dequeue returned.
+            backlog: Messages ready before the call, of each channel that nothing but its turn held back.
+            weights: Messages a turn, of each channel.
+        """
+        left = {name: count for name, count in backlog.items() if count}
+        self.pairs = {
+            pair: self.pairs.get(pair, dict.fromkeys(pair, Fraction())) for pair in combinations(sorted(left), 2)
+        }
+        for delivery in batch:
+            name = delivery.channel
+            if name not in left:
+                continue
+            left[name] -= 1
+            if not left[name]:
+                self.pairs = {pair: given for pair, given in self.pairs.items() if name not in pair}
+                continue
+            for pair, given in self.pairs.items():
+                if name in pair:
+                    given[name] += Fraction(1, weights[name])
+                    self._check(name, pair[pair[0] == name], given, weights)
+
+    def _check(self, name: str, other: str, given: dict[str, Fraction], weights: Mapping[str, int]) -> None:
+        # The stretch may have begun in the middle of the other's turn, with as little as one message of it left.
+        most = 2 - Fraction(1, weights[other])
+        lead = given[name] - given[other]
+        assert lead <= most, f"channel {name} is {lead} turns ahead of {other}, at most {most} are fair"
