@@ -15,8 +15,9 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     Target,
     Verb,
 )
-from sqlalchemy_fairqueue.unit_of_work.recording import record, send_now, session_of
+from sqlalchemy_fairqueue.unit_of_work.recording import record, send_now
 from sqlalchemy_fairqueue.unit_of_work.sending import send
+from sqlalchemy_fairqueue.unit_of_work.sessions import session_of
 
 __all__ = [
     "Cancel",

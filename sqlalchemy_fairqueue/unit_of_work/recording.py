@@ -13,17 +13,16 @@ before the transaction ends.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet
 
 from sqlalchemy import event
-from sqlalchemy.exc import InvalidRequestError, UnboundExecutionError
-from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
-from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue.errors import FairQueueError, UnsentWork
+from sqlalchemy_fairqueue.errors import UnsentWork
 from sqlalchemy_fairqueue.unit_of_work.ledger import forget
 from sqlalchemy_fairqueue.unit_of_work.sending import send_placed
+from sqlalchemy_fairqueue.unit_of_work.sessions import check_open, connection, is_committing, transactions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.orm import SessionTransaction
 
-    from sqlalchemy_fairqueue.unit_of_work.operations import Operation, Target
+    from sqlalchemy_fairqueue.unit_of_work.operations import Operation
     from sqlalchemy_fairqueue.unit_of_work.sending import Outcome
 
 # As many as SQLAlchemy itself flushes in a commit before it complains.
@@ -46,36 +45,24 @@ class _Record:
         outcomes: What became of the enqueues that were sent, told to their receipts after the COMMIT.
         connections: Where the outermost transaction has sent work.
         parent: Where work goes now that the savepoint was released.
-        rolled_back: The transaction was rolled back, but has not ended yet.
+        sent: The recorded work has gone; what a later hook of the same commit adds is sent at once.
         failure: Why sending failed, in words: the exception itself would keep the session alive.
     """
 
-    __slots__ = ("connections", "failure", "outcomes", "parent", "rolled_back", "work")
+    __slots__ = ("connections", "failure", "outcomes", "parent", "sent", "work")
 
     def __init__(self) -> None:
         self.work: list[Operation] = []
         self.outcomes: list[Outcome] = []
         self.connections: set[Connection] = set()
         self.parent: _Record | None = None
-        self.rolled_back = False
+        self.sent = False
         self.failure: str | None = None
 
 
 _records: WeakKeyDictionary[SessionTransaction, _Record] = WeakKeyDictionary()
-# Outermost transactions whose recorded work has gone; what a later commit hook adds is sent at once.
-_closing: WeakSet[SessionTransaction] = WeakSet()
-# Sessions with a listener of their own: it runs after those of their class, so that what these record is still
-# collected.
+# Sessions with a listener of their own. It runs after those of their class, so that what these record is collected.
 _listening: WeakSet[Session] = WeakSet()
-
-
-def session_of(candidate: Any) -> Session | None:
-    """The Session behind a Session, AsyncSession, scoped_session or async_scoped_session; None for anything else."""
-    if isinstance(candidate, (scoped_session, async_scoped_session)):
-        candidate = candidate()
-    if isinstance(candidate, AsyncSession):
-        candidate = candidate.sync_session
-    return candidate if isinstance(candidate, Session) else None
 
 
 def record(session: Session, operations: Iterable[Operation]) -> None:
@@ -88,26 +75,15 @@ def record(session: Session, operations: Iterable[Operation]) -> None:
         UnsentWork: The transaction was committed, prepared or rolled back already, so that they could not be sent.
         LockOrderError: They are sent at once, and one of them sorts before what was sent.
     """
-    root, innermost = _transactions(session)
-    if root in _closing:
-        if not root.is_active:
-            raise UnsentWork(
-                "the transaction was committed or prepared already, so that queue work can join it no more; "
-                "enqueue in before_commit, or in a transaction of its own"
-            )
-        if _state_is_changing(root):
-            _send(session, [(_connection(session, operation.target), operation) for operation in operations])
-            return
-        # That commit failed after its work had gone; the transaction goes on and will commit again.
-        _closing.discard(root)
+    root, innermost = transactions(session)
+    check_open(root, innermost)
+    if is_committing(root) and _is_past(session, root):
+        _record_of(root).sent = True
+        _send(root, [(connection(session, operation.target), operation) for operation in operations])
+        return
     ours = _record_of(innermost)
     while ours.parent is not None:
         ours = ours.parent
-    if ours.rolled_back:
-        raise UnsentWork(
-            "the transaction was rolled back, so that queue work can join it no more; call rollback() first, "
-            "or enqueue in after_soft_rollback when the session is active again"
-        )
     ours.work.extend(operations)
     _listen(session)
 
@@ -116,43 +92,26 @@ def send_now(session: Session, operations: list[Operation]) -> list[Outcome]:
     """Send operations at once in the session's transaction.
 
     Raises:
+        UnsentWork: As :func:`record`.
         LockOrderError: One of them sorts before what the transaction has sent; nothing was sent.
     """
-    root, _ = _transactions(session)
-    placed = [(_connection(session, operation.target), operation) for operation in operations]
-    _record_of(root).connections.update(connection for connection, _ in placed)
+    root, innermost = transactions(session)
+    check_open(root, innermost)
+    placed = [(connection(session, operation.target), operation) for operation in operations]
+    _record_of(root).connections.update(where for where, _ in placed)
     return send_placed(placed)
 
 
-def _transactions(session: Session) -> tuple[SessionTransaction, SessionTransaction]:
-    if not session.in_transaction():
-        if not session.autobegin:
-            raise InvalidRequestError("autobegin is disabled on this Session; call session.begin() before queue work")
-        session.begin()
-    root = session.get_transaction()
-    if root is None:
-        raise FairQueueError(f"session {session!r} has no transaction after begin(); give a session of SQLAlchemy 2")
-    return root, session.get_nested_transaction() or root
+def _is_past(session: Session, root: SessionTransaction) -> bool:
+    """Whether the listener that sends has run already in the commit that is under way."""
+    found = _records.get(root)
+    # A clean session without a record leaves no trace when its commit passes.
+    return session not in _listening if found is None else found.sent
 
 
 def _record_of(transaction: SessionTransaction) -> _Record:
     found = _records.get(transaction)
     return _records.setdefault(transaction, _Record()) if found is None else found
-
-
-def _connection(session: Session, target: Target) -> Connection:
-    try:
-        return session.connection(bind_arguments=dict(target.bind_arguments or {}))
-    except UnboundExecutionError as error:
-        raise FairQueueError(
-            f"the session has no engine for queue {target.queue!r}: {error}; "
-            "bind the session to one, or say which by Queue(bind_arguments={'mapper': SomeModel})"
-        ) from error
-
-
-def _state_is_changing(transaction: SessionTransaction) -> bool:
-    # SQLAlchemy has no public word for "commit() of this very transaction is under way".
-    return getattr(transaction, "_current_fn", None) is not None
 
 
 def _listen(session: Session) -> None:
@@ -184,45 +143,48 @@ def _before_outermost_commit(session: Session) -> None:
         return
     nested = session.get_nested_transaction()
     if nested is not None:
-        if not _state_is_changing(root) or _state_is_changing(nested):
+        if not is_committing(root) or is_committing(nested):
             return
-        # The outermost transaction commits over open savepoints: SQLAlchemy would release them next, too late for their
-        # work.
+        # The outermost transaction commits over open savepoints: SQLAlchemy would release them next, too late for us.
         while nested is not None:
             nested.commit()
             nested = session.get_nested_transaction()
     found = _records.get(root)
-    if found is not None and found.failure is not None:
+    if found is None:
+        # SQLAlchemy's own question in its commit; new, deleted and dirty would each make a set.
+        if session._is_clean() and session not in _listening:  # noqa: SLF001
+            return
+        found = _record_of(root)
+    if found.failure is not None:
         raise UnsentWork(
             f"the queue work of this transaction could not be sent before ({found.failure}); roll the transaction back"
         )
-    if placed := _collected(session, root):
-        _send(session, placed)
-    _closing.add(root)
+    found.sent = False
+    if placed := _collected(session, found):
+        _send(root, placed)
+    found.sent = True
 
 
-def _collected(session: Session, root: SessionTransaction) -> list[tuple[Connection, Operation]]:
+def _collected(session: Session, ours: _Record) -> list[tuple[Connection, Operation]]:
     """What was recorded, with its connections, once nothing is left to flush: its hooks may record more."""
     placed: list[tuple[Connection, Operation]] = []
     for _ in range(_FLUSHES):
         session.flush()
-        found = _records.get(root)
-        while found is not None and found.work:
-            work, found.work = found.work, []
+        while ours.work:
+            work, ours.work = ours.work, []
             try:
-                placed += [(_connection(session, operation.target), operation) for operation in work]
+                placed += [(connection(session, operation.target), operation) for operation in work]
             except BaseException as error:
-                found.failure = _words(error)
+                ours.failure = _words(error)
                 raise
         if not (session.new or session.deleted or session.dirty):
             break
     return placed
 
 
-def _send(session: Session, placed: list[tuple[Connection, Operation]]) -> None:
-    root, _ = _transactions(session)
+def _send(root: SessionTransaction, placed: list[tuple[Connection, Operation]]) -> None:
     ours = _record_of(root)
-    ours.connections.update(connection for connection, _ in placed)
+    ours.connections.update(where for where, _ in placed)
     try:
         ours.outcomes += send_placed(placed)
     except BaseException as error:
@@ -256,24 +218,15 @@ def _after_commit(session: Session) -> None:
         released.work = []
 
 
-def _after_rollback(session: Session) -> None:
-    transaction = session.get_nested_transaction() or session.get_transaction()
-    if transaction is not None:
-        ours = _record_of(transaction)
-        ours.rolled_back = True
-        ours.work = []
-
-
-def _after_transaction_end(session: Session, transaction: SessionTransaction) -> None:  # noqa: ARG001 - the event's signature
+def _after_transaction_end(session: Session, transaction: SessionTransaction) -> None:  # noqa: ARG001 - its signature
     ended = _records.pop(transaction, None)
     if ended is not None:
-        for connection in ended.connections:
-            forget(connection)
+        for where in ended.connections:
+            forget(where)
 
 
 event.listen(Session, "after_transaction_create", _after_transaction_create)
 event.listen(Session, "before_commit", _before_commit)
 # First, so that the hooks of others find receipts filled in and released work in its place.
 event.listen(Session, "after_commit", _after_commit, insert=True)
-event.listen(Session, "after_rollback", _after_rollback, insert=True)
 event.listen(Session, "after_transaction_end", _after_transaction_end)

@@ -43,7 +43,6 @@ def _tables() -> dict[str, int]:
         pass
     return {
         "records": len(recording._records),
-        "closing": len(recording._closing),
         "listening": len(recording._listening),
         "ledgers": len(ledger._ledgers),
     }

@@ -1,0 +1,91 @@
+"""Where a session stands: the transactions it is in, and what is happening to them. It changes nothing but to begin.
+
+SQLAlchemy has no public word for "commit() of this very transaction is under way", nor for why a transaction is not
+active; the two private attributes that tell are read here and nowhere else, and tests pin what they mean.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.exc import InvalidRequestError, UnboundExecutionError
+from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.orm.session import SessionTransactionState
+
+from sqlalchemy_fairqueue.errors import FairQueueError, UnsentWork
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+    from sqlalchemy.orm import SessionTransaction
+
+    from sqlalchemy_fairqueue.unit_of_work.operations import Target
+
+
+def session_of(candidate: object) -> Session | None:
+    """The Session behind a Session, AsyncSession, scoped_session or async_scoped_session; None for anything else."""
+    found: Any = candidate
+    if isinstance(found, (scoped_session, async_scoped_session)):
+        found = found()
+    if isinstance(found, AsyncSession):
+        found = found.sync_session
+    return found if isinstance(found, Session) else None
+
+
+def transactions(session: Session) -> tuple[SessionTransaction, SessionTransaction]:
+    """The session's outermost and innermost transaction, begun if it has none.
+
+    Raises:
+        InvalidRequestError: It has none and may not begin one by itself.
+    """
+    if not session.in_transaction():
+        if not session.autobegin:
+            raise InvalidRequestError("autobegin is disabled on this Session; call session.begin() before queue work")
+        session.begin()
+    root = session.get_transaction()
+    if root is None:
+        raise FairQueueError(f"session {session!r} has no transaction after begin(); give a session of SQLAlchemy 2")
+    return root, session.get_nested_transaction() or root
+
+
+def connection(session: Session, target: Target) -> Connection:
+    """The session's connection to the database that holds the queue.
+
+    Raises:
+        FairQueueError: The session has several engines or none, and the queue does not say which.
+    """
+    try:
+        return session.connection(bind_arguments=dict(target.bind_arguments or {}))
+    except UnboundExecutionError as error:
+        raise FairQueueError(
+            f"the session has no engine for queue {target.queue!r}: {error}; "
+            "bind the session to one, or say which by Queue(bind_arguments={'mapper': SomeModel})"
+        ) from error
+
+
+def check_open(root: SessionTransaction, innermost: SessionTransaction) -> None:
+    """Refuse transactions that nothing can be sent in any more, though they have not ended yet.
+
+    Raises:
+        UnsentWork: One was rolled back, or the outermost was committed or prepared.
+    """
+    if SessionTransactionState.DEACTIVE in {_state(root), _state(innermost)}:
+        raise UnsentWork(
+            "the transaction was rolled back, so that queue work can join it no more; call rollback() first, "
+            "or enqueue in after_soft_rollback when the session is active again"
+        )
+    if _state(root) in {SessionTransactionState.COMMITTED, SessionTransactionState.PREPARED}:
+        raise UnsentWork(
+            "the transaction was committed or prepared already, so that queue work can join it no more; "
+            "enqueue in before_commit, or in a transaction of its own"
+        )
+
+
+def is_committing(transaction: SessionTransaction) -> bool:
+    """Whether commit() or prepare() of this very transaction is under way, and statements can still be sent in it."""
+    doing = getattr(transaction, "_current_fn", None)
+    return getattr(doing, "__name__", None) in {"commit", "_prepare_impl"} and transaction.is_active
+
+
+def _state(transaction: SessionTransaction) -> object:
+    return getattr(transaction, "_state", None)
