@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from typing import TYPE_CHECKING, NoReturn
 
-if TYPE_CHECKING:
-    from types import FrameType
+from sqlalchemy_fairqueue.demo import ending
 
 
-def _end(number: int, _frame: FrameType | None) -> NoReturn:
-    sys.exit(128 + number)
+def run() -> None:
+    """Run the demo; clean up also when a signal asks it to end."""
+    ending.listen()
+    try:
+        _run()
+    except ending.AskedToEndError as asked:
+        print("\nstopped; nothing was left behind", file=sys.stderr)
+        sys.exit(asked.status)
 
 
 def _run() -> None:
@@ -30,17 +33,6 @@ def _run() -> None:
         sys.exit(f"\nthe demo failed: {error}")
     except SQLAlchemyError as error:
         sys.exit(f"\nthe demo failed: the database refused: {getattr(error, 'orig', None) or error}")
-
-
-def run() -> None:
-    """Run the demo; clean up also when a signal asks it to end."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _end)
-    try:
-        _run()
-    except KeyboardInterrupt:
-        print("\nstopped; nothing was left behind", file=sys.stderr)
-        sys.exit(128 + signal.SIGINT)
 
 
 if __name__ == "__main__":

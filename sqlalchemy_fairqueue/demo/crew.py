@@ -7,6 +7,7 @@ end is closed, which the operating system sees to should this process die.
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import signal
 import sys
@@ -128,6 +129,7 @@ def _work(line: Connection, service: str, url: URL) -> None:
     try:
         engine = create_engine(url)
         engine.connect().close()
+        gc.freeze()  # parsing makes many objects: the collector need not visit all that was imported, again and again
         line.send(_READY)
         while not line.poll(0 if SERVICES[service].work(engine) else _IDLE):
             pass

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue.demo.app.models import Customer, SourceStats, Upload
 from sqlalchemy_fairqueue.demo.crew import crew
+from sqlalchemy_fairqueue.demo.ending import end_if_asked
 from sqlalchemy_fairqueue.demo.failures import DemoError
 from sqlalchemy_fairqueue.demo.services import SERVICES
 
@@ -61,6 +62,7 @@ def perform(name: str, engine: Engine, scenario: Scenario, workers: int, audienc
 
     Raises:
         DemoError: A worker failed, or nothing was parsed for a minute.
+        AskedToEndError: A signal asked for it.
     """
     with Session(engine) as session, session.begin():
         customers = [Customer(name=visit.customer) for visit in scenario.visits]
@@ -89,6 +91,7 @@ def _progress(name: str, engine: Engine, scenario: Scenario, running: Crew, audi
     parsed, moved_at = 0, time.monotonic()
     while parsed < scenario.files:
         yield parsed
+        end_if_asked()
         running.watch(_TICK)
         standings = standings_of(engine)
         audience.show(name, standings)
