@@ -1,0 +1,91 @@
+import pickle
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import sqlalchemy_fairqueue
+from sqlalchemy_fairqueue import (
+    AutocommitError,
+    FairQueueError,
+    InvalidArgument,
+    IsolationError,
+    LeaseLost,
+    LockOrderError,
+    PayloadError,
+    SchemaMismatch,
+    UnsentWork,
+)
+
+_ERRORS = [
+    AutocommitError("x"),
+    InvalidArgument("x"),
+    IsolationError("x"),
+    LeaseLost((17, 18), 812, datetime(2026, 1, 1, 12, 0, 5, tzinfo=UTC), "b"),
+    LockOrderError("x", sent=("", "q", "b", ""), refused=("", "q", "a", "")),
+    PayloadError("is odd", "$.a[0]"),
+    SchemaMismatch("x"),
+    UnsentWork("x"),
+]
+
+
+def _subclasses(cls: type[FairQueueError]) -> Iterator[type[FairQueueError]]:
+    for sub in cls.__subclasses__():
+        if sub.__module__.startswith("sqlalchemy_fairqueue.errors"):
+            yield sub
+            yield from _subclasses(sub)
+
+
+@pytest.mark.parametrize("error", _ERRORS, ids=lambda error: type(error).__name__)
+def test_pickling(error: FairQueueError) -> None:
+    """An error goes to another process with its words and its attributes."""
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert copy.__dict__ == error.__dict__
+    assert copy.args == error.args
+
+
+def test_every_class_is_tried_and_exported() -> None:
+    """Every error class is importable from the package and stands in the list above."""
+    classes = set(_subclasses(FairQueueError))
+    assert classes == {type(error) for error in _ERRORS}
+    assert {cls.__name__ for cls in classes} | {"FairQueueError"} <= set(sqlalchemy_fairqueue.__all__)
+
+
+def test_what_a_lost_lease_says() -> None:
+    """LeaseLost names the lease, the message, until when it was good, and who holds the message now."""
+    assert str(LeaseLost((17, 18, 19), 812, datetime(2026, 1, 1, 12, 0, 5, tzinfo=UTC), "b")) == (
+        "lease 812 on message 17 and 2 more was lost (it was good until 12:00:05): "
+        "consumer 'b' holds the message now; stop working on it"
+    )
+    assert "message 17 was lost: the message was taken back" in str(LeaseLost((17,), 812))
+
+
+def test_value_errors() -> None:
+    """Wrong arguments and payloads are ValueErrors too."""
+    assert issubclass(InvalidArgument, ValueError)
+    assert issubclass(PayloadError, ValueError)
+
+
+def test_every_error_is_documented() -> None:
+    """The error page has an anchor for every class and for every code that the SQL raises."""
+    root = Path(sqlalchemy_fairqueue.__file__).parent
+    page = (root.parent / "docs" / "errors.md").read_text()
+    codes = {
+        word.strip("',;)")
+        for file in [*(root / "sql").rglob("*.sql"), *(root / "sql").glob("*.py")]
+        for word in file.read_text().split("'")
+        if word.startswith("QF0") and len(word) == len("QF000")
+    }
+    names = {cls.__name__ for cls in _subclasses(FairQueueError)} | codes
+    assert codes >= {"QF001", "QF003"}
+    assert [name for name in sorted(names) if f'<a id="{name.lower()}"></a>' not in page] == []
+
+
+def test_every_sqlstate_has_one_class() -> None:
+    """Each code of ours that has a class is found by it."""
+    assert FairQueueError.of_sqlstate["QF001"] is InvalidArgument
+    assert FairQueueError.of_sqlstate["QF003"] is IsolationError
+    assert FairQueueError.of_sqlstate["42883"] is SchemaMismatch

@@ -1,0 +1,153 @@
+import copy
+import pickle
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sqlalchemy_fairqueue import Batch, ChannelPolicy, Delivery, Enqueue, InvalidArgument, Lease, PayloadError
+from sqlalchemy_fairqueue.times import duration, instant, instant_microseconds, microseconds
+
+_LEASE = Lease(1, "me", datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def _delivery(**given: Any) -> Delivery:
+    values: dict[str, Any] = {
+        "message_id": 1,
+        "queue": "q",
+        "channel": "c",
+        "kind": "k",
+        "content": b"1",
+        "headers": {"a": 1},
+        "attempt": 1,
+        "max_attempts": 3,
+        "enqueued_at": _LEASE.expires_at,
+        "lease": _LEASE,
+        "deliveries": 1,
+        "row_id": "(0,1)",
+        "decoded": {"x": 1},
+    }
+    return Delivery(**values | given)
+
+
+def _message(**given: Any) -> dict[str, Any]:
+    return {"channel": "a", "payload": 1} | given
+
+
+@given(st.datetimes(timezones=st.timezones()))
+def test_instants(at: datetime) -> None:
+    """An aware datetime comes back as the same instant, to the microsecond."""
+    assert instant(instant_microseconds(at)) == at.astimezone(UTC)
+
+
+@given(st.timedeltas())
+def test_durations(length: timedelta) -> None:
+    """A timedelta comes back as it was."""
+    assert duration(microseconds(length)) == length
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"max_concurrency": 0}, "max_concurrency is 0; give an int from 1"),
+        ({"max_concurrency": True}, "max_concurrency is True"),
+        ({"max_concurrency": 2**31}, "max_concurrency is 2147483648"),
+        ({"max_concurrency": 1.0}, "max_concurrency is 1.0"),
+        ({"release_interval": 5}, "release_interval is 5; give a timedelta"),
+        ({"release_interval": timedelta(-1)}, "release_interval is datetime.timedelta(days=-1)"),
+        ({"release_interval": timedelta(366)}, "release_interval is datetime.timedelta(days=366)"),
+        ({"release_burst": 0}, "release_burst is 0"),
+        ({"release_burst": None}, "release_burst is None"),
+        ({"weight": 10_001}, "weight is 10001; give an int from 1 to 10000"),
+        ({"weight": "3"}, "weight is '3'"),
+    ],
+)
+def test_policies(arguments: dict[str, Any], message: str) -> None:
+    """A policy that cannot be kept is refused with the name and the value."""
+    with pytest.raises(InvalidArgument) as caught:
+        ChannelPolicy(**arguments)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"channel": ""}, "channel '' has 0 bytes of UTF-8; use 1 to 512"),
+        ({"channel": "x" * 513}, "has 513 bytes"),
+        ({"channel": "é" * 257}, "has 514 bytes"),
+        ({"channel": "x" * 10_240}, "has 10240 bytes"),
+        ({"channel": "a\x00b"}, r"channel 'a\x00b' holds a NUL"),
+        ({"channel": "\ud83d"}, "holds a lone surrogate"),
+        ({"channel": 7}, "channel is a int: 7; give a str"),
+        ({"channel": None}, "channel is a NoneType: None"),
+        ({"channel": b"a"}, "channel is a bytes"),
+        ({"kind": ""}, "kind '' has 0 bytes"),
+        ({"kind": None}, "kind is a NoneType"),
+        ({"key": ""}, "key '' has 0 bytes"),
+        ({"key": 5}, "key is a int"),
+        ({"delay": 5}, "delay is 5; give a timedelta"),
+        ({"delay": timedelta(seconds=-1)}, "delay is datetime.timedelta(days=-1, seconds=86399)"),
+        ({"delay": timedelta(366)}, "365 days"),
+        ({"at": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - the point
+        ({"at": "tomorrow"}, "at is 'tomorrow'; give an aware datetime"),
+        ({"at": 5}, "at is 5"),
+        ({"priority": 0}, "priority is 0; give an int from 1"),
+        ({"priority": -1}, "priority is -1"),
+        ({"priority": 2**31}, "priority is 2147483648"),
+        ({"priority": True}, "priority is True"),
+        ({"max_attempts": 0}, "max_attempts is 0"),
+        ({"max_attempts": "1"}, "max_attempts is '1'"),
+        ({"delay": timedelta(), "priority": 1}, "message has delay and priority"),
+        ({"at": datetime.now(UTC), "delay": timedelta(), "priority": 1}, "message has delay and at and priority"),
+    ],
+)
+def test_messages(arguments: dict[str, Any], message: str) -> None:
+    """A message that cannot be kept is refused with the name and the value, cut short."""
+    with pytest.raises(InvalidArgument) as caught:
+        Enqueue(**_message(**arguments))
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_extremes_are_kept() -> None:
+    """The longest names, the latest instants and the greatest numbers are taken."""
+    far = timezone(timedelta(hours=14))
+    for at in (datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=far), datetime.max.replace(tzinfo=far)):
+        assert Enqueue(channel="x" * 512, payload=None, at=at, max_attempts=2**31 - 1).at == at
+    assert ChannelPolicy(2**31 - 1, timedelta(365), 1_000_000, 10_000).weight == 10_000
+
+
+def test_values_are_frozen_and_copied() -> None:
+    """Values cannot be changed, compare by what they hold, and survive copy and pickle."""
+    for value in (ChannelPolicy(weight=3), Enqueue(channel="a", payload={"x": 1}), _LEASE, _delivery()):
+        with pytest.raises(AttributeError):
+            setattr(value, fields(value)[0].name, 2)
+        for again in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):  # noqa: S301 - our own
+            assert again == value
+            assert again is not value
+
+
+def test_deliveries_are_hashable() -> None:
+    """A delivery with headers can be put in a set, as any other."""
+    assert len({_delivery(), _delivery(), _delivery(message_id=2), _delivery(headers=None)}) == 3
+
+
+def test_a_payload_that_could_not_be_decoded() -> None:
+    """Only asking for the payload raises, each time anew."""
+    delivery = _delivery(decoded=PayloadError("odd"))
+    for _ in range(2):
+        with pytest.raises(PayloadError, match="odd"):
+            _ = delivery.payload
+    assert delivery.content == b"1"
+    assert "odd" not in repr(delivery)
+
+
+def test_batches() -> None:
+    """A batch is a list that knows when to look again, also after copy and pickle."""
+    batch = Batch([_delivery()], timedelta(seconds=1))
+    for again in (batch, copy.copy(batch), pickle.loads(pickle.dumps(batch))):  # noqa: S301 - our own
+        assert again == [_delivery()]
+        assert again.due_in == timedelta(seconds=1)
