@@ -81,6 +81,9 @@ declare
   v_skipped bigint[];
   v_found integer;
   v_first bigint;
+  v_weight bigint;
+  v_turns bigint;
+  v_room bigint;
   -- the messages of one pass: where, whose, the how many-th of its channel
   v_rows tid[];
   v_ords bigint[];
@@ -156,54 +159,43 @@ begin
     -- A row that changed since the snapshot fails the join on turn when it is looked at again: it has another place in line now.
     -- ("is not distinct from" is no index condition: rows are reached by their ctid, whatever the planner thinks of an index.)
     select
-      array_agg(q.row), array_agg(q.channel_id), array_agg(q.weight), array_agg(q.turn_left), array_agg(q.limited), array_agg(q.most),
-      array_agg(q.quota), array_agg(q.place), array_agg(q.head_dequeue_at), array_agg(q.head_message_id), count(*), min(q.next_dequeue_at)
-    into v_states, v_channels, v_weights, v_turns_left, v_limited, v_most, v_quotas, v_places, v_heads_at, v_head_ids, v_found, v_first
+      array_agg(o.row), array_agg(o.channel_id), array_agg(o.weight), array_agg(o.turn_left), array_agg(o.limited), array_agg(o.most),
+      array_agg(o.read_at), array_agg(o.head_dequeue_at), array_agg(o.head_message_id), count(*), min(o.next_dequeue_at), sum(o.weight)
+    into v_states, v_channels, v_weights, v_turns_left, v_limited, v_most,
+      v_places, v_heads_at, v_head_ids, v_found, v_first, v_weight
     from (
-      select a.*,
-        least(a.most, greatest(0, v_left - sum(a.most) over (order by a.ord rows unbounded preceding) + a.most))::integer as quota,
-        -- strictly ascending, as close to the clock as that allows
-        a.ord + max(a.read_at - a.ord) over (order by a.ord rows unbounded preceding) as place
+      select s.ctid as row, s.channel_id, s.weight, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id, ready.read_at,
+        case when s.credit > 0 then s.credit else s.weight end as turn_left,
+        s.max_concurrency is not null as limited,
+        greatest(0, least(
+          v_left,
+          s.max_concurrency - s.current_concurrency,
+          case
+            when s.release_interval = 0 then null
+            when s.release_at - (s.release_burst - 1) * s.release_interval > v_now then 0
+            else (v_now + (s.release_burst - 1) * s.release_interval - greatest(s.release_at, v_now)) / s.release_interval + 1
+          end
+        ))::integer as most
       from (
-        select o.*,
-          row_number() over (order by o.next_dequeue_at, o.channel_id) as ord,
-          greatest(0, least(
-            o.turn_left + (greatest(1, v_left / sum(o.weight) over ()) - 1) * o.weight,
-            o.free,
-            case
-              when o.release_interval = 0 then null
-              when o.released_at > v_now then 0
-              else (v_now - greatest(o.released_at, v_now - (o.release_burst - 1) * o.release_interval)) / o.release_interval + 1
-            end
-          ))::integer as most
-        from (
-          select ready.read_at, s.ctid as row, s.channel_id, s.weight, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id, s.release_interval, s.release_burst,
-            case when s.credit > 0 then s.credit else s.weight end as turn_left,
-            s.max_concurrency is not null as limited,
-            s.max_concurrency - s.current_concurrency as free,
-            s.release_at - (s.release_burst - 1) * s.release_interval as released_at
-          from (
-            -- The clock is read before the row is locked: whoever finds a channel locked reads a later time for the one that it takes
-            -- instead, so that places come in the order of the line whichever call started first.
-            select r.ctid as row, r.turn, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
-            from fairqueue.fq_channel_state r
-            where r.queue = p_queue
-              and r.next_dequeue_at is not null
-              and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
-              and r.next_dequeue_at >= v_channel_floor
-              and r.next_dequeue_at <= v_place
-            order by r.queue, r.next_dequeue_at, r.channel_id
-          ) ready
-          join fairqueue.fq_channel_state s
-            on s.ctid = ready.row
-            and s.turn is not distinct from ready.turn
-            and s.channel_id is not distinct from ready.channel_id
-          order by ready.next_dequeue_at, ready.channel_id
-          limit v_width
-          for no key update of s skip locked
-        ) o
-      ) a
-    ) q;
+        -- The clock is read before the row is locked: whoever finds a channel locked reads a later time for the one that it takes
+        -- instead, so that places come in the order of the line whichever call started first.
+        select r.ctid as row, r.turn, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
+        from fairqueue.fq_channel_state r
+        where r.queue = p_queue
+          and r.next_dequeue_at is not null
+          and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
+          and r.next_dequeue_at >= v_channel_floor
+          and r.next_dequeue_at <= v_place
+        order by r.queue, r.next_dequeue_at, r.channel_id
+      ) ready
+      join fairqueue.fq_channel_state s
+        on s.ctid = ready.row
+        and s.turn is not distinct from ready.turn
+        and s.channel_id is not distinct from ready.channel_id
+      order by ready.next_dequeue_at, ready.channel_id
+      limit v_width
+      for no key update of s skip locked
+    ) o;
     if v_channel_floor = c_nothing and v_full then
       v_scan_cost := v_scan_cost + (date_part('epoch', clock_timestamp()) * 1000000)::bigint - v_started;
       v_full_at := v_now + 10 * v_scan_cost;
@@ -215,6 +207,17 @@ begin
       continue;
     end if;
     v_channel_floor := v_first;
+
+    -- As many whole turns as all of them fit in, the last of the line cut short; places strictly ascending, as close to the clock as that allows.
+    v_turns := greatest(1, v_left / v_weight);
+    v_room := v_left;
+    v_quotas := v_most;
+    for i in 1..v_found loop
+      v_quotas[i] := least(v_most[i], v_turns_left[i] + (v_turns - 1) * v_weights[i], v_room);
+      v_room := v_room - v_quotas[i];
+      v_place := greatest(v_place + 1, v_places[i]);
+      v_places[i] := v_place;
+    end loop;
 
     -- A new statement, whose snapshot is younger than the locks: a message whose signal was heard before is seen.
     -- The new head is the least message that is not taken, one that somebody else has locked included.
@@ -239,7 +242,7 @@ begin
         from fairqueue.fq_message y
         where y.ctid = m.row
           and y.id is not distinct from m.id
-          and y.lease_id is null
+          and num_nulls(y.lease_id) = 1
           and m.rank <= m.quota
           and m.dequeue_at <= v_now
         for no key update skip locked
@@ -276,7 +279,7 @@ begin
           slots = case when v_limited[u.ord] then 1 else 0 end
         from unnest(v_rows, v_ords, v_ranks) u(row, ord, rank)
         where m.ctid = u.row
-          and m.lease_id is null
+          and num_nulls(m.lease_id) = 1
         returning m.ctid as row, m.id, m.channel_id, m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries, u.ord, u.rank
       )
       select t.id, t.row, t.channel_id, c.name, t.kind, t.content, t.headers, t.enqueued_at, t.attempts, t.max_attempts, t.deliveries,
@@ -355,7 +358,7 @@ begin
     where s.ctid = n.row;
     v_got := (select sum(g) from unnest(v_gots) g);
     v_left := v_left - v_got;
-    v_place := greatest(fairqueue.fq_now(), v_places[v_found]);
+    v_place := greatest(v_place, fairqueue.fq_now());
     -- Channels that turned out to be empty must not hide the ready ones behind them: look further at once, and wider.
     if v_got = 0 then
       v_empty := v_empty + 1;
