@@ -1,0 +1,123 @@
+"""What dequeue remembers between calls is only ever a hint: it may be shared by threads, lost, or forgotten."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import Engine, event, text
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Delivery, Queue
+from sqlalchemy_fairqueue import consumer as consumers
+from tests.fixtures.database import Database
+
+
+def _seed(queue: Queue, engine: Engine, number: int, channels: int = 10) -> None:
+    with Session(engine) as session:
+        for one in range(number):
+            queue.enqueue(session, channel=f"c{one % channels}", payload=one)
+        session.commit()
+
+
+def test_threads_share_a_queue(queue: Queue, engine: Engine, database: Database) -> None:
+    """Threads that dequeue from one object get each message once."""
+    _seed(queue, engine, 400)
+
+    def work(_: int) -> list[Delivery]:
+        taken: list[Delivery] = []
+        while batch := queue.dequeue(engine, limit=7):
+            queue.complete(engine, batch)
+            taken += batch
+        return taken
+
+    with ThreadPoolExecutor(4) as threads:
+        taken = [one for part in threads.map(work, range(4)) for one in part]
+    # Channels that another thread holds are passed by, so that somebody may leave early, but not everybody.
+    taken += work(0)
+    assert sorted(one.payload for one in taken) == list(range(400))
+    assert database.value("select count(*) from fq_message") == 0
+
+
+def test_threads_record_on_sessions_of_their_own(queue: Queue, engine: Engine, database: Database) -> None:
+    """Sessions in several threads keep their work apart."""
+
+    def work(thread: int) -> None:
+        for round_ in range(20):
+            with Session(engine) as session:
+                queue.enqueue(session, channel=f"t{(thread + round_) % 4}", payload=thread)
+                with session.begin_nested():
+                    queue.enqueue(session, channel=f"t{(thread + round_ + 1) % 4}", payload=thread)
+                if round_ % 2:
+                    session.rollback()
+                else:
+                    session.commit()
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
+    assert database.value("select count(*) from fq_message") == 4 * 10 * 2
+
+
+def test_a_lease_is_used_again(queue: Queue, engine: Engine) -> None:
+    """A consumer's calls share a lease while it is good, and its name."""
+    _seed(queue, engine, 3)
+    leases = [queue.dequeue(engine)[0].lease for _ in range(3)]
+    assert len({lease.id for lease in leases}) == 1
+    assert len({lease.consumer for lease in leases}) == 1
+
+
+def test_a_forked_child_starts_anew(queue: Queue, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In another process the consumer takes another name and another lease."""
+    _seed(queue, engine, 2)
+    [parents] = queue.dequeue(engine)
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    [childs] = queue.dequeue(engine)
+    assert parents.lease.id != childs.lease.id
+    assert parents.lease.consumer != childs.lease.consumer
+
+
+def test_a_broken_connection_is_forgotten(queue: Queue, engine: Engine, database: Database) -> None:
+    """After an error the next dequeue starts anew, and finds what is ready."""
+    _seed(queue, engine, 2)
+    [first] = queue.dequeue(engine)
+
+    def cut(*_: object) -> None:
+        database.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where datname = current_database() and pid <> pg_backend_pid()"
+        )
+
+    event.listen(engine, "before_cursor_execute", cut, once=True)
+    with pytest.raises(Exception, match=r"terminat|closed|connection"):
+        queue.dequeue(engine)
+    [second] = queue.dequeue(engine)
+    assert second.lease.id != first.lease.id
+    queue.complete(engine, [first, second])
+
+
+def test_many_signals(queue: Queue, engine: Engine, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More signals than one call hears are heard by the next ones, first of all."""
+    monkeypatch.setattr(consumers, "_CHUNK", 100)
+    with engine.begin() as connection:
+        for number in range(1_500):
+            connection.execute(
+                text(
+                    "select fq_enqueue('documents', :channels, '{k}', '{1}', '{null}', '{null}', '{null}', '{null}',"
+                    " '{null}', '{3}')"
+                ),
+                {"channels": [f"c{number % 5}"]},
+            )
+    assert database.value("select count(*) from fq_signal") == 1_500
+    first = queue.dequeue(engine)
+    assert len(first) == 1
+    assert 0 < database.value("select count(*) from fq_signal") < 1_500
+    queue.dequeue(engine)
+    assert database.value("select count(*) from fq_signal") == 0
+
+
+def test_one_object_on_two_databases(queue: Queue, engine: Engine) -> None:
+    """A queue keeps what it remembers for each engine apart."""
+    _seed(queue, engine, 2)
+    other = engine.execution_options()
+    [first] = queue.dequeue(engine)
+    [second] = queue.dequeue(other)
+    assert first.lease.id != second.lease.id

@@ -1,0 +1,213 @@
+"""What enqueue keeps, and what its receipt tells."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import BytesCodec, ChannelPolicy, InvalidArgument, PayloadError, Queue, Receipt
+from tests.factories import EnqueueFactory
+from tests.fixtures.clock import Clock
+from tests.fixtures.database import Database
+
+
+def _payloads(queue: Queue, engine: Engine) -> list[Any]:
+    return [delivery.payload for delivery in queue.dequeue(engine, limit=100)]
+
+
+def test_everything_arrives(queue: Queue, engine: Engine, clock: Clock) -> None:
+    """A delivery has what was enqueued, and true times."""
+    before = clock.now()
+    with Session(engine) as session:
+        queue.enqueue(
+            session,
+            channel="alice",
+            payload={"é": [1, None]},
+            kind="parse",
+            headers={"trace": {"id": 7}},
+            max_attempts=3,
+        )
+        session.commit()
+    [delivery] = queue.dequeue(engine, lease=timedelta(minutes=1))
+    assert (delivery.queue, delivery.channel, delivery.kind) == ("documents", "alice", "parse")
+    assert (delivery.payload, delivery.headers) == ({"é": [1, None]}, {"trace": {"id": 7}})
+    assert (delivery.attempt, delivery.max_attempts, delivery.deliveries) == (1, 3, 1)
+    assert before <= delivery.enqueued_at <= clock.now()
+    assert delivery.enqueued_at.tzinfo is UTC
+    assert delivery.lease.expires_at >= before + timedelta(minutes=1)
+
+
+def test_receipts(queue: Queue, engine: Engine, database: Database) -> None:
+    """A receipt knows its message once the transaction has committed, not before and not without."""
+    with Session(engine) as session:
+        kept = queue.enqueue_many(session, EnqueueFactory.build_batch(3))
+        session.flush()
+        assert [receipt.message_id for receipt in kept] == [None] * 3
+        assert [receipt.created for receipt in kept] == [None] * 3
+        session.commit()
+        lost = queue.enqueue(session, channel="a", payload=1)
+        session.rollback()
+        session.commit()
+    rows = database.rows(
+        "select id, convert_from(content, 'UTF8')::jsonb ->> 'upload' as upload from fq_message order by id"
+    )
+    assert [receipt.message_id for receipt in kept] == [row.id for row in rows]
+    assert [row.upload for row in rows] == sorted(row.upload for row in rows)
+    assert all(receipt.created for receipt in kept)
+    assert (lost.message_id, lost.created) == (None, None)
+    assert isinstance(lost, Receipt)
+
+
+def test_the_payload_is_taken_at_the_call(queue: Queue, engine: Engine) -> None:
+    """What happens to the payload or the headers after the call does not count."""
+    payload, headers = {"a": [1]}, {"h": [1]}
+    with Session(engine) as session:
+        queue.enqueue(session, channel="a", payload=payload, headers=headers)
+        payload["a"].append(2)
+        headers["h"].append(2)
+        session.commit()
+    [delivery] = queue.dequeue(engine)
+    assert (delivery.payload, delivery.headers) == ({"a": [1]}, {"h": [1]})
+
+
+def test_order_of_a_channel(queue: Queue, engine: Engine) -> None:
+    """Messages of a channel come as they were recorded, across calls and savepoints; prioritised ones before them."""
+    with Session(engine) as session:
+        queue.enqueue(session, channel="a", payload=1)
+        with session.begin_nested():
+            queue.enqueue(session, channel="a", payload=2)
+        queue.enqueue_many(session, [EnqueueFactory.build(channel="a", payload=number) for number in (3, 4)])
+        queue.enqueue(session, channel="a", payload="low", priority=1)
+        queue.enqueue(session, channel="a", payload="high", priority=2**31 - 1)
+        queue.enqueue(session, channel="a", payload="past", at=datetime(2000, 1, 1, tzinfo=UTC))
+        session.commit()
+    assert _payloads(queue, engine) == ["high", "low", 1, 2, 3, 4, "past"]
+
+
+def test_later(queue: Queue, engine: Engine, clock: Clock) -> None:
+    """Delayed and scheduled messages come when they are due, and due_in says when to look."""
+    with Session(engine) as session:
+        queue.enqueue(session, channel="a", payload="delay", delay=timedelta(hours=1))
+        queue.enqueue(session, channel="b", payload="at", at=clock.now() + timedelta(hours=2))
+        session.commit()
+    batch = queue.dequeue(engine)
+    assert batch == []
+    assert batch.due_in is not None
+    assert timedelta(minutes=59) < batch.due_in <= timedelta(hours=1)
+    clock.advance(timedelta(hours=1))
+    [delivery] = queue.dequeue(engine, limit=10)
+    assert delivery.payload == "delay"
+    queue.complete(engine, delivery)
+    clock.advance(timedelta(hours=1))
+    assert _payloads(queue, engine) == ["at"]
+
+
+@pytest.mark.parametrize(
+    "name", ["Ünï 🎉", "a'b\"c", "100%", "%s %(x)s", "a:b ::c", "\\", "\n", " ", "x" * 512, "é" * 256]
+)
+def test_odd_names(engine: Engine, name: str) -> None:
+    """Queue, channel, kind and key of any characters come back as they were."""
+    queue = Queue(name)
+    with Session(engine) as session:
+        queue.enqueue(session, channel=name, kind=name, key=name, payload=name)
+        session.commit()
+    [delivery] = queue.dequeue(engine)
+    assert {delivery.queue, delivery.channel, delivery.kind, delivery.payload} == {name}
+    queue.configure_channel(engine, name, ChannelPolicy(weight=2))
+    queue.bury(engine, delivery, reason=name, error="\x00 \ud800")
+
+
+def test_nothing_of_a_refused_list_is_recorded(queue: Queue, engine: Engine, database: Database) -> None:
+    """One bad message refuses the whole list, and what the session had recorded stays."""
+    with Session(engine) as session:
+        queue.enqueue(session, channel="kept", payload=1)
+        bad: Any
+        for bad in (EnqueueFactory.build(payload=object()), EnqueueFactory.build(headers={"x": object()}), "text"):
+            with pytest.raises((PayloadError, InvalidArgument)):
+                queue.enqueue_many(session, [EnqueueFactory.build(), bad])
+        session.commit()
+    assert database.value("select count(*) from fq_message") == 1
+
+
+def test_many(queue: Queue, engine: Engine) -> None:
+    """Thousands of messages to hundreds of channels are one statement of a commit."""
+    messages = [EnqueueFactory.build(channel=f"c{number % 300}", payload=number) for number in range(3_000)]
+    with Session(engine) as session:
+        receipts = queue.enqueue_many(session, messages)
+        session.commit()
+    assert len({receipt.message_id for receipt in receipts}) == 3_000
+    assert sorted(one.payload for one in queue.dequeue(engine, limit=5_000)) == list(range(3_000))
+
+
+class _Reversed:
+    """A codec of the user's own, that cannot decode everything."""
+
+    def encode(self, payload: Any) -> bytes:
+        content: bytes = payload[::-1]
+        return content
+
+    def decode(self, content: bytes) -> Any:
+        if content == b"ddo":
+            message = "an odd one"
+            raise KeyError(message)
+        return content[::-1]
+
+
+def test_codecs(engine: Engine, database: Database) -> None:
+    """A queue's codec makes the content, and what is no bytes is refused before anything is recorded."""
+    for name, codec in (("raw", BytesCodec()), ("reversed", _Reversed())):
+        queue = Queue(name, codec=codec)
+        with Session(engine) as session:
+            queue.enqueue(session, channel="a", payload=b"\x00\xff")
+            with pytest.raises(PayloadError):
+                queue.enqueue(session, channel="a", payload="a str is no bytes")
+            session.commit()
+        assert _payloads(queue, engine) == [b"\x00\xff"]
+    assert database.value("select count(*) from fq_message") == 2
+
+
+def test_one_bad_content_does_not_lose_the_batch(engine: Engine) -> None:
+    """A content that the codec cannot decode, for whatever reason, spoils its own delivery only."""
+    queue = Queue("reversed", codec=_Reversed())
+    with Session(engine) as session:
+        for payload in (b"one", b"odd", b"two"):
+            queue.enqueue(session, channel="a", payload=payload)
+        session.commit()
+    one, odd, two = queue.dequeue(engine, limit=10)
+    assert (one.payload, two.payload) == (b"one", b"two")
+    with pytest.raises(PayloadError, match="cannot decode it: KeyError: 'an odd one'") as caught:
+        _ = odd.payload
+    assert isinstance(caught.value.__cause__, KeyError)
+    queue.bury(engine, odd)
+    queue.complete(engine, [one, two])
+
+
+def test_json_cannot_read_bytes(queue: Queue, engine: Engine) -> None:
+    """A content of another codec says how many bytes, and which codec to give."""
+    with Session(engine) as session:
+        Queue("documents", codec=BytesCodec()).enqueue(session, channel="a", payload=b"\xff")
+        session.commit()
+    [delivery] = queue.dequeue(engine)
+    with pytest.raises(PayloadError, match="1 bytes are not JSON"):
+        _ = delivery.payload
+    assert delivery.content == b"\xff"
+
+
+def test_max_attempts(engine: Engine, clock: Clock, database: Database) -> None:
+    """A message gets its own number of attempts, or the queue's, and is a dead letter after them."""
+    queue = Queue("documents", max_attempts=2)
+    with Session(engine) as session:
+        queue.enqueue(session, channel="own", payload="own", max_attempts=1)
+        queue.enqueue(session, channel="queue", payload="queue")
+        session.commit()
+    seen = []
+    for _ in range(3):
+        for delivery in queue.dequeue(engine, limit=10):
+            seen.append((delivery.payload, delivery.attempt, delivery.max_attempts))
+            queue.retry(engine, delivery, error=f"attempt {delivery.attempt}")
+        clock.advance(timedelta(seconds=1))
+    assert sorted(seen) == [("own", 1, 1), ("queue", 1, 2), ("queue", 2, 2)]
+    rows = database.rows("select error from fq_dead_letter order by error")
+    assert [row.error for row in rows] == ["attempt 1", "attempt 2"]

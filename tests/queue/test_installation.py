@@ -1,0 +1,84 @@
+"""A queue that is not installed, elsewhere, or of another version is an error that says what to do."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import InvalidArgument, Queue, SchemaMismatch
+from tests.fixtures.database import Database
+
+ADVICE = r"install the queue with op\.create_fairqueue\(\).*Queue\(schema=\.\.\.\)"
+
+
+def _commit(queue: Queue, engine: Engine) -> None:
+    with Session(engine) as session:
+        queue.enqueue(session, channel="a", payload=1)
+        session.commit()
+
+
+def _commit_cancel(queue: Queue, engine: Engine) -> None:
+    with Session(engine) as session:
+        queue.cancel(session, 1)
+        session.commit()
+
+
+CALLS: list[Callable[[Queue, Engine], Any]] = [
+    _commit,
+    _commit_cancel,
+    lambda queue, engine: queue.dequeue(engine),
+    lambda queue, engine: queue.cancel(engine, 1),
+    lambda queue, engine: queue.configure(engine, defaults=queue.defaults),
+    lambda queue, engine: queue.configure_channel(engine, "a", queue.defaults),
+]
+
+
+def test_not_installed(queue: Queue, empty_database: Database) -> None:
+    """Every call on a database without the queue says how to install it."""
+    engine = create_engine(empty_database.url)
+    for call in CALLS:
+        with pytest.raises(SchemaMismatch, match=ADVICE):
+            call(queue, engine)
+    engine.dispose()
+
+
+def test_wrong_schema(engine: Engine) -> None:
+    """Every call on a schema that does not exist, or has no queue, names it."""
+    for schema in ("nowhere", "information_schema"):
+        for call in CALLS:
+            with pytest.raises(SchemaMismatch, match=f"{schema}.*{ADVICE}"):
+                call(Queue("documents", schema=schema), engine)
+
+
+def test_session_is_usable_afterwards(queue: Queue, engine: Engine, database: Database) -> None:
+    """After a rollback the session that met it works on, and nothing of it is left."""
+    with Session(engine) as session:
+        queue.enqueue(session, channel="lost", payload=1)
+        Queue("documents", schema="nowhere").enqueue(session, channel="lost", payload=1)
+        with pytest.raises(SchemaMismatch):
+            session.commit()
+        session.rollback()
+        queue.enqueue(session, channel="kept", payload=1)
+        session.commit()
+    assert database.value("select string_agg(name, ' ') from fq_channel") == "kept"
+
+
+@pytest.mark.parametrize("what", ["function fq_enqueue", "table fq_message"])
+def test_half_an_installation(queue: Queue, engine: Engine, database: Database, what: str) -> None:
+    """A function of another signature, or a missing table, is a mismatch too."""
+    database.execute(f"drop {what} cascade")
+    if "function" in what:
+        database.execute("create function fq_enqueue(p_queue text) returns int language sql as 'select 1'")
+    with pytest.raises(SchemaMismatch, match=ADVICE):
+        _commit(queue, engine)
+
+
+def test_other_databases(queue: Queue) -> None:
+    """Another database is named, with the URL to use, before anything is connected to."""
+    engine = create_engine("sqlite://")
+    for call in CALLS:
+        with pytest.raises(InvalidArgument, match=r"speaks sqlite\+pysqlite; .*postgresql\+psycopg://"):
+            call(queue, engine)
+    engine.dispose()

@@ -1,0 +1,151 @@
+"""The ends of a delivery on engines, connections and sessions, sync and async."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Batch, ChannelPolicy, LeaseLost, Queue
+from tests.fixtures.clock import Clock
+from tests.fixtures.connections import Connect
+from tests.fixtures.database import Database
+
+VERBS = ["complete", "retry", "release", "bury"]
+
+
+def _seed(queue: Queue, engine: Engine, *names: str) -> None:
+    with Session(engine) as session:
+        for name in names:
+            queue.enqueue(session, channel=name, payload=name)
+        session.commit()
+
+
+def _left(database: Database) -> int:
+    return int(database.value("select count(*) from fq_message where lease_id is not null"))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_engine(queue: Queue, engine: Engine, database: Database, verb: str) -> None:
+    """On an engine the end is committed when the call returns, and a second one has lost its lease."""
+    _seed(queue, engine, "a", "b")
+    batch = queue.dequeue(engine, limit=2)
+    getattr(queue, verb)(engine, batch)
+    assert _left(database) == 0
+    with pytest.raises(LeaseLost) as caught:
+        getattr(queue, verb)(engine, batch)
+    assert caught.value.message_ids == tuple(sorted(one.message_id for one in batch))
+    assert caught.value.holder is None
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_some_are_lost(queue: Queue, engine: Engine, database: Database, verb: str) -> None:
+    """On an engine those that are not lost are settled, and the error names the others."""
+    _seed(queue, engine, *"abc")
+    batch = queue.dequeue(engine, limit=3)
+    queue.complete(engine, batch[1])
+    with pytest.raises(LeaseLost) as caught:
+        getattr(queue, verb)(engine, batch)
+    assert caught.value.message_ids == (batch[1].message_id,)
+    assert _left(database) == 0
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_connection(queue: Queue, engine: Engine, connect: Connect, database: Database, verb: str) -> None:
+    """On a connection the end is one with its transaction."""
+    _seed(queue, engine, "a")
+    delivery = queue.dequeue(engine)
+    connection = connect()
+    getattr(queue, verb)(connection, delivery)
+    assert _left(database) == 1
+    connection.rollback()
+    assert _left(database) == 1
+    getattr(queue, verb)(connection, delivery)
+    connection.commit()
+    assert _left(database) == 0
+
+
+async def test_async_twins(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+    """Every awaited twin does on async engines and connections what its namesake does on sync ones."""
+    _seed(queue, engine, *"abcdefgh")
+    for verb in VERBS:
+        first, second = await queue.adequeue(async_engine, limit=2)
+        assert await queue.aextend(async_engine, [first, second], lease=timedelta(hours=1)) > first.lease.expires_at
+        end: Any = getattr(queue, f"a{verb}")
+        await end(async_engine, first)
+        async with async_engine.begin() as connection:
+            await end(connection, second)
+        assert _left(database) == 0
+        with pytest.raises(LeaseLost):
+            await end(async_engine, [first, second])
+        with pytest.raises(LeaseLost):
+            await queue.aextend(async_engine, first)
+    await queue.aconfigure(async_engine, defaults=ChannelPolicy(weight=2))
+    await queue.aconfigure_channel(async_engine, "z", ChannelPolicy(weight=3))
+    async with async_engine.begin() as connection:
+        message_id = await queue.aenqueue_now(connection, channel="z", payload="z")
+    before = database.value("select count(*) from fq_message")
+    await queue.acancel(async_engine, message_id)
+    assert database.value("select count(*) from fq_message") == before - 1
+    assert database.value("select weight from fq_queue") == 2
+
+
+async def test_async_session_records(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
+) -> None:
+    """On an AsyncSession the plain calls record, to be sent by the awaited commit."""
+    _seed(queue, engine, *"abcd")
+    batch = queue.dequeue(engine, limit=4)
+    async with AsyncSession(async_engine) as session:
+        for verb, delivery in zip(VERBS, batch, strict=True):
+            getattr(queue, verb)(session, delivery)
+        assert _left(database) == 4
+        await session.commit()
+    assert _left(database) == 0
+
+
+def test_late_completion(queue: Queue, engine: Engine, clock: Clock, database: Database) -> None:
+    """A completion after the lease ended counts as long as nobody else took the message; an extension does not."""
+    _seed(queue, engine, "a")
+    [delivery] = queue.dequeue(engine)
+    clock.advance(timedelta(hours=1))
+    with pytest.raises(LeaseLost):
+        queue.extend(engine, delivery)
+    queue.complete(engine, delivery)
+    assert database.value("select count(*) from fq_message") == 0
+
+
+def test_extend(queue: Queue, engine: Engine, clock: Clock) -> None:
+    """A lease lasts as long as it was extended to, is never shortened, and covers its whole batch."""
+    _seed(queue, engine, "a", "b")
+    batch = queue.dequeue(engine, limit=2, lease=timedelta(seconds=30))
+    ends = queue.extend(engine, batch[0], lease=timedelta(hours=1))
+    assert queue.extend(engine, batch[1], lease=timedelta(seconds=1)) == ends
+    clock.advance(timedelta(minutes=59))
+    assert Queue("documents").dequeue(engine) == []
+    queue.complete(engine, batch)
+
+
+def test_an_earlier_hand_out(queue: Queue, engine: Engine) -> None:
+    """A delivery of an earlier hand-out of the same message to the same consumer is lost."""
+    _seed(queue, engine, "a")
+    [early] = queue.dequeue(engine)
+    queue.release(engine, early)
+    [late] = queue.dequeue(engine)
+    assert (late.message_id, late.lease.id) == (early.message_id, early.lease.id)
+    for verb in VERBS:
+        with pytest.raises(LeaseLost) as caught:
+            getattr(queue, verb)(engine, early)
+        assert caught.value.holder == late.lease.consumer
+    with pytest.raises(LeaseLost):
+        queue.extend(engine, early)
+    queue.complete(engine, late)
+
+
+def test_empty_batch(queue: Queue, engine: Engine) -> None:
+    """An empty queue gives an empty batch that says that nothing is scheduled."""
+    batch = queue.dequeue(engine)
+    assert isinstance(batch, Batch)
+    assert (list(batch), batch.due_in) == ([], None)
