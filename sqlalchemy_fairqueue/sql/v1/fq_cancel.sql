@@ -28,7 +28,7 @@ begin
       order by x.id
     ) u
     where m.id = u.id
-      and m.lease_id is null
+      and num_nulls(m.lease_id) = 1
       and exists (
         select
         from fairqueue.fq_channel c

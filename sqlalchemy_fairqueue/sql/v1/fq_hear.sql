@@ -2,7 +2,7 @@
 -- Guarantees: a signal is dropped only together with its effect, while its channel's state row is locked; signals of a channel
 -- that somebody else holds stay. Call again with p_after = last_id while seen = p_limit, so that those never fill every chunk.
 -- heard: signals applied; seen: signals read; first_id, last_id: their least and greatest id; scheduled_at: least place in line given to a channel.
--- Locks: state rows for no key update skip locked; whoever holds a channel's state row is the only one to delete its signals.
+-- Locks: state rows for no key update, signals for update, both skip locked; whoever holds a channel's state row is the only one to delete its signals.
 -- Index: fq_signal_pkey, fq_channel_state_newest_ix; rows by ctid. Errors: QF001 bad argument.
 create function fairqueue.fq_hear(
   p_queue text,
@@ -84,16 +84,19 @@ begin
   end if;
 
   -- A new statement, whose snapshot is younger than the locks: what another hearing applied before is not seen again.
-  with dropped as (
+  -- Nobody but the holder of the state row deletes signals; skip locked is for whoever looks at them by hand, for dequeue waits for nobody.
+  with claimed as materialized (
+    select l.state, g.ctid as row
+    from unnest(v_states, v_firsts, v_counts) l(state, first, signals)
+    cross join lateral generate_series(l.first, l.first + l.signals - 1) i
+    join fairqueue.fq_signal g on g.ctid = v_rows[i] and g.id is not distinct from v_ids[i]
+    for update of g skip locked
+  ),
+  dropped as (
     delete from fairqueue.fq_signal g
-    using (
-      select l.state, v_rows[i] as row, v_ids[i] as id
-      from unnest(v_states, v_firsts, v_counts) l(state, first, signals)
-      cross join lateral generate_series(l.first, l.first + l.signals - 1) i
-    ) u
-    where g.ctid = u.row
-      and g.id is not distinct from u.id
-    returning u.state, g.channel_id, g.dequeue_at, g.message_id, g.freed
+    using claimed c
+    where g.ctid = c.row
+    returning c.state, g.channel_id, g.dequeue_at, g.message_id, g.freed
   ),
   told as materialized (
     select distinct on (d.channel_id) d.state, d.channel_id, d.dequeue_at, d.message_id,
