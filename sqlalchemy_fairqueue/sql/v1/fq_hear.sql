@@ -96,19 +96,16 @@ begin
     delete from fairqueue.fq_signal g
     using claimed c
     where g.ctid = c.row
-    returning c.state, g.channel_id, g.dequeue_at, g.message_id, g.freed
+    returning c.state, g.dequeue_at, g.message_id, g.freed
   ),
   told as materialized (
-    select distinct on (d.channel_id) d.state, d.channel_id, d.dequeue_at, d.message_id,
-      count(*) over of_channel as signals,
-      sum(d.freed) over of_channel as freed
-    from dropped d
-    window of_channel as (
-      partition by d.channel_id
-      order by d.dequeue_at, d.message_id
-      rows between unbounded preceding and unbounded following
-    )
-    order by d.channel_id, d.dequeue_at, d.message_id
+    select d.state, d.signals, d.freed, d.least[1] as dequeue_at, d.least[2] as message_id
+    from (
+      select d.state, count(*) as signals, sum(d.freed) as freed,
+        min(array[d.dequeue_at, d.message_id]) filter (where d.message_id is not null) as least
+      from dropped d
+      group by d.state
+    ) d
   ),
   applied as (
     update fairqueue.fq_channel_state s
