@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Enqueue, Receipt
 from sqlalchemy_fairqueue.times import microseconds
@@ -49,6 +49,12 @@ class Business(Stage):
     def _wanted(self, channel: str, key: str | None, when: int, max_attempts: int) -> Wanted:
         self.numbers += 1
         return Wanted(self.numbers, channel, key, when, max_attempts, Receipt(channel))
+
+    @initialize(backlog=st.dictionaries(CHANNELS, st.integers(1, 12), min_size=1))
+    def begin_with_a_backlog(self, backlog: dict[str, int]) -> None:
+        """There is something to serve from the first step on."""
+        for channel, count in backlog.items():
+            self.enqueue_and_commit(channel, count)
 
     @rule(channel=CHANNELS, count=st.integers(1, 8))
     def enqueue_and_commit(self, channel: str, count: int) -> None:
@@ -98,7 +104,8 @@ class Business(Stage):
     @precondition(lambda self: self.given)
     def settle(self, tx: int | None, which: list[int], verb: Verb, delay: int, *, now: bool) -> None:
         """Complete, retry, release or bury: recorded, sent at once, or (tx None) in a transaction of its own."""
-        deliveries = {(one := self.given[-1 - number % len(self.given)]).message_id: one for number in which}
+        hands = self.hands()
+        deliveries = {(one := hands[number % len(hands)]).message_id: one for number in which}
         pause = timedelta(microseconds=delay if verb in {Verb.RETRY, Verb.RELEASE} else 0)
         self.settle_in(tx, list(deliveries.values()), verb, pause, now=now)
 
@@ -118,6 +125,12 @@ class Business(Stage):
             tx, works, lambda: perform(session.connection(), deliveries, **how)
         ):
             self.roll_back(tx, close=True)
+
+    def hands(self) -> list[Delivery]:
+        """All deliveries of late: those that are held first, the newest at the front; then those that have ended."""
+        held = {(one.id, one.lease_id, one.deliveries) for one in self.books.messages.values()}
+        newest = self.given[::-1]
+        return sorted(newest, key=lambda one: (one.message_id, one.lease.id, one.deliveries) not in held)
 
     def stale(self) -> list[Delivery]:
         """Lost deliveries whose message is out again under the same lease: only the hand-out tells them apart."""
@@ -176,9 +189,10 @@ class Business(Stage):
     @precondition(lambda self: any(len(one.layers) > 1 for one in self.open.values()))
     def end_savepoint(self, tx: int, *, keep: bool) -> None:
         """Release the innermost savepoint, or roll back to it."""
-        nested = self.sessions[tx].get_nested_transaction() if tx in self.open else None
-        if nested is None:
-            return
+        inside = sorted(number for number, one in self.open.items() if len(one.layers) > 1)
+        tx = inside[tx % len(inside)]
+        nested = self.sessions[tx].get_nested_transaction()
+        assert nested is not None
         if keep:
             nested.commit()
         else:
@@ -189,12 +203,10 @@ class Business(Stage):
     @precondition(lambda self: self.open)
     def commit(self, tx: int) -> None:
         """Commit an open transaction, open savepoints and all."""
-        if tx in self.open:
-            self.commit_open(tx)
+        self.commit_open(sorted(self.open)[tx % len(self.open)])
 
     @rule(tx=TRANSACTIONS, close=st.booleans())
     @precondition(lambda self: self.open)
     def rollback(self, tx: int, *, close: bool) -> None:
         """Roll an open transaction back, or close its session."""
-        if tx in self.open:
-            self.roll_back(tx, close=close)
+        self.roll_back(sorted(self.open)[tx % len(self.open)], close=close)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Literal
 
 import pytest
-from hypothesis import event, note
+from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from sqlalchemy import text
@@ -42,6 +42,7 @@ class FairQueueMachine(Business):
         lease=LEASES,
         hints=st.sampled_from(["full", "kept", "forgotten"]),
     )
+    @precondition(lambda self: self.books.messages)
     def dequeue(self, consumer: int, limit: int, lease: timedelta, hints: str) -> None:
         """Take what the model allows, no less and no more, without ever waiting."""
         self._take(consumer, limit, lease, hints)
@@ -61,7 +62,11 @@ class FairQueueMachine(Business):
 
         if batch:
             note(f"    -> {[(one.channel, one.message_id) for one in batch]}")
-        event(f"dequeue gave {'nothing' if not batch else 'a full batch' if len(batch) == limit else 'some'}")
+        self.saw(f"dequeue gave {'nothing' if not batch else 'a full batch' if len(batch) == limit else 'some'}")
+        if any(offer.skipped for offer in offered.values()):
+            self.saw("dequeue passed by a locked message")
+        if len(offered) < len(self.books.channels):
+            self.saw("dequeue passed by a locked channel")
         given = check_batch(batch, limit, offered)
         self._check_lease(batch, consumer, kept if kept not in others.leases else None, now, microseconds(lease))
         for delivery in batch:
@@ -95,7 +100,18 @@ class FairQueueMachine(Business):
             assert expires_at == now + lease + lease // 8
             self.books.leases[found.id] = Lease(consumer, expires_at)
 
+    @rule(count=st.integers(1, 6))
+    @precondition(lambda self: self.books.messages)
+    def work(self, count: int) -> None:
+        """A consumer that goes round: one message at a time, each completed at once."""
+        for _ in range(count):
+            batch = self._take(0, 1, timedelta(seconds=1), "full")
+            works: list[Work] = [Settled(one, Verb.COMPLETE, 0) for one in batch]
+            if batch:
+                self.send_now(None, works, partial(self.world.queues[0].complete, self.world.engine, batch))
+
     @rule()
+    @precondition(lambda self: self.books.messages)
     def hear(self) -> None:
         """A heartbeat hears signals and takes nothing."""
         with self.world.engine.begin() as connection:
@@ -135,7 +151,8 @@ class FairQueueMachine(Business):
     def lock(self, tx: int, kind: Literal["message", "state", "lease"], which: int, channel: str) -> None:
         """Somebody locks a row and keeps it locked until the transaction ends."""
         session, transaction = self.session(tx)
-        rows = sorted(self.books.messages if kind == "message" else self.books.leases)
+        ready = [one.id for one in self.books.messages.values() if one.lease_id is None]
+        rows = sorted((ready or self.books.messages) if kind == "message" else self.books.leases)
         if kind == "state":
             wanted: int | str = channel
         elif rows:

@@ -1,5 +1,6 @@
 """What the rules of the machine stand on: the world, the books, and the transactions that are open."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,11 +25,11 @@ class Stage(RuleBasedStateMachine):
     """State of one example. ``world`` is given by the test that runs the machine."""
 
     world: ClassVar[World]
-    examples: ClassVar[int] = 0
+    tally: ClassVar[Counter[str]] = Counter()
 
     def __init__(self) -> None:
         super().__init__()
-        type(self).examples += 1
+        self.tally["examples"] += 1
         self.world.reset()
         self.books = Books()
         self.turns = Turns()
@@ -37,6 +38,11 @@ class Stage(RuleBasedStateMachine):
         self.windows: dict[int, tuple[int, int]] = {}
         self.given: list[Delivery] = []
         self.numbers = 0
+
+    def saw(self, what: str) -> None:
+        """Count what happened, to know what the programs reach."""
+        event(what)
+        self.tally[what] += 1
 
     def session(self, tx: int) -> tuple[Session, Transaction]:
         """The open transaction of that number, begun if it is not."""
@@ -59,7 +65,7 @@ class Stage(RuleBasedStateMachine):
         own = self.open[tx] if tx is not None else Transaction()
         found = plan(self.books, own, self.others(tx), works)
         if found.error is None and found.waits:
-            event("would wait")
+            self.saw("would wait")
             note("    (not done: it would wait for a lock)")
             return None
         if found.waits and found.error is not None and found.error.__name__ != "LockOrderError":
@@ -80,7 +86,7 @@ class Stage(RuleBasedStateMachine):
             if expected.error is None or type(error) is not expected.error:
                 raise
             failure = error
-            event(f"{type(error).__name__} as predicted")
+            self.saw(f"{type(error).__name__} as predicted")
         else:
             assert expected.error is None, f"expected {expected.error}, nothing was raised"
         self._note_window(expected.effects, before)
@@ -102,7 +108,7 @@ class Stage(RuleBasedStateMachine):
         except Exception as error:
             if expected.error is None or type(error) is not expected.error:
                 raise
-            event(f"{type(error).__name__} at commit, as predicted")
+            self.saw(f"{type(error).__name__} at commit, as predicted")
             self.roll_back(tx, close=False)
             return
         assert expected.error is None, f"expected {expected.error}, the commit went through"

@@ -46,6 +46,10 @@ class World:
         self.rows("select setval('public.test_clock', :start)", start=_START)
         self.queues = [Queue(QUEUE) for _ in range(CONSUMERS)]
 
+    def install(self, function: str) -> None:
+        """Put another text of a function in, verbatim."""
+        self._observer.exec_driver_sql(function, execution_options={"no_parameters": True})
+
     def close(self) -> None:
         """Give the connections back."""
         self._observer.close()
