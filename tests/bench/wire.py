@@ -1,25 +1,47 @@
-"""A thin client on libpq, so that the load generator's own share of the two cores stays small and equal on all sides.
+"""A thin client on libpq: the load generator's own share of two cores stays small, and is the same on all sides.
 
-It prepares each statement once, speaks binary both ways, and never decodes a column that the loop does not need.
+It prepares each statement once, speaks binary both ways, and decodes no column that the loop does not need.
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from psycopg import pq
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-INT8, INT4, TEXT, INT8_ARRAY, INT4_ARRAY, TID_ARRAY = 20, 23, 25, 1016, 1007, 1010
-_ELEMENT = {INT8_ARRAY: INT8, INT4_ARRAY: INT4, TID_ARRAY: 27}
+    from psycopg.pq.abc import PGconn, PGresult
+
+INT8: Final = 20
+INT4: Final = 23
+TEXT: Final = 25
+INT8_ARRAY: Final = 1016
+INT4_ARRAY: Final = 1007
+TID_ARRAY: Final = 1010
+_ELEMENT: Final = {INT8_ARRAY: INT8, INT4_ARRAY: INT4, TID_ARRAY: 27}
 
 
 class WireError(Exception):
     """The server refused a statement; the message is the server's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement to prepare.
+
+    Attributes:
+        name: what it is prepared under.
+        sql: its text, with ``$1`` and so on.
+        types: the types of its parameters, as oids.
+    """
+
+    name: bytes
+    sql: bytes
+    types: tuple[int, ...]
 
 
 def int8(value: int) -> bytes:
@@ -32,17 +54,27 @@ def int4(value: int) -> bytes:
     return struct.pack("!i", value)
 
 
-def from_int(value: bytes | None) -> int | None:
+NO_INT8S: Final = struct.pack("!iii", 0, 0, INT8)
+"""An empty array of bigints."""
+
+
+def number(value: bytes | None) -> int | None:
     """A number that the server sent, of whatever width."""
     return None if value is None else int.from_bytes(value, "big", signed=True)
 
 
-def array(oid: int, values: Sequence[bytes | None]) -> bytes:
+def array(oid: int, values: Sequence[bytes]) -> bytes:
     """A one-dimensional array of values that are in the server's form already."""
     parts = [struct.pack("!iiiii", 1, 0, _ELEMENT[oid], len(values), 1)]
     for value in values:
-        parts.append(b"\xff\xff\xff\xff" if value is None else len(value).to_bytes(4, "big") + value)
+        parts += (len(value).to_bytes(4, "big"), value)
     return b"".join(parts)
+
+
+def column(answer: PGresult, index: int, rows: int) -> list[bytes]:
+    """The first *rows* values of a column, which are not null."""
+    value = answer.get_value
+    return [value(row, index) or b"" for row in range(rows)]
 
 
 @dataclass(slots=True)
@@ -54,37 +86,36 @@ class Wire:
     """
 
     conninfo: str
-    _connection: pq.abc.PGconn = field(init=False)
-    _known: set[bytes] = field(init=False, default_factory=set)
+    _connection: PGconn = field(init=False, repr=False)
+    _known: set[bytes] = field(init=False, repr=False, default_factory=set)
 
     def __post_init__(self) -> None:
+        """Connect."""
         self._connection = pq.PGconn.connect(self.conninfo.encode())
         if self._connection.status != pq.ConnStatus.OK:
             raise WireError(self._connection.get_error_message())
 
-    def run(self, sql: str) -> pq.abc.PGresult:
-        """Run *sql* as simple text."""
+    def run(self, sql: str) -> PGresult:
+        """Run *sql* as simple text, several statements if need be."""
         return self._checked(self._connection.exec_(sql.encode()))
 
-    def call(self, name: str, sql: str, oids: Iterable[int], values: Sequence[bytes | None]) -> pq.abc.PGresult:
-        """Run *sql*, prepared under *name* on its first use."""
-        key = name.encode()
-        if key not in self._known:
-            self._checked(self._connection.prepare(key, sql.encode(), list(oids)))
-            self._known.add(key)
-        binary = [pq.Format.BINARY] * len(values)
-        return self._checked(self._connection.exec_prepared(key, values, binary, pq.Format.BINARY))
+    def value(self, sql: str) -> str:
+        """The single value that *sql* yields, as text."""
+        return (self.run(sql).get_value(0, 0) or b"").decode()
 
-    def number(self, sql: str) -> int:
-        """The single number that *sql* yields."""
-        value = self.run(sql).get_value(0, 0)
-        return int(value or 0)
+    def call(self, statement: Statement, *values: bytes) -> PGresult:
+        """Run *statement*, which is prepared on its first use."""
+        if statement.name not in self._known:
+            self._checked(self._connection.prepare(statement.name, statement.sql, statement.types))
+            self._known.add(statement.name)
+        formats = [pq.Format.BINARY] * len(values)
+        return self._checked(self._connection.exec_prepared(statement.name, values, formats, pq.Format.BINARY))
 
     def close(self) -> None:
         """End the connection."""
         self._connection.finish()
 
-    def _checked(self, result: pq.abc.PGresult) -> pq.abc.PGresult:
-        if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
-            raise WireError(result.get_error_message())
-        return result
+    def _checked(self, answer: PGresult) -> PGresult:
+        if answer.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
+            raise WireError(answer.get_error_message())
+        return answer

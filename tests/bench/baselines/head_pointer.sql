@@ -1,6 +1,7 @@
 -- The design that the project starts from: the channel row carries a pointer to its head message and is updated by every enqueue,
 -- and a dequeue takes one message of the least recently served channel and moves the pointer on. Milliseconds, as there.
--- Leases are added: a dequeued message stays, marked, until it is completed, as on our side.
+-- Leases are added: a dequeued message stays, marked, until it is completed, as on our side. As there, a completion gives the slot back
+-- on the channel row; where counted is false it does not, which is the leanest that this design could be without limits.
 create schema head;
 create table head.channel (
   id bigint generated always as identity primary key,
@@ -9,6 +10,7 @@ create table head.channel (
   max_concurrency integer,
   release_interval bigint not null default 0,
   current_concurrency integer not null default 0,
+  counted boolean not null default true,
   head_message_id bigint,
   head_dequeue_at bigint,
   last_dequeue_at bigint not null default 0,
@@ -21,7 +23,7 @@ create index channel_ready_ix on head.channel (queue, next_dequeue_at, id)
     and (max_concurrency is null or current_concurrency < max_concurrency);
 create table head.message (
   id bigint generated always as identity primary key,
-  channel_id bigint not null references head.channel (id),
+  channel_id bigint not null,
   kind text not null,
   content bytea not null,
   headers jsonb,
@@ -104,7 +106,7 @@ begin
   set head_message_id = v_next.id,
     head_dequeue_at = v_next.dequeue_at,
     last_dequeue_at = v_now,
-    current_concurrency = c.current_concurrency + 1,
+    current_concurrency = c.current_concurrency + case when c.counted then 1 else 0 end,
     next_dequeue_at = greatest(v_next.dequeue_at, v_now + c.release_interval)
   where c.id = v_channel.id;
 end
@@ -124,7 +126,8 @@ begin
   end if;
   update head.channel c
   set current_concurrency = c.current_concurrency - 1
-  where c.id = v_channel_id;
+  where c.id = v_channel_id
+    and c.counted;
   return 1;
 end
 $$;

@@ -1,0 +1,269 @@
+"""The queues that are measured: each takes up to n messages under a lease, and completes them in a second transaction.
+
+All sides run the same client code but for the statements: the same round trips, the same columns in the answer, the
+same columns read from it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tests.bench.wire import (
+    INT4,
+    INT4_ARRAY,
+    INT8,
+    INT8_ARRAY,
+    NO_INT8S,
+    TEXT,
+    TID_ARRAY,
+    Statement,
+    Wire,
+    array,
+    column,
+    int4,
+    int8,
+    number,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from psycopg.pq.abc import PGresult
+
+QUEUE: Final = b"bench"
+LEASE: Final = int8(30_000_000)
+HEAR_CHUNK: Final = 10_000
+
+
+@dataclass(slots=True)
+class Taken:
+    """What one dequeue gave, in the server's form: what completion needs.
+
+    Attributes:
+        more: whether asking again at once may give more.
+    """
+
+    ids: list[bytes]
+    rows: list[bytes]
+    leases: list[bytes]
+    deliveries: list[bytes]
+    more: bool
+
+    def extend(self, other: Taken) -> None:
+        """Add what another dequeue of the same batch gave."""
+        self.ids += other.ids
+        self.rows += other.rows
+        self.leases += other.leases
+        self.deliveries += other.deliveries
+        self.more = other.more
+
+
+class Side(Protocol):
+    """One measured queue, as one consumer sees it."""
+
+    def take(self, limit: int) -> Taken:
+        """Lease up to *limit* messages, in one transaction of its own."""
+
+    def finish(self, taken: Taken) -> None:
+        """Complete them, in another."""
+
+    def refill(self, count: int, channels: int) -> None:
+        """Add *count* messages to channels by chance, in a third."""
+
+
+@dataclass(slots=True)
+class Fair:
+    """The library's functions, called as its consumer calls them: the lease and the scan hints go from call to call."""
+
+    wire: Wire
+    consumer: bytes
+    _lease: bytes = field(init=False, default=int8(0))
+    _hints: bytes = field(init=False, default=NO_INT8S)
+
+    def take(self, limit: int) -> Taken:
+        """See `Side`."""
+        answer = self.wire.call(_FAIR_DEQUEUE, QUEUE, int4(limit), LEASE, self.consumer, self._lease, self._hints)
+        last = answer.ntuples - 1
+        self._lease = answer.get_value(last, 11) or int8(0)
+        self._hints = answer.get_value(last, 12) or NO_INT8S
+        if after := answer.get_value(last, 14):
+            hear(self.wire, number(after) or 0)
+        return Taken(
+            column(answer, 0, last),
+            column(answer, 1, last),
+            [self._lease] * last,
+            column(answer, 10, last),
+            more=last > 0 or number(answer.get_value(last, 13)) == 0,
+        )
+
+    def finish(self, taken: Taken) -> None:
+        """See `Side`."""
+        lost = self.wire.call(
+            _FAIR_COMPLETE,
+            QUEUE,
+            array(INT8_ARRAY, taken.ids),
+            array(TID_ARRAY, taken.rows),
+            array(INT8_ARRAY, taken.leases),
+            array(INT4_ARRAY, taken.deliveries),
+        )
+        if lost.ntuples:
+            message = f"{lost.ntuples} deliveries were lost under a live lease"
+            raise AssertionError(message)
+
+    def refill(self, count: int, channels: int) -> None:
+        """See `Side`."""
+        self.wire.call(_FAIR_ENQUEUE, int4(count), int4(channels))
+
+
+def hear(wire: Wire, after: int = 0) -> int:
+    """Hear the waiting signals above *after*, chunk by chunk, each in a transaction of its own; return how many."""
+    heard = 0
+    while True:
+        answer = wire.call(_FAIR_HEAR, QUEUE, int8(after), int4(HEAR_CHUNK))
+        heard += number(answer.get_value(0, 0)) or 0
+        if number(answer.get_value(0, 1)) != HEAR_CHUNK:
+            return heard
+        after = number(answer.get_value(0, 2)) or 0
+
+
+@dataclass(slots=True)
+class Plain:
+    """The unfair bound: the oldest rows of one table."""
+
+    wire: Wire
+    consumer: bytes
+    _lease: bytes = field(init=False, default_factory=lambda: int8(secrets.randbits(63)))
+
+    def take(self, limit: int) -> Taken:
+        """See `Side`."""
+        return _taken(self.wire.call(_PLAIN_DEQUEUE, int4(limit), self._lease))
+
+    def finish(self, taken: Taken) -> None:
+        """See `Side`."""
+        answer = self.wire.call(
+            _PLAIN_COMPLETE,
+            array(INT8_ARRAY, taken.ids),
+            array(INT8_ARRAY, taken.leases),
+            array(INT4_ARRAY, taken.deliveries),
+        )
+        if answer.command_tuples != len(taken.ids):
+            message = "a leased row was gone"
+            raise AssertionError(message)
+
+    def refill(self, count: int, channels: int) -> None:
+        """See `Side`."""
+        self.wire.call(_PLAIN_ENQUEUE, int4(count), int4(channels))
+
+
+@dataclass(slots=True)
+class HeadPointer:
+    """The design that the project starts from: a dequeue pops one message and moves its channel's pointer on."""
+
+    wire: Wire
+    consumer: bytes
+    _lease: bytes = field(init=False, default_factory=lambda: int8(secrets.randbits(63)))
+
+    def take(self, limit: int) -> Taken:
+        """See `Side`; a batch is as many dequeues in one transaction."""
+        if limit == 1:
+            return _taken(self.wire.call(_HEAD_DEQUEUE, QUEUE, self._lease))
+        taken = Taken([], [], [], [], more=True)
+        self.wire.run("begin")
+        for _ in range(limit):
+            taken.extend(_taken(self.wire.call(_HEAD_DEQUEUE, QUEUE, self._lease)))
+            if not taken.more:
+                break
+        self.wire.run("commit")
+        return taken
+
+    def finish(self, taken: Taken) -> None:
+        """See `Side`."""
+        answer = self.wire.call(_HEAD_COMPLETE, array(INT8_ARRAY, taken.ids), array(INT8_ARRAY, taken.leases))
+        if number(answer.get_value(0, 0)) != len(taken.ids):
+            message = "a leased row was gone"
+            raise AssertionError(message)
+
+    def refill(self, count: int, channels: int) -> None:
+        """See `Side`."""
+        self.wire.call(_HEAD_ENQUEUE, int4(count), int4(channels))
+
+
+def _taken(answer: PGresult) -> Taken:
+    rows = answer.ntuples
+    ids, places, leases, deliveries = (column(answer, index, rows) for index in (0, 1, 11, 10))
+    return Taken(ids, places, leases, deliveries, more=rows > 0)
+
+
+SIDES: Final[dict[str, Callable[[Wire, bytes], Side]]] = {
+    "fair": Fair,
+    "plain": Plain,
+    "head": HeadPointer,
+    "lean": HeadPointer,
+}
+
+_FAIR_DEQUEUE: Final = Statement(
+    b"dequeue",
+    b"select message_id, row_id, channel_id, channel, kind, content, headers, enqueued_at, attempt, max_attempts,"
+    b" deliveries, lease_id, hints, due_in, signals_after from fairqueue.fq_dequeue($1, $2, $3, $4, $5, $6)",
+    (TEXT, INT4, INT8, TEXT, INT8, INT8_ARRAY),
+)
+_FAIR_COMPLETE: Final = Statement(
+    b"complete",
+    b"select message_id from fairqueue.fq_complete($1, $2, $3, $4, $5)",
+    (TEXT, INT8_ARRAY, TID_ARRAY, INT8_ARRAY, INT4_ARRAY),
+)
+_FAIR_HEAR: Final = Statement(
+    b"hear", b"select heard, seen, last_id from fairqueue.fq_hear($1, $2, $3)", (TEXT, INT8, INT4)
+)
+_CHANCE: Final = (
+    b" (select 1 + floor(random() * $2)::bigint as channel_id, convert_to('{\"upload\": \"' || repeat('x', 80) || i"
+    b" || '\"}', 'UTF8') as content from generate_series(1, $1) i) g"
+)
+_FAIR_ENQUEUE: Final = Statement(
+    b"enqueue",
+    b"select count(*) from (select array_agg('channel-' || channel_id) c, array_agg('default'::text) k,"
+    b" array_agg(content) b, array_agg(null::jsonb) h, array_agg(null::bigint) a, array_agg(null::integer) p,"
+    b" array_agg(null::text) t from" + _CHANCE + b") e,"
+    b" fairqueue.fq_enqueue('bench', e.c, e.k, e.b, e.h, e.a, e.a, e.p, e.t, e.p)",
+    (INT4, INT4),
+)
+_PLAIN_DEQUEUE: Final = Statement(
+    b"dequeue",
+    b"update plain.message m set lease_id = $2, attempts = m.attempts + 1, deliveries = m.deliveries + 1"
+    b" from (select r.ctid as row from plain.message r where r.lease_id is null order by r.id limit $1"
+    b" for update skip locked) t where m.ctid = t.row"
+    b" returning m.id, m.ctid, m.channel_id, 'channel-' || m.channel_id, m.kind, m.content, m.headers, m.enqueued_at,"
+    b" m.attempts, m.max_attempts, m.deliveries, m.lease_id",
+    (INT4, INT8),
+)
+_PLAIN_COMPLETE: Final = Statement(
+    b"complete",
+    b"delete from plain.message m using unnest($1, $2, $3) u(id, lease_id, deliveries)"
+    b" where m.id = u.id and m.lease_id = u.lease_id and m.deliveries = u.deliveries",
+    (INT8_ARRAY, INT8_ARRAY, INT4_ARRAY),
+)
+_PLAIN_ENQUEUE: Final = Statement(
+    b"enqueue",
+    b"insert into plain.message (channel_id, kind, content, dequeue_at, enqueued_at, max_attempts)"
+    b" select g.channel_id, 'default', g.content, fairqueue.fq_now(), fairqueue.fq_now(), 20 from" + _CHANCE,
+    (INT4, INT4),
+)
+_HEAD_DEQUEUE: Final = Statement(
+    b"dequeue",
+    b"select message_id, row_id, channel_id, channel, kind, content, headers, enqueued_at, attempt, max_attempts,"
+    b" deliveries, lease_id from head.dequeue($1, $2)",
+    (TEXT, INT8),
+)
+_HEAD_COMPLETE: Final = Statement(
+    b"complete",
+    b"select sum(head.complete(u.id, u.lease_id))::bigint from unnest($1, $2) u(id, lease_id)",
+    (INT8_ARRAY, INT8_ARRAY),
+)
+_HEAD_ENQUEUE: Final = Statement(
+    b"enqueue",
+    b"select count(head.enqueue('bench', 'channel-' || o.channel_id, o.content))"
+    b" from (select g.* from" + _CHANCE + b" order by ('channel-' || g.channel_id) collate \"C\") o",
+    (INT4, INT4),
+)
