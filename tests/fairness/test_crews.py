@@ -1,0 +1,54 @@
+"""Consumers that really run at the same time keep the turns, too."""
+
+from collections import Counter
+from threading import Barrier
+
+import pytest
+
+from tests.fixtures.waits import Waits
+from tests.sql.kernel import Kernel, on
+
+CONSUMERS = 4
+
+
+@pytest.mark.parametrize(("limit", "channels", "rounds"), [(1, 10, 20), (7, 40, 12), (100, 450, 5)])
+def test_calls_at_the_same_time_keep_the_turns(
+    kernel: Kernel, waits: Waits, limit: int, channels: int, rounds: int
+) -> None:
+    """Four calls at once, again and again: after each round equal channels' counts differ by one at most.
+
+    A channel that another call holds is passed by. There are more channels than the four calls together can hold, so
+    none has to serve one twice for want of another, and each round is over before the next starts: hence no slack in
+    the bound. It fails when places are read from the clock as the calls start instead of as each channel is locked.
+    """
+    names = [f"channel {number}" for number in range(channels)]
+    kernel.enqueue(*names * (CONSUMERS * limit * rounds // channels + 2))
+    while kernel.hear().heard:
+        pass
+    start = Barrier(CONSUMERS, timeout=60)
+
+    def consume(consumer: Kernel) -> list[list[str]]:
+        batches = []
+        for _ in range(rounds):
+            start.wait()
+            batches.append(consumer.dequeue(limit).channels)
+        return batches
+
+    rivals = [waits.start(on(consume)) for _ in range(CONSUMERS)]
+    served = Counter(dict.fromkeys(names, 0))
+    for batches in zip(*(rival.result() for rival in rivals), strict=True):
+        for batch in batches:
+            assert len(batch) == limit
+            served.update(batch)
+        assert max(served.values()) - min(served.values()) <= 1
+
+
+def test_what_consumers_take_together_is_everything_once(kernel: Kernel, waits: Waits) -> None:
+    """Four consumers that dequeue and complete freely get every message exactly once between them."""
+    added = kernel.enqueue(*[f"channel {number % 7}" for number in range(1400)])
+    rivals = [waits.start(on(lambda consumer: [hand.id for hand in consumer.drain(limit=7)])) for _ in range(CONSUMERS)]
+    taken = [message_id for rival in rivals for message_id in rival.result()]
+    # A consumer may find everything in the others' hands and stop early; the rest is still there.
+    taken += [hand.id for hand in kernel.drain()]
+    assert sorted(taken) == [row.message_id for row in added]
+    assert kernel.value("select count(*) from fq_message") == 0

@@ -1,0 +1,120 @@
+"""Limits are exact, and those whom they do not concern are served as if the limited channels were not there."""
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from tests.fixtures.clock import Clock
+from tests.fixtures.waits import Waits
+from tests.sql.kernel import HOUR, Kernel, on
+
+
+def _counts(kernel: Kernel, limit: int, calls: int) -> Counter[str]:
+    served: Counter[str] = Counter()
+    for _ in range(calls):
+        served.update(kernel.dequeue(limit).channels)
+    return served
+
+
+@pytest.mark.parametrize("limit", [1, 7, 100])
+def test_max_concurrency_is_exact_and_the_others_stay_equal(kernel: Kernel, limit: int) -> None:
+    """A channel with room for two has two out, never three; the others differ by one turn at most."""
+    kernel.configure("tight", 2)
+    kernel.enqueue(*["tight", "b", "c"] * 150)
+    served = _counts(kernel, limit, 100 // limit + 1)
+    assert served["tight"] == 2
+    assert abs(served["b"] - served["c"]) <= 1
+
+
+def test_a_freed_slot_is_used_once(kernel: Kernel) -> None:
+    """Each completion of a limited channel lets exactly one more message out, at once."""
+    kernel.configure("tight", 3)
+    kernel.enqueue(*["tight"] * 20)
+    hands = kernel.dequeue(100).hands
+    assert len(hands) == 3
+    for _ in range(10):
+        assert kernel.complete(hands.pop(0)) == {}
+        hands += kernel.dequeue(100).hands
+        assert len(hands) == 3
+        assert kernel.state("tight")["current_concurrency"] == 3
+
+
+def test_consumers_together_keep_the_limit(kernel: Kernel, waits: Waits) -> None:
+    """Four consumers that dequeue at the same time have together no more out than the limit allows."""
+    kernel.configure("tight", 5)
+    kernel.enqueue(*["tight"] * 100)
+    rivals = [waits.start(on(lambda rival: [len(rival.dequeue(3).hands) for _ in range(5)])) for _ in range(4)]
+    assert sum(sum(rival.result()) for rival in rivals) <= 5
+    kernel.dequeue(100)
+    assert kernel.value("select count(*) from fq_message where lease_id is not null") == 5
+
+
+def test_the_rate_is_exact_and_the_others_stay_equal(kernel: Kernel, clock: Clock) -> None:
+    """With one message an hour and a burst of three: three at once, then one each hour, three again after a rest."""
+    kernel.configure("slow", interval=HOUR, burst=3)
+    kernel.enqueue(*["slow", "b", "c"] * 200)
+    served = _counts(kernel, 7, 20)
+    assert served["slow"] == 3
+    assert abs(served["b"] - served["c"]) <= 1
+    for hours, expected in [(1, 1), (1, 1), (2, 2), (10, 3), (0, 0)]:
+        clock.advance(timedelta(hours=hours))
+        assert _counts(kernel, 1, 10)["slow"] == expected
+
+
+def test_the_rate_says_when_to_come_back(kernel: Kernel, clock: Clock) -> None:
+    """While only a rate holds messages back, due_in is the time until the next may go."""
+    kernel.configure("slow", interval=HOUR)
+    kernel.enqueue("slow", "slow")
+    assert len(kernel.dequeue(2, lease=24 * HOUR).hands) == 1
+    call = kernel.dequeue(2)
+    assert call.due_in is not None
+    assert HOUR - 60_000_000 < call.due_in <= HOUR
+    clock.advance(timedelta(hours=1))
+    assert len(kernel.dequeue(2).hands) == 1
+
+
+def test_a_batch_takes_what_the_burst_allows(kernel: Kernel) -> None:
+    """A burst larger than the batch is handed out over batches, in full and no more."""
+    kernel.configure("slow", interval=HOUR, burst=10)
+    kernel.enqueue(*["slow"] * 50)
+    assert [len(kernel.dequeue(4).hands) for _ in range(4)] == [4, 4, 2, 0]
+
+
+def test_lifting_a_rate_frees_the_channel_at_once(kernel: Kernel) -> None:
+    """A channel that waited for its rate is served at once when the rate is lifted."""
+    kernel.configure("slow", interval=HOUR)
+    kernel.enqueue("slow", "slow")
+    assert len(kernel.dequeue(2).hands) == 1
+    kernel.configure("slow")
+    assert len(kernel.dequeue(2).hands) == 1
+
+
+def test_weight_under_a_limit_keeps_to_the_limit(kernel: Kernel) -> None:
+    """A heavy channel with a narrow limit takes its limit, and its unused turn harms nobody."""
+    kernel.configure("heavy", 2, weight=10)
+    kernel.enqueue(*["heavy", "b", "c"] * 30)
+    served = _counts(kernel, 10, 5)
+    assert served == {"heavy": 2, "b": 24, "c": 24}
+
+
+@pytest.mark.parametrize("limit", [1, 100])
+def test_stale_channels_do_not_hide_a_ready_one(kernel: Kernel, limit: int) -> None:
+    """A thousand channels whose messages were withdrawn stand first in line: one call finds the ready one behind
+    them.
+    """
+    added = kernel.enqueue(*[f"stale {number}" for number in range(1000)], "ready")
+    while kernel.hear(limit=250).heard:
+        pass
+    kernel.cancel(*[row.message_id for row in added[:-1]])
+    assert kernel.dequeue(limit).channels == ["ready"]
+
+
+def test_limited_channels_do_not_hide_a_ready_one(kernel: Kernel) -> None:
+    """Three hundred channels at their limit, with backlogs, stand first in line: one call finds the ready one."""
+    names = [f"full {number}" for number in range(300)]
+    kernel.configure_queue(1)
+    kernel.enqueue(*names * 2)
+    assert sum(len(kernel.dequeue(100).hands) for _ in range(4)) == 300
+    kernel.enqueue("ready")
+    assert kernel.dequeue().channels == ["ready"]

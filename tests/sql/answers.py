@@ -1,0 +1,59 @@
+"""What the SQL functions answer."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """One row of fq_enqueue."""
+
+    ordinal: int
+    message_id: int
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """A message in a consumer's hands, with its token."""
+
+    id: int
+    row: str | None
+    channel: str
+    kind: str
+    content: bytes
+    attempt: int
+    deliveries: int
+    lease_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What one fq_dequeue returned."""
+
+    hands: list[Hand]
+    lease_id: int | None
+    lease_expires_at: int | None
+    hints: list[int | None]
+    due_in: int | None
+    signals_after: int | None
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of the messages, in the order in which they came."""
+        return [hand.id for hand in self.hands]
+
+    @property
+    def channels(self) -> list[str]:
+        """The channels of the messages, in the order in which they came."""
+        return [hand.channel for hand in self.hands]
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """What one fq_hear returned."""
+
+    heard: int
+    seen: int
+    first_id: int | None
+    last_id: int | None
+    scheduled_at: int | None

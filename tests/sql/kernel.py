@@ -1,0 +1,294 @@
+"""The SQL functions called as SQL, over real connections: what the tests of tests/sql and tests/fairness speak
+through.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeVar
+
+import psycopg
+import pytest
+from psycopg import IsolationLevel
+from psycopg.rows import class_row, dict_row
+from sqlalchemy import Engine
+
+from tests.fixtures.database import Database
+from tests.sql.answers import Added, Call, Hand, Hearing
+
+T = TypeVar("T")
+OpenKernel = Callable[..., "Kernel"]
+
+MILLISECOND = 1_000
+SECOND = 1_000_000
+HOUR = 3_600 * SECOND
+
+_TOKENS = "%(queue)s, %(ids)s::bigint[], %(rows)s::tid[], %(lease_ids)s::bigint[], %(deliveries)s::integer[]"
+
+
+@dataclass(slots=True)
+class Kernel:
+    """The functions of one queue on one connection."""
+
+    connection: psycopg.Connection[Any]
+    queue: str = "q"
+    name: str = "me"
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def rows(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
+        """Run one statement; its rows, if it has any."""
+        with self.connection.cursor(row_factory=dict_row) as cursor:
+            cursor.execute(sql.encode(), parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def value(self, sql: str, **parameters: object) -> Any:
+        """The single value of the first row, or None where there is no row."""
+        rows = self.rows(sql, **parameters)
+        return next(iter(rows[0].values())) if rows else None
+
+    def commit(self) -> None:
+        """Commit the open transaction."""
+        self.connection.commit()
+
+    def rollback(self) -> None:
+        """Roll the open transaction back."""
+        self.connection.rollback()
+
+    @property
+    def pid(self) -> int:
+        """The process of the server that serves this connection."""
+        return self.connection.info.backend_pid
+
+    def enqueue(
+        self,
+        *channels: str | None,
+        contents: Sequence[bytes | None] | None = None,
+        kinds: Sequence[str | None] | None = None,
+        headers: Sequence[str | None] | None = None,
+        delays: Sequence[int | None] | None = None,
+        ats: Sequence[int | None] | None = None,
+        priorities: Sequence[int | None] | None = None,
+        keys: Sequence[str | None] | None = None,
+        max_attempts: Sequence[int | None] | None = None,
+        policy: tuple[int | None, int | None, int | None, int | None] = (None, None, None, None),
+    ) -> list[Added]:
+        """fq_enqueue: one message a channel named."""
+        nothing = [None] * len(channels)
+        sql = """
+            select * from fq_enqueue(%(queue)s, %(channels)s::text[], %(kinds)s::text[], %(contents)s::bytea[],
+              %(headers)s::jsonb[], %(delays)s::bigint[], %(ats)s::bigint[], %(priorities)s::integer[],
+              %(keys)s::text[], %(max_attempts)s::integer[], %(p0)s::integer, %(p1)s::bigint, %(p2)s::integer,
+              %(p3)s::integer)
+        """
+        with self.connection.cursor(row_factory=class_row(Added)) as cursor:
+            cursor.execute(
+                sql,
+                {
+                    "queue": self.queue,
+                    "channels": list(channels),
+                    "kinds": list(kinds or ["work"] * len(channels)),
+                    "contents": list(contents or [b"{}"] * len(channels)),
+                    "headers": list(headers or nothing),
+                    "delays": list(delays or nothing),
+                    "ats": list(ats or nothing),
+                    "priorities": list(priorities or nothing),
+                    "keys": list(keys or nothing),
+                    "max_attempts": list(max_attempts or nothing),
+                    **{f"p{place}": value for place, value in enumerate(policy)},
+                },
+            )
+            return sorted(cursor.fetchall(), key=lambda added: added.ordinal)
+
+    def dequeue(
+        self,
+        limit: int | None = 1,
+        *,
+        lease: int | None = 30 * SECOND,
+        lease_id: int | None = None,
+        hints: Sequence[int | None] | None = None,
+    ) -> Call:
+        """fq_dequeue: the rows of its messages and the row about the call."""
+        *taken, call = self.rows(
+            "select * from fq_dequeue(%(queue)s, %(limit)s, %(lease)s, %(name)s, %(lease_id)s::bigint,"
+            " %(hints)s::bigint[])",
+            queue=self.queue,
+            limit=limit,
+            lease=lease,
+            name=self.name,
+            lease_id=lease_id,
+            hints=None if hints is None else list(hints),
+        )
+        hands = [
+            Hand(
+                id=row["message_id"],
+                row=row["row_id"],
+                channel=row["channel"],
+                kind=row["kind"],
+                content=row["content"],
+                attempt=row["attempt"],
+                deliveries=row["deliveries"],
+                lease_id=call["lease_id"],
+            )
+            for row in taken
+        ]
+        return Call(
+            hands,
+            **{name: call[name] for name in ("lease_id", "lease_expires_at", "hints", "due_in", "signals_after")},
+        )
+
+    def hear(self, after: int | None = 0, limit: int | None = 10_000) -> Hearing:
+        """fq_hear: one chunk of signals."""
+        with self.connection.cursor(row_factory=class_row(Hearing)) as cursor:
+            cursor.execute("select * from fq_hear(%s, %s, %s)", (self.queue, after, limit))
+            hearing = cursor.fetchone()
+        assert hearing is not None
+        return hearing
+
+    def complete(self, *hands: Hand) -> dict[int, str]:
+        """fq_complete: what was not completed, and why."""
+        return self._settle(f"fq_complete({_TOKENS})", hands)
+
+    def release(self, *hands: Hand, delay: int | None = None) -> dict[int, str]:
+        """fq_release: what was not released, and why."""
+        return self._settle(f"fq_release({_TOKENS}, %(delays)s::bigint[])", hands, delays=[delay] * len(hands))
+
+    def retry(self, *hands: Hand, delay: int | None = None, error: str | None = None) -> dict[int, str]:
+        """fq_retry: what is not tried again, and why."""
+        return self._settle(
+            f"fq_retry({_TOKENS}, %(delays)s::bigint[], %(errors)s::text[])",
+            hands,
+            delays=[delay] * len(hands),
+            errors=[error] * len(hands),
+        )
+
+    def bury(self, *hands: Hand, reason: str | None = None, error: str | None = None) -> dict[int, str]:
+        """fq_bury: what was not buried, and why."""
+        return self._settle(
+            f"fq_bury({_TOKENS}, %(reasons)s::text[], %(errors)s::text[])",
+            hands,
+            reasons=[reason] * len(hands),
+            errors=[error] * len(hands),
+        )
+
+    def extend(self, lease_id: int | None, lease: int | None = 30 * SECOND, *hands: Hand) -> int | None:
+        """fq_extend: the new end of the lease, or None."""
+        end: int | None = self.value(
+            "select fq_extend(%(lease_id)s::bigint, %(lease)s, %(ids)s::bigint[], %(deliveries)s::integer[])",
+            lease_id=lease_id,
+            lease=lease,
+            ids=[hand.id for hand in hands],
+            deliveries=[hand.deliveries for hand in hands],
+        )
+        return end
+
+    def cancel(self, *ids: int) -> dict[int, str]:
+        """fq_cancel: what was not withdrawn, and why."""
+        rows = self.rows("select * from fq_cancel(%(queue)s, %(ids)s::bigint[])", queue=self.queue, ids=list(ids))
+        return {row["message_id"]: row["outcome"] for row in rows}
+
+    def configure(
+        self,
+        channel: str | None,
+        max_concurrency: int | None = None,
+        *,
+        interval: int | None = 0,
+        burst: int | None = 1,
+        weight: int | None = 1,
+    ) -> None:
+        """fq_configure_channel."""
+        self.rows(
+            "select fq_configure_channel(%(queue)s, %(channel)s, %(max)s::integer, %(interval)s, %(burst)s,"
+            " %(weight)s)",
+            queue=self.queue,
+            channel=channel,
+            max=max_concurrency,
+            interval=interval,
+            burst=burst,
+            weight=weight,
+        )
+
+    def configure_queue(
+        self, max_concurrency: int | None = None, *, interval: int = 0, burst: int = 1, weight: int = 1
+    ) -> None:
+        """fq_configure_queue."""
+        self.rows(
+            "select fq_configure_queue(%(queue)s, %(max)s::integer, %(interval)s, %(burst)s, %(weight)s)",
+            queue=self.queue,
+            max=max_concurrency,
+            interval=interval,
+            burst=burst,
+            weight=weight,
+        )
+
+    def state(self, channel: str) -> dict[str, Any]:
+        """The state row of a channel."""
+        (row,) = self.rows(
+            "select s.* from fq_channel_state s join fq_channel c on c.id = s.channel_id"
+            " where c.queue = %(queue)s and c.name = %(channel)s",
+            queue=self.queue,
+            channel=channel,
+        )
+        return row
+
+    def drain(self, limit: int = 100, calls: int = 10_000) -> list[Hand]:
+        """Dequeue and complete until nothing is ready."""
+        drained: list[Hand] = []
+        for _ in range(calls):
+            call = self.dequeue(limit)
+            if not call.hands and call.signals_after is None:
+                return drained
+            assert self.complete(*call.hands) == {}
+            drained += call.hands
+        pytest.fail(f"not drained after {calls} calls")
+
+    def _settle(self, call: str, hands: Sequence[Hand], **more: object) -> dict[int, str]:
+        rows = self.rows(
+            f"select * from {call}",
+            queue=self.queue,
+            ids=[hand.id for hand in hands],
+            rows=[hand.row for hand in hands],
+            lease_ids=[hand.lease_id for hand in hands],
+            deliveries=[hand.deliveries for hand in hands],
+            **more,
+        )
+        return {row["message_id"]: row["outcome"] for row in rows}
+
+    @classmethod
+    def open(cls, conninfo: str, *, isolation: str | None = None, autocommit: bool = False, name: str = "me") -> Self:
+        """A kernel on a connection of its own."""
+        connection = psycopg.connect(conninfo, autocommit=autocommit)
+        if isolation:
+            connection.isolation_level = IsolationLevel[isolation]
+        return cls(connection, name=name)
+
+
+def on(work: Callable[[Kernel], T]) -> Callable[[Engine], T]:
+    """Work of a kernel as a rival of the ``waits`` fixture: each statement is a transaction of its own."""
+
+    def run(engine: Engine) -> T:
+        with engine.connect() as connection:
+            driver = connection.connection.driver_connection
+            assert isinstance(driver, psycopg.Connection)
+            driver.autocommit = True
+            return work(Kernel(driver))
+
+    return run
+
+
+@pytest.fixture
+def open_kernel(database: Database) -> Iterator[OpenKernel]:
+    """Open one more connection to the test's database: ``open_kernel(isolation="SERIALIZABLE")``, in a transaction."""
+    with ExitStack() as stack:
+
+        def open_one(*, isolation: str | None = None, autocommit: bool = False, name: str = "me") -> Kernel:
+            kernel = Kernel.open(database.conninfo, isolation=isolation, autocommit=autocommit, name=name)
+            stack.callback(kernel.connection.close)
+            return kernel
+
+        yield open_one
+
+
+@pytest.fixture
+def kernel(open_kernel: OpenKernel) -> Kernel:
+    """The functions on a connection where each statement is a transaction of its own."""
+    return open_kernel(autocommit=True)

@@ -1,0 +1,89 @@
+"""What the server really did inside the functions: their nested plans, by auto_explain."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from psycopg.errors import Diagnostic
+
+from tests.sql.kernel import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One scan of one table within one statement of a function."""
+
+    statement: str
+    table: str
+    node: str
+    index: str | None
+    rows: int
+
+    def __str__(self) -> str:
+        """Return what a failed assertion shows."""
+        return f"{self.node} on {self.table} by {self.index}: {self.rows} rows in {self.statement!r}"
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
+
+
+def _rows(node: dict[str, Any]) -> int:
+    removed = sum(value for name, value in node.items() if name.startswith("Rows Removed by"))
+    loops: float = node["Actual Loops"]
+    rows: float = node["Actual Rows"] + removed
+    return round(rows * loops)
+
+
+def scans_of(explained: dict[str, Any]) -> Iterator[Scan]:
+    """The scans of a statement's plan that reached tables of the queue."""
+    statement = " ".join(explained["Query Text"].split())[:90]
+    for node in _nodes(explained["Plan"]):
+        # A bitmap's index scan names no table, and its heap scan counts the rows again.
+        if node.get("Relation Name", "").startswith("fq_") and "Scan" in node["Node Type"]:
+            yield Scan(statement, node["Relation Name"], node["Node Type"], node.get("Index Name"), _rows(node))
+
+
+@contextmanager
+def explained(kernel: Kernel) -> Iterator[list[Scan]]:
+    """Collect the scans of every statement that the functions run in the block. Needs a superuser."""
+    scans: list[Scan] = []
+
+    def hear(notice: Diagnostic) -> None:
+        text = notice.message_primary or ""
+        if "plan:" in text:
+            scans.extend(scans_of(json.loads(text.split("plan:", 1)[1])))
+
+    kernel.rows("load 'auto_explain'")
+    settings = {
+        "auto_explain.log_nested_statements": "on",
+        "auto_explain.log_analyze": "on",
+        "auto_explain.log_timing": "off",
+        "auto_explain.log_format": "json",
+        "auto_explain.log_level": "log",
+        "client_min_messages": "log",
+        "auto_explain.log_min_duration": "0",
+    }
+    for name, value in settings.items():
+        kernel.rows(f"set {name} = '{value}'")
+    kernel.connection.add_notice_handler(hear)
+    try:
+        yield scans
+    finally:
+        kernel.connection.remove_notice_handler(hear)
+        kernel.rows("set auto_explain.log_min_duration = -1")
+
+
+def assert_frugal(kernel: Kernel, bound: int, work: Callable[[], object]) -> None:
+    """Fail where work reads a table of the queue in sequence, or more of its rows in one scan than the bound."""
+    __tracebackhide__ = True
+    with explained(kernel) as scans:
+        work()
+    wasteful = [str(scan) for scan in scans if scan.node == "Seq Scan" or scan.rows > bound]
+    if wasteful or not scans:
+        pytest.fail("\n".join(["read too much:", *wasteful]))

@@ -1,0 +1,115 @@
+"""fq_configure_channel and fq_configure_queue: policies take effect with the commit and are right from the first
+call.
+"""
+
+from functools import partial
+from itertools import product
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.fixtures.waits import Waits
+from tests.sql.kernel import HOUR, Kernel, OpenKernel, on
+
+BAD: list[dict[str, Any]] = [
+    {"max_concurrency": 0},
+    {"interval": -1},
+    {"interval": None},
+    {"burst": 0},
+    {"weight": 0},
+    {"weight": 10_001},
+    {"interval": 365 * 24 * HOUR, "burst": 1_000_000},
+]
+
+
+def test_a_channel_keeps_its_policy(kernel: Kernel) -> None:
+    """A policy is kept as given, for a channel that is there and for one that is made by it."""
+    kernel.enqueue("old")
+    for channel in ("old", "new"):
+        kernel.configure(channel, 3, interval=5, burst=7, weight=9)
+        state = kernel.state(channel)
+        assert [state[name] for name in ("max_concurrency", "release_interval", "release_burst", "weight")] == [
+            3,
+            5,
+            7,
+            9,
+        ]
+    assert kernel.value("select count(*) from fq_channel_state") == 2
+
+
+def test_new_channels_start_with_the_queue_s_policy(kernel: Kernel) -> None:
+    """A configured queue's policy goes before the one that the first enqueue brings; channels that are there keep
+    theirs.
+    """
+    kernel.enqueue("before", policy=(9, 0, 1, 2))
+    kernel.configure_queue(3, weight=4)
+    kernel.enqueue("after", policy=(9, 0, 1, 2))
+    assert [(kernel.state(name)["max_concurrency"], kernel.state(name)["weight"]) for name in ("before", "after")] == [
+        (9, 2),
+        (3, 4),
+    ]
+
+
+def test_a_bad_policy_is_refused(kernel: Kernel) -> None:
+    """A policy that cannot be kept is refused with QF001 for a channel and for a queue."""
+    for wrong, configure in product(BAD, (partial(kernel.configure, "a"), kernel.configure_queue)):
+        with pytest.raises(psycopg.Error) as refusal:
+            configure(**wrong)
+        assert refusal.value.sqlstate == "QF001"
+
+
+def test_a_bad_name_is_refused(kernel: Kernel) -> None:
+    """Names of channels and queues have 1 to 512 bytes."""
+    for name in (None, "", "x" * 513):
+        queue = Kernel(kernel.connection, queue=name)  # type: ignore[arg-type]
+        for configure in (partial(kernel.configure, name), queue.configure_queue):
+            with pytest.raises(psycopg.Error) as refusal:
+                configure()
+            assert refusal.value.sqlstate == "QF001"
+
+
+def test_an_open_configuration_stops_its_channel_only(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
+    """Until a configuration commits its channel is passed by, the others are served, and nobody waits for it."""
+    kernel.enqueue("a", "b")
+    admin = open_kernel()
+    admin.configure("a", 1)
+    assert waits.unhindered(on(lambda consumer: consumer.dequeue(10).channels)) == ["b"]
+    waits.unhindered(on(lambda producer: producer.enqueue("a", "a")))
+    admin.commit()
+    assert kernel.dequeue(10).channels == ["a"]
+
+
+def test_configuring_waits_for_a_completion_and_counts_what_is_left(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits
+) -> None:
+    """Setting a limit waits for an open completion in the channel; the count is of what is really out afterwards."""
+    for end, out in (("commit", 1), ("rollback", 2)):
+        kernel.enqueue(end, end, end)
+        one, _ = kernel.dequeue(2).hands
+        business = open_kernel()
+        business.complete(one)
+        rival = waits.start(on(partial(Kernel.configure, channel=end, max_concurrency=2))).blocked()
+        getattr(business, end)()
+        rival.result()
+        assert kernel.state(end)["current_concurrency"] == out
+        assert len(kernel.dequeue(10).hands) == 2 - out
+        kernel.rows("delete from fq_message")
+
+
+def test_a_message_that_changes_meanwhile_is_counted(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
+    """A message out whose row another transaction is changing is waited for and counted."""
+    kernel.enqueue("a", "a")
+    kernel.dequeue()
+    user = open_kernel()
+    user.rows("update fq_message set headers = '{}' where lease_id is not null")
+    rival = waits.start(on(lambda admin: admin.configure("a", 1))).blocked()
+    user.commit()
+    rival.result()
+    assert kernel.state("a")["current_concurrency"] == 1
+    assert kernel.dequeue().hands == []
+
+
+def test_version_is_one(kernel: Kernel) -> None:
+    """The installed schema says its version."""
+    assert kernel.value("select fq_version()") == 1

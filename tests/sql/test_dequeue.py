@@ -1,0 +1,169 @@
+"""fq_dequeue: what is handed out, under which lease, and what it says about the time to come."""
+
+import psycopg
+import pytest
+
+from tests.fixtures.waits import Waits
+from tests.sql.kernel import HOUR, SECOND, Kernel, OpenKernel, on
+
+
+def test_the_batch_comes_in_turn_order_within_its_limit(kernel: Kernel) -> None:
+    """Channels alternate within a batch, and the limit is never exceeded."""
+    kernel.enqueue(*["a"] * 5, *["b"] * 5, *["c"] * 5)
+    assert kernel.dequeue(8).channels == ["a", "b", "c", "a", "b", "c", "a", "b"]
+    assert kernel.dequeue(100).channels == ["c", "a", "b", "c", "a", "b", "c"]
+
+
+def test_a_delivery_carries_its_token(kernel: Kernel) -> None:
+    """A delivery names its row, lease, hand-out and attempt, and the row says the same."""
+    kernel.enqueue("a")
+    (hand,) = kernel.dequeue().hands
+    row = kernel.rows("select ctid::text as row, * from fq_message")[0]
+    assert (row["row"], row["lease_id"], row["deliveries"], row["attempts"]) == (hand.row, hand.lease_id, 1, 1)
+    assert kernel.value("select consumer from fq_lease where id = %(id)s", id=hand.lease_id) == "me"
+
+
+def test_an_empty_queue_has_nothing_due(kernel: Kernel) -> None:
+    """On an empty queue nothing is handed out, no lease is made and due_in is null: the caller may sleep."""
+    call = kernel.dequeue(10)
+    assert (call.hands, call.lease_id, call.due_in, call.signals_after) == ([], None, None, None)
+    assert kernel.value("select count(*) from fq_lease") == 0
+
+
+def test_a_live_lease_is_used_again(kernel: Kernel) -> None:
+    """The caller's lease serves again while it is good for the time asked, else a new one is made."""
+    kernel.enqueue("a", "a", "a")
+    first = kernel.dequeue(lease=SECOND)
+    assert kernel.dequeue(lease=SECOND // 2, lease_id=first.lease_id).lease_id == first.lease_id
+    other = kernel.dequeue(lease=HOUR, lease_id=first.lease_id)
+    assert other.lease_id not in {None, first.lease_id}
+    assert kernel.value("select count(*) from fq_lease") == 2
+
+
+def test_a_lease_of_another_queue_is_not_used(kernel: Kernel) -> None:
+    """A lease id of another queue is passed by: reclaim looks for leases by queue."""
+    kernel.enqueue("a")
+    elsewhere = Kernel(kernel.connection, queue="other")
+    elsewhere.enqueue("a")
+    lease_id = kernel.dequeue(lease=HOUR).lease_id
+    assert elsewhere.dequeue(lease=SECOND, lease_id=lease_id).lease_id != lease_id
+
+
+def test_queues_are_apart(kernel: Kernel) -> None:
+    """Channels of one name in two queues are two channels."""
+    kernel.enqueue("a")
+    elsewhere = Kernel(kernel.connection, queue="other")
+    assert elsewhere.dequeue(10).hands == []
+    elsewhere.enqueue("a")
+    assert len(elsewhere.dequeue(10).hands) == 1
+    assert len(kernel.dequeue(10).hands) == 1
+
+
+def test_due_in_is_zero_while_more_is_ready(kernel: Kernel) -> None:
+    """A full batch, and channels that others hold, count as due now."""
+    kernel.enqueue("a", "a")
+    assert kernel.dequeue().due_in == 0
+
+
+def test_due_in_is_the_end_of_the_next_lease(kernel: Kernel) -> None:
+    """With everything handed out, the next thing to come is the end of a lease."""
+    kernel.enqueue("a")
+    kernel.dequeue(lease=HOUR)
+    due_in = kernel.dequeue().due_in
+    assert due_in is not None
+    assert HOUR < due_in <= HOUR + HOUR // 8
+
+
+def test_a_channel_held_by_another_counts_as_due_now(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """While another consumer's call holds the only ready channel, nothing is handed out and due_in is zero."""
+    kernel.enqueue("a", "a")
+    holder = open_kernel()
+    assert len(holder.dequeue().hands) == 1
+    call = kernel.dequeue()
+    assert (call.hands, call.due_in) == ([], 0)
+    holder.commit()
+    assert len(kernel.dequeue().hands) == 1
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_consumers_never_get_the_same(kernel: Kernel, open_kernel: OpenKernel, end: str) -> None:
+    """What an open call holds nobody else gets; after its rollback it is ready as before, slots included."""
+    kernel.configure("a", 4)
+    kernel.enqueue(*["a", "b"] * 4)
+    holder = open_kernel()
+    held = holder.dequeue(3)
+    taken = kernel.dequeue(100)
+    getattr(holder, end)()
+    taken_ids = taken.ids + kernel.dequeue(100).ids + (held.ids if end == "commit" else [])
+    assert len(taken_ids) == len(set(taken_ids)) == 8
+    assert kernel.state("a")["current_concurrency"] == 4
+
+
+def test_hints_only_speed_up(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """With the hints of the call before, a consumer still finds what others heard, configured and freed meanwhile."""
+    consumer = open_kernel(autocommit=True)
+    kernel.configure("tight", 1)
+    kernel.enqueue(*["a", "b", "tight"] * 3)
+    hands = []
+    hints = None
+    for _ in range(30):
+        call = consumer.dequeue(1, hints=hints)
+        hints = call.hints
+        hands += call.hands
+        if kernel.enqueue("late")[0].created and len(hands) % 2:
+            kernel.hear()
+    assert kernel.complete(*[hand for hand in hands if hand.channel == "tight"]) == {}
+    while (call := consumer.dequeue(7, hints=hints)).hands:
+        hints = call.hints
+        hands += call.hands
+    assert kernel.value("select count(*) from fq_message where lease_id is null") == 1
+    assert kernel.value("select count(*) from fq_signal") == 0
+
+
+@pytest.mark.parametrize("hints", [[], [None] * 5, [2**63 - 1] * 5, [-(2**63)] * 5, [0, 2**62, 0, 0, 2**62]], ids=str)
+def test_wrong_hints_hide_nothing(kernel: Kernel, hints: list[int | None]) -> None:
+    """Hints of another life (a failover, a clock that went back) do not hide a ready channel."""
+    kernel.enqueue("a")
+    assert kernel.dequeue(hints=hints).channels == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "lease", "name", "queue"),
+    [(0, 1, "me", "q"), (100_001, 1, "me", "q"), (1, 0, "me", "q"), (1, 366 * 24 * HOUR, "me", "q"), (1, 1, None, "q"),
+     (None, 1, "me", "q"), (1, None, "me", "q"), (1, 1, "me", None)],
+)  # fmt: skip
+def test_bad_arguments_are_refused(
+    kernel: Kernel, limit: int | None, lease: int | None, name: str | None, queue: str | None
+) -> None:
+    """A limit, lease, consumer or queue that makes no sense is refused with QF001."""
+    wrong = Kernel(kernel.connection, queue=queue, name=name)  # type: ignore[arg-type]
+    with pytest.raises(psycopg.Error) as refusal:
+        wrong.dequeue(limit, lease=lease)
+    assert refusal.value.sqlstate == "QF001"
+
+
+@pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
+def test_a_stricter_isolation_is_refused(open_kernel: OpenKernel, isolation: str) -> None:
+    """Dequeue refuses a snapshot older than its locks with QF003."""
+    with pytest.raises(psycopg.Error) as refusal:
+        open_kernel(isolation=isolation).dequeue()
+    assert refusal.value.sqlstate == "QF003"
+
+
+def test_a_large_batch_is_one_call(kernel: Kernel) -> None:
+    """Ten thousand messages of five thousand channels are heard and handed out in one call each, in sensible time."""
+    kernel.rows("set statement_timeout = '20s'")
+    kernel.enqueue(*[f"channel {number}" for number in range(5_000)] * 2)
+    assert kernel.hear().heard == 5_000
+    hands = kernel.dequeue(10_000).hands
+    assert len({hand.id for hand in hands}) == 10_000
+    assert kernel.complete(*hands) == {}
+
+
+def test_concurrent_calls_pass_each_other_by(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
+    """While one call holds two of three channels, another gets the third at once."""
+    kernel.enqueue("a", "b", "c", "c")
+    kernel.hear()
+    holder = open_kernel()
+    assert holder.dequeue(2).channels == ["a", "b"]
+    assert waits.unhindered(on(lambda rival: rival.dequeue(2).channels)) == ["c", "c"]

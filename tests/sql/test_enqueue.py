@@ -1,0 +1,178 @@
+"""fq_enqueue: what is added, what is refused, what waits."""
+
+from itertools import product, repeat
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.fixtures.waits import Waits
+from tests.sql.kernel import HOUR, SECOND, Kernel, OpenKernel, on
+
+FAR = 2**63 - 1
+
+
+def test_messages_become_ready_with_the_commit(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """Nothing of an open transaction can be dequeued; everything of it can once it has committed, in order."""
+    business = open_kernel()
+    added = business.enqueue("a", "b", "a")
+    assert [(row.ordinal, row.created) for row in added] == [(1, True), (2, True), (3, True)]
+    assert kernel.dequeue(10).hands == []
+    business.commit()
+    assert sorted(kernel.dequeue(10).ids) == [row.message_id for row in added]
+
+
+def test_a_rollback_leaves_nothing(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """After a rollback neither message nor signal nor channel is there."""
+    business = open_kernel()
+    business.enqueue("a", "b")
+    business.rollback()
+    for table in ("fq_message", "fq_signal", "fq_channel", "fq_channel_state"):
+        assert kernel.value(f"select count(*) from {table}") == 0
+
+
+def test_a_call_leaves_one_signal_a_channel(kernel: Kernel) -> None:
+    """However many messages a call adds to a channel, it leaves one signal there, about the first of them."""
+    added = kernel.enqueue("a", "a", "b", "a", delays=[5, 3, None, 4])
+    signals = kernel.rows("select message_id from fq_signal order by message_id")
+    assert [row["message_id"] for row in signals] == [added[1].message_id, added[2].message_id]
+
+
+def test_what_is_given_is_what_is_delivered(kernel: Kernel) -> None:
+    """Content, kind, headers and the number of attempts arrive as they were given."""
+    kernel.enqueue("ä/1", contents=[b"\x00\xff"], kinds=["parse"], headers=['{"trace": 1}'], max_attempts=[3])
+    row = kernel.rows("select * from fq_dequeue('q', 1, 1000000, 'me') where message_id is not null")[0]
+    assert (row["channel"], row["kind"], row["content"]) == ("ä/1", "parse", b"\x00\xff")
+    assert (row["headers"], row["max_attempts"], row["attempt"]) == ({"trace": 1}, 3, 1)
+
+
+def test_messages_of_a_channel_come_in_the_order_of_the_call(kernel: Kernel) -> None:
+    """Ordinary messages of one channel keep their order, with and without keys, in one call or several."""
+    added = kernel.enqueue(*["a"] * 5, keys=["z", None, "y", None, "x"]) + kernel.enqueue(*["a"] * 3)
+    assert kernel.dequeue(10).ids == [row.message_id for row in added]
+
+
+def test_priority_goes_first_and_schedule_waits(kernel: Kernel) -> None:
+    """Prioritised messages come, the highest number first, before ordinary ones; scheduled ones not before their
+    time.
+    """
+    now = kernel.value("select fq_now()")
+    added = kernel.enqueue(
+        *["a"] * 5,
+        priorities=[None, 1, 5, None, None],
+        delays=[None, None, None, HOUR, None],
+        ats=[None, None, None, None, now + HOUR],
+    )
+    call = kernel.dequeue(10, lease=24 * HOUR)
+    assert call.ids == [added[2].message_id, added[1].message_id, added[0].message_id]
+    due_in = call.due_in
+    assert due_in is not None
+    assert HOUR - 60 * SECOND < due_in <= HOUR
+
+
+def test_a_key_stands_once_in_its_channel(kernel: Kernel) -> None:
+    """A second message with a key adds nothing and names the one that stands; in another channel the key is free."""
+    first = kernel.enqueue("a", "a", "b", keys=["k", "k", "k"])
+    assert [row.created for row in first] == [True, False, True]
+    assert first[1].message_id == first[0].message_id
+    again = kernel.enqueue("a", keys=["k"])
+    assert (again[0].created, again[0].message_id) == (False, first[0].message_id)
+    assert len(kernel.drain()) == 2
+    assert kernel.enqueue("a", keys=["k"])[0].created
+
+
+BAD: list[dict[str, Any]] = [
+    {"contents": [None]},
+    {"kinds": [None]},
+    {"kinds": [""]},
+    {"kinds": ["k" * 513]},
+    {"keys": [""]},
+    {"keys": ["ä" * 257]},
+    {"delays": [-1]},
+    {"delays": [FAR]},
+    {"priorities": [0]},
+    {"max_attempts": [0]},
+    {"delays": [1], "priorities": [1]},
+    {"ats": [1], "priorities": [1]},
+    {"ats": [1], "delays": [1]},
+    {"policy": (0, 0, 1, 1)},
+    {"policy": (None, -1, 1, 1)},
+    {"policy": (None, 0, 0, 1)},
+    {"policy": (None, 0, 1, 0)},
+    {"policy": (None, 365 * 24 * HOUR, 1_000_000, 1)},
+]
+
+
+def test_a_bad_value_is_refused_whole(kernel: Kernel) -> None:
+    """A value that cannot be kept is refused with QF001 and a hint, and nothing of the call is left."""
+    for wrong in BAD:
+        with pytest.raises(psycopg.Error) as refusal:
+            kernel.enqueue("a", **wrong)
+        assert (wrong, refusal.value.sqlstate) == (wrong, "QF001")
+        assert refusal.value.diag.message_hint
+    assert kernel.value("select count(*) from fq_message") == 0
+
+
+def test_a_bad_name_is_refused(kernel: Kernel) -> None:
+    """Channel and queue names have 1 to 512 bytes; others are refused with QF001, with and without a key."""
+    for name, keys in product(["", "x" * 513, "ä" * 257, None], [None, ["k"]]):
+        with pytest.raises(psycopg.Error) as refusal:
+            kernel.enqueue(name, keys=keys)
+        assert refusal.value.sqlstate == "QF001"
+        with pytest.raises(psycopg.Error) as refusal:
+            Kernel(kernel.connection, queue=name).enqueue("a")  # type: ignore[arg-type]
+        assert refusal.value.sqlstate == "QF001"
+
+
+def test_arrays_of_different_lengths_are_refused(kernel: Kernel) -> None:
+    """Arrays that do not match are refused; no arrays at all add nothing."""
+    with pytest.raises(psycopg.Error, match="differ in length"):
+        kernel.enqueue("a", "b", kinds=["one"])
+    assert kernel.rows(f"select * from fq_enqueue('q', {', '.join(repeat('null', 9))})") == []
+
+
+def test_extreme_values_are_kept(kernel: Kernel) -> None:
+    """The longest names, the lowest priority and the latest time are taken and harm nobody."""
+    kernel.enqueue("x" * 512, kinds=["k" * 512], keys=["y" * 512])
+    kernel.enqueue("low", "never", priorities=[2**31 - 1, None], ats=[None, FAR])
+    assert len(kernel.drain()) == 2
+    assert kernel.enqueue("never")[0].created
+    assert kernel.dequeue().channels == ["never"]
+
+
+def test_a_key_waits_for_whoever_is_adding_the_same(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
+    """A key that an open transaction adds is waited for: taken if it commits, free if it rolls back."""
+    for end, created in ((psycopg.Connection.commit, False), (psycopg.Connection.rollback, True)):
+        kernel.drain()
+        business = open_kernel()
+        business.enqueue("a", keys=["k"])
+        rival = waits.start(on(lambda second: second.enqueue("a", keys=["k"]))).blocked()
+        end(business.connection)
+        assert rival.result()[0].created is created
+
+
+@pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
+def test_isolated_callers_enqueue_while_the_channel_is_served(
+    kernel: Kernel, open_kernel: OpenKernel, isolation: str
+) -> None:
+    """A stricter transaction enqueues to a channel that has been served since its snapshot, and commits."""
+    kernel.enqueue("a", "a")
+    business = open_kernel(isolation=isolation)
+    business.value("select count(*) from fq_message")
+    assert len(kernel.drain(limit=1)) == 2
+    (added,) = business.enqueue("a")
+    business.commit()
+    assert kernel.dequeue().ids == [added.message_id]
+
+
+@pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
+def test_first_use_since_the_snapshot_fails_to_serialize(
+    kernel: Kernel, open_kernel: OpenKernel, isolation: str
+) -> None:
+    """Where another transaction made the channel since the snapshot, a stricter caller gets 40001, as documented."""
+    business = open_kernel(isolation=isolation)
+    business.value("select 1")
+    kernel.enqueue("a")
+    with pytest.raises(errors.SerializationFailure):
+        business.enqueue("a")

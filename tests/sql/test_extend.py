@@ -1,0 +1,75 @@
+"""fq_extend: a live lease runs on, a dead one stays dead."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from tests.fixtures.clock import Clock
+from tests.fixtures.waits import Waits
+from tests.sql.kernel import HOUR, SECOND, Kernel, OpenKernel, on
+
+
+def test_a_live_lease_runs_on(kernel: Kernel, clock: Clock) -> None:
+    """An extended lease keeps all its messages past its first end."""
+    kernel.enqueue("a", "a")
+    call = kernel.dequeue(2, lease=SECOND)
+    end = kernel.extend(call.lease_id, HOUR, *call.hands)
+    assert end == kernel.value("select expires_at from fq_lease")
+    clock.advance(timedelta(minutes=30))
+    assert kernel.dequeue(2).hands == []
+    assert kernel.complete(*call.hands) == {}
+
+
+def test_extending_never_shortens(kernel: Kernel) -> None:
+    """A shorter extension leaves the end where it was."""
+    kernel.enqueue("a")
+    call = kernel.dequeue(lease=HOUR)
+    assert kernel.extend(call.lease_id, SECOND) == call.lease_expires_at
+
+
+def test_an_expired_lease_is_not_revived(kernel: Kernel, clock: Clock) -> None:
+    """Extending an expired lease gives null and changes nothing, reclaimed or not."""
+    kernel.enqueue("a")
+    call = kernel.dequeue(lease=SECOND)
+    clock.advance(timedelta(minutes=1))
+    assert kernel.extend(call.lease_id, HOUR) is None
+    assert len(kernel.dequeue().hands) == 1
+    assert kernel.extend(call.lease_id, HOUR) is None
+
+
+def test_a_lease_without_the_message_is_not_extended(kernel: Kernel) -> None:
+    """Where one of the given hand-outs is not held under the lease any more, the answer is null."""
+    kernel.enqueue("a", "a")
+    call = kernel.dequeue(2)
+    one, two = call.hands
+    assert kernel.extend(call.lease_id, HOUR, replace(one, deliveries=2)) is None
+    kernel.complete(one)
+    assert kernel.extend(call.lease_id, HOUR, one, two) is None
+    assert kernel.extend(call.lease_id, HOUR, two) is not None
+
+
+@pytest.mark.parametrize("lease", [None, 0, -1, 366 * 24 * HOUR])
+def test_a_bad_duration_is_refused(kernel: Kernel, lease: int | None) -> None:
+    """A duration that makes no sense is refused with QF001; an unknown lease is null."""
+    with pytest.raises(psycopg.Error) as refusal:
+        kernel.extend(1, lease)
+    assert refusal.value.sqlstate == "QF001"
+    assert kernel.extend(1, HOUR) is None
+    assert kernel.extend(None, HOUR) is None
+
+
+def test_extending_waits_for_a_reclaim_and_loses(
+    kernel: Kernel, open_kernel: OpenKernel, clock: Clock, waits: Waits
+) -> None:
+    """While another consumer reclaims the lease, extending waits; when it is gone, the answer is null."""
+    kernel.enqueue("a")
+    call = kernel.dequeue(lease=SECOND)
+    clock.advance(timedelta(minutes=1))
+    reclaiming = open_kernel()
+    assert len(reclaiming.dequeue().hands) == 1
+    clock.advance(timedelta(minutes=-1))
+    rival = waits.start(on(lambda holder: holder.extend(call.lease_id, HOUR))).blocked()
+    reclaiming.commit()
+    assert rival.result() is None

@@ -1,0 +1,263 @@
+"""Traps that a design or an earlier sketch fell into: each of these tests fails without the remedy that its promise
+names.
+"""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from tests.fixtures.clock import Clock
+from tests.fixtures.waits import Waits
+from tests.sql.kernel import HOUR, SECOND, Kernel, OpenKernel, on
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+@pytest.mark.parametrize("lock", ["for update", "for share", "cancel"])
+def test_a_locked_message_is_passed_by_and_not_lost(
+    kernel: Kernel, open_kernel: OpenKernel, lock: str, end: str
+) -> None:
+    """The head stays at the least message not taken: one that somebody has locked is passed by, and comes when it is
+    free.
+    """
+    kernel.configure("a", 10)
+    ids = [row.message_id for row in kernel.enqueue(*["a"] * 5)]
+    holder = open_kernel()
+    if lock == "cancel":
+        assert holder.cancel(*ids[:2]) == {}
+    else:
+        holder.rows(f"select from fq_message where id = any (%(ids)s) {lock}", ids=ids[:2])
+    assert kernel.dequeue(1).ids + kernel.dequeue(10).ids == ids[2:]
+    getattr(holder, end)()
+    left = [] if (lock, end) == ("cancel", "commit") else ids[:2]
+    call = kernel.dequeue(10)
+    # Where only locked ones were left, the channel is looked at again shortly.
+    if not call.hands and left:
+        kernel.rows("update fq_channel_state set next_dequeue_at = 0")
+        call = kernel.dequeue(10)
+    assert call.ids == left
+    assert kernel.state("a")["current_concurrency"] == 3 + len(left)
+
+
+def test_only_locked_messages_are_looked_at_again_shortly(
+    kernel: Kernel, open_kernel: OpenKernel, clock: Clock
+) -> None:
+    """A channel with locked messages only is due again in milliseconds, neither at once for ever nor never."""
+    kernel.enqueue("a")
+    holder = open_kernel()
+    holder.rows("select from fq_message for update")
+    call = kernel.dequeue()
+    assert call.hands == []
+    assert call.due_in is not None
+    assert call.due_in < SECOND
+    holder.rollback()
+    clock.advance(timedelta(seconds=1))
+    assert len(kernel.dequeue().hands) == 1
+
+
+def test_a_signal_stays_while_its_channel_is_being_emptied(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """A signal is dropped only under its channel's lock: a message that comes while another consumer empties the
+    channel is found.
+    """
+    kernel.enqueue("a")
+    emptying = open_kernel()
+    assert len(emptying.dequeue(10).hands) == 1
+    (late,) = kernel.enqueue("a")
+    assert kernel.hear().heard == 0
+    assert kernel.dequeue(10).hands == []
+    emptying.commit()
+    assert kernel.dequeue(10).ids == [late.message_id]
+
+
+def test_signals_of_a_locked_channel_do_not_fill_the_chunks(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """Hearing goes on behind the last signal seen: 10,001 signals of a locked channel do not hide one of another
+    channel.
+    """
+    kernel.enqueue("locked")
+    kernel.rows(
+        "insert into fq_signal (queue, channel_id, dequeue_at, message_id)"
+        " select 'q', id, 0, 1 from fq_channel, generate_series(1, 10000)"
+    )
+    kernel.enqueue("free")
+    holder = open_kernel()
+    holder.rows("select from fq_channel_state for update")
+    kernel.enqueue("free")
+    after = kernel.dequeue().signals_after
+    holder.rollback()
+    holder.rows(
+        "select from fq_channel_state where channel_id = (select id from fq_channel where name = 'locked') for update"
+    )
+    heard = 0
+    while after is not None:
+        hearing = kernel.hear(after, 1000)
+        heard += hearing.heard
+        after = hearing.last_id if hearing.seen == 1000 else None
+    assert heard == 2
+    assert kernel.dequeue(10).channels == ["free", "free"]
+    holder.rollback()
+    while kernel.hear().heard:
+        pass
+    assert kernel.dequeue(10).channels == ["locked"]
+
+
+def test_the_signal_hint_waits_for_open_writers(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """The signal hint moves only past ids whose writers have all ended: one that commits late is heard, without a full
+    scan.
+    """
+    kernel.enqueue("early", "late")
+    kernel.drain()
+    slow = open_kernel()
+    slow.enqueue("late")
+    hints = kernel.dequeue().hints
+    for _ in range(10):
+        kernel.enqueue("early")
+        hints[4] = kernel.value("select fq_now() + 50000000")
+        call = kernel.dequeue(10, hints=hints)
+        assert call.channels == ["early"]
+        hints = call.hints
+    slow.commit()
+    hints[4] = kernel.value("select fq_now() + 50000000")
+    assert kernel.dequeue(10, hints=hints).channels == ["late"]
+
+
+def test_an_earlier_hand_out_to_the_same_consumer_is_lost(kernel: Kernel) -> None:
+    """Hand-outs are counted and never go back: a token of an earlier one counts no more, though lease and attempt are
+    the same.
+    """
+    kernel.enqueue("a")
+    first = kernel.dequeue(lease=SECOND)
+    kernel.release(*first.hands)
+    second = kernel.dequeue(lease=SECOND // 2, lease_id=first.lease_id)
+    old, new = first.hands[0], second.hands[0]
+    assert (old.lease_id, old.attempt) == (new.lease_id, new.attempt)
+    assert kernel.complete(replace(old, row=new.row)) == {old.id: "lost"}
+    assert kernel.complete(new) == {}
+
+
+def test_a_reclaimed_lease_takes_nothing(kernel: Kernel, open_kernel: OpenKernel, clock: Clock) -> None:
+    """Dequeue locks its own lease: under one that is gone, expired or being reclaimed a stalled consumer takes nothing,
+    it gets a new one.
+    """
+    kernel.enqueue(*["a"] * 5)
+    stalled = kernel.dequeue(lease=SECOND)
+    clock.advance(timedelta(seconds=2))
+    reclaiming = open_kernel()
+    reclaiming.rows("select fq_reclaim('q', 100)")
+    clock.advance(timedelta(seconds=-2))
+    during = kernel.dequeue(lease=1, lease_id=stalled.lease_id)
+    reclaiming.commit()
+    after = kernel.dequeue(lease=1, lease_id=stalled.lease_id)
+    leases = {stalled.lease_id, during.lease_id, after.lease_id}
+    assert None not in leases
+    assert len(leases) == 3
+    clock.advance(timedelta(hours=1))
+    assert len(kernel.drain()) == 5
+
+
+def test_a_lease_in_use_outlives_its_end(kernel: Kernel, open_kernel: OpenKernel, clock: Clock) -> None:
+    """A dequeue that stalls past its lease's end keeps that lease from being dropped: what it took is given back
+    afterwards.
+    """
+    kernel.enqueue("a", "a")
+    lease_id = kernel.dequeue(lease=SECOND).lease_id
+    stalled = open_kernel()
+    assert stalled.dequeue(lease=SECOND // 2, lease_id=lease_id).lease_id == lease_id
+    clock.advance(timedelta(minutes=1))
+    assert kernel.value("select fq_reclaim('q', 100)") == 0
+    stalled.commit()
+    assert len(kernel.dequeue(10).hands) == 2
+
+
+def test_locked_leases_do_not_hide_expired_ones(kernel: Kernel, open_kernel: OpenKernel, clock: Clock) -> None:
+    """Reclaim goes on behind leases whose messages are in open completions: the 301st comes back."""
+    kernel.enqueue(*["a"] * 301)
+    hands = [kernel.dequeue(lease=HOUR).hands[0] for _ in range(301)]
+    clock.advance(timedelta(hours=2))
+    completing = open_kernel()
+    assert completing.complete(*hands[:300]) == {}
+    assert kernel.dequeue(10).ids == [hands[300].id]
+    completing.commit()
+    assert kernel.value("select count(*) from fq_message") == 1
+
+
+def test_the_count_is_exact_however_limits_change(kernel: Kernel) -> None:
+    """Each message frees the slots that its own row holds: a limit set, lowered and lifted while messages are out
+    leaves zero.
+    """
+    kernel.enqueue(*["a"] * 40)
+    hands = kernel.dequeue(9).hands
+    for limit in (12, 3, None, 6, 2, None, 7):
+        kernel.configure("a", limit)
+        hands += kernel.dequeue(3).hands
+        for settle in (kernel.complete, kernel.release, kernel.retry)[: len(hands)]:
+            assert settle(hands.pop(0)) == {}
+        kernel.hear()
+        counted = kernel.value("select coalesce(sum(slots), 0) from fq_message")
+        assert kernel.state("a")["current_concurrency"] == counted
+        assert limit is None or counted == len(hands)
+    kernel.bury(*hands)
+    kernel.configure("a")
+    kernel.drain()
+    kernel.hear()
+    assert kernel.state("a")["current_concurrency"] == 0
+
+
+def test_what_is_counted_is_what_was_taken(kernel: Kernel) -> None:
+    """The counter grows by the number taken, not by the quota: two messages in a channel with room for ten count
+    two.
+    """
+    kernel.configure("a", 10)
+    kernel.enqueue("a", "a")
+    assert len(kernel.dequeue(10).hands) == 2
+    assert kernel.state("a")["current_concurrency"] == 2
+
+
+def test_a_past_time_does_not_jump_the_line(kernel: Kernel) -> None:
+    """A time in the past means now: the message stands behind what was there, whatever the year it names."""
+    kernel.enqueue(*["a", "b"] * 3)
+    (late,) = kernel.enqueue("a", ats=[1])
+    (keyed,) = kernel.enqueue("a", ats=[-5], keys=["k"])
+    order = [hand.id for hand in kernel.drain(limit=1)]
+    assert order[-2:] == [late.message_id, keyed.message_id]
+
+
+def test_expired_messages_stand_where_they_stood(kernel: Kernel, clock: Clock) -> None:
+    """What a lease gives back goes into its own channel's turn: it is first there, and goes ahead of no other channel's
+    turn.
+    """
+    kernel.enqueue(*["a"] * 4, *["b"] * 4)
+    first = kernel.dequeue(1)
+    clock.advance(timedelta(hours=1))
+    assert first.channels == ["a"]
+    served = [kernel.dequeue(1, lease=2 * HOUR) for _ in range(3)]
+    assert [call.channels[0] for call in served] == ["b", "a", "b"]
+    assert served[1].ids == first.ids
+
+
+def test_attempts_run_out_by_expiry(kernel: Kernel, clock: Clock) -> None:
+    """A message whose lease expires at its last attempt becomes a dead letter that names the consumer, and its slot is
+    free.
+    """
+    kernel.configure("a", 1)
+    kernel.enqueue("a", "a", max_attempts=[1, None])
+    (hand,) = kernel.dequeue(2, lease=SECOND).hands
+    clock.advance(timedelta(hours=1))
+    (other,) = kernel.dequeue(2).hands
+    assert other.id != hand.id
+    assert kernel.value("select reason from fq_dead_letter") == "the lease of consumer me expired at attempt 1 of 1"
+
+
+def test_a_completion_in_progress_is_not_reclaimed(
+    kernel: Kernel, open_kernel: OpenKernel, clock: Clock, waits: Waits
+) -> None:
+    """Reclaim passes by a message that a completing transaction has locked: if that rolls back, it is reclaimed next
+    time.
+    """
+    kernel.enqueue("a")
+    (hand,) = kernel.dequeue(lease=SECOND).hands
+    clock.advance(timedelta(hours=1))
+    completing = open_kernel()
+    assert completing.complete(hand) == {}
+    assert waits.unhindered(on(lambda rival: rival.dequeue().hands)) == []
+    completing.rollback()
+    assert kernel.dequeue().ids == [hand.id]

@@ -1,0 +1,88 @@
+"""Traps that only large numbers show; what is bounded is rows touched, not time."""
+
+from tests.sql.kernel import Kernel, OpenKernel
+from tests.sql.plans import assert_frugal
+
+A_FEW = 40
+
+
+def test_a_million_messages_in_one_channel(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """At batch 1 each call starts at the channel's head: it reads a few rows, the first time and after hundreds of
+    others.
+
+    The planner settings are pinned, too: with seq scans, hash joins or jit a call would read or compile far more.
+    """
+    for _ in range(2):
+        kernel.enqueue("a")
+        kernel.drain()
+    open_kernel(autocommit=True).rows(
+        "insert into fq_message (channel_id, kind, content, dequeue_at, enqueued_at, max_attempts)"
+        " select (select id from fq_channel), 'work', '', i, i, 20 from generate_series(1, 1000000) i"
+    )
+    kernel.rows(
+        "insert into fq_signal (queue, channel_id, dequeue_at, message_id)"
+        " select 'q', channel_id, dequeue_at, id from fq_message order by id limit 1"
+    )
+    hints = None
+    for _ in range(300):
+        call = kernel.dequeue(hints=hints)
+        hints = call.hints
+        assert kernel.complete(*call.hands) == {}
+    assert_frugal(kernel, A_FEW, lambda: kernel.complete(*kernel.dequeue(hints=hints).hands))
+    assert_frugal(kernel, A_FEW, kernel.dequeue)
+
+
+def test_a_million_signals_do_not_stand_before_one(kernel: Kernel) -> None:
+    """Signals are coalesced by channel and heard in chunks: after a million of a big tenant the small one's is heard,
+    and it is next.
+
+    Delivered one by one, its message would come after a million others.
+    """
+    kernel.enqueue("big")
+    kernel.rows(
+        "insert into fq_signal (queue, channel_id, dequeue_at, message_id)"
+        " select 'q', (select id from fq_channel), i, i from generate_series(1, 1000000) i"
+    )
+    kernel.enqueue("small")
+    after = kernel.dequeue().signals_after
+    chunks = 0
+    while after is not None:
+        hearing = kernel.hear(after, 25_000)
+        after = hearing.last_id if hearing.seen == 25_000 else None
+        chunks += 1
+    assert chunks <= 41
+    assert kernel.value("select count(*) from fq_signal") == 0
+    assert "small" in kernel.dequeue(2).channels
+
+
+def test_an_open_snapshot_does_not_make_calls_dearer(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """Under a snapshot that keeps every old version, the hints let a call start where the last one found something.
+
+    Without them each call would walk the versions of all calls before: thousands of index entries instead of a few.
+    """
+    kernel.enqueue(*["a", "b", "c"] * 400)
+    kernel.hear()
+    reader = open_kernel(isolation="REPEATABLE_READ")
+    reader.value("select count(*) from fq_message")
+    hints = None
+    for _ in range(900):
+        call = kernel.dequeue(hints=hints)
+        hints = call.hints
+        assert kernel.complete(*call.hands) == {}
+    before = _entries_read(kernel)
+    for _ in range(20):
+        # Hints of the call before, and the next full scan far away: it is made now and then, for a tenth of the time.
+        assert hints is not None
+        hints[4] = kernel.value("select fq_now() + 50000000")
+        call = kernel.dequeue(hints=hints)
+        hints = call.hints
+        assert len(call.hands) == 1
+    assert _entries_read(kernel) - before <= 20 * A_FEW
+
+
+def _entries_read(kernel: Kernel) -> int:
+    kernel.rows("select pg_stat_force_next_flush()")
+    total: int = kernel.value(
+        "select sum(idx_tup_read)::bigint from pg_stat_user_indexes where indexrelname like 'fq_%'"
+    )
+    return total
