@@ -100,6 +100,15 @@ class FairQueueMachine(Business):
             assert expires_at == now + lease + lease // 8
             self.books.leases[found.id] = Lease(consumer, expires_at)
 
+    @rule(consumer=st.integers(0, CONSUMERS - 1), verb=st.sampled_from([Verb.RETRY, Verb.RELEASE]))
+    @precondition(lambda self: self.books.messages)
+    def take_again(self, consumer: int, verb: Verb) -> None:
+        """A consumer gives back what it took and takes it again under the same lease: the first tokens are lost."""
+        batch = self._take(consumer, 2, timedelta(seconds=30), "full")
+        if batch:
+            self.settle_in(None, batch, verb, timedelta(), now=True)
+            self._take(consumer, 20, timedelta(seconds=1), "full")
+
     @rule(count=st.integers(1, 6))
     @precondition(lambda self: self.books.messages)
     def work(self, count: int) -> None:

@@ -31,9 +31,8 @@ MUTATIONS = [
         "(t.dequeue_at, t.message_id) <",
         "(t.dequeue_at, t.message_id) >",
     ),
-    Mutation("a completion frees no slot", "fq_complete", "where d.slots > 0", "where false"),
     Mutation("the limit is not looked at", "fq_dequeue", "  s.max_concurrency - s.current_concurrency,", ""),
-    Mutation("one too many by the rate", "fq_dequeue", "/ s.release_interval + 1", "/ s.release_interval + 2"),
+    Mutation("an old hand-out completes", "fq_complete", "and m.deliveries = u.deliveries", ""),
 ]
 
 
