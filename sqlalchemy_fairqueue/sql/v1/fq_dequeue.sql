@@ -167,15 +167,13 @@ begin
       select s.ctid as row, s.channel_id, s.weight, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id, ready.read_at,
         case when s.credit > 0 then s.credit else s.weight end as turn_left,
         s.max_concurrency is not null as limited,
-        greatest(0, least(
+        least(
           v_left,
           s.max_concurrency - s.current_concurrency,
           case
-            when s.release_interval = 0 then null
-            when s.release_at - (s.release_burst - 1) * s.release_interval > v_now then 0
-            else (v_now + (s.release_burst - 1) * s.release_interval - greatest(s.release_at, v_now)) / s.release_interval + 1
+            when s.release_interval > 0 then (v_now + (s.release_burst - 1) * s.release_interval - greatest(s.release_at, v_now)) / s.release_interval + 1
           end
-        ))::integer as most
+        )::integer as most
       from (
         -- The clock is read before the row is locked: whoever finds a channel locked reads a later time for the one that it takes
         -- instead, so that places come in the order of the line whichever call started first.
@@ -186,6 +184,9 @@ begin
           and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
           and r.next_dequeue_at >= v_channel_floor
           and r.next_dequeue_at <= v_place
+          -- what became due after the call began waits for the next one: it would stand first in line again and again
+          and r.head_dequeue_at <= v_now
+          and (r.release_interval = 0 or r.release_at - (r.release_burst - 1) * r.release_interval <= v_now)
         order by r.queue, r.next_dequeue_at, r.channel_id
       ) ready
       join fairqueue.fq_channel_state s
@@ -222,9 +223,9 @@ begin
     -- A new statement, whose snapshot is younger than the locks: a message whose signal was heard before is seen.
     -- The new head is the least message that is not taken, one that somebody else has locked included.
     with seen as materialized (
-      select m.ord, m.quota, m.head_at, m.head_id, m.dequeue_at, m.id, m.rank, h.row
+      select m.ord, m.quota, m.dequeue_at, m.id, m.rank, h.row
       from (
-        select u.ord, u.quota, u.head_at, u.head_id, f.row, f.dequeue_at, f.id,
+        select u.ord, u.quota, f.row, f.dequeue_at, f.id,
           row_number() over (partition by u.ord order by f.dequeue_at, f.id) as rank
         from unnest(v_channels, v_quotas, v_heads_at, v_head_ids) with ordinality u(channel_id, quota, head_at, head_id, ord)
         left join lateral (
@@ -260,12 +261,9 @@ begin
         array_agg(p.head[1] order by p.ord) as heads_at, array_agg(p.head[2] order by p.ord) as head_ids
       from (
         select s.ord, count(s.row) as got, count(*) filter (where s.row is null and s.rank <= s.quota and s.dequeue_at <= v_now) as skipped,
-          case
-            when s.quota = 0 then array[s.head_at, s.head_id]
-            else min(array[s.dequeue_at, s.id]) filter (where s.row is null)
-          end as head
+          min(array[s.dequeue_at, s.id]) filter (where s.row is null) as head
         from seen s
-        group by s.ord, s.quota, s.head_at, s.head_id
+        group by s.ord
       ) p
     ) c;
 
@@ -337,7 +335,7 @@ begin
           case
             when n.head_at > v_now then n.head_at
             -- Every message that could be taken is in somebody else's hands: look again shortly.
-            when n.got = 0 and n.quota > 0 then n.place + 10000
+            when n.got = 0 then n.place + 10000
             when n.got < n.turn_left then s.next_dequeue_at
             else n.place
           end,
@@ -350,10 +348,9 @@ begin
       end
     from (
       select u.row, u.got, u.quota, u.turn_left, u.head_at, u.head_id, u.place
-      from unnest(v_states, v_gots, v_quotas, v_most, v_places, v_turns_left, v_heads_at, v_head_ids)
-        u(row, got, quota, most, place, turn_left, head_at, head_id)
+      from unnest(v_states, v_gots, v_quotas, v_places, v_turns_left, v_heads_at, v_head_ids)
+        u(row, got, quota, place, turn_left, head_at, head_id)
       where u.quota > 0
-        or u.most = 0
     ) n
     where s.ctid = n.row;
     v_got := (select sum(g) from unnest(v_gots) g);

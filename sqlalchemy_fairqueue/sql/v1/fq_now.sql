@@ -6,5 +6,5 @@ returns bigint
 language sql
 volatile parallel safe
 as $$
-  select (date_part('epoch', clock_timestamp()) * 1000000)::bigint
+  select (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000)::bigint
 $$;
