@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 _LIBRARY = "sqlalchemy_fairqueue"
 
 
-def commit_again_and_again(pipe: Connection[Any, Any], url: str, *, imported: bool) -> None:
+def commit_again_and_again(pipe: Connection[Any, Any], url: str, sql: str, *, imported: bool) -> None:
     """Answer each number that comes through *pipe* with (wall, processor) seconds for so many transactions.
 
-    A transaction is one ORM query and a commit; it writes nothing, so that no wait for the disk hides the difference.
+    A transaction is *sql* in a session of its own, and a commit.
     """
     if imported:
         __import__(_LIBRARY)
@@ -23,7 +23,7 @@ def commit_again_and_again(pipe: Connection[Any, Any], url: str, *, imported: bo
     from sqlalchemy.orm import Session  # noqa: PLC0415 - as above
 
     engine = create_engine(url)
-    statement = text("select 1")
+    statement = text(sql)
     while count := pipe.recv():
         began, used = time.perf_counter(), time.process_time()
         for _ in range(count):

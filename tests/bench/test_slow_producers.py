@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 _PRODUCERS = 8
 _CONSUMERS = 2
 _WAIT = 0.005
-_AFTERWARDS = 3.0
+_AFTERWARDS = 2.0
 
 
 def test_slow_transactions_on_one_channel(stage: Stage, report: Report, alternate: Alternate, *, full: bool) -> None:
     """An enqueue at the end of a 5 ms transaction costs little, and all is delivered within a second."""
-    seconds = 20.0 if full else 5.0
+    seconds = 20.0 if full else 4.0
     filled = {side: stage.fill(side, channels=1, messages=0) for side in ("fair", "head")}
     rates: dict[str, list[float]] = {"fair": [], "none": [], "head": []}
     delays: list[float] = []
