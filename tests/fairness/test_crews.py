@@ -6,7 +6,7 @@ from threading import Barrier
 import pytest
 
 from tests.fixtures.waits import Waits
-from tests.sql.kernel import Kernel, on
+from tests.sql.kernel import Kernel, OpenKernel, on
 
 CONSUMERS = 4
 
@@ -52,3 +52,19 @@ def test_what_consumers_take_together_is_everything_once(kernel: Kernel, waits: 
     taken += [hand.id for hand in kernel.drain()]
     assert sorted(taken) == [row.message_id for row in added]
     assert kernel.value("select count(*) from fq_message") == 0
+
+
+def test_a_call_that_stalls_keeps_the_order_of_the_line(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
+    """A call that started first but took the later channel puts it behind: places are read as channels are locked.
+
+    With the clock of the call's start, each such overtaking would give the later channel one more turn, without a bound.
+    """
+    kernel.enqueue(*["a", "b"] * 5)
+    kernel.hear()
+    quick = open_kernel()
+    quick.rows("lock table fq_signal in access exclusive mode")
+    stalled = waits.start(on(lambda rival: rival.dequeue().channels)).blocked()
+    assert quick.dequeue().channels == ["a"]
+    quick.commit()
+    assert stalled.result() == ["b"]
+    assert [kernel.dequeue().channels[0] for _ in range(4)] == ["a", "b", "a", "b"]

@@ -215,10 +215,13 @@ def test_what_is_counted_is_what_was_taken(kernel: Kernel) -> None:
 def test_a_past_time_does_not_jump_the_line(kernel: Kernel) -> None:
     """A time in the past means now: the message stands behind what was there, whatever the year it names."""
     kernel.enqueue(*["a", "b"] * 3)
-    (late,) = kernel.enqueue("a", ats=[1])
-    (keyed,) = kernel.enqueue("a", ats=[-5], keys=["k"])
+    late = [
+        *kernel.enqueue("a", "a", ats=[1, 2]),
+        *kernel.enqueue("a", ats=[-(2**63)]),
+        *kernel.enqueue("a", ats=[-5], keys=["k"]),
+    ]
     order = [hand.id for hand in kernel.drain(limit=1)]
-    assert order[-2:] == [late.message_id, keyed.message_id]
+    assert order[-4:] == [row.message_id for row in late]
 
 
 def test_expired_messages_stand_where_they_stood(kernel: Kernel, clock: Clock) -> None:
