@@ -23,8 +23,13 @@ class Mutation:
 
 
 MUTATIONS = [
-    Mutation("no look-ahead behind the quota", "fq_dequeue", "then u.quota + 1 else", "then u.quota else"),
-    Mutation("the head goes past a locked message", "fq_dequeue", "min(array[s.dequeue_at", "max(array[s.dequeue_at"),
+    Mutation("a message is taken before it is due", "fq_dequeue", "        and x.dequeue_at <= v_now\n", ""),
+    Mutation(
+        "the head goes past a locked message",
+        "fq_dequeue",
+        "        limit 1\n      ) h on true",
+        "        limit 1\n        for no key update skip locked\n      ) h on true",
+    ),
     Mutation(
         "a returned message lowers no head",
         "fq_hear",

@@ -77,8 +77,7 @@ declare
   v_places bigint[];
   v_heads_at bigint[];
   v_head_ids bigint[];
-  v_gots bigint[];
-  v_skipped bigint[];
+  v_gots integer[];
   v_found integer;
   v_first bigint;
   v_weight bigint;
@@ -221,53 +220,30 @@ begin
     end loop;
 
     -- A new statement, whose snapshot is younger than the locks: a message whose signal was heard before is seen.
-    -- The new head is the least message that is not taken, one that somebody else has locked included.
-    with seen as materialized (
-      select m.ord, m.quota, m.dequeue_at, m.id, m.rank, h.row
-      from (
-        select u.ord, u.quota, f.row, f.dequeue_at, f.id,
-          row_number() over (partition by u.ord order by f.dequeue_at, f.id) as rank
-        from unnest(v_channels, v_quotas, v_heads_at, v_head_ids) with ordinality u(channel_id, quota, head_at, head_id, ord)
-        left join lateral (
-          select x.ctid as row, x.dequeue_at, x.id
-          from fairqueue.fq_message x
-          where x.channel_id = u.channel_id
-            and x.lease_id is null
-            and (x.dequeue_at, x.id) >= (u.head_at, u.head_id)
-          order by x.channel_id, x.dequeue_at, x.id
-          limit case when u.quota > 0 then u.quota + 1 else 0 end
-        ) f on true
-      ) m
-      left join lateral (
-        select y.ctid as row
-        from fairqueue.fq_message y
-        where y.ctid = m.row
-          and y.id is not distinct from m.id
-          and num_nulls(y.lease_id) = 1
-          and m.rank <= m.quota
-          and m.dequeue_at <= v_now
-        for no key update skip locked
-      ) h on true
-    )
-    select t.rows, t.ords, t.ranks, c.gots, c.skipped, c.heads_at, c.head_ids
-    into v_rows, v_ords, v_ranks, v_gots, v_skipped, v_heads_at, v_head_ids
-    from (
-      select array_agg(s.row) as rows, array_agg(s.ord) as ords, array_agg(s.rank) as ranks
-      from seen s
-      where s.row is not null
-    ) t
-    cross join (
-      select array_agg(p.got order by p.ord) as gots, array_agg(p.skipped order by p.ord) as skipped,
-        array_agg(p.head[1] order by p.ord) as heads_at, array_agg(p.head[2] order by p.ord) as head_ids
-      from (
-        select s.ord, count(s.row) as got, count(*) filter (where s.row is null and s.rank <= s.quota and s.dequeue_at <= v_now) as skipped,
-          min(array[s.dequeue_at, s.id]) filter (where s.row is null) as head
-        from seen s
-        group by s.ord
-      ) p
-    ) c;
+    -- A message that somebody else has locked is passed by, and the turn goes on behind it.
+    select array_agg(f.row), array_agg(u.ord)
+    into v_rows, v_ords
+    from unnest(v_channels, v_quotas, v_heads_at, v_head_ids) with ordinality u(channel_id, quota, head_at, head_id, ord)
+    cross join lateral (
+      select x.ctid as row
+      from fairqueue.fq_message x
+      where x.channel_id = u.channel_id
+        and x.lease_id is null
+        and (x.dequeue_at, x.id) >= (u.head_at, u.head_id)
+        and x.dequeue_at <= v_now
+      order by x.channel_id, x.dequeue_at, x.id
+      limit u.quota
+      for no key update skip locked
+    ) f;
+    v_got := coalesce(cardinality(v_rows), 0);
+    v_gots := array_fill(0, array[v_found]);
+    v_ranks := v_ords;
+    for i in 1..v_got loop
+      v_gots[v_ords[i]] := v_gots[v_ords[i]] + 1;
+      v_ranks[i] := v_gots[v_ords[i]];
+    end loop;
 
-    loop
+    if v_got > 0 then
       return query
       with taken as (
         update fairqueue.fq_message m
@@ -285,35 +261,9 @@ begin
       from taken t
       join fairqueue.fq_channel c on c.id = t.channel_id
       order by case when t.rank <= v_turns_left[t.ord] then 0 else 1 + (t.rank - v_turns_left[t.ord] - 1) / v_weights[t.ord] end, t.ord, t.rank;
-      exit when 0 = all (v_skipped);
+    end if;
 
-      -- Messages that somebody else has locked are passed by: the turn of their channel goes on behind them.
-      v_rows := null;
-      v_ords := null;
-      v_ranks := null;
-      for i in 1..v_found loop
-        continue when v_skipped[i] = 0;
-        select v_rows || array_agg(m.row), v_ords || array_agg(i::bigint), v_ranks || array_agg(v_gots[i] + m.rank), count(*)
-        into v_rows, v_ords, v_ranks, v_got
-        from (
-          select l.row, row_number() over () as rank
-          from (
-            select x.ctid as row
-            from fairqueue.fq_message x
-            where x.channel_id = v_channels[i]
-              and x.lease_id is null
-              and (x.dequeue_at, x.id) >= (v_heads_at[i], v_head_ids[i])
-              and x.dequeue_at <= v_now
-            order by x.channel_id, x.dequeue_at, x.id
-            limit v_quotas[i] - v_gots[i]
-            for no key update skip locked
-          ) l
-        ) m;
-        v_gots[i] := v_gots[i] + v_got;
-        v_skipped[i] := 0;
-      end loop;
-    end loop;
-
+    -- The new head is the least message that was not taken, one that somebody else has locked included.
     update fairqueue.fq_channel_state s
     set turn = s.turn + 1,
       current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else n.got end,
@@ -347,13 +297,21 @@ begin
         )
       end
     from (
-      select u.row, u.got, u.quota, u.turn_left, u.head_at, u.head_id, u.place
-      from unnest(v_states, v_gots, v_quotas, v_places, v_turns_left, v_heads_at, v_head_ids)
-        u(row, got, quota, place, turn_left, head_at, head_id)
+      select u.row, u.got, u.turn_left, u.place, h.dequeue_at as head_at, h.id as head_id
+      from unnest(v_states, v_channels, v_gots, v_quotas, v_places, v_turns_left, v_heads_at, v_head_ids)
+        u(row, channel_id, got, quota, place, turn_left, head_at, head_id)
+      left join lateral (
+        select x.dequeue_at, x.id
+        from fairqueue.fq_message x
+        where x.channel_id = u.channel_id
+          and x.lease_id is null
+          and (x.dequeue_at, x.id) >= (u.head_at, u.head_id)
+        order by x.channel_id, x.dequeue_at, x.id
+        limit 1
+      ) h on true
       where u.quota > 0
     ) n
     where s.ctid = n.row;
-    v_got := (select sum(g) from unnest(v_gots) g);
     v_left := v_left - v_got;
     v_place := greatest(v_place, fairqueue.fq_now());
     -- Channels that turned out to be empty must not hide the ready ones behind them: look further at once, and wider.
