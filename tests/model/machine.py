@@ -126,12 +126,12 @@ class FairQueueMachine(Business):
         with self.world.engine.begin() as connection:
             connection.execute(text("select fq_hear(:queue, 0, 3)"), {"queue": QUEUE})
 
-    @rule(which=st.integers(0, 8), lease=LEASES)
+    @rule(which=st.integers(0, 8), lease=LEASES, late=st.booleans())
     @precondition(lambda self: self.given)
-    def extend(self, which: int, lease: timedelta) -> None:
+    def extend(self, which: int, lease: timedelta, *, late: bool) -> None:
         """A lease that is alive runs on, with all that is held under it; one that is lost stays lost."""
-        given = self.stale() or self.given
-        delivery = given[-1 - which % len(given)]
+        given = self.stale() or self.hands()
+        delivery = given[which % len(given)]
         found = self.books.leases[delivery.lease.id]
         if delivery.lease.id in self.others().leases:
             return
@@ -140,6 +140,8 @@ class FairQueueMachine(Business):
             delivery.lease.id,
             delivery.deliveries,
         )
+        if late:
+            self.world.advance(timedelta(microseconds=max(0, found.expires_at - self.world.now())))
         now = self.world.now() + TICK
         try:
             ends = self.world.queues[0].extend(self.world.engine, delivery, lease=lease)
@@ -161,7 +163,9 @@ class FairQueueMachine(Business):
         """Somebody locks a row and keeps it locked until the transaction ends."""
         session, transaction = self.session(tx)
         ready = [one.id for one in self.books.messages.values() if one.lease_id is None]
-        rows = sorted((ready or self.books.messages) if kind == "message" else self.books.leases)
+        messages = ready if ready and which % 3 else self.books.messages
+        # Leases in the order in which they were made: their ids are random, and a program must mean the same each time.
+        rows = sorted(messages) if kind == "message" else list(self.books.leases)
         if kind == "state":
             wanted: int | str = channel
         elif rows:
