@@ -57,7 +57,7 @@ def test_what_consumers_take_together_is_everything_once(kernel: Kernel, waits: 
 def test_a_call_that_stalls_keeps_the_order_of_the_line(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
     """A call that started first but took the later channel puts it behind: places are read as channels are locked.
 
-    With the clock of the call's start, each such overtaking would give the later channel one more turn, without a bound.
+    With the clock of the call's start, each overtaking would give the later channel one more turn, without a bound.
     """
     kernel.enqueue(*["a", "b"] * 5)
     kernel.hear()
