@@ -102,6 +102,6 @@ def project(tmp_path: Path) -> Project:
 
 
 @pytest.fixture(params=[None, 'My "odd" %:sch\'e$$ma', "UPPER"], ids=["default", "odd", "upper"])
-def schema(request: pytest.FixtureRequest) -> Any:  # noqa: ANN401 - a name or None
+def schema(request: pytest.FixtureRequest) -> Any:
     """Schemas that fairqueue is installed in."""
     return request.param
