@@ -9,7 +9,7 @@ import pytest
 
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
-from tests.sql.kernel import HOUR, SECOND, Kernel, OpenKernel, on
+from tests.sql.kernel import HOUR, MILLISECOND, SECOND, Kernel, OpenKernel, on
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
@@ -46,8 +46,10 @@ def test_only_locked_messages_are_looked_at_again_shortly(
     kernel.enqueue("a")
     holder = open_kernel()
     holder.rows("select from fq_message for update")
+    before = kernel.value("select fq_now()")
     call = kernel.dequeue()
     assert call.hands == []
+    assert kernel.state("a")["next_dequeue_at"] >= before + 5 * MILLISECOND
     assert call.due_in is not None
     assert call.due_in < SECOND
     holder.rollback()
