@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine
 from sqlalchemy_fairqueue.errors import InvalidArgument, IsolationError
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine
 from sqlalchemy_fairqueue.codecs import Codec, JsonCodec
 from sqlalchemy_fairqueue.engines import check_driver, refused
 from sqlalchemy_fairqueue.errors import InvalidArgument
@@ -16,9 +16,9 @@ from sqlalchemy_fairqueue.values import SCHEMA_BYTES, ChannelPolicy, check_count
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
     from sqlalchemy.orm import Session, scoped_session
 
+    from sqlalchemy_fairqueue.asynchronous import AsyncSession, async_scoped_session
     from sqlalchemy_fairqueue.unit_of_work import Operation
 
     AnySession = Session | AsyncSession | scoped_session[Any] | async_scoped_session[Any]

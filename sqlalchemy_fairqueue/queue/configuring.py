@@ -11,8 +11,8 @@ from sqlalchemy_fairqueue.values import ChannelPolicy, check_count, check_name
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
-    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+    from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine
     from sqlalchemy_fairqueue.queue.base import AnySession
 
 

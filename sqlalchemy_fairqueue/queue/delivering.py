@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from sqlalchemy_fairqueue import statements
+from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine
 from sqlalchemy_fairqueue.consumer import Consumer
 from sqlalchemy_fairqueue.engines import arun, refused, run
 from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost, translated

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
+from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.codecs import JsonCodec
 from sqlalchemy_fairqueue.engines import refused
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError

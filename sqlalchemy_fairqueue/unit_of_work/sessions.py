@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import InvalidRequestError, UnboundExecutionError
-from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.orm.session import SessionTransactionState
 
+from sqlalchemy_fairqueue.asynchronous import AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.errors import FairQueueError, UnsentWork
 
 if TYPE_CHECKING:

@@ -1,0 +1,28 @@
+"""An application that uses no asyncio."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import sys
+
+sys.modules["greenlet"] = None
+import alembic_ext
+from sqlalchemy.orm import Session
+from sqlalchemy_fairqueue import InvalidArgument, Queue
+
+Queue("documents").enqueue(Session(), channel="customer-7", payload=1)
+try:
+    Queue("documents").enqueue(object(), channel="customer-7", payload=1)
+except InvalidArgument as error:
+    print(error)
+"""
+
+
+def test_the_package_needs_no_greenlet() -> None:
+    """SQLAlchemy 2.1 does not install greenlet, so a sync application imports and uses the package without it."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "object" in done.stdout
