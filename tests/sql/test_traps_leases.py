@@ -1,0 +1,110 @@
+"""Traps of leases: hand-outs that look alike, leases that end while they are in use, and who gives back what."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from tests.fixtures.clock import Clock
+from tests.fixtures.waits import Waits
+from tests.sql.kernel import HOUR, SECOND, Kernel, OpenKernel, on
+
+
+def test_an_earlier_hand_out_to_the_same_consumer_is_lost(kernel: Kernel) -> None:
+    """Hand-outs are counted and never go back: a token of an earlier one counts no more, though lease and attempt are
+    the same.
+    """
+    kernel.enqueue("a")
+    first = kernel.dequeue(lease=SECOND)
+    kernel.release(*first.hands)
+    second = kernel.dequeue(lease=SECOND // 2, lease_id=first.lease_id)
+    old, new = first.hands[0], second.hands[0]
+    assert (old.lease_id, old.attempt) == (new.lease_id, new.attempt)
+    assert kernel.complete(replace(old, row=new.row)) == {old.id: "lost"}
+    assert kernel.complete(new) == {}
+
+
+def test_a_reclaimed_lease_takes_nothing(kernel: Kernel, open_kernel: OpenKernel, clock: Clock) -> None:
+    """Dequeue locks its own lease: under one that is gone, expired or being reclaimed a stalled consumer takes nothing,
+    it gets a new one.
+    """
+    kernel.enqueue(*["a"] * 5)
+    stalled = kernel.dequeue(lease=SECOND)
+    clock.advance(timedelta(seconds=2))
+    reclaiming = open_kernel()
+    reclaiming.rows("select fq_reclaim('q', 100)")
+    clock.advance(timedelta(seconds=-2))
+    during = kernel.dequeue(lease=1, lease_id=stalled.lease_id)
+    reclaiming.commit()
+    after = kernel.dequeue(lease=1, lease_id=stalled.lease_id)
+    leases = {stalled.lease_id, during.lease_id, after.lease_id}
+    assert None not in leases
+    assert len(leases) == 3
+    clock.advance(timedelta(hours=1))
+    assert len(kernel.drain()) == 5
+
+
+def test_a_lease_in_use_outlives_its_end(kernel: Kernel, open_kernel: OpenKernel, clock: Clock) -> None:
+    """A dequeue that stalls past its lease's end keeps that lease from being dropped: what it took is given back
+    afterwards.
+    """
+    kernel.enqueue("a", "a")
+    lease_id = kernel.dequeue(lease=SECOND).lease_id
+    stalled = open_kernel()
+    assert stalled.dequeue(lease=SECOND // 2, lease_id=lease_id).lease_id == lease_id
+    clock.advance(timedelta(minutes=1))
+    assert kernel.value("select fq_reclaim('q', 100)") == 0
+    stalled.commit()
+    assert len(kernel.dequeue(10).hands) == 2
+
+
+def test_locked_leases_do_not_hide_expired_ones(kernel: Kernel, open_kernel: OpenKernel, clock: Clock) -> None:
+    """Reclaim goes on behind leases whose messages are in open completions: the 301st comes back."""
+    kernel.enqueue(*["a"] * 301)
+    hands = [kernel.dequeue(lease=HOUR).hands[0] for _ in range(301)]
+    clock.advance(timedelta(hours=2))
+    completing = open_kernel()
+    assert completing.complete(*hands[:300]) == {}
+    assert kernel.dequeue(10).ids == [hands[300].id]
+    completing.commit()
+    assert kernel.value("select count(*) from fq_message") == 1
+
+
+def test_expired_messages_stand_where_they_stood(kernel: Kernel, clock: Clock) -> None:
+    """What a lease gives back goes into its own channel's turn: it is first there, and goes ahead of no other channel's
+    turn.
+    """
+    kernel.enqueue(*["a"] * 4, *["b"] * 4)
+    first = kernel.dequeue(1)
+    clock.advance(timedelta(hours=1))
+    assert first.channels == ["a"]
+    served = [kernel.dequeue(1, lease=2 * HOUR) for _ in range(3)]
+    assert [call.channels[0] for call in served] == ["b", "a", "b"]
+    assert served[1].ids == first.ids
+
+
+def test_attempts_run_out_by_expiry(kernel: Kernel, clock: Clock) -> None:
+    """A message whose lease expires at its last attempt becomes a dead letter that names the consumer, and its slot is
+    free.
+    """
+    kernel.configure("a", 1)
+    kernel.enqueue("a", "a", max_attempts=[1, None])
+    (hand,) = kernel.dequeue(2, lease=SECOND).hands
+    clock.advance(timedelta(hours=1))
+    (other,) = kernel.dequeue(2).hands
+    assert other.id != hand.id
+    assert kernel.value("select reason from fq_dead_letter") == "the lease of consumer me expired at attempt 1 of 1"
+
+
+def test_a_completion_in_progress_is_not_reclaimed(
+    kernel: Kernel, open_kernel: OpenKernel, clock: Clock, waits: Waits
+) -> None:
+    """Reclaim passes by a message that a completing transaction has locked: if that rolls back, it is reclaimed next
+    time.
+    """
+    kernel.enqueue("a")
+    (hand,) = kernel.dequeue(lease=SECOND).hands
+    clock.advance(timedelta(hours=1))
+    completing = open_kernel()
+    assert completing.complete(hand) == {}
+    assert waits.unhindered(on(lambda rival: rival.dequeue().hands)) == []
+    completing.rollback()
+    assert kernel.dequeue().ids == [hand.id]
