@@ -2,7 +2,8 @@
 -- Guarantees: all or nothing with the caller's transaction; one signal a channel; a message whose key stands already in its channel
 -- is not added, and the row names the message that holds the key (created = false).
 -- p_delays are microseconds from now, p_ats microseconds since the epoch (the past means now), p_priorities >= 1; at most one of the three a message.
--- Locks: in the order (channel, key), COLLATE "C": first use of a channel and a key wait for a transaction that is making the same.
+-- Locks: in the order (channel, key), COLLATE "C": first use of a channel waits for a transaction that is making the same one,
+-- a key for one that is adding, ending or withdrawing the message that holds it.
 -- Nothing else waits, and no row is touched that another transaction updates.
 -- Index: fq_channel_queue_name_key, fq_message_dedupe_key. Errors: QF001 bad argument; 40001 as fq_make_channels.
 create function fairqueue.fq_enqueue(
