@@ -25,7 +25,17 @@ _MAY_KNOW = {
     "models": {"errors", "times", "codecs", "sql", "values"},
     "unit_of_work": {"asynchronous", "errors", "times", "values", "engines", "statements"},
     "consumer": {"errors", "times", "codecs", "values", "statements", "unit_of_work"},
-    "queue": {"asynchronous", "errors", "times", "codecs", "values", "engines", "statements", "unit_of_work", "consumer"},
+    "queue": {
+        "asynchronous",
+        "errors",
+        "times",
+        "codecs",
+        "values",
+        "engines",
+        "statements",
+        "unit_of_work",
+        "consumer",
+    },
     "worker": {"errors", "times", "codecs", "values", "engines", "statements", "unit_of_work", "consumer", "queue"},
     "": {"errors", "codecs", "values", "queue", "models", "worker"},
 }
