@@ -198,7 +198,8 @@ begin
     ) o;
     if v_channel_floor = c_nothing and v_full then
       v_scan_cost := v_scan_cost + (date_part('epoch', clock_timestamp()) * 1000000)::bigint - v_started;
-      v_full_at := v_now + least(10 * v_scan_cost, 30000000);
+      -- a thirtieth of the time at most, and twice a minute at least
+      v_full_at := v_now + least(30 * v_scan_cost, 30000000);
       v_full := false;
     end if;
     if v_found = 0 then
