@@ -40,6 +40,16 @@ def test_a_live_lease_is_used_again(kernel: Kernel) -> None:
     assert kernel.value("select count(*) from fq_lease") == 2
 
 
+def test_the_hint_stays_at_the_start_of_the_call(kernel: Kernel) -> None:
+    """A batch that needs a second pass over the line hints at no place after its start, where work became due."""
+    kernel.enqueue(*["a"] * 5, *["b"] * 5)
+    call = kernel.dequeue(7, lease=HOUR)
+    started = kernel.value("select expires_at from fq_lease") - HOUR - HOUR // 8
+    assert call.hints is not None
+    assert call.hints[0] is not None
+    assert call.hints[0] <= started
+
+
 def test_a_lease_of_another_queue_is_not_used(kernel: Kernel) -> None:
     """A lease id of another queue is passed by: reclaim looks for leases by queue."""
     kernel.enqueue("a")

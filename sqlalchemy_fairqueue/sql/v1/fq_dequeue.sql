@@ -364,7 +364,8 @@ begin
   message_id := null;
   lease_id := v_lease_id;
   lease_expires_at := v_expires_at;
-  hints := array[v_channel_floor, v_signal_floor, v_signal_mark, v_mark_xid, v_full_at];
+  -- A channel that became due while this call ran was left alone: the next call must find it, so that the floor stays at the start.
+  hints := array[least(v_channel_floor, v_now), v_signal_floor, v_signal_mark, v_mark_xid, v_full_at];
   return next;
 end
 $$;
