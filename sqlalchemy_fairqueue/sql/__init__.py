@@ -2,29 +2,47 @@
 
 A function is one file, ``vN/<function>.sql``, and a table with its indexes is one file, ``vN/tables/<table>.sql``.
 Version N of an object is the newest file in v1..vN, and a released file never changes: so every version can be put
-together for ever, and a migration never reads the models, which move. This module sends nothing and knows no
-connection: everything in it is a pure function of a version and a schema.
+together for ever, and a migration never reads the models, which move. What changes tables that an earlier version made
+is in ``vN/upgrade.sql`` and, back, ``vN/downgrade.sql``. The statements are pure functions of versions and a schema,
+and are sent by others; :func:`find_drift` alone asks a database whether it is still what they made.
 """
 
 from __future__ import annotations
 
+from sqlalchemy_fairqueue.sql.catalog import expected_catalog
+from sqlalchemy_fairqueue.sql.drift import Difference, assert_no_drift, find_drift, installed_version
 from sqlalchemy_fairqueue.sql.files import LATEST_VERSION, functions, relations, tables, versions
-from sqlalchemy_fairqueue.sql.guards import SCHEMA_MISMATCH, install_guard, installed_guard
+from sqlalchemy_fairqueue.sql.guards import SCHEMA_MISMATCH, change_guard, install_guard, installed_guard
+from sqlalchemy_fairqueue.sql.repair import repair_statements
 from sqlalchemy_fairqueue.sql.schema import in_schema, quoted, quoted_literal
-from sqlalchemy_fairqueue.sql.statements import drop_statements, install_statements
+from sqlalchemy_fairqueue.sql.statements import (
+    downgrade_statements,
+    drop_statements,
+    install_statements,
+    upgrade_statements,
+)
 
 __all__ = [
     "LATEST_VERSION",
     "SCHEMA_MISMATCH",
+    "Difference",
+    "assert_no_drift",
+    "change_guard",
+    "downgrade_statements",
     "drop_statements",
+    "expected_catalog",
+    "find_drift",
     "functions",
     "in_schema",
     "install_guard",
     "install_statements",
     "installed_guard",
+    "installed_version",
     "quoted",
     "quoted_literal",
     "relations",
+    "repair_statements",
     "tables",
+    "upgrade_statements",
     "versions",
 ]

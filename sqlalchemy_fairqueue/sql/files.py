@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LATEST_VERSION = 1
-"""The newest version of the schema that this library knows, and the one that it uses."""
+LATEST_VERSION = 2
+"""The newest version of the schema that this library knows."""
 
-_STATEMENT_END = re.compile(r";[ \t]*$", re.MULTILINE)
+# A statement ends with a semicolon at the end of a line, those within a body apart.
+_STATEMENT = re.compile(r"(?:\$\$.*?\$\$|.)*?(?:;[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _RELATION = re.compile(
-    r"^\s*(?:create (?:unique )?index|create table fairqueue\.|constraint) ?(\w+)(.*)$", re.MULTILINE
+    r"^\s*(?:create (?:unique )?index|create table fairqueue\.|create sequence fairqueue\."
+    r"|(?:.*\badd )?constraint) ?(\w+)(.*)$",
+    re.MULTILINE,
 )
 
 
@@ -31,37 +34,61 @@ def functions(version: int) -> Mapping[str, str]:
     Raises:
         ValueError: The version is not known.
     """
-    texts = _newest(_known(version), "")
-    return MappingProxyType({name: text.removesuffix(";") for name, text in texts.items()})
+    texts: dict[str, str] = {}
+    for step in range(1, known(version) + 1):
+        texts |= _texts(step, "")
+    return MappingProxyType({name: text.removesuffix(";") for name, text in sorted(texts.items())})
 
 
 def tables(version: int) -> Mapping[str, tuple[str, ...]]:
-    """The tables of a version: the statements that make the table and its indexes, by table, in order.
+    """The tables of a version as they were first made: the statements that make the table and its indexes, in order.
+
+    What a later step does to a table of an earlier one is in :func:`upgrade_step`.
 
     Raises:
         ValueError: The version is not known.
     """
-    texts = _newest(_known(version), "tables")
-    return MappingProxyType({name: _statements_of(text) for name, text in texts.items()})
+    return MappingProxyType(
+        {name: made for step in range(1, known(version) + 1) for name, made in new_tables(step).items()}
+    )
+
+
+def new_tables(step: int) -> Mapping[str, tuple[str, ...]]:
+    """The tables that a version brings: the statements that make the table and its indexes, by table, in order."""
+    return MappingProxyType({name: _statements_of(text) for name, text in _texts(known(step), "tables").items()})
+
+
+def upgrade_step(step: int) -> tuple[str, ...]:
+    """The statements that change the tables of the version before into those of this one; its new tables exist."""
+    return _statements_of(_text(known(step), "upgrade.sql"))
+
+
+def downgrade_step(step: int) -> tuple[str, ...]:
+    """The statements that change this version's tables back; its new tables exist, and are dropped afterwards."""
+    return _statements_of(_text(known(step), "downgrade.sql"))
 
 
 def relations(version: int) -> tuple[str, ...]:
     """Every name that the tables of a version take in their schema: tables, indexes, indexes of constraints."""
+    steps = range(1, known(version) + 1)
+    made = [statement for statements in tables(version).values() for statement in statements]
+    made += [statement for step in steps for statement in upgrade_step(step)]
     found = [
-        match[1]
-        for statements in tables(version).values()
-        for statement in statements
-        for match in _RELATION.finditer(statement)
-        if not match[2].startswith(" check")
+        match[1] for statement in made for match in _RELATION.finditer(statement) if not match[2].startswith(" check")
     ]
     return tuple(sorted(set(found)))
 
 
-def _known(version: int) -> int:
+def known(version: int) -> int:
+    """The version itself.
+
+    Raises:
+        ValueError: The version is not known.
+    """
     if type(version) is not int or version not in versions():
-        known = ", ".join(str(number) for number in versions())
+        numbers = ", ".join(str(number) for number in versions())
         problem = (
-            f"there is no fairqueue version {version!r}: this library knows {known}; "
+            f"there is no fairqueue version {version!r}: this library knows {numbers}; "
             "give one of them, or upgrade the library"
         )
         raise ValueError(problem)
@@ -69,18 +96,29 @@ def _known(version: int) -> int:
 
 
 @cache
-def _newest(version: int, folder: str) -> Mapping[str, str]:
-    texts: dict[str, str] = {}
-    for number in range(1, version + 1):
-        place = files(__package__) / f"v{number}"
-        place = place / folder if folder else place
-        if place.is_dir():
-            for file in place.iterdir():
-                if file.name.endswith(".sql"):
-                    texts[file.name.removesuffix(".sql")] = file.read_text(encoding="utf-8").strip()
-    return MappingProxyType(dict(sorted(texts.items())))
+def _texts(step: int, folder: str) -> Mapping[str, str]:
+    place = files(__package__) / f"v{step}"
+    place = place / folder if folder else place
+    found = [file for file in place.iterdir() if file.name.startswith("fq_")] if place.is_dir() else []
+    return MappingProxyType(
+        {
+            file.name.removesuffix(".sql"): file.read_text(encoding="utf-8").strip()
+            for file in sorted(found, key=lambda file: file.name)
+            if file.name.endswith(".sql")
+        }
+    )
+
+
+@cache
+def _text(step: int, name: str) -> str:
+    file = files(__package__) / f"v{step}" / name
+    return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
 
 
 def _statements_of(text: str) -> tuple[str, ...]:
-    # Each statement of a table's file ends with a semicolon at the end of a line, and nothing else does.
-    return tuple(part.strip() for part in _STATEMENT_END.split(text) if part.strip())
+    parts = (part.strip().removesuffix(";").strip() for part in _STATEMENT.findall(text))
+    return tuple(part for part in parts if _CODE.search(part))
+
+
+# A line that is neither empty nor a comment: a file may hold nothing but its header.
+_CODE = re.compile(r"^(?!\s*--)\s*\S", re.MULTILINE)

@@ -5,8 +5,13 @@ The same text guards a script and a connection.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sqlalchemy_fairqueue.sql.files import functions, relations
 from sqlalchemy_fairqueue.sql.schema import BODY, quoted_literal, schema_expression
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SCHEMA_MISMATCH = "QF004"
 """SQLSTATE of a refusal: the schema does not hold what the operation needs, or holds what it would make."""
@@ -23,13 +28,7 @@ _NO_SCHEMA = """\
         'create it before: op.execute(sqlalchemy.schema.CreateSchema(...))', v_schema);
   end if;"""
 
-_INSTALL = """\
-  if to_regprocedure(format('%I.fq_version()', v_schema)) is not null
-    and to_regclass(format('%I.fq_message', v_schema)) is not null then
-    raise exception using errcode = 'QF004',
-      message = format('fairqueue is installed in schema %I already; '
-        'take this op.create_fairqueue() away, or name another schema', v_schema);
-  end if;
+_TAKEN = """\
   select string_agg(distinct taken.name, ', ' order by taken.name) into v_taken
   from (
     select c.relname::text, c.relnamespace from pg_class c
@@ -47,6 +46,15 @@ _INSTALL = """\
         'rename them, or install fairqueue in another schema', v_schema, v_taken);
   end if;"""
 
+_INSTALL = """\
+  if to_regprocedure(format('%I.fq_version()', v_schema)) is not null
+    and to_regclass(format('%I.fq_message', v_schema)) is not null then
+    raise exception using errcode = 'QF004',
+      message = format('fairqueue is installed in schema %I already; '
+        'take this op.create_fairqueue() away, or name another schema', v_schema);
+  end if;
+{taken}"""
+
 _INSTALLED = """\
   if to_regprocedure(format('%I.fq_version()', v_schema)) is null then
     raise exception using errcode = 'QF004',
@@ -63,13 +71,27 @@ _INSTALLED = """\
 
 def install_guard(version: int, schema: str | None) -> str:
     """A block that raises unless the schema exists and every name that the version needs in it is free."""
-    names = ", ".join(quoted_literal(name) for name in (*relations(version), *functions(version)))
-    return _block(_INSTALL.replace("{names}", names), schema)
+    return _block(_INSTALL.replace("{taken}", _taken(_names(version))), schema)
 
 
 def installed_guard(version: int, schema: str | None) -> str:
     """A block that raises unless the schema holds exactly this version."""
     return _block(_INSTALLED.replace("{version}", str(version)), schema)
+
+
+def change_guard(before: int, after: int, schema: str | None) -> str:
+    """A block that raises unless the schema holds exactly one version, and names that the other adds are free in it."""
+    added = [name for name in _names(after) if name not in _names(before)]
+    checks = [_INSTALLED.replace("{version}", str(before))] + ([_taken(added)] if added else [])
+    return _block("\n".join(checks), schema)
+
+
+def _names(version: int) -> tuple[str, ...]:
+    return (*relations(version), *functions(version))
+
+
+def _taken(names: Iterable[str]) -> str:
+    return _TAKEN.replace("{names}", ", ".join(quoted_literal(name) for name in names))
 
 
 def _block(checks: str, schema: str | None) -> str:

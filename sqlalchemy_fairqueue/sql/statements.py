@@ -1,38 +1,80 @@
-"""The statements that install a version and those that drop it, one at a time, in order."""
+"""The statements of each way between versions, one at a time, in order.
+
+Each is one statement without its semicolon, to be sent verbatim, all of them in one transaction. The first is a guard
+that raises before anything is changed.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.sql.files import functions, tables
-from sqlalchemy_fairqueue.sql.guards import install_guard, installed_guard
+from sqlalchemy_fairqueue.sql.files import downgrade_step, functions, known, new_tables, tables, upgrade_step
+from sqlalchemy_fairqueue.sql.guards import change_guard, install_guard, installed_guard
+from sqlalchemy_fairqueue.sql.privileges import give_back_privileges, note_privileges
 from sqlalchemy_fairqueue.sql.schema import QUALIFIER, in_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+
+_SIGNATURE = re.compile(r"^create function .*?(?=^language)", re.MULTILINE | re.DOTALL)
+_IN_SQL = re.compile(r"^language sql\b", re.MULTILINE)
+_CALLED = re.compile(r"fairqueue\.(\w+)\(")
 
 
 def install_statements(version: int, schema: str | None) -> Iterator[str]:
     """Statements that install a version into an existing schema: a guard, the tables, the functions.
 
-    Each is one statement without its semicolon, to be sent verbatim, all of them in one transaction.
+    The tables are those of version 1, changed step by step, so that an installation is what the ladder leaves.
 
     Raises:
         ValueError: The version is not known, or PostgreSQL cannot keep the schema's name.
     """
     yield install_guard(version, schema)
-    for table in tables(version).values():
-        for statement in table:
+    for statement in (*_table_steps(0, version), *in_order(functions(version)).values()):
+        yield in_schema(statement, schema)
+
+
+def upgrade_statements(old: int, new: int, schema: str | None) -> Iterator[str]:
+    """Statements that make a newer version of an installed one, and keep what is in it: tables first, then functions.
+
+    A function that is called as before is replaced where it is; others are dropped and made again. Both keep their
+    privileges.
+
+    Raises:
+        ValueError: A version is not known or the newer one is not newer, or PostgreSQL cannot keep the schema's name.
+    """
+    if known(old) >= known(new):
+        problem = f"an upgrade goes to a newer version, and {old} to {new} does not; give the older version first"
+        raise ValueError(problem)
+    yield change_guard(old, new, schema)
+    for statement in _table_steps(old, new):
+        yield in_schema(statement, schema)
+    yield from _function_changes(old, new, schema)
+
+
+def downgrade_statements(new: int, old: int, schema: str | None) -> Iterator[str]:
+    """Statements that make an older version of an installed one: functions first, then tables.
+
+    Messages are kept; what only the newer version can keep is lost.
+
+    Raises:
+        ValueError: A version is not known or the older one is not older, or PostgreSQL cannot keep the schema's name.
+    """
+    if known(new) <= known(old):
+        problem = f"a downgrade goes to an older version, and {new} to {old} does not; give the newer version first"
+        raise ValueError(problem)
+    yield change_guard(new, old, schema)
+    yield from _function_changes(new, old, schema)
+    for step in range(new, old, -1):
+        for statement in (*downgrade_step(step), *(_drop("table", name) for name in new_tables(step))):
             yield in_schema(statement, schema)
-    for function in functions(version).values():
-        yield in_schema(function, schema)
 
 
 def drop_statements(version: int, schema: str | None) -> Iterator[str]:
     """Statements that take a version away with everything in it: a guard, the functions, the tables.
 
-    Each is one statement without its semicolon, to be sent verbatim, all of them in one transaction. Nothing is
-    cascaded: where an object of the user's depends on one of ours, PostgreSQL refuses.
+    Nothing is cascaded: where an object of the user's depends on one of ours, PostgreSQL refuses.
 
     Raises:
         ValueError: The version is not known, or PostgreSQL cannot keep the schema's name.
@@ -42,6 +84,66 @@ def drop_statements(version: int, schema: str | None) -> Iterator[str]:
         yield in_schema(_drop("function", name), schema)
     for name in tables(version):
         yield in_schema(_drop("table", name), schema)
+
+
+def in_order(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """The functions in an order to make them in: one in SQL after those that it calls, which PostgreSQL looks for."""
+    ordered: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        if _IN_SQL.search(texts[name]):
+            for called in _CALLED.findall(texts[name]):
+                if called != name and called in texts and called not in ordered:
+                    add(called)
+        ordered[name] = texts[name]
+
+    for name in texts:
+        if name not in ordered:
+            add(name)
+    return ordered
+
+
+def signature(function: str) -> str:
+    """How a function is called and what it answers, from its text. PostgreSQL replaces it only while this is the same.
+
+    Raises:
+        ValueError: The text does not begin with ``create function ...`` followed by a line ``language ...``.
+    """
+    found = _SIGNATURE.search(function)
+    if found is None:
+        problem = f"no signature in {function[:80]!r}; write `create function fairqueue.name(...)`, then `language ...`"
+        raise ValueError(problem)
+    return " ".join(found[0].split())
+
+
+def replacing(function: str) -> str:
+    """The text with ``create or replace``."""
+    return re.sub(r"^create function ", "create or replace function ", function, count=1, flags=re.MULTILINE)
+
+
+def _table_steps(old: int, new: int) -> Iterator[str]:
+    for step in range(old + 1, new + 1):
+        for statements in new_tables(step).values():
+            yield from statements
+        yield from upgrade_step(step)
+
+
+def _function_changes(before: int, after: int, schema: str | None) -> Iterator[str]:
+    have, want = functions(before), functions(after)
+    same = {name for name in have.keys() & want.keys() if signature(have[name]) == signature(want[name])}
+    again = sorted(have.keys() & want.keys() - same)
+    if again:
+        yield note_privileges(again, schema)
+    for name in have:
+        if name not in same:
+            yield in_schema(_drop("function", name), schema)
+    for name, text in in_order(want).items():
+        if name not in same:
+            yield in_schema(text, schema)
+        elif text != have[name]:
+            yield in_schema(replacing(text), schema)
+    if again:
+        yield give_back_privileges(schema)
 
 
 def _drop(kind: str, name: str) -> str:

@@ -39,12 +39,13 @@ begin
   for no key update;
 
   if p_max_concurrency is not null then
+    -- By an expression: for the bare id a plan of the empty tables reads all messages in the order of their key.
     perform
     from fairqueue.fq_message m
     where m.lease_id is not null
       and m.channel_id = v_channel_id
       and m.slots = 0
-    order by m.id
+    order by m.id + 0
     for no key update;
     -- A new statement, which sees what was waited for.
     update fairqueue.fq_message m

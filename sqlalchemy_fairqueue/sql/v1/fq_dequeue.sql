@@ -48,7 +48,7 @@ declare
   c_chunk constant integer := 1000;
   c_nothing constant bigint := -9223372036854775808;
   v_now bigint := fairqueue.fq_now();
-  v_lease_id bigint;
+  v_lease_id bigint := p_lease_id;
   v_expires_at bigint;
   v_new_lease boolean;
   -- hints: least place in line found, signals below are gone, signals below may be gone, once writers below this xid ended, next full scan
@@ -58,9 +58,9 @@ declare
   v_mark_xid bigint := p_hints[4];
   v_full_at bigint := coalesce(p_hints[5], 0);
   v_full boolean := v_now >= v_full_at or v_full_at > v_now + 60000000;
-  v_started bigint;
-  v_scan_cost bigint := 0;
+  v_scan_cost bigint;
   v_ended_xid bigint;
+  v_signalled boolean;
   v_heard integer := 0;
   v_seen integer := 0;
   v_first_signal bigint;
@@ -86,12 +86,25 @@ declare
   -- the messages of one pass: where, whose, the how many-th of its channel
   v_rows tid[];
   v_ords bigint[];
-  v_ranks bigint[];
+  v_ranks integer[];
+  v_ids bigint[];
+  v_locked tid[];
+  v_whole boolean;
+  v_next_heads_at bigint[];
+  v_next_head_ids bigint[];
   v_width integer := p_limit;
   v_left integer := p_limit;
   v_got integer;
   v_place bigint := v_now;
   v_empty integer := 0;
+  -- the channel of the only message
+  v_state tid;
+  v_channel_id bigint;
+  v_has_limit boolean;
+  v_turn_left integer;
+  v_head_at bigint;
+  v_head_id bigint;
+  v_read_at bigint;
 begin
   if p_queue is null or p_limit is null or p_limit not between 1 and 100000 or p_lease is null or p_lease not between 1 and 31536000000000 or p_consumer is null then
     raise exception 'fq_dequeue has queue %, limit %, lease % microseconds, consumer %', p_queue, p_limit, p_lease, p_consumer
@@ -103,7 +116,7 @@ begin
   end if;
 
   -- Under an own lease that another consumer is reclaiming nothing may be taken: that lock makes it look gone.
-  select e.id, e.expires_at into v_lease_id, v_expires_at
+  select e.expires_at into v_expires_at
   from fairqueue.fq_lease e
   where e.id = p_lease_id
     and e.queue = p_queue
@@ -124,37 +137,130 @@ begin
     perform fairqueue.fq_reclaim(p_queue, c_chunk);
   end if;
 
-  v_started := (date_part('epoch', clock_timestamp()) * 1000000)::bigint;
-  v_ended_xid := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
-  perform
-  from fairqueue.fq_signal g
-  where g.queue = p_queue
-    and g.id > case when v_full then 0 else v_signal_floor end
-  order by g.queue, g.id
-  limit 1;
-  if found then
+  if v_full then
+    v_channel_floor := c_nothing;
+    v_scan_cost := -fairqueue.fq_now();
+  end if;
+  select
+    pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+    exists (
+      select
+      from fairqueue.fq_signal g
+      where g.queue = p_queue
+        and g.id > case when v_full then 0 else v_signal_floor end
+    )
+  into v_ended_xid, v_signalled;
+  if v_signalled then
     select h.heard, h.seen, h.first_id, h.last_id, h.scheduled_at
     into v_heard, v_seen, v_first_signal, v_last_signal, v_scheduled_at
     from fairqueue.fq_hear(p_queue, case when v_full then 0 else v_signal_floor end, c_chunk) h;
+    signals_after := case when v_seen = c_chunk then v_last_signal end;
+    v_channel_floor := least(v_channel_floor, v_scheduled_at);
   end if;
-  v_scan_cost := (date_part('epoch', clock_timestamp()) * 1000000)::bigint - v_started;
-  signals_after := case when v_seen = c_chunk then v_last_signal end;
   if v_mark_xid <= v_ended_xid then
     -- Whoever drew an id below the mark has ended, and this scan saw what they left: below both nothing can come up any more.
     v_signal_floor := greatest(v_signal_floor, least(v_signal_mark, v_first_signal - 1));
     v_mark_xid := null;
   end if;
-  if v_mark_xid is null and v_seen > 0 then
+  if v_seen > 0 and v_mark_xid is null then
     v_signal_mark := v_last_signal;
     v_mark_xid := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
   end if;
-  v_channel_floor := least(v_channel_floor, v_scheduled_at);
   if v_full then
-    v_channel_floor := c_nothing;
+    v_scan_cost := v_scan_cost + fairqueue.fq_now();
+  end if;
+
+  -- One message is taken by statements of its own: starting those for many costs more than their run. Where these find nothing, those decide.
+  if p_limit = 1 then
+    if v_full then
+      v_scan_cost := v_scan_cost - fairqueue.fq_now();
+    end if;
+    select s.ctid, s.channel_id, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id, s.max_concurrency is not null,
+      case when s.credit > 0 then s.credit else s.weight end, ready.read_at
+    into v_state, v_channel_id, v_first, v_head_at, v_head_id, v_has_limit, v_turn_left, v_read_at
+    from (
+      select r.ctid as row, r.turn, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
+      from fairqueue.fq_channel_state r
+      where r.queue = p_queue
+        and r.next_dequeue_at is not null
+        and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
+        and r.next_dequeue_at >= v_channel_floor
+        and r.next_dequeue_at <= v_now
+        and r.head_dequeue_at <= v_now
+        and (r.release_interval = 0 or r.release_at - (r.release_burst - 1) * r.release_interval <= v_now)
+      order by r.queue, r.next_dequeue_at, r.channel_id
+    ) ready
+    join fairqueue.fq_channel_state s
+      on s.ctid = ready.row
+      and s.turn is not distinct from ready.turn
+      and s.channel_id is not distinct from ready.channel_id
+    order by ready.next_dequeue_at, ready.channel_id
+    limit 1
+    for no key update of s skip locked;
+    if v_full then
+      v_scan_cost := v_scan_cost + fairqueue.fq_now();
+      v_full_at := v_now + least(30 * v_scan_cost, 30000000);
+      v_full := false;
+    end if;
+    if found then
+      v_channel_floor := v_first;
+      return query
+      update fairqueue.fq_message m
+      set lease_id = v_lease_id,
+        attempts = m.attempts + 1,
+        deliveries = m.deliveries + 1,
+        slots = case when v_has_limit then 1 else 0 end
+      where m.ctid = (
+          select x.ctid
+          from fairqueue.fq_message x
+          where x.channel_id = v_channel_id
+            and x.lease_id is null
+            and (x.dequeue_at, x.id) >= (v_head_at, v_head_id)
+            and x.dequeue_at <= v_now
+          order by x.channel_id, x.dequeue_at, x.id
+          limit 1
+          for no key update skip locked
+        )
+        and num_nulls(m.lease_id) = 1
+      returning m.id, m.ctid, m.channel_id,
+        (
+          select c.name
+          from fairqueue.fq_channel c
+          where c.id = v_channel_id
+        ),
+        m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
+        null::bigint, null::bigint, null::bigint[], null::bigint, null::bigint;
+      if found then
+        v_left := 0;
+        -- The new head is the least message that was not taken, one that somebody else has locked included.
+        select x.dequeue_at, x.id into v_head_at, v_head_id
+        from fairqueue.fq_message x
+        where x.channel_id = v_channel_id
+          and x.lease_id is null
+          and (x.dequeue_at, x.id) >= (v_head_at, v_head_id)
+        order by x.channel_id, x.dequeue_at, x.id
+        limit 1;
+        v_place := greatest(v_now + 1, v_read_at);
+        update fairqueue.fq_channel_state s
+        set turn = s.turn + 1,
+          current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else 1 end,
+          release_at = greatest(s.release_at, v_now) + s.release_interval,
+          head_dequeue_at = v_head_at,
+          head_message_id = v_head_id,
+          last_dequeue_at = v_place,
+          credit = fairqueue.fq_credit_after(s.weight, v_turn_left, 1, v_head_at, v_now),
+          next_dequeue_at = fairqueue.fq_place_after(
+            s.next_dequeue_at, v_place, v_turn_left, 1, v_head_at, v_now, s.release_at, s.release_interval, s.release_burst
+          )
+        where s.ctid = v_state;
+      end if;
+    end if;
   end if;
 
   while v_left > 0 and v_empty < 32 loop
-    v_started := (date_part('epoch', clock_timestamp()) * 1000000)::bigint;
+    if v_full then
+      v_scan_cost := v_scan_cost - fairqueue.fq_now();
+    end if;
     -- A row that changed since the snapshot fails the join on turn when it is looked at again: it has another place in line now.
     -- ("is not distinct from" is no index condition: rows are reached by their ctid, whatever the planner thinks of an index.)
     select
@@ -196,8 +302,8 @@ begin
       limit v_width
       for no key update of s skip locked
     ) o;
-    if v_channel_floor = c_nothing and v_full then
-      v_scan_cost := v_scan_cost + (date_part('epoch', clock_timestamp()) * 1000000)::bigint - v_started;
+    if v_full then
+      v_scan_cost := v_scan_cost + fairqueue.fq_now();
       -- a thirtieth of the time at most, and twice a minute at least
       v_full_at := v_now + least(30 * v_scan_cost, 30000000);
       v_full := false;
@@ -221,50 +327,118 @@ begin
     end loop;
 
     -- A new statement, whose snapshot is younger than the locks: a message whose signal was heard before is seen.
-    -- A message that somebody else has locked is passed by, and the turn goes on behind it.
-    select array_agg(f.row), array_agg(u.ord)
-    into v_rows, v_ords
-    from unnest(v_channels, v_quotas, v_heads_at, v_head_ids) with ordinality u(channel_id, quota, head_at, head_id, ord)
-    cross join lateral (
+    -- One look finds what each channel may give and, one further, its new head; the last row of its turn tells how many and which.
+    select
+      array_agg(w.row) filter (where w.taken), array_agg(w.id) filter (where w.taken), array_agg(w.ord) filter (where w.taken), array_agg(w.rank) filter (where w.taken),
+      array_agg(case when w.taken then w.rank else 0 end) filter (where w.last),
+      array_agg(case when w.taken then w.next_at else w.dequeue_at end) filter (where w.last),
+      array_agg(case when w.taken then w.next_id else w.id end) filter (where w.last)
+    into v_rows, v_ids, v_ords, v_ranks, v_gots, v_next_heads_at, v_next_head_ids
+    from (
+      select t.*,
+        t.rank <= t.quota and t.dequeue_at <= v_now as taken,
+        case
+          when t.rank > t.quota then t.quota = 0
+          when t.dequeue_at <= v_now then t.rank = t.quota or t.next_at is null or t.next_at > v_now
+          else t.rank = 1
+        end as last
+      from (
+        select f.row, f.id, f.dequeue_at, u.ord, u.quota,
+          (row_number() over turn)::integer as rank,
+          lead(f.dequeue_at) over turn as next_at,
+          lead(f.id) over turn as next_id
+        from unnest(v_channels, v_quotas, v_heads_at, v_head_ids) with ordinality u(channel_id, quota, head_at, head_id, ord)
+        left join lateral (
+          select x.ctid as row, x.dequeue_at, x.id
+          from fairqueue.fq_message x
+          where x.channel_id = u.channel_id
+            and x.lease_id is null
+            and (x.dequeue_at, x.id) >= (u.head_at, u.head_id)
+          order by x.channel_id, x.dequeue_at, x.id
+          limit u.quota + 1
+        ) f on true
+        window turn as (partition by u.ord order by f.dequeue_at, f.id)
+      ) t
+    ) w;
+    select array_agg(l.row)
+    into v_locked
+    from (
       select x.ctid as row
-      from fairqueue.fq_message x
-      where x.channel_id = u.channel_id
-        and x.lease_id is null
-        and (x.dequeue_at, x.id) >= (u.head_at, u.head_id)
-        and x.dequeue_at <= v_now
-      order by x.channel_id, x.dequeue_at, x.id
-      limit u.quota
-      for no key update skip locked
-    ) f;
+      from unnest(v_rows, v_ids) u(row, id)
+      join fairqueue.fq_message x
+        on x.ctid = u.row
+        and x.id is not distinct from u.id
+        and num_nulls(x.lease_id) = 1
+      for no key update of x skip locked
+    ) l;
+    v_whole := cardinality(v_locked) is not distinct from cardinality(v_rows);
+    if v_whole then
+      v_rows := v_locked;
+    else
+      -- A message that somebody else has locked is passed by, and the turn goes on behind it.
+      select array_agg(f.row), array_agg(u.ord)
+      into v_rows, v_ords
+      from unnest(v_channels, v_quotas, v_heads_at, v_head_ids) with ordinality u(channel_id, quota, head_at, head_id, ord)
+      cross join lateral (
+        select x.ctid as row
+        from fairqueue.fq_message x
+        where x.channel_id = u.channel_id
+          and x.lease_id is null
+          and (x.dequeue_at, x.id) >= (u.head_at, u.head_id)
+          and x.dequeue_at <= v_now
+        order by x.channel_id, x.dequeue_at, x.id
+        limit u.quota
+        for no key update skip locked
+      ) f;
+      v_gots := array_fill(0, array[v_found]);
+      v_ranks := array_fill(0, array[coalesce(cardinality(v_rows), 0)]);
+      for i in 1..coalesce(cardinality(v_rows), 0) loop
+        v_gots[v_ords[i]] := v_gots[v_ords[i]] + 1;
+        v_ranks[i] := v_gots[v_ords[i]];
+      end loop;
+    end if;
     v_got := coalesce(cardinality(v_rows), 0);
-    v_gots := array_fill(0, array[v_found]);
-    v_ranks := v_ords;
-    for i in 1..v_got loop
-      v_gots[v_ords[i]] := v_gots[v_ords[i]] + 1;
-      v_ranks[i] := v_gots[v_ords[i]];
-    end loop;
 
     if v_got > 0 then
+      -- They come back in the order in which they are updated, which is that of the turns.
       return query
-      with taken as (
-        update fairqueue.fq_message m
-        set lease_id = v_lease_id,
-          attempts = m.attempts + 1,
-          deliveries = m.deliveries + 1,
-          slots = case when v_limited[u.ord] then 1 else 0 end
-        from unnest(v_rows, v_ords, v_ranks) u(row, ord, rank)
-        where m.ctid = u.row
-          and num_nulls(m.lease_id) = 1
-        returning m.ctid as row, m.id, m.channel_id, m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries, u.ord, u.rank
-      )
-      select t.id, t.row, t.channel_id, c.name, t.kind, t.content, t.headers, t.enqueued_at, t.attempts, t.max_attempts, t.deliveries,
-        null::bigint, null::bigint, null::bigint[], null::bigint, null::bigint
-      from taken t
-      join fairqueue.fq_channel c on c.id = t.channel_id
-      order by case when t.rank <= v_turns_left[t.ord] then 0 else 1 + (t.rank - v_turns_left[t.ord] - 1) / v_weights[t.ord] end, t.ord, t.rank;
+      update fairqueue.fq_message m
+      set lease_id = v_lease_id,
+        attempts = m.attempts + 1,
+        deliveries = m.deliveries + 1,
+        slots = case when v_limited[u.ord] then 1 else 0 end
+      from (
+        select t.row, t.ord
+        from unnest(v_rows, v_ords, v_ranks) t(row, ord, rank)
+        order by case when t.rank <= v_turns_left[t.ord] then 0 else 1 + (t.rank - v_turns_left[t.ord] - 1) / v_weights[t.ord] end, t.ord, t.rank
+      ) u
+      where m.ctid = u.row
+        and num_nulls(m.lease_id) = 1
+      returning m.id, m.ctid, m.channel_id,
+        (
+          select c.name
+          from fairqueue.fq_channel c
+          where c.id = m.channel_id
+        ),
+        m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
+        null::bigint, null::bigint, null::bigint[], null::bigint, null::bigint;
     end if;
 
     -- The new head is the least message that was not taken, one that somebody else has locked included.
+    if not v_whole then
+      select array_agg(h.dequeue_at), array_agg(h.id)
+      into v_next_heads_at, v_next_head_ids
+      from unnest(v_channels, v_heads_at, v_head_ids) u(channel_id, head_at, head_id)
+      left join lateral (
+        select x.dequeue_at, x.id
+        from fairqueue.fq_message x
+        where x.channel_id = u.channel_id
+          and x.lease_id is null
+          and (x.dequeue_at, x.id) >= (u.head_at, u.head_id)
+        order by x.channel_id, x.dequeue_at, x.id
+        limit 1
+      ) h on true;
+    end if;
     update fairqueue.fq_channel_state s
     set turn = s.turn + 1,
       current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else n.got end,
@@ -275,41 +449,13 @@ begin
       head_dequeue_at = n.head_at,
       head_message_id = n.head_id,
       last_dequeue_at = case when n.got > 0 then n.place else s.last_dequeue_at end,
-      credit = case
-        when n.head_at is null or n.head_at > v_now then 0
-        when n.got < n.turn_left then n.turn_left - n.got
-        else (s.weight - (n.got - n.turn_left) % s.weight) % s.weight
-      end,
-      next_dequeue_at = case
-        when n.head_at is null then null
-        else greatest(
-          case
-            when n.head_at > v_now then n.head_at
-            -- Every message that could be taken is in somebody else's hands: look again shortly.
-            when n.got = 0 then n.place + 10000
-            when n.got < n.turn_left then s.next_dequeue_at
-            else n.place
-          end,
-          case
-            when s.release_interval = 0 then null
-            when n.got > 0 then greatest(s.release_at, v_now) + (n.got - s.release_burst + 1) * s.release_interval
-            else s.release_at - (s.release_burst - 1) * s.release_interval
-          end
-        )
-      end
+      credit = fairqueue.fq_credit_after(s.weight, n.turn_left, n.got, n.head_at, v_now),
+      next_dequeue_at = fairqueue.fq_place_after(
+        s.next_dequeue_at, n.place, n.turn_left, n.got, n.head_at, v_now, s.release_at, s.release_interval, s.release_burst
+      )
     from (
-      select u.row, u.got, u.turn_left, u.place, h.dequeue_at as head_at, h.id as head_id
-      from unnest(v_states, v_channels, v_gots, v_quotas, v_places, v_turns_left, v_heads_at, v_head_ids)
-        u(row, channel_id, got, quota, place, turn_left, head_at, head_id)
-      left join lateral (
-        select x.dequeue_at, x.id
-        from fairqueue.fq_message x
-        where x.channel_id = u.channel_id
-          and x.lease_id is null
-          and (x.dequeue_at, x.id) >= (u.head_at, u.head_id)
-        order by x.channel_id, x.dequeue_at, x.id
-        limit 1
-      ) h on true
+      select u.*
+      from unnest(v_states, v_gots, v_quotas, v_places, v_turns_left, v_next_heads_at, v_next_head_ids) u(row, got, quota, place, turn_left, head_at, head_id)
       where u.quota > 0
     ) n
     where s.ctid = n.row;

@@ -44,11 +44,49 @@ declare
   v_channel text;
   v_channel_id bigint;
   v_at bigint;
-  v_made_channels bigint[] := '{}';
-  v_made_ats bigint[] := '{}';
-  v_made_ids bigint[] := '{}';
+  v_made_channels bigint[];
+  v_made_ats bigint[];
+  v_made_ids bigint[];
   r record;
 begin
+  -- One good message for a channel that is there, as most transactions send: one statement, for the start of those below would cost more
+  -- than their run. When it adds nothing (a new channel, a key that stands, a bad value), the general way does, or says why not.
+  -- Bounds are checked, so that an element that another subscript hides is never passed over.
+  if (array_dims(p_channels), array_dims(p_kinds), array_dims(p_contents), array_dims(p_headers), array_dims(p_delays), array_dims(p_ats),
+      array_dims(p_priorities), array_dims(p_keys), array_dims(p_max_attempts))
+     = ('[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]')
+    and p_contents[1] is not null
+    and octet_length(p_kinds[1]) between 1 and 512
+    and (octet_length(p_keys[1]) between 1 and 512) is not false
+    and num_nonnulls(p_delays[1], p_ats[1], p_priorities[1]) <= 1
+    and (p_delays[1] between 0 and 3153600000000000) is not false
+    and (p_priorities[1] >= 1) is not false
+    and (p_max_attempts[1] >= 1) is not false
+  then
+    return query
+    with added as (
+      insert into fairqueue.fq_message as m (channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts)
+      select c.id, p_kinds[1], p_contents[1], p_headers[1],
+        case
+          when p_priorities[1] is not null then -p_priorities[1]::bigint
+          else greatest(p_ats[1], v_now + coalesce(p_delays[1], 0))
+        end,
+        v_now, p_keys[1], coalesce(p_max_attempts[1], 20)
+      from fairqueue.fq_channel c
+      where c.queue = p_queue
+        and c.name = p_channels[1]
+      on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
+      returning m.id, m.channel_id, m.dequeue_at
+    )
+    insert into fairqueue.fq_signal as s (queue, channel_id, dequeue_at, message_id)
+    select p_queue, a.channel_id, a.dequeue_at, a.id
+    from added a
+    returning 1, s.message_id, true;
+    if found then
+      return;
+    end if;
+  end if;
+
   if v_count = 0 then
     return;
   end if;

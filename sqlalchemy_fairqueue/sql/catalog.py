@@ -1,0 +1,143 @@
+"""What a schema holds of fairqueue, object by object, as PostgreSQL's catalog tells it.
+
+Facts are texts that are the same on every server version and in every schema: names of the schema are taken out.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from sqlalchemy import text
+
+from sqlalchemy_fairqueue.sql.files import functions, known, tables, versions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlalchemy import Connection
+
+Catalog = dict[str, dict[str, str]]
+"""Facts by object: ``{"column fq_message.kind": {"type": "text", ...}, "function fq_now()": {...}, ...}``.
+
+A fact that is not so is left out."""
+
+# Bodies name the schema in quotes, as the loader puts it in: there it becomes the qualifier of the files.
+_FUNCTIONS = """
+select p.proname || '(' || (
+    select coalesce(
+      string_agg(replace(format_type(a.type, null), quote_ident(n.nspname) || '.', ''), ', ' order by a.place), '')
+    from unnest(p.proargtypes) with ordinality a(type, place)
+  ) || ')' as name,
+  replace(pg_get_function_arguments(p.oid), quote_ident(n.nspname) || '.', '') as arguments,
+  replace(pg_get_function_result(p.oid), quote_ident(n.nspname) || '.', '') as result,
+  l.lanname as language,
+  p.provolatile::text as volatility,
+  p.proparallel::text as parallel,
+  case when p.proisstrict then 'yes' end as strict,
+  case when p.prosecdef then 'yes' end as "security definer",
+  array_to_string(p.proconfig, '; ') as settings,
+  md5(replace(p.prosrc, '"' || replace(n.nspname, '"', '""') || '".fq_', 'fairqueue.fq_')) as body
+from pg_proc p
+join pg_namespace n on n.oid = p.pronamespace
+join pg_language l on l.oid = p.prolang
+where n.nspname = :schema
+  and p.proname = any (:functions)
+order by p.proname, p.proargtypes::text collate "C"
+"""
+
+_OURS = """(
+  select c.oid, c.relname, c.relkind, c.relpersistence, c.relreplident, c.relrowsecurity, c.reloptions, n.nspname
+  from pg_class c
+  join pg_namespace n on n.oid = c.relnamespace
+  where n.nspname = :schema
+    and c.relname = any (:tables)
+    and c.relkind in ('r', 'p')
+    and not c.relispartition
+) o"""
+
+_TABLES = """
+select o.relname as name,
+  o.relkind::text as kind,
+  o.relpersistence::text as persistence,
+  o.relreplident::text as "replica identity",
+  case when o.relrowsecurity then 'yes' end as "row security",
+  (select string_agg(option, ', ' order by option) from unnest(o.reloptions) option) as options,
+  pg_get_partkeydef(o.oid) as "partition key",
+  (select d.relname from pg_partitioned_table t join pg_class d on d.oid = t.partdefid where t.partrelid = o.oid)
+    as "default partition"
+from {ours}
+order by o.relname
+"""
+
+_COLUMNS = r"""
+select o.relname || '.' || a.attname as name,
+  format_type(a.atttypid, a.atttypmod) as type,
+  case when a.attnotnull then 'yes' end as "not null",
+  a.attidentity::text as identity,
+  a.attgenerated::text as generated,
+  (select c.collname from pg_collation c where c.oid = a.attcollation) as collation,
+  regexp_replace(pg_get_expr(d.adbin, d.adrelid), '''.*?(\w+)''::regclass', '\1') as default
+from {ours}
+join pg_attribute a on a.attrelid = o.oid and a.attnum > 0 and not a.attisdropped
+left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+order by o.relname, a.attnum
+"""
+
+_INDEXES = """
+select x.relname as name,
+  o.relname as table,
+  replace(replace(pg_get_indexdef(i.indexrelid),
+    format(' ON %I.', o.nspname), ' ON '), format(' ON ONLY %I.', o.nspname), ' ON ONLY ') as definition,
+  case when not (i.indisvalid and i.indisready) then 'yes' end as invalid
+from {ours}
+join pg_index i on i.indrelid = o.oid
+join pg_class x on x.oid = i.indexrelid
+order by x.relname
+"""
+
+# Not null is a fact of the column: only since PostgreSQL 18 is it a constraint too.
+_CONSTRAINTS = """
+select o.relname || '.' || k.conname as name, pg_get_constraintdef(k.oid) as definition
+from {ours}
+join pg_constraint k on k.conrelid = o.oid and k.contype <> 'n'
+order by o.relname, k.conname
+"""
+
+_QUERIES = {
+    "table": _TABLES,
+    "column": _COLUMNS,
+    "index": _INDEXES,
+    "constraint": _CONSTRAINTS,
+    "function": _FUNCTIONS,
+}
+
+
+def read_catalog(connection: Connection, schema: str) -> Catalog:
+    """Every object in the schema that has the name of one of fairqueue's, of any version, and what belongs to it.
+
+    Partitions are their table's affair and are left out. Nothing is locked, and nothing but the catalog is read.
+    """
+    names = {
+        "schema": schema,
+        "functions": sorted({name for version in versions() for name in functions(version)}),
+        "tables": sorted({name for version in versions() for name in tables(version)}),
+    }
+    found: Catalog = {}
+    for kind, query in _QUERIES.items():
+        for row in connection.execute(text(query.replace("{ours}", _OURS)), names).mappings():
+            found[f"{kind} {row['name']}"] = {fact: row[fact] for fact in row if fact != "name" and row[fact]}
+    return found
+
+
+@cache
+def expected_catalog(version: int) -> Mapping[str, Mapping[str, str]]:
+    """What :func:`read_catalog` finds where a version is installed, from ``vN/catalog.json``; not to be changed.
+
+    Raises:
+        ValueError: The version is not known.
+    """
+    frozen: Catalog = json.loads((files(__package__) / f"v{known(version)}" / "catalog.json").read_text("utf-8"))
+    return frozen

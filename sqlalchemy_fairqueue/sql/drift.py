@@ -1,0 +1,130 @@
+"""Whether an installation is still what its migrations made of it, told object by object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from sqlalchemy import text
+
+from sqlalchemy_fairqueue.sql.catalog import expected_catalog, read_catalog
+from sqlalchemy_fairqueue.sql.files import versions
+from sqlalchemy_fairqueue.sql.schema import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from sqlalchemy import Connection
+
+State = Literal["missing", "changed", "unexpected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One object that is not as the installed version has it.
+
+    Attributes:
+        kind: ``function``, ``table``, ``column``, ``index`` or ``constraint``; ``installation`` where there is none.
+        name: Its name: ``fq_dequeue``, ``fq_message.kind``.
+        state: Missing, changed, or one that the version does not have.
+        detail: What is changed, from what the version has to what is there.
+    """
+
+    kind: str
+    name: str
+    state: State
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """The difference in words: ``function fq_dequeue is changed: ...``."""
+        return f"{self.kind} {self.name} is {self.state}" + (f": {self.detail}" if self.detail else "")
+
+
+def installed_version(connection: Connection, schema: str | None = None) -> int | None:
+    """The version of the schema that is installed, which this library may not know; None where there is none."""
+    place = _resolved(connection, schema)
+    if place is None:
+        return None
+    name = f"{quoted(place)}.fq_version"
+    if connection.scalar(text("select to_regprocedure(:name)::text"), {"name": f"{name}()"}) is None:
+        return None
+    statement = f"select {name}()"  # the name is quoted
+    return int(connection.exec_driver_sql(statement, execution_options={"no_parameters": True}).scalar_one())
+
+
+def find_drift(connection: Connection, schema: str | None = None) -> list[Difference]:
+    """What was changed besides the migrations: functions, tables, columns, indexes and constraints, by name.
+
+    The version is the one that is installed, whichever it is. Reads the catalog alone, in the connection's transaction,
+    and needs no privilege on the tables. Partitions of the history are expected, and so are objects of yours whose
+    names are not ours, unless they belong to one of our tables.
+
+    Args:
+        connection: Any connection to the database.
+        schema: The schema that holds the installation. None is the connection's default schema.
+
+    Returns:
+        The differences, sorted by name; none where everything is as it should be.
+    """
+    version = installed_version(connection, schema)
+    place = _resolved(connection, schema)
+    if version is None or place is None:
+        where = "the default schema" if place is None else f"schema {place!r}"
+        return [Difference("installation", "fairqueue", "missing", f"there is no fq_version() in {where}")]
+    if version not in versions():
+        detail = f"it is version {version}, and this library knows {', '.join(map(str, versions()))}"
+        return [Difference("installation", "fairqueue", "unexpected", detail)]
+    found: Mapping[str, Mapping[str, str]] = read_catalog(connection, place)
+    return sorted(_differences(expected_catalog(version), found), key=lambda one: (one.kind, one.name))
+
+
+def assert_no_drift(connection: Connection, schema: str | None = None, *, allowed: Collection[str] = ()) -> None:
+    """For your tests: fail, and say what differs, unless the installation is what its migrations made.
+
+    Args:
+        connection: Any connection to the database.
+        schema: The schema that holds the installation. None is the connection's default schema.
+        allowed: What you added or changed on purpose, as ``"column fq_message.tenant"`` or ``"index message_tenant"``.
+
+    Raises:
+        AssertionError: Something differs.
+    """
+    found = [one for one in find_drift(connection, schema) if f"{one.kind} {one.name}" not in allowed]
+    if found:
+        lines = "\n".join(f"- {one}" for one in found)
+        raise AssertionError(f"the installation differs from what its version has:\n{lines}")
+
+
+def _resolved(connection: Connection, schema: str | None) -> str | None:
+    if schema is not None:
+        return schema
+    found: str | None = connection.scalar(text("select current_schema()"))
+    return found
+
+
+def _differences(want: Mapping[str, Mapping[str, str]], have: Mapping[str, Mapping[str, str]]) -> Iterator[Difference]:
+    replaced = []  # what stands in the place of functions whose parameters were changed
+    for key, facts in want.items():
+        kind, _, name = key.partition(" ")
+        short = name.partition("(")[0]
+        if key in have:
+            if changes := _changes(facts, have[key]):
+                yield Difference(kind, short, "changed", changes)
+            continue
+        others = [other for other in have if kind == "function" and other.startswith(f"function {short}(")]
+        if others:
+            replaced.append(others[0])
+            yield Difference(kind, short, "changed", f"its parameters are ({others[0].partition('(')[2]}")
+        elif kind in {"table", "function"} or f"table {facts.get('table', name.partition('.')[0])}" in have:
+            yield Difference(kind, short, "missing")
+    for key in have:
+        kind, _, name = key.partition(" ")
+        if key not in want and key not in replaced:
+            yield Difference(kind, name, "unexpected")
+
+
+def _changes(want: Mapping[str, str], have: Mapping[str, str]) -> str:
+    differing = [fact for fact in {**want, **have} if want.get(fact) != have.get(fact)]
+    if differing == ["body"]:
+        return "its body is another one"
+    return ", ".join(f"{fact} from {want.get(fact, 'none')} to {have.get(fact, 'none')}" for fact in differing)

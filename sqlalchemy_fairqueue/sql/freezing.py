@@ -1,0 +1,53 @@
+"""Writes what each version should look like, ``vN/catalog.json``, from a real installation that is rolled back.
+
+``python -m sqlalchemy_fairqueue.sql.freezing postgresql+psycopg://...``
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import create_engine
+
+from sqlalchemy_fairqueue.sql.catalog import Catalog, read_catalog
+from sqlalchemy_fairqueue.sql.files import versions
+from sqlalchemy_fairqueue.sql.statements import install_statements
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_SCHEMA = "fairqueue_freezing"
+
+
+def installed_catalog(connection: Connection, version: int) -> Catalog:
+    """The catalog of a version, installed into a schema that is rolled back."""
+    with connection.begin() as transaction:
+        connection.exec_driver_sql(f"create schema {_SCHEMA}")
+        for statement in install_statements(version, _SCHEMA):
+            connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+        found = read_catalog(connection, _SCHEMA)
+        transaction.rollback()
+    return found
+
+
+def frozen(catalog: Catalog) -> str:
+    """The text of the file: a line an object."""
+    lines = (f"{json.dumps(name)}: {json.dumps(facts)}" for name, facts in catalog.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def freeze(url: str) -> None:
+    """Write the file of every version."""
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        for version in versions():
+            path = Path(__file__).with_name(f"v{version}") / "catalog.json"
+            path.write_text(frozen(installed_catalog(connection, version)), encoding="utf-8")
+    engine.dispose()
+
+
+if __name__ == "__main__":
+    freeze(sys.argv[1])

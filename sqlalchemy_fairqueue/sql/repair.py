@@ -1,0 +1,64 @@
+"""The statements that bring the functions of a version back after somebody changed them by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.sql.catalog import expected_catalog
+from sqlalchemy_fairqueue.sql.files import functions
+from sqlalchemy_fairqueue.sql.guards import installed_guard
+from sqlalchemy_fairqueue.sql.privileges import give_back_privileges, note_privileges
+from sqlalchemy_fairqueue.sql.schema import BODY, in_schema, quoted_literal, schema_expression
+from sqlalchemy_fairqueue.sql.statements import in_order, replacing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# What has one of our names and is not called as ours is cannot be replaced, and would be found beside ours.
+_CLEAR = """\
+do {body}
+declare
+  v_function regprocedure;
+begin
+  for v_function in
+    select p.oid
+    from pg_proc p
+    join pg_namespace n on n.oid = p.pronamespace
+    join (values
+{expected}
+    ) e(name, arguments, result) on e.name = p.proname
+    where n.nspname = {schema}
+      and (
+        replace(pg_get_function_arguments(p.oid), quote_ident(n.nspname) || '.', ''),
+        replace(pg_get_function_result(p.oid), quote_ident(n.nspname) || '.', '')
+      ) is distinct from (e.arguments, e.result)
+  loop
+    execute format('drop function %s', v_function);
+  end loop;
+end
+{body}"""
+
+
+def repair_statements(version: int, schema: str | None) -> Iterator[str]:
+    """Statements that make every function what the version has; tables are left alone, and so are privileges.
+
+    Raises:
+        ValueError: The version is not known, or PostgreSQL cannot keep the schema's name.
+    """
+    yield installed_guard(version, schema)
+    wanted = functions(version)
+    yield note_privileges(wanted, schema)
+    yield _CLEAR.format(body=BODY, schema=schema_expression(schema), expected=_expected(version))
+    for function in in_order(wanted).values():
+        yield in_schema(replacing(function), schema)
+    yield give_back_privileges(schema)
+
+
+def _expected(version: int) -> str:
+    rows = []
+    for name, facts in expected_catalog(version).items():
+        if name.startswith("function "):
+            short = name.removeprefix("function ").partition("(")[0]
+            texts = (short, facts.get("arguments", ""), facts["result"])
+            rows.append(f"      ({', '.join(quoted_literal(one) for one in texts)})")
+    return ",\n".join(rows)

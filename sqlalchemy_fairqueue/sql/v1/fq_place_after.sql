@@ -1,0 +1,36 @@
+-- fq_place_after: a channel's place in line after p_got messages were taken from it, its head being at p_head_at now; null: it has no message.
+-- Guarantees: no earlier than its head is due and its rate allows; the old place while its turn lasts, else the new one. Found with due
+-- messages of which none could be taken, for somebody else has them locked, it is looked at again in 10 ms. One expression, which the planner puts in its place.
+-- Locks: none. Errors: none.
+-- Source: generic cell rate algorithm (ITU-T I.371).
+create function fairqueue.fq_place_after(
+  p_old_place bigint,
+  p_new_place bigint,
+  p_turn_left integer,
+  p_got integer,
+  p_head_at bigint,
+  p_now bigint,
+  p_release_at bigint,
+  p_release_interval bigint,
+  p_release_burst integer
+)
+returns bigint
+language sql
+immutable parallel safe
+as $$
+  select case
+    when p_head_at is not null then greatest(
+      case
+        when p_head_at > p_now then p_head_at
+        when p_got = 0 then p_new_place + 10000
+        when p_got < p_turn_left then p_old_place
+        else p_new_place
+      end,
+      case
+        when p_release_interval = 0 then null
+        when p_got > 0 then greatest(p_release_at, p_now) + (p_got - p_release_burst + 1) * p_release_interval
+        else p_release_at - (p_release_burst - 1) * p_release_interval
+      end
+    )
+  end
+$$;

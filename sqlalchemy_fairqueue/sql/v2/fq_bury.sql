@@ -1,0 +1,40 @@
+-- fq_bury: move deliveries to the dead letters, in the caller's transaction.
+-- Guarantees: as fq_complete for the token; the dead letter holds the whole message, the reason and the last error. Returns the lost ones.
+-- One that was cancelled while it was out is gone without a letter.
+-- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: 40001.
+create function fairqueue.fq_bury(
+  p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_reasons text[], p_errors text[]
+)
+returns table (message_id bigint, outcome text)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_ids bigint[];
+  v_rows tid[];
+  v_reasons text[];
+  v_errors text[];
+begin
+  select array_agg(h.message_id), array_agg(h.row_id), array_agg(coalesce(p_reasons[h.ordinal], 'buried by its consumer')), array_agg(p_errors[h.ordinal])
+  into v_ids, v_rows, v_reasons, v_errors
+  from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries) h;
+  perform fairqueue.fq_bury_messages(p_queue, v_ids, v_rows, v_reasons, v_errors);
+
+  return query
+  select l.id, 'lost'
+  from (
+    select unnest(p_ids) as id
+    except
+    select unnest(v_ids)
+  ) l;
+end
+$$;

@@ -1,0 +1,112 @@
+-- fq_channel_stats: how channels of a queue stand, one row each, by name: the channel p_channel, or the first p_limit after p_after.
+-- Guarantees: one snapshot. backlog is what nobody holds: ready (due by now) and scheduled; oldest_ready_at is when the longest waiting of
+-- the ready ones became due, last_dequeue_at when the channel was last served. Times in microseconds since the epoch.
+-- Cost: three places of indexes a channel, its scheduled and its prioritised messages, and what the queue has of messages out, dead letters
+-- and signals not heard. The ready messages are not read: the dispatcher counts them.
+-- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_died_ix.
+-- Errors: QF001 bad limit.
+create function fairqueue.fq_channel_stats(p_queue text, p_channel text default null, p_limit integer default 1000, p_after text default null)
+returns table (
+  channel text,
+  ready bigint,
+  scheduled bigint,
+  leased bigint,
+  current_concurrency integer,
+  max_concurrency integer,
+  release_interval bigint,
+  release_burst integer,
+  weight integer,
+  max_backlog integer,
+  drop_when_full boolean,
+  backlog bigint,
+  dropped bigint,
+  paused_at bigint,
+  oldest_ready_at bigint,
+  last_dequeue_at bigint,
+  dead bigint
+)
+language plpgsql
+stable
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now bigint := fairqueue.fq_now();
+begin
+  if p_limit is null or p_limit < 1 then
+    raise exception 'fq_channel_stats has limit %', p_limit
+      using errcode = 'QF001', hint = 'ask for 1 channel or more';
+  end if;
+  return query
+  with named as materialized (
+    select c.id, c.name
+    from fairqueue.fq_channel c
+    where c.queue = p_queue
+      and (p_channel is null or c.name = p_channel)
+      and (p_after is null or c.name > p_after)
+    order by c.name
+    limit p_limit
+  ),
+  told as materialized (
+    select g.channel_id, sum(g.added) as added, sum(g.dropped) as dropped, sum(g.freed) as freed
+    from fairqueue.fq_signal g
+    where g.queue = p_queue
+    group by g.channel_id
+  ),
+  held as materialized (
+    select m.channel_id, count(*) as messages
+    from fairqueue.fq_lease e
+    join fairqueue.fq_message m on m.lease_id = e.id
+    where e.queue = p_queue
+    group by m.channel_id
+  ),
+  buried as materialized (
+    select d.channel_id, count(*) as messages
+    from fairqueue.fq_dead_letter d
+    where d.queue = p_queue
+    group by d.channel_id
+  )
+  select n.name, greatest(0, s.backlog + coalesce(t.added, 0) - later.messages), later.messages, coalesce(h.messages, 0),
+    (s.current_concurrency - coalesce(t.freed, 0))::integer, s.max_concurrency, s.release_interval, s.release_burst, s.weight,
+    s.max_backlog, s.drop_when_full, greatest(later.messages, s.backlog + coalesce(t.added, 0)), s.dropped + coalesce(t.dropped, 0),
+    s.paused_at, least(ordinary.since, urgent.since), nullif(s.last_dequeue_at, 0), coalesce(b.messages, 0)
+  from named n
+  cross join lateral (
+    select v.*
+    from fairqueue.fq_channel_state v
+    where v.channel_id = n.id
+    order by v.channel_id desc, v.turn desc
+    limit 1
+  ) s
+  left join told t on t.channel_id = n.id
+  left join held h on h.channel_id = n.id
+  left join buried b on b.channel_id = n.id
+  cross join lateral (
+    select count(*) as messages
+    from fairqueue.fq_message m
+    where m.channel_id = n.id
+      and m.lease_id is null
+      and m.dequeue_at > v_now
+  ) later
+  left join lateral (
+    select m.dequeue_at as since
+    from fairqueue.fq_message m
+    where m.channel_id = n.id
+      and m.lease_id is null
+      and m.dequeue_at between 0 and v_now
+    order by m.channel_id, m.dequeue_at
+    limit 1
+  ) ordinary on true
+  cross join lateral (
+    select min(m.enqueued_at) as since
+    from fairqueue.fq_message m
+    where m.channel_id = n.id
+      and m.lease_id is null
+      and m.dequeue_at < 0
+  ) urgent
+  order by n.name;
+end
+$$;

@@ -1,0 +1,115 @@
+-- fq_complete: delete messages whose work is done, in the caller's transaction, and signal the slots they free.
+-- Guarantees: only the holder of the newest hand-out completes a message: its token is (id, lease id, deliveries). Returns the lost ones,
+-- for which nothing changed. A completion after the lease expired counts as long as nobody else took the message.
+-- An attempt that was handed out while the queue recorded its history is appended to it as 'completed'.
+-- Locks: the messages themselves, in the order of their ids; waits for whoever has one locked. No channel is touched.
+-- Index: none while a row is where the delivery found it (no false conflicts under SERIALIZABLE); else fq_message_pkey. Errors: 40001.
+create function fairqueue.fq_complete(p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[])
+returns table (message_id bigint, outcome text)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_ids bigint[] := p_ids;
+  v_rows tid[] := p_rows;
+  v_lease_ids bigint[] := p_lease_ids;
+  v_deliveries integer[] := p_deliveries;
+  v_done bigint[];
+  v_done_before bigint[];
+  v_channel_id bigint;
+  v_slots integer;
+  v_attempts fairqueue.fq_history[];
+  v_attempt_leases bigint[];
+begin
+  -- One alone, where the delivery found it, is deleted by a statement without arrays: to start the one below costs more than its run.
+  if cardinality(p_ids) = 1 then
+    delete from fairqueue.fq_message m
+    where m.ctid = p_rows[1]
+      and m.id is not distinct from p_ids[1]
+      and m.lease_id is not distinct from p_lease_ids[1]
+      and m.deliveries = p_deliveries[1]
+    returning m.channel_id, m.slots,
+      case
+        when m.delivered_at is not null then array[
+          row(null, null, m.channel_id, null, m.id, m.kind, null, m.attempts, m.enqueued_at,
+            least(m.delivered_at, greatest(m.enqueued_at, m.dequeue_at, m.returned_at)), m.delivered_at, null, null, null, null)::fairqueue.fq_history
+        ]
+      end
+    into v_channel_id, v_slots, v_attempts;
+    if found then
+      if v_slots > 0 then
+        insert into fairqueue.fq_signal (queue, channel_id, freed, queue_freed)
+        values (p_queue, v_channel_id, v_slots & 1, v_slots >> 1);
+      end if;
+      if v_attempts is not null then
+        perform fairqueue.fq_record_attempts(p_queue, v_attempts, p_lease_ids, 'completed');
+      end if;
+      return;
+    end if;
+  end if;
+
+  for v_pass in 1..5 loop
+    with done as (
+      delete from fairqueue.fq_message m
+      using (
+        select u.*
+        from unnest(v_ids, v_rows, v_lease_ids, v_deliveries) u(id, row, lease_id, deliveries)
+        order by u.id
+      ) u
+      where m.ctid = u.row
+        and m.id is not distinct from u.id
+        and m.lease_id is not distinct from u.lease_id
+        and m.deliveries = u.deliveries
+      returning m.id, m.channel_id, m.slots, m.kind, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id
+    ),
+    signalled as (
+      insert into fairqueue.fq_signal (queue, channel_id, freed, queue_freed)
+      select p_queue, d.channel_id, sum(d.slots & 1), sum(d.slots >> 1)
+      from done d
+      where d.slots > 0
+      group by d.channel_id
+    )
+    select
+      array_agg(d.id),
+      array_agg(
+        row(null, null, d.channel_id, null, d.id, d.kind, null, d.attempts, d.enqueued_at,
+          least(d.delivered_at, greatest(d.enqueued_at, d.dequeue_at, d.returned_at)), d.delivered_at, null, null, null, null)::fairqueue.fq_history
+      ) filter (where d.delivered_at is not null),
+      array_agg(d.lease_id) filter (where d.delivered_at is not null)
+    into v_done, v_attempts, v_attempt_leases
+    from done d;
+    if v_attempts is not null then
+      perform fairqueue.fq_record_attempts(p_queue, v_attempts, v_attempt_leases, 'completed');
+    end if;
+    v_done_before := v_done_before || v_done;
+    if cardinality(v_done_before) = cardinality(p_ids) then
+      return;
+    end if;
+    exit when cardinality(v_done) = cardinality(v_ids);
+
+    -- A row is not where the delivery found it (the table was rewritten, or someone updated it): look for it by id.
+    select array_agg(m.id), array_agg(m.ctid), array_agg(u.lease_id), array_agg(u.deliveries)
+    into v_ids, v_rows, v_lease_ids, v_deliveries
+    from unnest(p_ids, p_lease_ids, p_deliveries) u(id, lease_id, deliveries)
+    join fairqueue.fq_message m on m.id = u.id and m.lease_id is not distinct from u.lease_id and m.deliveries = u.deliveries;
+    exit when v_ids is null;
+  end loop;
+
+  return query
+  select l.id, 'lost'
+  from (
+    select unnest(p_ids) as id
+    except
+    select unnest(v_done_before)
+  ) l;
+end
+$$;

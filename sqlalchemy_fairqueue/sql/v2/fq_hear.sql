@@ -1,0 +1,197 @@
+-- fq_hear: apply one chunk of a queue's signals to the state of their channels: lower the head, schedule an idle channel, free slots, count.
+-- Guarantees: a signal is dropped only together with its effect, while its channel's state row is locked; signals of a channel
+-- that somebody else holds stay. Call again with p_after = last_id while seen = p_limit, so that those never fill every chunk.
+-- Slots of the queue's limit are freed while the queue's state row is locked, whether their signal's channel can be locked or not.
+-- The head of a paused channel is lowered, but it gets no place in line. A channel keeps the greatest id that it was told by, heard_id: whoever
+-- adds up what signals will still add to its backlog reads from there, and not over all that an old snapshot keeps.
+-- heard: signals applied; seen: signals read; first_id, last_id: their least and greatest id; scheduled_at: least place in line of a channel heard of.
+-- Locks: state rows for no key update, signals for update, both skip locked; whoever holds a channel's state row is the only one to delete its
+-- signals, and whoever holds the queue's the only one to delete or change those that free its slots.
+-- Index: fq_signal_pkey, fq_channel_state_newest_ix, fq_queue_state_newest_ix; rows by ctid. Errors: QF001 bad argument.
+create function fairqueue.fq_hear(
+  p_queue text,
+  p_after bigint,
+  p_limit integer,
+  out heard integer,
+  out seen integer,
+  out first_id bigint,
+  out last_id bigint,
+  out scheduled_at bigint
+)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_rows tid[];
+  v_ids bigint[];
+  v_channels bigint[];
+  v_states tid[];
+  v_firsts bigint[];
+  v_counts bigint[];
+  v_freeing bigint;
+  v_queue_state tid;
+  v_queue_heard bigint;
+  v_queue_freed bigint;
+begin
+  if p_queue is null or p_after is null or p_limit is null or p_limit < 1 then
+    raise exception 'fq_hear has queue %, after %, limit %', p_queue, p_after, p_limit
+      using errcode = 'QF001', hint = 'name a queue, a signal id to go on after (0: from the first) and a limit of 1 or more';
+  end if;
+  heard := 0;
+  select array_agg(s.row), array_agg(s.id), array_agg(s.channel_id), count(*), min(s.id), max(s.id),
+    count(*) filter (where s.queue_freed > 0)
+  into v_rows, v_ids, v_channels, seen, first_id, last_id, v_freeing
+  from (
+    select c.*
+    from (
+      select g.ctid as row, g.id, g.channel_id, g.queue_freed
+      from fairqueue.fq_signal g
+      where g.queue = p_queue
+        and g.id > p_after
+      order by g.queue, g.id
+      limit p_limit
+    ) c
+    order by c.channel_id
+  ) s;
+  if seen = 0 then
+    return;
+  end if;
+
+  if v_freeing > 0 then
+    select s.ctid into v_queue_state
+    from (
+      select n.ctid as row, n.turn
+      from fairqueue.fq_queue_state n
+      where n.queue = p_queue
+      order by n.queue desc, n.turn desc
+      limit 1
+    ) newest
+    join fairqueue.fq_queue_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn
+    for no key update of s skip locked;
+  end if;
+
+  -- A channel's signals are a stretch of the arrays. (To look them up by channel would be a nested loop: quadratic.)
+  -- A state row that changed since the snapshot fails the join on turn when it is looked at again: its holder was here a moment ago.
+  -- ("is not distinct from" is no index condition: rows are reached by their ctid, whatever the planner thinks of an index.)
+  select array_agg(l.row), array_agg(l.first), array_agg(l.signals)
+  into v_states, v_firsts, v_counts
+  from (
+    select s.ctid as row, c.first, c.signals
+    from (
+      select u.id, min(u.ord) as first, count(*) as signals
+      from unnest(v_channels) with ordinality u(id, ord)
+      group by u.id
+    ) c
+    cross join lateral (
+      select n.ctid as row, n.turn
+      from fairqueue.fq_channel_state n
+      where n.channel_id = c.id
+      order by n.channel_id desc, n.turn desc
+      limit 1
+    ) newest
+    join fairqueue.fq_channel_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn and s.channel_id is not distinct from c.id
+    for no key update of s skip locked
+  ) l;
+  if v_states is null and v_queue_state is null then
+    return;
+  end if;
+
+  -- A new statement, whose snapshot is younger than the locks: what another hearing applied before is not seen again.
+  -- Nobody but the holder of the state row deletes signals; skip locked is for whoever looks at them by hand, for dequeue waits for nobody.
+  with claimed as materialized (
+    select l.state, g.ctid as row
+    from unnest(v_states, v_firsts, v_counts) l(state, first, signals)
+    cross join lateral generate_series(l.first, l.first + l.signals - 1) i
+    join fairqueue.fq_signal g
+      on g.ctid = v_rows[i]
+      and g.id is not distinct from v_ids[i]
+      and (g.queue_freed = 0 or v_queue_state is not null)
+    for update of g skip locked
+  ),
+  dropped as (
+    delete from fairqueue.fq_signal g
+    using claimed c
+    where g.ctid = c.row
+    returning c.state, g.id, g.dequeue_at, g.message_id, g.freed, g.queue_freed, g.added, g.dropped
+  ),
+  told as materialized (
+    select d.state, d.signals, d.last_id, d.freed, d.queue_signals, d.queue_freed, d.added, d.dropped, d.least[1] as dequeue_at, d.least[2] as message_id
+    from (
+      select d.state, count(*) as signals, max(d.id) as last_id, sum(d.freed) as freed,
+        count(*) filter (where d.queue_freed > 0) as queue_signals, sum(d.queue_freed) as queue_freed, sum(d.added) as added, sum(d.dropped) as dropped,
+        min(array[d.dequeue_at, d.message_id]) filter (where d.message_id is not null) as least
+      from dropped d
+      group by d.state
+    ) d
+  ),
+  applied as (
+    update fairqueue.fq_channel_state s
+    set turn = s.turn + 1,
+      current_concurrency = s.current_concurrency - t.freed,
+      backlog = s.backlog + t.added,
+      heard_id = greatest(s.heard_id, t.last_id),
+      dropped = s.dropped + t.dropped,
+      head_dequeue_at = case when n.lower then t.dequeue_at else s.head_dequeue_at end,
+      head_message_id = case when n.lower then t.message_id else s.head_message_id end,
+      next_dequeue_at = case when n.lower and s.paused_at is null then least(s.next_dequeue_at, n.place) else s.next_dequeue_at end
+    from told t
+    join fairqueue.fq_channel_state o on o.ctid = t.state
+    cross join lateral (
+      select
+        t.message_id is not null
+          and (o.head_dequeue_at is null or (t.dequeue_at, t.message_id) < (o.head_dequeue_at, o.head_message_id)) as lower,
+        -- As if it had stood in line since its last service or, if later, since the message came: nobody gains a turn by being idle.
+        greatest(
+          t.dequeue_at,
+          o.last_dequeue_at,
+          case when o.release_interval > 0 then o.release_at - (o.release_burst - 1) * o.release_interval end
+        ) as place
+    ) n
+    where s.ctid = t.state
+    returning s.next_dequeue_at, s.max_concurrency is null or s.current_concurrency < s.max_concurrency as served
+  )
+  select
+    (select coalesce(sum(t.signals), 0) from told t),
+    (select coalesce(sum(t.queue_signals), 0) from told t),
+    (select coalesce(sum(t.queue_freed), 0) from told t),
+    -- Of each channel heard of, changed or not: a signal is how configuration says that a place in line counts again.
+    (select min(a.next_dequeue_at) from applied a where a.served)
+  into heard, v_queue_heard, v_queue_freed, scheduled_at;
+
+  if v_queue_state is null then
+    return;
+  end if;
+  -- A channel that is locked for long (somebody configures it) must not keep the slots of its queue.
+  if v_queue_heard < v_freeing then
+    with freeing as materialized (
+      select g.ctid as row, g.queue_freed
+      from unnest(v_rows, v_ids) u(row, id)
+      join fairqueue.fq_signal g on g.ctid = u.row and g.id is not distinct from u.id and g.queue_freed > 0
+      for update of g skip locked
+    ),
+    freed as (
+      update fairqueue.fq_signal g
+      set queue_freed = 0
+      from freeing f
+      where g.ctid = f.row
+      returning f.queue_freed
+    )
+    select v_queue_freed + coalesce(sum(f.queue_freed), 0) into v_queue_freed
+    from freed f;
+  end if;
+  update fairqueue.fq_queue_state q
+  set turn = q.turn + 1,
+    current_concurrency = q.current_concurrency - v_queue_freed
+  where q.ctid = v_queue_state
+    and v_queue_freed > 0;
+end
+$$;

@@ -1,0 +1,53 @@
+-- fq_heartbeat: let leases that are alive run for p_lease microseconds from now, and tell what was cancelled under them. One row a lease that is given.
+-- Guarantees: never shortens a lease. expires_at null: the lease has expired or is gone, whatever it held may be somebody else's.
+-- cancelled: its messages that were withdrawn while it held them, in the order of their ids; each time anew, until they are settled.
+-- Locks: the lease rows, no key update, in the order of their ids; waits for an extension of the same lease.
+-- Index: fq_lease_pkey, fq_message_cancelled_ix. Errors: QF001 bad duration.
+create function fairqueue.fq_heartbeat(p_lease_ids bigint[], p_lease bigint)
+returns table (lease_id bigint, expires_at bigint, cancelled bigint[])
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_lease_id bigint;
+  v_expires_at bigint;
+begin
+  if p_lease is null or p_lease not between 1 and 31536000000000 then
+    raise exception 'fq_heartbeat has a lease of % microseconds', p_lease
+      using errcode = 'QF001', hint = 'give a lease of 1 microsecond to 365 days';
+  end if;
+  for v_lease_id in
+    select distinct u.id
+    from unnest(p_lease_ids) u(id)
+    where u.id is not null
+    order by u.id
+  loop
+    update fairqueue.fq_lease e
+    set expires_at = greatest(e.expires_at, v_now + p_lease)
+    where e.id = v_lease_id
+      and e.expires_at > fairqueue.fq_now()
+    returning e.expires_at into v_expires_at;
+    lease_id := v_lease_id;
+    expires_at := v_expires_at;
+    cancelled := '{}';
+    if v_expires_at is not null then
+      -- A new statement: a cancel that has committed meanwhile is told now.
+      select coalesce(array_agg(m.id order by m.id), '{}') into cancelled
+      from fairqueue.fq_message m
+      where m.lease_id = v_lease_id
+        and m.cancelled;
+    end if;
+    return next;
+  end loop;
+end
+$$;

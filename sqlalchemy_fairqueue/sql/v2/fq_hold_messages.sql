@@ -1,0 +1,28 @@
+-- fq_hold_messages: lock messages in the order of their ids, whoever holds them, before verbs that touch messages of others as well as one's own.
+-- Guarantees: until the transaction ends nobody else settles, cancels, replaces or takes them. What is not there is passed over.
+-- A transaction that cancels or replaces, and settles, locks all of them by one call: by several, two such transactions could wait for each other.
+-- Locks: the messages, for update; waits for whoever has one locked. Index: fq_message_pkey. Errors: 40001 under REPEATABLE READ and SERIALIZABLE.
+create function fairqueue.fq_hold_messages(p_ids bigint[])
+returns void
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+begin
+  perform
+  from (
+    select distinct x.id
+    from unnest(p_ids) x(id)
+    order by x.id
+  ) u
+  join fairqueue.fq_message m on m.id = u.id
+  for update of m;
+end
+$$;

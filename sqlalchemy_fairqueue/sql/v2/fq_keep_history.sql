@@ -1,0 +1,141 @@
+-- fq_keep_history: the housekeeping of the history: make the partitions of today and the next p_ahead days (UTC), drop those that are too old.
+-- Guarantees: one at a time: while another is at it, nothing is done and no row comes back. All or nothing with the caller's transaction, so that whoever does it
+-- may die. Attempts that the default partition took move to their day. A partition goes when its last moment is older than the longest retention of a
+-- queue that has one or records its history (30 days where none is set). Rows: the partition and what was done: 'made', 'dropped', or 'emptied' and 'busy':
+-- a table was in use for longer than a tenth of a second, so that the next call drops or makes it.
+-- Locks: to make: the history share update exclusive, which hinders no verb, and the default partition access exclusive, which no verb needs while days are made
+-- ahead. To drop: the history access exclusive. Both till the commit, so commit at once; waits for a tenth of a second at most.
+-- Index: none; reads the default partition, which is empty as a rule.
+-- Errors: QF001 bad number of days, QF003 wrong isolation level, 42501 for a role that does not own the history.
+create function fairqueue.fq_keep_history(p_ahead integer default 7)
+returns table (partition text, action text)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '100ms'
+set timezone = 'UTC'
+as $$
+#variable_conflict use_column
+declare
+  c_day constant bigint := 86400000000;
+  v_now bigint := fairqueue.fq_now();
+  v_today bigint := v_now / c_day;
+  v_history oid;
+  v_default oid;
+  v_schema text;
+  v_retention bigint;
+  v_day bigint;
+  v_days bigint[];
+  v_made text[] := '{}';
+  v_columns text;
+begin
+  if p_ahead is null or p_ahead not between 0 and 366 then
+    raise exception 'fq_keep_history has % days ahead', p_ahead
+      using errcode = 'QF001', hint = 'make partitions for 0 to 366 days ahead';
+  end if;
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'fq_keep_history runs in a % transaction', current_setting('transaction_isolation')
+      using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own: it moves what was committed until the tables were locked';
+  end if;
+  select c.oid, n.nspname, p.partdefid into v_history, v_schema, v_default
+  from pg_type t
+  join pg_class c on c.oid = t.typrelid
+  join pg_namespace n on n.oid = c.relnamespace
+  join pg_partitioned_table p on p.partrelid = c.oid
+  where t.oid = pg_typeof(null::fairqueue.fq_history);
+  if not pg_try_advisory_xact_lock(hashtextextended('fq_keep_history', v_history::bigint)) then
+    return;
+  end if;
+  select coalesce(max(coalesce(q.history_retention, 30 * c_day)), 30 * c_day) into v_retention
+  from fairqueue.fq_queue q
+  where q.history
+    or q.history_retention is not null;
+
+  -- What is too old in the default partition goes at once; the days of the rest are made like those ahead.
+  delete from fairqueue.fq_history_default h
+  where h.finished_at < (v_now - v_retention) / c_day * c_day;
+  select array_agg(d.day order by d.day) into v_days
+  from (
+    select v_today + i as day
+    from generate_series(0, p_ahead) i
+    union
+    select h.finished_at / c_day
+    from fairqueue.fq_history_default h
+    where h.finished_at < (v_today + p_ahead + 1) * c_day
+  ) d
+  where not exists (
+    select
+    from pg_inherits i
+    join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = v_history
+      and c.relname = 'fq_history_p' || to_char(to_timestamp(d.day * 86400), 'YYYYMMDD')
+  );
+
+  if v_days is not null then
+    select string_agg(quote_ident(a.attname), ', ' order by a.attnum) into v_columns
+    from pg_attribute a
+    where a.attrelid = v_history
+      and a.attnum > 0
+      and not a.attisdropped;
+    begin
+      -- What was taken by the default partition is moved before it is locked, and what came meanwhile after.
+      foreach v_day in array v_days loop
+        partition := 'fq_history_p' || to_char(to_timestamp(v_day * 86400), 'YYYYMMDD');
+        v_made := v_made || partition;
+        execute format('create table %I.%I (like %I.%I including constraints including storage)',
+          v_schema, partition, v_schema, (select c.relname from pg_class c where c.oid = v_history));
+        execute format('alter table %I.%I replica identity full', v_schema, partition);
+      end loop;
+      for v_pass in 1..2 loop
+        if v_pass = 2 then
+          execute format('lock table %s in access exclusive mode', v_default::regclass);
+        end if;
+        foreach v_day in array v_days loop
+          execute format(
+            'with moved as (delete from %s where finished_at >= %s and finished_at < %s returning %s) insert into %I.%I (%s) select %s from moved',
+            v_default::regclass, v_day * c_day, (v_day + 1) * c_day, v_columns,
+            v_schema, 'fq_history_p' || to_char(to_timestamp(v_day * 86400), 'YYYYMMDD'), v_columns, v_columns
+          );
+        end loop;
+      end loop;
+      foreach v_day in array v_days loop
+        execute format('alter table %s attach partition %I.%I for values from (%s) to (%s)', v_history::regclass, v_schema,
+          'fq_history_p' || to_char(to_timestamp(v_day * 86400), 'YYYYMMDD'), v_day * c_day, (v_day + 1) * c_day);
+      end loop;
+      action := 'made';
+    exception when lock_not_available then
+      action := 'busy';
+    end;
+    foreach partition in array v_made loop
+      return next;
+    end loop;
+  end if;
+
+  for partition in
+    select c.relname
+    from pg_inherits i
+    join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = v_history
+      and c.relname ~ '^fq_history_p[0-9]{8}'
+      and c.relname < 'fq_history_p' || to_char(to_timestamp((v_now - v_retention) / 1000000), 'YYYYMMDD')
+    order by c.relname
+  loop
+    begin
+      execute format('drop table %I.%I', v_schema, partition);
+      action := 'dropped';
+    exception when lock_not_available then
+      action := 'busy';
+    end;
+    if action = 'busy' then
+      -- Somebody uses the history for long. Its place can be freed without locking more than the old partition.
+      begin
+        execute format('truncate table %I.%I', v_schema, partition);
+        action := 'emptied';
+      exception when lock_not_available then
+        null;
+      end;
+    end if;
+    return next;
+  end loop;
+end
+$$;

@@ -1,0 +1,54 @@
+-- fq_pause: stop the deliveries of a queue, or of one channel (made if it is new), in the caller's transaction. False: it is paused already.
+-- Guarantees: no dequeue that begins after the commit takes a message of it. Messages that are out stay out and may be completed; new ones are
+-- added; signals are heard. A paused channel keeps its limits, its place and what is left of its turn. Channels and their queue are paused apart.
+-- Locks: queue: its row, as configuration does, and a dequeue under way goes on. Channel: its state row, waits for a dequeue that serves it
+-- (short) or for its configuration; until the commit dequeue passes by the channel.
+-- Index: fq_queue_pkey, fq_channel_state_newest_ix. Errors: QF001 bad name; 40001.
+create function fairqueue.fq_pause(p_queue text, p_channel text default null)
+returns boolean
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_channel_id bigint;
+  v_row tid;
+begin
+  if p_channel is null then
+    perform fairqueue.fq_check_names(array[p_queue]);
+    insert into fairqueue.fq_queue as q (name, has_policy, paused_at)
+    values (p_queue, false, fairqueue.fq_now())
+    on conflict (name) do update
+    set paused_at = excluded.paused_at
+    where q.paused_at is null;
+    return found;
+  end if;
+
+  perform fairqueue.fq_make_channels(p_queue, array[p_channel]);
+  select c.id into strict v_channel_id
+  from fairqueue.fq_channel c
+  where c.queue = p_queue
+    and c.name = p_channel;
+  select s.ctid into strict v_row
+  from fairqueue.fq_channel_state s
+  where s.channel_id = v_channel_id
+  order by s.channel_id desc, s.turn desc
+  limit 1
+  for no key update;
+  update fairqueue.fq_channel_state s
+  set turn = s.turn + 1,
+    paused_at = fairqueue.fq_now(),
+    next_dequeue_at = null
+  where s.ctid = v_row
+    and s.channel_id = v_channel_id
+    and s.paused_at is null;
+  return found;
+end
+$$;

@@ -1,0 +1,84 @@
+-- fq_purge_channel: delete the messages of a channel that are in nobody's hands, in the caller's transaction. Returns how many.
+-- Guarantees: what was committed before the call and nobody else has locked is gone; what consumers hold is left to them; what is added later stays.
+-- The backlog and the head are right with the commit. Nothing is kept: no dead letters, no history. A channel that does not exist has none.
+-- Locks: the channel's state row: waits for a dequeue, a hearing or a configuration of the channel. Until the commit the channel is not served,
+-- and no consumer waits for it. Messages for update skip locked: one that is just being cancelled or replaced is passed by.
+-- Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix; rows by ctid. Errors: 40001.
+create function fairqueue.fq_purge_channel(p_queue text, p_channel text)
+returns bigint
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_channel_id bigint;
+  v_row tid;
+  v_deleted bigint;
+begin
+  select c.id into v_channel_id
+  from fairqueue.fq_channel c
+  where c.queue = p_queue
+    and c.name = p_channel;
+  if not found then
+    return 0;
+  end if;
+  select s.ctid into strict v_row
+  from fairqueue.fq_channel_state s
+  where s.channel_id = v_channel_id
+  order by s.channel_id desc, s.turn desc
+  limit 1
+  for no key update;
+
+  -- A new statement: what a dequeue that was waited for has taken is seen as taken.
+  with doomed as materialized (
+    select m.ctid as row
+    from fairqueue.fq_message m
+    where m.channel_id = v_channel_id
+      and m.lease_id is null
+    order by m.channel_id, m.dequeue_at, m.id
+    for update skip locked
+  )
+  delete from fairqueue.fq_message m
+  using doomed d
+  where m.ctid = d.row
+    and num_nulls(m.lease_id) = 1;
+  get diagnostics v_deleted = row_count;
+
+  -- The new head is the least message that is left: one that somebody has locked. Whatever is committed later has a signal of its own.
+  update fairqueue.fq_channel_state s
+  set turn = s.turn + 1,
+    backlog = s.backlog - v_deleted,
+    head_dequeue_at = n.dequeue_at,
+    head_message_id = n.id,
+    next_dequeue_at = case
+      when n.id is null or s.paused_at is not null then null
+      else greatest(
+        n.dequeue_at,
+        coalesce(
+          s.next_dequeue_at,
+          greatest(s.last_dequeue_at, case when s.release_interval > 0 then s.release_at - (s.release_burst - 1) * s.release_interval end)
+        )
+      )
+    end,
+    credit = case when n.id is null then 0 else s.credit end
+  from (select) one
+  left join lateral (
+    select x.dequeue_at, x.id
+    from fairqueue.fq_message x
+    where x.channel_id = v_channel_id
+      and x.lease_id is null
+    order by x.channel_id, x.dequeue_at, x.id
+    limit 1
+  ) n on true
+  where s.ctid = v_row
+    and s.channel_id = v_channel_id;
+  return v_deleted;
+end
+$$;

@@ -1,0 +1,75 @@
+-- fq_purge_dead: delete dead letters of a queue for good, in the caller's transaction: the named ones, or all (of a channel, of a kind, dead before
+-- p_before, microseconds since the epoch). Returns how many.
+-- Guarantees: all or nothing with the caller's transaction. What is given restricts: no restriction at all means every dead letter of the queue.
+-- Locks: dead letters, named ones in the order of their ids, waiting for a redrive or purge of the same; others skip locked.
+-- Index: fq_dead_letter_pkey or fq_dead_letter_died_ix. Errors: 40001.
+create function fairqueue.fq_purge_dead(
+  p_queue text,
+  p_ids bigint[] default null,
+  p_channel text default null,
+  p_kind text default null,
+  p_before bigint default null
+)
+returns bigint
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_channel_id bigint;
+  v_deleted bigint;
+begin
+  if p_channel is not null then
+    select c.id into v_channel_id
+    from fairqueue.fq_channel c
+    where c.queue = p_queue
+      and c.name = p_channel;
+    if not found then
+      return 0;
+    end if;
+  end if;
+
+  if p_ids is not null then
+    with doomed as materialized (
+      select d.message_id
+      from (
+        select distinct x.id
+        from unnest(p_ids) x(id)
+        order by x.id
+      ) u
+      join fairqueue.fq_dead_letter d on d.message_id = u.id
+      where d.queue is not distinct from p_queue
+        and (v_channel_id is null or d.channel_id = v_channel_id)
+        and (p_kind is null or d.kind = p_kind)
+        and (p_before is null or d.died_at < p_before)
+      for update of d
+    )
+    delete from fairqueue.fq_dead_letter d
+    using doomed u
+    where d.message_id = u.message_id;
+  else
+    with doomed as materialized (
+      select d.ctid as row
+      from fairqueue.fq_dead_letter d
+      where d.queue = p_queue
+        and (v_channel_id is null or d.channel_id = v_channel_id)
+        and (p_kind is null or d.kind = p_kind)
+        and d.died_at < coalesce(p_before, 9223372036854775807)
+      order by d.queue, d.died_at
+      for update skip locked
+    )
+    delete from fairqueue.fq_dead_letter d
+    using doomed u
+    where d.ctid = u.row;
+  end if;
+  get diagnostics v_deleted = row_count;
+  return v_deleted;
+end
+$$;

@@ -1,0 +1,130 @@
+-- fq_redrive: put dead letters back into their channels, in the caller's transaction: the named ones, or else the oldest p_limit (of a channel, of a kind).
+-- Guarantees: the same message with the same id, due now, the oldest death first; its attempts count anew, its hand-outs go on counting, so that no token
+-- comes twice. Returns each: 'redriven'; 'duplicate': another message holds its key, so that it stays dead; 'missing': a named one that is not a
+-- dead letter of the queue. A bound of the backlog is not asked. p_notify: wake consumers that sleep (false in a two-phase transaction).
+-- Locks: dead letters, named ones in the order of their ids, waiting for another redrive or purge; others skip locked. Then keys in the order
+-- (channel, key), as in fq_enqueue. Index: fq_dead_letter_pkey or fq_dead_letter_died_ix, fq_channel_pkey. Errors: QF001 bad limit; 40001.
+create function fairqueue.fq_redrive(
+  p_queue text,
+  p_ids bigint[] default null,
+  p_channel text default null,
+  p_kind text default null,
+  p_limit integer default 1000,
+  p_notify boolean default true
+)
+returns table (message_id bigint, outcome text)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_channel_id bigint;
+  v_ids bigint[];
+  v_back bigint[];
+begin
+  if p_limit is null or p_limit < 1 then
+    raise exception 'fq_redrive has limit %', p_limit
+      using errcode = 'QF001', hint = 'redrive 1 or more at a time';
+  end if;
+  if p_channel is not null then
+    select c.id into v_channel_id
+    from fairqueue.fq_channel c
+    where c.queue = p_queue
+      and c.name = p_channel;
+    v_channel_id := coalesce(v_channel_id, -1);
+  end if;
+
+  if p_ids is not null then
+    select array_agg(h.message_id order by h.died_at, h.message_id) into v_ids
+    from (
+      select d.message_id, d.died_at
+      from (
+        select distinct x.id
+        from unnest(p_ids) x(id)
+        order by x.id
+      ) u
+      join fairqueue.fq_dead_letter d on d.message_id = u.id
+      where d.queue is not distinct from p_queue
+        and (v_channel_id is null or d.channel_id = v_channel_id)
+        and (p_kind is null or d.kind = p_kind)
+      for update of d
+    ) h;
+  else
+    select array_agg(h.message_id) into v_ids
+    from (
+      select d.message_id
+      from fairqueue.fq_dead_letter d
+      where d.queue = p_queue
+        and (v_channel_id is null or d.channel_id = v_channel_id)
+        and (p_kind is null or d.kind = p_kind)
+      order by d.queue, d.died_at
+      limit p_limit
+      for update skip locked
+    ) h;
+  end if;
+
+  with dead as materialized (
+    select d.*, c.name as channel, v_now - cardinality(v_ids) + u.ord as due_at
+    from unnest(v_ids) with ordinality u(id, ord)
+    join fairqueue.fq_dead_letter d on d.message_id = u.id
+    join fairqueue.fq_channel c on c.id = d.channel_id
+  ),
+  back as (
+    insert into fairqueue.fq_message (
+      id, channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts, deliveries, error
+    )
+    overriding system value
+    select d.message_id, d.channel_id, d.kind, d.content, d.headers, d.due_at, d.enqueued_at, d.dedupe_key, d.max_attempts, d.deliveries, d.error
+    from dead d
+    order by d.channel collate "C", d.dedupe_key collate "C" nulls first, d.due_at
+    on conflict do nothing
+    returning id, channel_id, dequeue_at
+  ),
+  signalled as (
+    insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, bounded)
+    select p_queue, t.channel_id, t.least[1], t.least[2], t.added, true
+    from (
+      select b.channel_id, count(*) as added, min(array[b.dequeue_at, b.id]) as least
+      from back b
+      group by b.channel_id
+    ) t
+  )
+  select array_agg(b.id) into v_back
+  from back b;
+
+  delete from fairqueue.fq_dead_letter d
+  using unnest(v_back) u(id)
+  where d.message_id = u.id;
+  if p_notify and v_back is not null then
+    perform fairqueue.fq_wake(p_queue);
+  end if;
+
+  return query
+  select b.id, 'redriven'
+  from unnest(v_back) b(id)
+  union all
+  select l.id, 'duplicate'
+  from (
+    select unnest(v_ids) as id
+    except
+    select unnest(v_back)
+  ) l
+  union all
+  select l.id, 'missing'
+  from (
+    select unnest(p_ids) as id
+    except
+    select unnest(v_ids)
+  ) l
+  where l.id is not null;
+end
+$$;

@@ -1,0 +1,72 @@
+-- fq_resume: let a paused queue, or a paused channel, be delivered again, in the caller's transaction. False: it was not paused.
+-- Guarantees: takes effect on the next dequeue after the commit: a signal lets the next hearing find the channel, whatever hints the consumers keep.
+-- The channel stands where its last service puts it or, if later, where its first message or its rate does: as one that returns from idleness.
+-- p_notify: wake consumers that sleep (a transaction that notifies cannot be prepared for two-phase commit).
+-- Locks: as fq_pause. Index: fq_queue_pkey, fq_channel_state_newest_ix. Errors: 40001.
+create function fairqueue.fq_resume(p_queue text, p_channel text default null, p_notify boolean default true)
+returns boolean
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_channel_id bigint;
+  v_row tid;
+  v_resumed boolean;
+begin
+  if p_channel is null then
+    update fairqueue.fq_queue q
+    set paused_at = null
+    where q.name = p_queue
+      and q.paused_at is not null;
+    v_resumed := found;
+  else
+    select c.id into v_channel_id
+    from fairqueue.fq_channel c
+    where c.queue = p_queue
+      and c.name = p_channel;
+    select s.ctid into v_row
+    from fairqueue.fq_channel_state s
+    where s.channel_id = v_channel_id
+    order by s.channel_id desc, s.turn desc
+    limit 1
+    for no key update;
+    with resumed as (
+      update fairqueue.fq_channel_state s
+      set turn = s.turn + 1,
+        paused_at = null,
+        next_dequeue_at = case
+          when s.head_dequeue_at is not null then
+            greatest(
+              s.head_dequeue_at,
+              s.last_dequeue_at,
+              case when s.release_interval > 0 then s.release_at - (s.release_burst - 1) * s.release_interval end
+            )
+        end
+      where s.ctid = v_row
+        and s.channel_id = v_channel_id
+        and s.paused_at is not null
+      returning s.head_dequeue_at, s.head_message_id
+    ),
+    signalled as (
+      insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id)
+      select p_queue, v_channel_id, r.head_dequeue_at, r.head_message_id
+      from resumed r
+      where r.head_message_id is not null
+    )
+    select count(*) > 0 into v_resumed
+    from resumed r;
+  end if;
+  if v_resumed and p_notify then
+    perform fairqueue.fq_wake(p_queue);
+  end if;
+  return v_resumed;
+end
+$$;

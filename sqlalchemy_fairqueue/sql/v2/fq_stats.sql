@@ -1,0 +1,120 @@
+-- fq_stats: how a queue stands, in one row, also for a queue that nobody knows.
+-- Guarantees: one snapshot; times and counts as in fq_channel_stats. consumers: those with a lease that has not expired;
+-- signals: what transactions left and nobody has heard; current_concurrency: messages that count against the queue's limit, null if it never had one.
+-- Cost: two places of indexes a channel (some 200,000 channels a second), two more for one that has messages, the scheduled and prioritised
+-- messages, and what the queue has of messages out, dead letters and signals not heard. The ready messages are not read.
+-- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_died_ix,
+-- fq_queue_pkey, fq_queue_state_newest_ix. Errors: none.
+create function fairqueue.fq_stats(p_queue text)
+returns table (
+  channels bigint,
+  ready bigint,
+  scheduled bigint,
+  leased bigint,
+  dead bigint,
+  dropped bigint,
+  oldest_ready_at bigint,
+  paused_at bigint,
+  global_max_concurrency integer,
+  current_concurrency integer,
+  signals bigint,
+  consumers bigint
+)
+language plpgsql
+stable
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now bigint := fairqueue.fq_now();
+begin
+  return query
+  with told as materialized (
+    select g.channel_id, count(*) as signals, sum(g.added) as added, sum(g.dropped) as dropped, sum(g.queue_freed) as queue_freed
+    from fairqueue.fq_signal g
+    where g.queue = p_queue
+    group by g.channel_id
+  ),
+  heard as materialized (
+    select sum(t.signals)::bigint as signals, sum(t.added) as added, sum(t.dropped) as dropped, sum(t.queue_freed) as queue_freed
+    from told t
+  ),
+  line as materialized (
+    select count(*) as channels, sum(s.backlog) as backlog, sum(s.dropped) as dropped, sum(w.scheduled) as scheduled, min(w.since) as since
+    from fairqueue.fq_channel c
+    cross join lateral (
+      select v.backlog, v.dropped, v.head_dequeue_at
+      from fairqueue.fq_channel_state v
+      where v.channel_id = c.id
+      order by v.channel_id desc, v.turn desc
+      limit 1
+    ) s
+    left join lateral (
+      select (
+        select count(*)
+        from fairqueue.fq_message m
+        where m.channel_id = c.id
+          and m.lease_id is null
+          and m.dequeue_at > v_now
+      ) as scheduled,
+      least(
+        (
+          select m.dequeue_at
+          from fairqueue.fq_message m
+          where m.channel_id = c.id
+            and m.lease_id is null
+            and m.dequeue_at between 0 and v_now
+          order by m.channel_id, m.dequeue_at
+          limit 1
+        ),
+        (
+          select min(m.enqueued_at)
+          from fairqueue.fq_message m
+          where m.channel_id = c.id
+            and m.lease_id is null
+            and m.dequeue_at < 0
+        )
+      ) as since
+    ) w on s.head_dequeue_at is not null or c.id in (select t.channel_id from told t)
+    where c.queue = p_queue
+  )
+  select l.channels,
+    greatest(0, coalesce(l.backlog, 0) + coalesce(h.added, 0) - coalesce(l.scheduled, 0))::bigint,
+    coalesce(l.scheduled, 0)::bigint,
+    (
+      select count(*)
+      from fairqueue.fq_lease e
+      join fairqueue.fq_message m on m.lease_id = e.id
+      where e.queue = p_queue
+    ),
+    (
+      select count(*)
+      from fairqueue.fq_dead_letter d
+      where d.queue = p_queue
+    ),
+    (coalesce(l.dropped, 0) + coalesce(h.dropped, 0))::bigint,
+    l.since,
+    q.paused_at,
+    q.global_max_concurrency,
+    (
+      select (n.current_concurrency - coalesce(h.queue_freed, 0))::integer
+      from fairqueue.fq_queue_state n
+      where n.queue = p_queue
+      order by n.queue desc, n.turn desc
+      limit 1
+    ),
+    coalesce(h.signals, 0),
+    (
+      select count(distinct e.consumer)
+      from fairqueue.fq_lease e
+      where e.queue = p_queue
+        and e.expires_at > v_now
+    )
+  from line l
+  cross join heard h
+  left join fairqueue.fq_queue q on q.name = p_queue;
+end
+$$;

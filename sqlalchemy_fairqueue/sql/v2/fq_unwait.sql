@@ -1,0 +1,23 @@
+-- fq_unwait: a consumer is awake: take the mark of fq_wait away.
+-- Guarantees: nobody notifies for its sake from the commit on. A lease that is gone, or has no mark, is left alone.
+-- Locks: the lease row, no key update: waits for a reclaim or an extension of the same lease. Index: fq_lease_pkey. Errors: none.
+create function fairqueue.fq_unwait(p_lease_id bigint)
+returns void
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+begin
+  update fairqueue.fq_lease e
+  set waiting_until = null
+  where e.id = p_lease_id
+    and e.waiting_until is not null;
+end
+$$;

@@ -1,0 +1,47 @@
+-- fq_wait: mark a consumer as asleep for p_wait microseconds, so that whoever has work for its queue wakes it.
+-- Guarantees: the mark stands on the consumer's lease p_lease_id, or on a new one where that is not alive; the lease is good for as long at least.
+-- lease_id: the marked lease; topic: the payload of notifications for this queue and installation. After the commit, and before it sleeps, the consumer
+-- listens and looks once more, for what was committed meanwhile notified nobody. Keep p_wait short: the mark of a consumer that died costs notifications until then.
+-- Locks: the lease row, no key update: waits for an extension of the same lease. Index: fq_lease_pkey. Errors: QF001 bad argument.
+create function fairqueue.fq_wait(
+  p_queue text,
+  p_consumer text,
+  p_lease_id bigint,
+  p_wait bigint,
+  out lease_id bigint,
+  out topic text
+)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now bigint := fairqueue.fq_now();
+begin
+  perform fairqueue.fq_check_names(array[p_queue]);
+  if p_consumer is null or p_wait is null or p_wait not between 1 and 31536000000000 then
+    raise exception 'fq_wait has consumer %, wait % microseconds', p_consumer, p_wait
+      using errcode = 'QF001', hint = 'name the consumer and let it sleep for 1 microsecond to 365 days';
+  end if;
+  update fairqueue.fq_lease e
+  set waiting_until = v_now + p_wait,
+    expires_at = greatest(e.expires_at, v_now + p_wait)
+  where e.id = p_lease_id
+    and e.queue = p_queue
+    and e.expires_at > fairqueue.fq_now()
+  returning e.id, e.tableoid || ':' || p_queue into lease_id, topic;
+  if not found then
+    insert into fairqueue.fq_lease as e (id, queue, consumer, expires_at, waiting_until)
+    values (hashtextextended(gen_random_uuid()::text, 0) & 9223372036854775807, p_queue, p_consumer, v_now + p_wait, v_now + p_wait)
+    returning e.id, e.tableoid || ':' || p_queue into lease_id, topic;
+  end if;
+end
+$$;
