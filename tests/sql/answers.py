@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """One row of fq_enqueue."""
+    """One row of fq_enqueue; version 1 tells no outcome."""
 
     ordinal: int
     message_id: int
     created: bool
+    outcome: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

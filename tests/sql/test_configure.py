@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.fixtures.database import SCHEMA_VERSION
 from tests.fixtures.waits import Waits
 from tests.sql.kernel import HOUR, Kernel, OpenKernel, on
 
@@ -110,6 +111,6 @@ def test_a_message_that_changes_meanwhile_is_counted(kernel: Kernel, open_kernel
     assert kernel.dequeue().hands == []
 
 
-def test_version_is_one(kernel: Kernel) -> None:
+def test_the_schema_says_its_version(kernel: Kernel) -> None:
     """The installed schema says its version."""
-    assert kernel.value("select fq_version()") == 1
+    assert kernel.value("select fq_version()") == SCHEMA_VERSION

@@ -6,6 +6,8 @@ import pytest
 from tests.fixtures.waits import Waits
 from tests.sql.kernel import HOUR, SECOND, Kernel, OpenKernel, on
 
+pytestmark = pytest.mark.installed
+
 
 def test_the_batch_comes_in_turn_order_within_its_limit(kernel: Kernel) -> None:
     """Channels alternate within a batch, and the limit is never exceeded."""

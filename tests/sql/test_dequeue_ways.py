@@ -1,0 +1,160 @@
+"""fq_dequeue has short ways for what is usual: one message, and no message locked by others. They must do what its long
+way would have done.
+"""
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from sqlalchemy_fairqueue.sql import functions, in_schema
+from tests.fixtures.clock import install_clock
+from tests.fixtures.database import SCHEMA_VERSION, Database, MakeDatabase
+from tests.sql.answers import Call, Hand
+from tests.sql.kernel import HOUR, MILLISECOND, SECOND, Kernel, OpenKernel
+
+CHANNELS = ("a", "b", "c", "d", "e")
+START = 1_700_000_000 * SECOND
+# The limit asked for, and how a short way is closed. In version 2 it is the limit that the queue's own leaves.
+ONE = (1, f"  if {'pv'[SCHEMA_VERSION > 1]}_limit = 1 then\n", "  if false then\n")
+NONE_LOCKED = (7, "v_whole := cardinality(v_locked) is not distinct from cardinality(v_rows);", "v_whole := false;")
+Way = tuple[int, str, str]
+STILL = """
+create or replace function fq_now() returns bigint language sql volatile as $$
+  select last_value from public.test_clock
+$$
+"""
+
+
+class Twin:
+    """A queue under a clock that stands still between steps, its consumer, and a bystander who locks rows."""
+
+    def __init__(self, database: Database, way: Way, *, closed: bool) -> None:
+        install_clock(database)
+        self.kernel = Kernel.open(database.conninfo, autocommit=True)
+        self.bystander = Kernel.open(database.conninfo)
+        self.kernel.rows(STILL)
+        self.kernel.rows("select setval('test_clock', %(at)s)", at=START)
+        self.limit, open_way, closed_way = way
+        text = functions(SCHEMA_VERSION)["fq_dequeue"].replace("create function", "create or replace function")
+        assert text.count(open_way) == 1
+        if closed:
+            self.kernel.rows(in_schema(text.replace(open_way, closed_way), "public"))
+        self.call = Call([], None, None, [], None, None)
+        self.hands: list[Hand] = []
+
+    def close(self) -> None:
+        """End its connections."""
+        self.bystander.connection.close()
+        self.kernel.connection.close()
+
+    def dequeue(self, *, hinted: bool) -> list[object]:
+        """Take what the limit allows; what came, but for what chance or the server's other databases decide."""
+        hints = None
+        if hinted and self.call.hints:
+            hints = [*self.call.hints[:4], self.kernel.value("select fq_now()") + SECOND]
+        self.call = self.kernel.dequeue(self.limit, lease=HOUR, lease_id=self.call.lease_id, hints=hints)
+        self.hands += self.call.hands
+        return [
+            *((hand.id, hand.channel, hand.content, hand.attempt, hand.deliveries) for hand in self.call.hands),
+            self.call.hints[0],
+            self.call.lease_expires_at,
+            self.call.due_in,
+            self.call.signals_after,
+        ]
+
+    def lock(self, table: str, among: int) -> None:
+        """Let the bystander lock about half of the rows of a table."""
+        key = "id" if table == "fq_message" else "channel_id"
+        self.bystander.rows(f"select from {table} where {key} %% 4 = %(among)s for update skip locked", among=among)
+
+    def rows(self) -> Sequence[dict[str, Any]]:
+        """The state of every channel and message, but for the names of leases."""
+        return [
+            *self.kernel.rows("select * from fq_channel_state order by channel_id"),
+            *self.kernel.rows("select *, 0 as lease_id from fq_message order by id"),
+            *self.kernel.rows("select * from fq_signal order by id"),
+        ]
+
+
+@pytest.fixture(params=[ONE, NONE_LOCKED], ids=["one", "none locked"])
+def twins(request: pytest.FixtureRequest, make_database: MakeDatabase) -> Iterator[list[Twin]]:
+    """A queue where a short way is taken, and one where it is closed."""
+    pair = [Twin(make_database(), request.param, closed=closed) for closed in (False, True)]
+    yield pair
+    for twin in pair:
+        twin.close()
+
+
+def _configure(twin: Twin, chance: Random) -> None:
+    for name in CHANNELS:
+        twin.kernel.configure(
+            name,
+            chance.choice([None, None, 1, 2]),
+            interval=chance.choice([0, 0, 20 * MILLISECOND]),
+            burst=chance.choice([1, 3]),
+            weight=chance.choice([1, 1, 2, 3]),
+        )
+
+
+def _step(twin: Twin, chance: Random) -> object:
+    kernel = twin.kernel
+    match chance.choice(["enqueue", "pass", "settle", "cancel", "lock", "unlock", *["dequeue"] * 6]):
+        case "enqueue":
+            names = chance.choices(CHANNELS, k=chance.randint(1, 8))
+            urgent = [chance.choice([None, None, None, 5]) for _ in names]
+            later = [None if urgency else chance.choice([None, None, 30 * MILLISECOND]) for urgency in urgent]
+            return kernel.enqueue(*names, priorities=urgent, delays=later)
+        case "pass":
+            by = chance.choice([1, MILLISECOND, 15 * MILLISECOND, SECOND])
+            kernel.rows("select setval('test_clock', last_value + %(by)s) from test_clock", by=by)
+        case "settle" if twin.hands:
+            hand = twin.hands.pop(chance.randrange(len(twin.hands)))
+            settle = chance.choice([kernel.complete, kernel.complete, kernel.release, kernel.retry])
+            # A bystander may have it locked.
+            twin.bystander.rollback()
+            return settle(hand)
+        case "cancel":
+            twin.bystander.rollback()
+            return kernel.cancel(*(chance.randint(1, 100) for _ in range(3)))
+        case "lock":
+            twin.lock(chance.choice(["fq_message", "fq_message", "fq_channel_state"]), chance.randrange(4))
+        case "unlock":
+            twin.bystander.rollback()
+        case "dequeue":
+            return twin.dequeue(hinted=chance.random() < 0.7)
+    return None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_short_way_does_what_the_long_one_does(twins: list[Twin], seed: int) -> None:
+    """By either way: the same messages in the same order, the same hints, the same rows left, whatever the channels'
+    weights, limits and rates, whatever is locked.
+    """
+    program = [Random(seed) for _ in twins]  # noqa: S311 - both twins draw the same
+    for twin, chance in zip(twins, program, strict=True):
+        _configure(twin, chance)
+        twin.kernel.enqueue(*CHANNELS * 4)
+    for number in range(120):
+        ours, theirs = [_step(twin, chance) for twin, chance in zip(twins, program, strict=True)]
+        assert ours == theirs, number
+        assert twins[0].rows() == twins[1].rows(), number
+
+
+def test_a_locked_message_is_passed_by_and_stays_the_head(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """One dequeue passes a locked message by, takes the next, and the head stays where the locked one is."""
+    first, second = kernel.enqueue("a", "a")
+    bystander = open_kernel()
+    bystander.rows("select from fq_message where id = %(id)s for update", id=first.message_id)
+    assert kernel.dequeue().ids == [second.message_id]
+    assert kernel.state("a")["head_message_id"] == first.message_id
+    bystander.rollback()
+    assert kernel.dequeue().ids == [first.message_id]
+
+
+def test_one_finds_what_lies_before_its_hint(kernel: Kernel) -> None:
+    """A hint past everything that is ready costs a second look, not the message."""
+    (only,) = kernel.enqueue("a")
+    later = kernel.value("select fq_now()")
+    assert kernel.dequeue(hints=[later + SECOND, 0, None, None, later + SECOND]).ids == [only.message_id]

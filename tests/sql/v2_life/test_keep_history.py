@@ -1,0 +1,181 @@
+"""fq_keep_history: partitions are made ahead and dropped, while the queue goes on."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from psycopg import errors
+
+from tests.fixtures.clock import Clock
+from tests.fixtures.waits import Waits
+from tests.sql.answers import Hand
+from tests.sql.kernel import HOUR, Kernel, OpenKernel, on
+from tests.sql.v2_kernel.verbs import record
+from tests.sql.v2_life.verbs import history, keep_history
+
+DAY = 24 * HOUR
+
+
+def _name(clock: Clock, days: int = 0) -> str:
+    return f"fq_history_p{clock.now() + timedelta(days=days):%Y%m%d}"
+
+
+def _homes(kernel: Kernel) -> list[str]:
+    """The partition of each row, in the order in which they were written."""
+    rows = kernel.rows("select tableoid::regclass::text as home from fq_history order by id")
+    return [row["home"] for row in rows]
+
+
+def _attempt(kernel: Kernel) -> Hand:
+    record(kernel, True, retention=2 * DAY)
+    kernel.enqueue("a")
+    (hand,) = kernel.dequeue(lease=365 * DAY).hands
+    return hand
+
+
+@pytest.fixture
+def noon(clock: Clock) -> Clock:
+    """A clock at noon, far from the change of the day."""
+    now = datetime.now(UTC)
+    clock.advance(timedelta(hours=36) - timedelta(hours=now.hour, minutes=now.minute))
+    return clock
+
+
+def test_days_are_made_ahead_once(kernel: Kernel, noon: Clock) -> None:
+    """Today and the days ahead are made; a second call finds them there; the next day one more is made."""
+    assert keep_history(kernel, 2) == {_name(noon, day): "made" for day in range(3)}
+    assert keep_history(kernel, 2) == {}
+    noon.advance(timedelta(days=1))
+    assert keep_history(kernel, 2) == {_name(noon, 2): "made"}
+    kernel.complete(_attempt(kernel))
+    assert _homes(kernel) == [_name(noon)]
+
+
+def test_strays_move_to_their_day(kernel: Kernel, noon: Clock) -> None:
+    """What the default partition took is moved whole, of today and of days without housekeeping; nothing is lost."""
+    kernel.complete(_attempt(kernel))
+    noon.advance(timedelta(days=1))
+    kernel.complete(_attempt(kernel))
+    before = history(kernel)
+    assert _homes(kernel) == ["fq_history_default"] * 2
+    assert keep_history(kernel, 0) == {_name(noon, -1): "made", _name(noon): "made"}
+    assert history(kernel) == before
+    assert _homes(kernel) == [_name(noon, -1), _name(noon)]
+
+
+def test_old_days_are_dropped(kernel: Kernel, noon: Clock) -> None:
+    """A day goes when its last moment is older than the longest retention, and not before; strays that old go too."""
+    record(Kernel(kernel.connection, queue="other"), False, retention=DAY)
+    kernel.complete(_attempt(kernel))
+    keep_history(kernel, 0)
+    day = _name(noon)
+    noon.advance(timedelta(days=2))
+    keep_history(kernel, 0)
+    assert len(history(kernel)) == 1
+    noon.advance(timedelta(days=1))
+    assert keep_history(kernel, 0) == {_name(noon): "made", day: "dropped"}
+    assert history(kernel) == []
+    noon.advance(timedelta(days=1))
+    kernel.complete(_attempt(kernel))
+    noon.advance(timedelta(days=4))
+    assert keep_history(kernel, 0)[_name(noon)] == "made"
+    assert history(kernel) == []
+
+
+def test_thirty_days_are_kept_where_nothing_is_said(kernel: Kernel, noon: Clock) -> None:
+    """Without a retention, and with no queue that records at all, days are kept for 30 days."""
+    keep_history(kernel, 0)
+    first = _name(noon)
+    noon.advance(timedelta(days=30))
+    assert first not in keep_history(kernel, 0)
+    noon.advance(timedelta(days=1))
+    assert keep_history(kernel, 0)[first] == "dropped"
+
+
+def test_one_at_a_time(kernel: Kernel, open_kernel: OpenKernel, waits: Waits, noon: Clock) -> None:
+    """While one is at it another does nothing and does not wait; if the first dies, the next does it all."""
+    first = open_kernel()
+    assert keep_history(first, 1) == {_name(noon): "made", _name(noon, 1): "made"}
+    assert waits.unhindered(on(keep_history)) == {}
+    first.rollback()
+    assert keep_history(kernel, 1) == {_name(noon): "made", _name(noon, 1): "made"}
+
+
+def test_completions_go_on_meanwhile(kernel: Kernel, open_kernel: OpenKernel, waits: Waits, noon: Clock) -> None:
+    """While days are being made in an open transaction, completions of a day that is there do not wait."""
+    hands = [_attempt(kernel), _attempt(kernel)]
+    keep_history(kernel, 0)
+    keeper = open_kernel()
+    assert keep_history(keeper, 1) == {_name(noon, 1): "made"}
+    assert waits.unhindered(on(lambda worker: worker.complete(hands[0]))) == {}
+    keeper.commit()
+    worker = open_kernel()
+    assert worker.complete(hands[1]) == {}
+    assert keep_history(kernel, 2) == {_name(noon, 2): "made"}
+    worker.commit()
+    assert _homes(kernel) == [_name(noon)] * 2
+
+
+def test_a_table_in_use_is_left_for_the_next_time(kernel: Kernel, open_kernel: OpenKernel, noon: Clock) -> None:
+    """A completion that holds the default partition, a reader that holds all: nothing is made or dropped, no error
+    comes, and the next call does it.
+    """
+    hand = _attempt(kernel)
+    worker = open_kernel()
+    worker.complete(hand)
+    assert keep_history(kernel, 0) == {_name(noon): "busy"}
+    assert _homes(kernel) == []
+    worker.commit()
+    assert keep_history(kernel, 0) == {_name(noon): "made"}
+    assert _homes(kernel) == [day := _name(noon)]
+
+    reader = open_kernel()
+    history(reader)
+    noon.advance(timedelta(days=4))
+    assert keep_history(kernel, 0) == {_name(noon): "busy", day: "busy"}
+    assert len(history(kernel)) == 1
+    reader.rollback()
+
+    assert keep_history(kernel, 0) == {_name(noon): "made", day: "dropped"}
+
+
+def test_a_worker_that_completed_long_ago_does_not_keep_old_days(
+    kernel: Kernel, open_kernel: OpenKernel, noon: Clock
+) -> None:
+    """A transaction that stays open after a completion keeps the history from being dropped, but the day is emptied."""
+    kernel.complete(_attempt(kernel))
+    keep_history(kernel, 9)
+    day = _name(noon)
+    noon.advance(timedelta(days=3))
+    hand = _attempt(kernel)
+    worker = open_kernel()
+    worker.complete(hand)
+    assert keep_history(kernel, 0) == {day: "emptied"}
+    assert history(kernel) == []
+    worker.commit()
+    assert keep_history(kernel, 0)[day] == "dropped"
+    assert len(history(kernel)) == 1
+
+
+@pytest.mark.parametrize("ahead", [None, -1, 1000])
+def test_a_bad_number_of_days_is_refused(kernel: Kernel, ahead: int | None) -> None:
+    """A number of days that is none, or beyond a year, is refused with QF001."""
+    with pytest.raises(errors.Error) as refusal:
+        keep_history(kernel, ahead)
+    assert refusal.value.sqlstate == "QF001"
+
+
+def test_a_stricter_transaction_is_refused(open_kernel: OpenKernel) -> None:
+    """An old snapshot would miss what has come into the default partition meanwhile: QF003."""
+    keeper = open_kernel(isolation="REPEATABLE_READ")
+    with pytest.raises(errors.Error) as refusal:
+        keep_history(keeper)
+    assert refusal.value.sqlstate == "QF003"
+
+
+def test_who_does_not_own_the_history_cannot_keep_it(kernel: Kernel) -> None:
+    """A role that does not own the history gets the server's own refusal, 42501, and nothing is done."""
+    kernel.rows("set role pg_monitor")
+    with pytest.raises(errors.InsufficientPrivilege):
+        keep_history(kernel)
+    kernel.rows("reset role")
+    assert len(keep_history(kernel, 0)) == 1
