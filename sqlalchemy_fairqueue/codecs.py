@@ -142,3 +142,15 @@ class BytesCodec:
     def decode(self, content: bytes) -> bytes:
         """The content itself."""
         return content
+
+
+def decoded(codec: Codec, content: bytes) -> Any:
+    """The payload, or the PayloadError that asking for it is to raise: one bad content must not cost the others."""
+    try:
+        return codec.decode(content)
+    except PayloadError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 - a codec may raise whatever it likes
+        refused = PayloadError(f"{codec!r:.80} cannot decode it: {type(error).__name__}: {error}")
+        refused.__cause__ = error
+        return refused

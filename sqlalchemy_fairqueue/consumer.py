@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue import statements
-from sqlalchemy_fairqueue.errors import PayloadError, translated
+from sqlalchemy_fairqueue.codecs import decoded
+from sqlalchemy_fairqueue.errors import translated
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
 from sqlalchemy_fairqueue.values import Batch, Delivery, Lease
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import timedelta
 
     from sqlalchemy import Connection, Row
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.unit_of_work import Target
 
 _CHUNK = 10_000
+_CHUNKS = 5
+_ALL = -1
 
 
 class Consumer:
@@ -34,12 +39,21 @@ class Consumer:
         target: The queue.
         codec: Decodes the payloads.
         name: Shown beside its leases; None: host, process and a random part.
+        keep: Called with each lease that something was delivered under and with the time, on time.monotonic, before
+            that dequeue was sent; gives the lease to put on the deliveries. For workers, which watch over their leases.
     """
 
-    def __init__(self, target: Target, codec: Codec, name: str | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        codec: Codec,
+        name: str | None = None,
+        keep: Callable[[Lease, float], Lease] | None = None,
+    ) -> None:
         self._target = target
         self._codec = codec
         self._given_name = name
+        self._keep = keep
         self._forget()
 
     def _forget(self) -> None:
@@ -48,6 +62,22 @@ class Consumer:
         self._lease_id: int | None = None
         self._hints: list[int | None] | None = None
         self._signals_after: int | None = None
+
+    @property
+    def lease_id(self) -> int | None:
+        """The lease that the next dequeue may use again."""
+        return self._lease_id
+
+    def use_lease(self, lease_id: int | None) -> None:
+        """Say which lease the next dequeue may use again: None, a new one."""
+        self._lease_id = lease_id
+
+    def hear(self, connection: Connection) -> None:
+        """Apply signals that wait, some chunks of them, without dequeuing: for a heartbeat while all are at work.
+
+        Not during a dequeue.
+        """
+        self._hear(connection, self._signals_after or 0, _CHUNKS)
 
     def dequeue(self, connection: Connection, limit: int, lease: timedelta) -> Batch:
         """One dequeue, committed when it returns; first the signals that the last call left waiting are heard."""
@@ -65,9 +95,10 @@ class Consumer:
             raise
         return batch
 
-    def _hear(self, connection: Connection, after: int) -> None:
+    def _hear(self, connection: Connection, after: int, chunks: int = _ALL) -> None:
         seen = _CHUNK
-        while seen == _CHUNK:
+        while seen == _CHUNK and chunks:
+            chunks -= 1
             with translated(f"hear the signals of queue {self._target.queue!r}"):
                 row = connection.execute(
                     statements.hear(self._target.schema), {"queue": self._target.queue, "after": after, "limit": _CHUNK}
@@ -78,9 +109,10 @@ class Consumer:
             hints = self._hints
             if row.scheduled_at is not None and hints is not None and hints[0] is not None:
                 self._hints = [min(hints[0], row.scheduled_at), *hints[1:]]
-        self._signals_after = None
+        self._signals_after = after if seen == _CHUNK else None
 
     def _call(self, connection: Connection, limit: int, lease: timedelta) -> Batch:
+        sent_at = monotonic()
         with translated(f"dequeue from queue {self._target.queue!r}"):
             *rows, about = connection.execute(
                 statements.dequeue(self._target.schema),
@@ -101,17 +133,11 @@ class Consumer:
         if not rows:
             return Batch([], due_in)
         held = Lease(about.lease_id, self.name, instant(about.lease_expires_at))
+        if self._keep is not None:
+            held = self._keep(held, sent_at)
         return Batch([self._delivery(row, held) for row in rows], due_in)
 
     def _delivery(self, row: Row[Any], lease: Lease) -> Delivery:
-        decoded: Any
-        try:
-            decoded = self._codec.decode(row.content)
-        except PayloadError as error:
-            decoded = error
-        except Exception as error:  # noqa: BLE001 - whatever a codec raises must not cost the rest of the batch
-            decoded = PayloadError(f"{self._codec!r:.80} cannot decode it: {type(error).__name__}: {error}")
-            decoded.__cause__ = error
         return Delivery(
             message_id=row.message_id,
             queue=self._target.queue,
@@ -125,5 +151,5 @@ class Consumer:
             lease=lease,
             deliveries=row.deliveries,
             row_id=row.row_id,
-            decoded=decoded,
+            decoded=decoded(self._codec, row.content),
         )

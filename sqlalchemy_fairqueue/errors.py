@@ -2,8 +2,7 @@
 
 Every error says what happened, with the values, then what to do. Errors that the SQL functions raise are found by their
 SQLSTATE: a class names its code, and :func:`translated` turns a driver's error into the class that has it. This module
-    must
-not know how a statement is sent.
+must not know how a statement is sent.
 """
 
 from __future__ import annotations
@@ -77,11 +76,56 @@ class AutocommitError(FairQueueError):
 
 
 class IsolationError(FairQueueError, codes=("QF003",)):
-    """A dequeue ran in a transaction that is not READ COMMITTED."""
+    """A dequeue, or a limit on a whole queue, was asked for in a transaction that is not READ COMMITTED."""
 
 
 class SchemaMismatch(FairQueueError, codes=("QF004", "42883", "42P01", "3F000", "42703")):
     """The queue is not installed in the schema that was named, or in a version that this library cannot use."""
+
+
+class DuplicateMessage(FairQueueError):
+    """A key stands already in its channel, and the enqueue asked to raise (``on_duplicate="raise"``).
+
+    The message was not added. From ``enqueue_now`` the transaction goes on; from a COMMIT it fails whole.
+
+    Attributes:
+        channel: The channel.
+        key: The key.
+        message_id: The message that holds it.
+    """
+
+    def __init__(self, channel: str, key: str, message_id: int) -> None:
+        super().__init__(channel, key, message_id)
+        self.channel = channel
+        self.key = key
+        self.message_id = message_id
+
+    def __str__(self) -> str:
+        """Which key, where, and who holds it."""
+        return (
+            f"key {self.key!r} stands already in channel {self.channel!r}: message {self.message_id} holds it until it "
+            "is completed or dead; enqueue with on_duplicate='skip' to leave it, or 'replace' to rewrite it"
+        )
+
+
+class ChannelFull(FairQueueError, codes=("QF005",)):
+    """A channel has as many undelivered messages as its ``max_backlog`` allows, and its policy is to raise.
+
+    The message was not added. From ``enqueue_now`` the transaction goes on; from a COMMIT it fails whole.
+
+    Attributes:
+        channel: The channel, as far as it is known.
+        max_backlog: The limit, as far as it is known.
+    """
+
+    def __init__(self, problem: str, channel: str | None = None, max_backlog: int | None = None) -> None:
+        super().__init__(problem, channel, max_backlog)
+        self.channel = channel
+        self.max_backlog = max_backlog
+
+    def __str__(self) -> str:
+        """The problem in words."""
+        return str(self.args[0])
 
 
 class LeaseLost(FairQueueError):
@@ -121,6 +165,47 @@ class LeaseLost(FairQueueError):
             else "the message was taken back, settled or delivered again since"
         )
         return f"lease {self.lease_id} on {which} was lost{until}: {now}; stop working on it"
+
+
+class HandlerTimeout(FairQueueError):
+    """A handler took longer than its kind may; its attempt has failed.
+
+    Attributes:
+        message_id: The message.
+        kind: Its kind.
+    """
+
+    def __init__(self, message_id: int, kind: str) -> None:
+        super().__init__(message_id, kind)
+        self.message_id = message_id
+        self.kind = kind
+
+    def __str__(self) -> str:
+        """Which message of which kind."""
+        return (
+            f"the handler of message {self.message_id} took longer than kind {self.kind!r} may; "
+            "end sooner, or give the kind more time by handler(timeout=...)"
+        )
+
+
+class MessageCancelled(FairQueueError):
+    """A message was withdrawn while its handler works on it: whoever meets it stops; the message is gone.
+
+    Attributes:
+        message_id: The message.
+    """
+
+    def __init__(self, message_id: int) -> None:
+        super().__init__(message_id)
+        self.message_id = message_id
+
+    def __str__(self) -> str:
+        """Which message."""
+        return f"message {self.message_id} was cancelled; stop working on it"
+
+
+class WorkerError(FairQueueError):
+    """A worker cannot do what it was asked to: a kind without a handler, a handler it cannot call, a second start."""
 
 
 class UnsentWork(FairQueueError):

@@ -4,13 +4,17 @@ It knows what can be asked; how it is sent stands in unit_of_work and consumer.
 """
 
 from sqlalchemy_fairqueue.queue.configuring import Configuring
+from sqlalchemy_fairqueue.queue.dead import DeadLetters
 from sqlalchemy_fairqueue.queue.delivering import Delivering
 from sqlalchemy_fairqueue.queue.enqueuing import Enqueuing
+from sqlalchemy_fairqueue.queue.handling import Handling
+from sqlalchemy_fairqueue.queue.looking import Looking
+from sqlalchemy_fairqueue.queue.withdrawing import Withdrawing
 
 __all__ = ["Queue"]
 
 
-class Queue(Enqueuing, Delivering, Configuring):
+class Queue(Enqueuing, Delivering, Withdrawing, Configuring, Looking, DeadLetters, Handling):
     """A named set of channels in a PostgreSQL database, served in turn.
 
     Cheap to make and stateless but for what dequeue remembers between calls; make one a queue and module. It connects
@@ -19,13 +23,17 @@ class Queue(Enqueuing, Delivering, Configuring):
     Args:
         name: 1 to 512 bytes. The queue needs no declaration: its first enqueue makes its channels.
         schema: Where ``op.create_fairqueue(schema=...)`` installed it. None, the default: wherever the search_path
-            finds it.
+            finds it, which must be the same installation for all connections of an engine.
         codec: How payloads become bytes. Default: JSON. Every process that uses the queue must agree.
         defaults: The policy of channels made by this object's enqueues, unless ``configure`` gave the queue another in
             the database.
         max_attempts: Deliveries after which a failing message becomes a dead letter, unless the message says otherwise.
         bind_arguments: For sessions with several engines: passed to ``Session.connection(bind_arguments=...)`` to find
             the one that holds the queue, like ``{"mapper": Upload}``.
+        notify: Whether transactions may wake consumers that sleep by NOTIFY, which is sent only while one does. Give
+            False behind a transaction pooler that loses notifications anyway, or for transactions that you prepare by
+            SQL of your own (PREPARE refuses one that has notified; two-phase sessions and connections of SQLAlchemy
+            never notify). Consumers then find work by polling.
 
     Raises:
         InvalidArgument: A bad name or number.

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine
+from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.codecs import Codec, JsonCodec
-from sqlalchemy_fairqueue.engines import check_driver, refused
+from sqlalchemy_fairqueue.engines import arun, check_driver, refused, run
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.unit_of_work import Target, record, send, session_of
+from sqlalchemy_fairqueue.unit_of_work import Target, connection_of, joined, ledger_of, record, send, session_of
 from sqlalchemy_fairqueue.values import SCHEMA_BYTES, ChannelPolicy, check_count, check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sqlalchemy.orm import Session, scoped_session
 
-    from sqlalchemy_fairqueue.asynchronous import AsyncSession, async_scoped_session
     from sqlalchemy_fairqueue.unit_of_work import Operation
+    from sqlalchemy_fairqueue.unit_of_work.ledger import Ledger
 
+    Place = Session | scoped_session[Any] | Connection | Engine
+    AsyncPlace = AsyncSession | async_scoped_session[Any] | AsyncConnection | AsyncEngine
     AnySession = Session | AsyncSession | scoped_session[Any] | async_scoped_session[Any]
+
+R = TypeVar("R")
 
 
 class QueueBase:
@@ -36,6 +40,7 @@ class QueueBase:
         defaults: ChannelPolicy | None = None,
         max_attempts: int = 20,
         bind_arguments: Mapping[str, Any] | None = None,
+        notify: bool = True,
     ) -> None:
         check_name("queue name", name)
         if schema is not None:
@@ -47,28 +52,37 @@ class QueueBase:
             raise InvalidArgument(f"codec is {given!r:.80}; give an object with encode(payload) and decode(content)")
         if defaults is not None and not isinstance(defaults, ChannelPolicy):
             raise InvalidArgument(f"defaults is {defaults!r:.80}; give a ChannelPolicy")
+        if not isinstance(notify, bool):
+            raise InvalidArgument(f"notify is {notify!r:.80}; give True or False")
         self.name = name
         self.schema = schema
         self.codec = codec
         self.defaults = defaults or ChannelPolicy()
         self.max_attempts = max_attempts
-        self._target = Target(schema, name, bind_arguments)
+        self.notify = notify
+        self._target = Target(schema, name, bind_arguments, notify)
 
     def __repr__(self) -> str:
         """The call that makes it."""
         return f"{type(self).__name__}({self.name!r}" + (f", schema={self.schema!r})" if self.schema else ")")
 
     def _perform(self, where: AnySession | Connection | Engine, operations: list[Operation]) -> None:
-        """Record on a session; send at once in a connection's transaction, or in one of its own on an engine."""
+        """Record on a session; send at once in a connection's transaction, or in one of its own on an engine.
+
+        The receipts of what is sent at once are told: on an engine after its commit.
+        """
         if (session := session_of(where)) is not None:
             if operations:
                 record(session, operations)
         elif isinstance(where, Connection):
-            send(where, operations)
+            for tell in send(where, operations):
+                tell()
         elif isinstance(where, Engine):
             check_driver(where)
             with where.begin() as connection:
-                send(connection, operations)
+                tellings = send(connection, operations)
+            for tell in tellings:
+                tell()
         else:
             raise refused(where, "a session, a Connection or an Engine")
 
@@ -83,6 +97,51 @@ class QueueBase:
         elif isinstance(where, AsyncEngine):
             check_driver(where.sync_engine)
             async with where.begin() as connection:
-                await connection.run_sync(self._perform, operations)
+                tellings = await connection.run_sync(send, operations)
+            for tell in tellings:
+                tell()
         else:
             raise refused(where, "an AsyncConnection or an AsyncEngine")
+
+    def _ask(self, where: Place, work: Callable[[Connection], R], *, settles: bool = False) -> R:
+        """Do *work* at once: in the transaction of a session or connection, or in one of its own on an engine.
+
+        With *settles* it counts as a completion in the lock order of a transaction that is not its own.
+        """
+        given: object = where
+        if isinstance(given, (AsyncSession, async_scoped_session)):
+            raise InvalidArgument(
+                f"got a {type(given).__name__} where a Session, a Connection or an Engine is needed; "
+                "await the method of the same name with an 'a' in front"
+            )
+        if (session := session_of(where)) is not None:
+            found = connection_of(session, self._target)
+            check_driver(found)
+            return _settled(joined(session, self._target)[1], found, work) if settles else work(found)
+        if isinstance(where, Connection):
+            check_driver(where)
+            return _settled(ledger_of(where), where, work) if settles else work(where)
+        if isinstance(where, Engine):
+            return run(where, lambda connection: _committed(connection, work))
+        raise refused(where, "a Session, a Connection or an Engine")
+
+    async def _aask(self, where: AsyncPlace, work: Callable[[Connection], R], *, settles: bool = False) -> R:
+        """As _ask, on an async session, connection or engine."""
+        found = where() if isinstance(where, async_scoped_session) else where
+        if isinstance(found, (AsyncSession, AsyncConnection)):
+            return await found.run_sync(lambda sync: self._ask(sync, work, settles=settles))
+        if isinstance(found, AsyncEngine):
+            return await arun(found, lambda connection: _committed(connection, work))
+        raise refused(found, "an AsyncSession, an AsyncConnection or an AsyncEngine")
+
+
+def _committed(connection: Connection, work: Callable[[Connection], R]) -> R:
+    result = work(connection)
+    connection.commit()
+    return result
+
+
+def _settled(ledger: Ledger, connection: Connection, work: Callable[[Connection], R]) -> R:
+    result = work(connection)
+    ledger.settled = True
+    return result

@@ -1,32 +1,60 @@
-"""Policies of channels, and withdrawing messages."""
+"""How a queue and its channels are served."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
-from sqlalchemy_fairqueue.unit_of_work import Cancel, Configure
-from sqlalchemy_fairqueue.values import ChannelPolicy, check_count, check_name
+from sqlalchemy_fairqueue.unit_of_work import Configure, Limit, Pause, RecordHistory
+from sqlalchemy_fairqueue.values import UNSET, ChannelPolicy, Unset, check_count, check_duration, check_name
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
     from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine
     from sqlalchemy_fairqueue.queue.base import AnySession
+    from sqlalchemy_fairqueue.unit_of_work import Operation
+
+_DAY = timedelta(days=1)
 
 
 class Configuring(QueueBase):
-    """configure, configure_channel and cancel: recorded on a session, sent at once on a Connection or Engine."""
+    """configure, configure_channel, pause and resume: recorded on a session, sent at once on a Connection or Engine."""
 
-    def configure(self, where: AnySession | Connection | Engine, *, defaults: ChannelPolicy) -> None:
-        """Set the policy that channels made from now on start with, whatever ``Queue(defaults=...)`` says.
+    def configure(
+        self,
+        where: AnySession | Connection | Engine,
+        *,
+        defaults: ChannelPolicy | None = None,
+        max_concurrency: int | Unset | None = UNSET,
+        history: bool | None = None,
+        history_retention: timedelta | None = None,
+    ) -> None:
+        """Set what is the queue's own. What is not given stays as it is.
 
-        Channels that exist keep theirs.
+        Args:
+            where: As for the class.
+            defaults: The policy that channels made from now on start with, whatever ``Queue(defaults=...)`` says.
+                Channels that exist keep theirs.
+            max_concurrency: Most messages of the whole queue in consumers' hands at once, exactly, beside the limits of
+                its channels. None: no limit. Messages that are out are counted; while more are out than a new limit
+                allows, none is delivered.
+            history: Whether attempts are recorded in ``fq_history``: those that begin from the commit on.
+            history_retention: With history: for how long they are kept, at least a day, since days are dropped whole.
+                None: 30 days.
 
-        Locks the queue's row until the transaction ends; waits for another configuration of the same queue.
+        Locks the queue's row until the transaction ends; waits for another configuration of the same queue. With
+        max_concurrency also the messages in consumers' hands: it waits for transactions that are ending one, and until
+        the transaction ends the queue is not served. Keep such transactions short and apart from others.
+
+        Raises:
+            InvalidArgument: A bad value, or nothing to set.
+            IsolationError: max_concurrency in a REPEATABLE READ or SERIALIZABLE transaction.
+            SchemaMismatch: max_concurrency, history, or a policy with max_backlog on version 1 of the schema.
         """
-        self._perform(where, [self._configure(None, defaults)])
+        self._perform(where, self._settings(defaults, max_concurrency, history, history_retention))
 
     def configure_channel(self, where: AnySession | Connection | Engine, channel: str, policy: ChannelPolicy) -> None:
         """Set the policy of one channel, made if it is new.
@@ -39,20 +67,43 @@ class Configuring(QueueBase):
 
         Raises:
             InvalidArgument: A bad name or policy.
+            SchemaMismatch: A policy with max_backlog on version 1 of the schema.
         """
         self._perform(where, [self._configure(channel, policy)])
 
-    def cancel(self, where: AnySession | Connection | Engine, message_id: int) -> None:
-        """Withdraw a message that no consumer has in its hands; one that is leased, done or unknown is left alone.
+    def pause(self, where: AnySession | Connection | Engine, channel: str | None = None) -> None:
+        """Stop serving a channel, made if it is new, or with channel None the whole queue, until it is resumed.
 
-        Locks the message until the transaction ends; dequeue passes it by meanwhile, and it is ready again if the
-        transaction rolls back.
+        From the commit on no dequeue takes a message of it. Messages in consumers' hands stay there and may be ended;
+        enqueues go on as before, and nothing is lost. A paused channel keeps its limits and its place. The queue and
+        its channels are paused apart: a channel is served when neither is.
+
+        Locks the queue's row, or the channel's state, until the transaction ends; waits for whoever has it.
+
+        Raises:
+            InvalidArgument: A bad name.
+            SchemaMismatch: On version 1 of the schema.
         """
-        self._perform(where, [self._cancel(message_id)])
+        self._perform(where, [self._pause(channel, paused=True)])
 
-    async def aconfigure(self, where: AsyncConnection | AsyncEngine, *, defaults: ChannelPolicy) -> None:
+    def resume(self, where: AnySession | Connection | Engine, channel: str | None = None) -> None:
+        """Go on serving a channel, or with channel None the queue. What is not paused stays as it is.
+
+        It takes effect on the next dequeue after the commit. Locks and errors as :meth:`pause`.
+        """
+        self._perform(where, [self._pause(channel, paused=False)])
+
+    async def aconfigure(
+        self,
+        where: AsyncConnection | AsyncEngine,
+        *,
+        defaults: ChannelPolicy | None = None,
+        max_concurrency: int | Unset | None = UNSET,
+        history: bool | None = None,
+        history_retention: timedelta | None = None,
+    ) -> None:
         """As :meth:`configure`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [self._configure(None, defaults)])
+        await self._aperform(where, self._settings(defaults, max_concurrency, history, history_retention))
 
     async def aconfigure_channel(
         self, where: AsyncConnection | AsyncEngine, channel: str, policy: ChannelPolicy
@@ -60,9 +111,41 @@ class Configuring(QueueBase):
         """As :meth:`configure_channel`, at once on an AsyncConnection or AsyncEngine."""
         await self._aperform(where, [self._configure(channel, policy)])
 
-    async def acancel(self, where: AsyncConnection | AsyncEngine, message_id: int) -> None:
-        """As :meth:`cancel`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [self._cancel(message_id)])
+    async def apause(self, where: AsyncConnection | AsyncEngine, channel: str | None = None) -> None:
+        """As :meth:`pause`, at once on an AsyncConnection or AsyncEngine."""
+        await self._aperform(where, [self._pause(channel, paused=True)])
+
+    async def aresume(self, where: AsyncConnection | AsyncEngine, channel: str | None = None) -> None:
+        """As :meth:`resume`, at once on an AsyncConnection or AsyncEngine."""
+        await self._aperform(where, [self._pause(channel, paused=False)])
+
+    def _settings(
+        self,
+        defaults: ChannelPolicy | None,
+        max_concurrency: int | Unset | None,
+        history: bool | None,  # noqa: FBT001 - passed on from the keyword
+        history_retention: timedelta | None,
+    ) -> list[Operation]:
+        settings: list[Operation] = []
+        if defaults is not None:
+            settings.append(self._configure(None, defaults))
+        if history is not None or history_retention is not None:
+            if not isinstance(history, bool):
+                advice = "" if history_retention is None else " beside history_retention"
+                raise InvalidArgument(f"history is {history!r:.80}; say True or False{advice}")
+            if history_retention is not None:
+                check_duration("history_retention", history_retention, _DAY)
+            settings.append(RecordHistory(self._target, history, history_retention))
+        if max_concurrency is not UNSET:
+            if max_concurrency is not None:
+                check_count("max_concurrency", max_concurrency, 1, 2**31 - 1)
+            settings.append(Limit(self._target, max_concurrency))
+        if not settings:
+            raise InvalidArgument(
+                "configure has nothing to set; give defaults, max_concurrency, or history with or without "
+                "history_retention"
+            )
+        return settings
 
     def _configure(self, channel: str | None, policy: ChannelPolicy) -> Configure:
         if channel is not None:
@@ -71,6 +154,7 @@ class Configuring(QueueBase):
             raise InvalidArgument(f"policy is {policy!r:.80}; give a ChannelPolicy")
         return Configure(self._target, channel, policy)
 
-    def _cancel(self, message_id: int) -> Cancel:
-        check_count("message_id", message_id, 1, 2**63 - 1)
-        return Cancel(self._target, message_id)
+    def _pause(self, channel: str | None, *, paused: bool) -> Pause:
+        if channel is not None:
+            check_name("channel", channel)
+        return Pause(self._target, channel, paused)

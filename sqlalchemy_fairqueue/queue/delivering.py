@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue import statements
 from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine
 from sqlalchemy_fairqueue.consumer import Consumer
 from sqlalchemy_fairqueue.engines import arun, refused, run
-from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost, translated
+from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost, SchemaMismatch, translated
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.times import instant, microseconds
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, session_of
@@ -233,7 +233,12 @@ class Delivering(QueueBase):
     def _settle_at_once(self, connection: Connection, verb: Verb, operations: list[Settle]) -> None:
         try:
             if operations:
-                settle(connection, self._target, verb, operations)
+                try:
+                    settle(connection, self._target, verb, operations)
+                except SchemaMismatch:
+                    # If the schema was downgraded meanwhile, its version is known now.
+                    connection.rollback()
+                    settle(connection, self._target, verb, operations)
         finally:
             # What was not lost is settled, and not every engine commits each statement by itself.
             connection.commit()
@@ -259,6 +264,8 @@ class Delivering(QueueBase):
                 f"message {delivery.message_id} was delivered by queue {delivery.queue!r}, this is {self.name!r}; "
                 "use that queue"
             )
+        if delivery.lease.lost:
+            raise LeaseLost((delivery.message_id,), delivery.lease.id, delivery.lease.expires_at)
         return delivery
 
     def _consumer(self, engine: Engine) -> Consumer:

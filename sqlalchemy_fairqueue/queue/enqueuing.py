@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session, scoped_session
 
     from sqlalchemy_fairqueue.queue.base import AnySession
+    from sqlalchemy_fairqueue.values import OnDuplicate
 
 _headers = JsonCodec()
 
@@ -42,6 +43,7 @@ class Enqueuing(QueueBase):
         key: str | None = None,
         headers: Mapping[str, Any] | None = None,
         max_attempts: int | None = None,
+        on_duplicate: OnDuplicate = "skip",
     ) -> Receipt:
         """Add a message in the session's transaction: if it commits, the work exists; if it rolls back, it never did.
 
@@ -55,11 +57,15 @@ class Enqueuing(QueueBase):
         again.
 
         Returns:
-            A receipt that has ``message_id`` once the transaction has committed.
+            A receipt that has ``message_id`` and ``outcome`` once the transaction has committed.
 
         Raises:
             InvalidArgument: A bad value, before anything is recorded.
             PayloadError: The payload cannot be encoded.
+            DuplicateMessage: From the COMMIT, which then fails whole: the key stands already and on_duplicate is
+                "raise".
+            ChannelFull: From the COMMIT, which then fails whole: the channel has reached its max_backlog, and its
+                policy is to raise.
             AutocommitError, SchemaMismatch: From the COMMIT, which then fails whole.
         """
         message = Enqueue(
@@ -72,6 +78,7 @@ class Enqueuing(QueueBase):
             key=key,
             headers=headers,
             max_attempts=max_attempts,
+            on_duplicate=on_duplicate,
         )
         return self.enqueue_many(session, [message])[0]
 
@@ -90,7 +97,7 @@ class Enqueuing(QueueBase):
             record(found, operations)
         return [operation.receipt for operation in operations]
 
-    def enqueue_now(self, session: Session | scoped_session[Any] | Connection, **message: Any) -> int:
+    def enqueue_now(self, session: Session | scoped_session[Any] | Connection, **message: Any) -> int | None:
         """Add a message in the transaction at once, for those who need its id now, or have a Connection and no Session.
 
         The arguments are those of :meth:`enqueue`. Calls of one transaction must come in the lock order (queue,
@@ -99,28 +106,33 @@ class Enqueuing(QueueBase):
         locks that the caller takes later: enqueue last.
 
         Returns:
-            The message's id; for a key that stands already, the id of the message that holds it.
+            The message's id; for a key that stands already, the id of the message that holds it; None where the channel
+            is full and its policy drops the message.
 
         Raises:
             LockOrderError: Out of order; nothing was sent and the transaction is usable.
+            DuplicateMessage: The key stands already and on_duplicate is "raise"; nothing was sent and the transaction
+                is usable.
+            ChannelFull: The channel has reached its max_backlog, and its policy is to raise; nothing was sent and the
+                transaction is usable.
             AutocommitError: The connection commits each statement by itself; nothing was sent.
             InvalidArgument, PayloadError, SchemaMismatch: As :meth:`enqueue`.
         """
         operation = self._operation(Enqueue(**message))
         self._refuse_async(session)
         if isinstance(session, Connection):
-            outcomes = send(session, [operation])
+            tellings = send(session, [operation])
         elif (found := session_of(session)) is not None:
-            outcomes = send_now(found, [operation])
+            tellings = send_now(found, [operation])
         else:
             raise refused(session, "a Session or a Connection")
-        [(receipt, message_id, created)] = outcomes
-        receipt.message_id, receipt.created = message_id, created
-        return message_id
+        for tell in tellings:
+            tell()
+        return operation.receipt.message_id
 
     async def aenqueue_now(
         self, session: AsyncSession | async_scoped_session[Any] | AsyncConnection, **message: Any
-    ) -> int:
+    ) -> int | None:
         """As :meth:`enqueue_now`, on an AsyncSession or AsyncConnection."""
         found = session() if isinstance(session, async_scoped_session) else session
         if isinstance(found, (AsyncSession, AsyncConnection)):

@@ -6,27 +6,43 @@ knows the order and what a transaction has sent, ``sending`` sends in it, and ``
 session.
 """
 
+from sqlalchemy_fairqueue.unit_of_work.adding import may_notify
+from sqlalchemy_fairqueue.unit_of_work.ledger import ledger_of
 from sqlalchemy_fairqueue.unit_of_work.operations import (
     Cancel,
     Configure,
     EnqueueMessage,
+    Limit,
     Operation,
+    Pause,
+    Purge,
+    RecordHistory,
     Settle,
     Target,
     Verb,
 )
-from sqlalchemy_fairqueue.unit_of_work.recording import record, send_now
+from sqlalchemy_fairqueue.unit_of_work.recording import guard, joined, record, send_now
 from sqlalchemy_fairqueue.unit_of_work.sending import send
+from sqlalchemy_fairqueue.unit_of_work.sessions import connection as connection_of
 from sqlalchemy_fairqueue.unit_of_work.sessions import session_of
 
 __all__ = [
     "Cancel",
     "Configure",
     "EnqueueMessage",
+    "Limit",
     "Operation",
+    "Pause",
+    "Purge",
+    "RecordHistory",
     "Settle",
     "Target",
     "Verb",
+    "connection_of",
+    "guard",
+    "joined",
+    "ledger_of",
+    "may_notify",
     "record",
     "send",
     "send_now",

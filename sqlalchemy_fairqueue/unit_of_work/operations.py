@@ -1,16 +1,19 @@
-"""What a transaction can ask of a queue, as values."""
+"""What a transaction can ask of a queue, as values.
+
+Each knows, as its ``feature``, what of it version 1 of the schema does not have, or None.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
 
-    from sqlalchemy_fairqueue.values import ChannelPolicy, Delivery, Enqueue, Receipt
+    from sqlalchemy_fairqueue.values import CancelReceipt, ChannelPolicy, Delivery, Enqueue, PurgeReceipt, Receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +24,13 @@ class Target:
         schema: Where the queue is installed; None: found through the search_path.
         queue: Name of the queue.
         bind_arguments: How a session with several engines finds the one that holds the queue.
+        notify: Whether transactions may wake consumers that sleep.
     """
 
     schema: str | None
     queue: str
     bind_arguments: Mapping[str, Any] | None = field(default=None, compare=False)
+    notify: bool = field(default=True, compare=False)
 
 
 class Verb(Enum):
@@ -59,6 +64,13 @@ class EnqueueMessage:
     policy: ChannelPolicy
     receipt: Receipt
 
+    @property
+    def feature(self) -> str | None:
+        """A policy for duplicates, or a bounded backlog."""
+        if self.message.on_duplicate != "skip":
+            return f"on_duplicate={self.message.on_duplicate!r}"
+        return _bounded(self.policy)
+
 
 @dataclass(frozen=True, slots=True)
 class Configure:
@@ -68,11 +80,60 @@ class Configure:
     channel: str | None
     policy: ChannelPolicy
 
+    @property
+    def feature(self) -> str | None:
+        """A bounded backlog."""
+        return _bounded(self.policy)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Set how many messages of the whole queue may be in consumers' hands at once. None: no limit."""
+
+    feature: ClassVar[str] = "max_concurrency of a queue"
+    target: Target
+    max_concurrency: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordHistory:
+    """Say whether a queue's attempts are recorded, and for how long records are kept. None: as it is."""
+
+    feature: ClassVar[str] = "history"
+    target: Target
+    history: bool | None
+    retention: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Stop or go on serving a channel, or with channel None the whole queue."""
+
+    target: Target
+    channel: str | None
+    paused: bool
+
+    @property
+    def feature(self) -> str:
+        """Both verbs."""
+        return "pause" if self.paused else "resume"
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Delete the undelivered messages of a channel."""
+
+    feature: ClassVar[str] = "purge"
+    target: Target
+    channel: str
+    receipt: PurgeReceipt
+
 
 @dataclass(frozen=True, slots=True)
 class Settle:
     """End a delivery."""
 
+    feature: ClassVar[None] = None
     target: Target
     verb: Verb
     delivery: Delivery
@@ -80,13 +141,26 @@ class Settle:
     reason: str | None = None
     error: str | None = None
 
+    @property
+    def message_id(self) -> int:
+        """The message."""
+        return self.delivery.message_id
+
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Withdraw a message that is not in a consumer's hands."""
+    """Withdraw a message."""
 
+    feature: ClassVar[None] = None
     target: Target
     message_id: int
+    receipt: CancelReceipt
 
 
-Operation = EnqueueMessage | Configure | Settle | Cancel
+Setting = Configure | Limit | RecordHistory | Pause | Purge
+End = Settle | Cancel
+Operation = EnqueueMessage | Setting | End
+
+
+def _bounded(policy: ChannelPolicy) -> str | None:
+    return None if policy.max_backlog is None else f"max_backlog={policy.max_backlog}"

@@ -20,18 +20,19 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue.errors import UnsentWork
-from sqlalchemy_fairqueue.unit_of_work.ledger import forget
+from sqlalchemy_fairqueue.unit_of_work.ledger import forget, ledger_of
 from sqlalchemy_fairqueue.unit_of_work.sending import send_placed
 from sqlalchemy_fairqueue.unit_of_work.sessions import check_open, connection, is_committing, transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from sqlalchemy import Connection
     from sqlalchemy.orm import SessionTransaction
 
-    from sqlalchemy_fairqueue.unit_of_work.operations import Operation
-    from sqlalchemy_fairqueue.unit_of_work.sending import Outcome
+    from sqlalchemy_fairqueue.unit_of_work.adding import Telling
+    from sqlalchemy_fairqueue.unit_of_work.ledger import Ledger
+    from sqlalchemy_fairqueue.unit_of_work.operations import Operation, Target
 
 # As many as SQLAlchemy itself flushes in a commit before it complains.
 _FLUSHES = 100
@@ -42,18 +43,18 @@ class _Record:
 
     Attributes:
         work: Not sent yet.
-        outcomes: What became of the enqueues that were sent, told to their receipts after the COMMIT.
+        tellings: What became of the work that was sent, told to its receipts after the COMMIT.
         connections: Where the outermost transaction has sent work.
         parent: Where work goes now that the savepoint was released.
         sent: The recorded work has gone; what a later hook of the same commit adds is sent at once.
         failure: Why sending failed, in words: the exception itself would keep the session alive.
     """
 
-    __slots__ = ("connections", "failure", "outcomes", "parent", "sent", "work")
+    __slots__ = ("connections", "failure", "parent", "sent", "tellings", "work")
 
     def __init__(self) -> None:
         self.work: list[Operation] = []
-        self.outcomes: list[Outcome] = []
+        self.tellings: list[Telling] = []
         self.connections: set[Connection] = set()
         self.parent: _Record | None = None
         self.sent = False
@@ -63,6 +64,18 @@ class _Record:
 _records: WeakKeyDictionary[SessionTransaction, _Record] = WeakKeyDictionary()
 # Sessions with a listener of their own. It runs after those of their class, so that what these record is collected.
 _listening: WeakSet[Session] = WeakSet()
+# In the namespace of a session that these tables may know: a look there costs the others less than a weak reference.
+_MARK = "_fairqueue_has_work"
+_guards: WeakKeyDictionary[Session, Callable[[], None]] = WeakKeyDictionary()
+
+
+def guard(session: Session, check: Callable[[], None] | None) -> None:
+    """Let every commit of the session begin with a call of *check*, which fails it by raising. None ends that."""
+    if check is None:
+        _guards.pop(session, None)
+    else:
+        session.__dict__[_MARK] = True
+        _guards[session] = check
 
 
 def record(session: Session, operations: Iterable[Operation]) -> None:
@@ -88,7 +101,7 @@ def record(session: Session, operations: Iterable[Operation]) -> None:
     _listen(session)
 
 
-def send_now(session: Session, operations: list[Operation]) -> list[Outcome]:
+def send_now(session: Session, operations: list[Operation]) -> list[Telling]:
     """Send operations at once in the session's transaction.
 
     Raises:
@@ -102,6 +115,21 @@ def send_now(session: Session, operations: list[Operation]) -> list[Outcome]:
     return send_placed(placed)
 
 
+def joined(session: Session, target: Target) -> tuple[Connection, Ledger]:
+    """The session's connection and the ledger of its transaction, for work that is done at once.
+
+    Raises:
+        UnsentWork: As :func:`record`.
+        AutocommitError: The session is in AUTOCOMMIT.
+    """
+    root, innermost = transactions(session)
+    check_open(root, innermost)
+    where = connection(session, target)
+    ledger = ledger_of(where)
+    _record_of(root).connections.add(where)
+    return where, ledger
+
+
 def _is_past(session: Session, root: SessionTransaction) -> bool:
     """Whether the listener that sends has run already in the commit that is under way."""
     found = _records.get(root)
@@ -111,11 +139,15 @@ def _is_past(session: Session, root: SessionTransaction) -> bool:
 
 def _record_of(transaction: SessionTransaction) -> _Record:
     found = _records.get(transaction)
-    return _records.setdefault(transaction, _Record()) if found is None else found
+    if found is None:
+        transaction.session.__dict__[_MARK] = True
+        found = _records.setdefault(transaction, _Record())
+    return found
 
 
 def _listen(session: Session) -> None:
     if session not in _listening:
+        session.__dict__[_MARK] = True
         event.listen(session, "before_commit", _before_outermost_commit)
         _listening.add(session)
 
@@ -127,6 +159,9 @@ def _after_transaction_create(session: Session, transaction: SessionTransaction)
 
 
 def _before_commit(session: Session) -> None:
+    # SQLAlchemy's own question in its commit; new, deleted and dirty would each make a set.
+    if _MARK not in session.__dict__ and session._is_clean() and not session.in_nested_transaction():  # noqa: SLF001
+        return
     if session not in _listening:
         _before_outermost_commit(session)
         return
@@ -149,9 +184,10 @@ def _before_outermost_commit(session: Session) -> None:
         while nested is not None:
             nested.commit()
             nested = session.get_nested_transaction()
+    if _guards and (check := _guards.get(session)) is not None:
+        check()
     found = _records.get(root)
     if found is None:
-        # SQLAlchemy's own question in its commit; new, deleted and dirty would each make a set.
         if session._is_clean() and session not in _listening:  # noqa: SLF001
             return
         found = _record_of(root)
@@ -186,7 +222,7 @@ def _send(root: SessionTransaction, placed: list[tuple[Connection, Operation]]) 
     ours = _record_of(root)
     ours.connections.update(where for where, _ in placed)
     try:
-        ours.outcomes += send_placed(placed)
+        ours.tellings += send_placed(placed)
     except BaseException as error:
         ours.failure = _words(error)
         raise
@@ -197,15 +233,16 @@ def _words(error: BaseException) -> str:
 
 
 def _after_commit(session: Session) -> None:
+    if _MARK not in session.__dict__ and not session.in_nested_transaction():
+        return
     nested = session.get_nested_transaction()
     if nested is None:
         root = session.get_transaction()
         ours = _records.get(root) if root is not None else None
         if ours is not None:
-            outcomes, ours.outcomes = ours.outcomes, []
-            for receipt, message_id, created in outcomes:
-                receipt.message_id = message_id
-                receipt.created = created
+            tellings, ours.tellings = ours.tellings, []
+            for tell in tellings:
+                tell()
         return
     parent = nested.parent
     while parent is not None and not parent.nested and parent.parent is not None:
@@ -218,7 +255,9 @@ def _after_commit(session: Session) -> None:
         released.work = []
 
 
-def _after_transaction_end(session: Session, transaction: SessionTransaction) -> None:  # noqa: ARG001 - its signature
+def _after_transaction_end(session: Session, transaction: SessionTransaction) -> None:
+    if _MARK not in session.__dict__:
+        return
     ended = _records.pop(transaction, None)
     if ended is not None:
         for where in ended.connections:

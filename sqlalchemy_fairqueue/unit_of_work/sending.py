@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy_fairqueue import statements
 from sqlalchemy_fairqueue.engines import check_driver
 from sqlalchemy_fairqueue.errors import LeaseLost, translated
-from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
+from sqlalchemy_fairqueue.installation import calling, require, version_of
+from sqlalchemy_fairqueue.times import microseconds
+from sqlalchemy_fairqueue.unit_of_work.adding import add, may_notify
 from sqlalchemy_fairqueue.unit_of_work.ledger import Ledger, ledger_of, place
-from sqlalchemy_fairqueue.unit_of_work.operations import Cancel, Configure, EnqueueMessage, Settle, Target, Verb
+from sqlalchemy_fairqueue.unit_of_work.operations import Cancel, End, EnqueueMessage, Setting, Settle, Verb
+from sqlalchemy_fairqueue.unit_of_work.setting import change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from sqlalchemy import Connection, TextClause
 
-    from sqlalchemy_fairqueue.unit_of_work.operations import Operation
-    from sqlalchemy_fairqueue.values import ChannelPolicy, Receipt
+    from sqlalchemy_fairqueue.unit_of_work.adding import Telling
+    from sqlalchemy_fairqueue.unit_of_work.operations import Operation, Target
+    from sqlalchemy_fairqueue.values import CancelReceipt
+    from sqlalchemy_fairqueue.values.messages import CancelOutcome
 
-Outcome = tuple["Receipt", int, bool]
-OperationT = TypeVar("OperationT", EnqueueMessage, Configure, Settle, Cancel)
+# What gives messages back may wake a consumer that sleeps.
+_WAKING = {Verb.RETRY, Verb.RELEASE}
+OperationT = TypeVar("OperationT", EnqueueMessage, Setting, End)
 
 
-def send(connection: Connection, operations: Iterable[Operation]) -> list[Outcome]:
+def send(connection: Connection, operations: Iterable[Operation]) -> list[Telling]:
     """Send operations on one connection, as :func:`send_placed` does on several."""
     return send_placed([(connection, operation) for operation in operations])
 
 
-def send_placed(placed: Sequence[tuple[Connection, Operation]]) -> list[Outcome]:
-    """Send operations in lock order: enqueues, configuration, then settlements and cancels by message id.
+def send_placed(placed: Sequence[tuple[Connection, Operation]]) -> list[Telling]:
+    """Send operations in lock order: enqueues, configuration, then settlements and cancels, queue by queue.
 
     Args:
         placed: Each with its connection, which is in a transaction or about to begin one; in the order in which they
@@ -37,38 +44,56 @@ def send_placed(placed: Sequence[tuple[Connection, Operation]]) -> list[Outcome]
             too: a deadlock between two databases is one that neither of them sees.
 
     Returns:
-        What became of each enqueue: its receipt, the message's id, and whether a message was added.
+        What tells the receipts, to be called once the outcome is certain.
 
     Raises:
         InvalidArgument: A connection is not to PostgreSQL through psycopg; nothing was sent.
         LockOrderError: A transaction has sent something that sorts after one of them; nothing was sent.
         AutocommitError: A connection is in AUTOCOMMIT; nothing was sent.
+        SchemaMismatch: The schema is too old for one of them; nothing was sent.
+        DuplicateMessage, ChannelFull: From an enqueue that says to raise. The transaction must be rolled back, unless
+            it was the only operation: then nothing was sent.
         LeaseLost: A delivery is not its holder's any more. The transaction must be rolled back.
     """
-    enqueues = _of(EnqueueMessage, placed)
+    enqueues, settings, ended = _sorted_out(placed)
     ledgers: dict[Connection, Ledger] = {}
     for connection in dict.fromkeys(connection for connection, _ in placed):
         check_driver(connection)
         ledgers[connection] = ledger_of(connection)
         ledgers[connection].check(place(enqueue) for where, enqueue in enqueues if where is connection)
-
-    outcomes: list[Outcome] = []
-    for connection, target, group in _groups(enqueues):
-        outcomes += _enqueue(connection, target, group)
-        ledgers[connection].advance(place(enqueue) for enqueue in group)
     for connection, operation in placed:
-        ledgers[connection].settled |= not isinstance(operation, EnqueueMessage)
-    for connection, target, configures in _groups(_of(Configure, placed)):
-        for configure in sorted(configures, key=lambda one: (one.channel or "").encode()):
-            _configure(connection, target, configure)
-    _settle_all(_of(Settle, placed))
-    for connection, target, cancels in _groups(_of(Cancel, placed)):
-        _cancel(connection, target, cancels)
-    return outcomes
+        if (feature := operation.feature) is not None:
+            require(connection, operation.target.schema, 2, feature)
+
+    ends = {(connection, target): group for connection, target, group in _groups(ended)}
+    tellings: list[Telling] = []
+    for connection, target, added in _groups(enqueues):
+        later = [end.message_id for end in ends.get((connection, target), ())]
+        tellings += add(connection, target, added, later)
+        ledgers[connection].advance(place(enqueue) for enqueue in added)
+    for connection, _ in (*settings, *ended):
+        ledgers[connection].settled = True
+    for connection, target, changes in _groups(settings):
+        tellings += change(connection, target, changes)
+    for (connection, target), group in ends.items():
+        tellings += _end(connection, target, group)
+    return tellings
 
 
-def _of(kind: type[OperationT], placed: Sequence[tuple[Connection, Operation]]) -> list[tuple[Connection, OperationT]]:
-    return [(connection, operation) for connection, operation in placed if isinstance(operation, kind)]
+def _sorted_out(
+    placed: Iterable[tuple[Connection, Operation]],
+) -> tuple[list[tuple[Connection, EnqueueMessage]], list[tuple[Connection, Setting]], list[tuple[Connection, End]]]:
+    enqueues: list[tuple[Connection, EnqueueMessage]] = []
+    settings: list[tuple[Connection, Setting]] = []
+    ended: list[tuple[Connection, End]] = []
+    for connection, operation in placed:
+        if isinstance(operation, EnqueueMessage):
+            enqueues.append((connection, operation))
+        elif isinstance(operation, (Settle, Cancel)):
+            ended.append((connection, operation))
+        else:
+            settings.append((connection, operation))
+    return enqueues, settings, ended
 
 
 def _groups(
@@ -83,72 +108,40 @@ def _groups(
         connection, schema, queue = key
         return (schema or "").encode(), queue.encode(), connection.engine.url.render_as_string()
 
-    for key in sorted(groups, key=order):
+    # Nearly always there is one, and a URL takes time to write.
+    for key in sorted(groups, key=order) if len(groups) > 1 else groups:
         yield key[0], groups[key][0].target, groups[key]
 
 
-def _enqueue(connection: Connection, target: Target, enqueues: Sequence[EnqueueMessage]) -> list[Outcome]:
-    messages = [enqueue.message for enqueue in enqueues]
-    with translated(f"enqueue {len(messages)} messages to queue {target.queue!r}"):
-        rows = connection.execute(
-            statements.enqueue(target.schema),
-            {
-                "queue": target.queue,
-                "channels": [message.channel for message in messages],
-                "kinds": [message.kind for message in messages],
-                "contents": [enqueue.content for enqueue in enqueues],
-                "headers": [enqueue.headers for enqueue in enqueues],
-                "delays": [None if message.delay is None else microseconds(message.delay) for message in messages],
-                "ats": [None if message.at is None else instant_microseconds(message.at) for message in messages],
-                "priorities": [message.priority for message in messages],
-                "keys": [message.key for message in messages],
-                "max_attempts": [enqueue.max_attempts for enqueue in enqueues],
-                **_policy(enqueues[0].policy),
-            },
-        ).all()
-    return [(enqueues[row.ordinal - 1].receipt, row.message_id, row.created) for row in rows]
+def _end(connection: Connection, target: Target, ends: Sequence[End]) -> list[Telling]:
+    """Settle and cancel messages of one queue: all of them are locked in the order of their ids before one changes."""
+    settles = [one for one in ends if isinstance(one, Settle)]
+    cancels = [one for one in ends if isinstance(one, Cancel)]
+    with calling(connection, target.schema, f"lock {len(ends)} messages of queue {target.queue!r}"):
+        if settles and cancels and version_of(connection, target.schema) > 1:
+            ids = sorted({one.message_id for one in ends})
+            connection.execute(statements.hold_messages(target.schema), {"ids": ids})
+        elif len({one.verb for one in settles}) > 1:
+            ordered = sorted(settles, key=lambda one: one.message_id)
+            connection.execute(statements.hold_deliveries(target.schema), _tokens(ordered)).all()
+    for verb in Verb:
+        if same := [one for one in settles if one.verb is verb]:
+            settle(connection, target, verb, same)
+    return _cancel(connection, target, cancels) if cancels else []
 
 
-def _configure(connection: Connection, target: Target, configure: Configure) -> None:
-    parameters: dict[str, Any] = {"queue": target.queue, **_policy(configure.policy)}
-    if configure.channel is None:
-        with translated(f"configure queue {target.queue!r}"):
-            connection.execute(statements.configure_queue(target.schema), parameters)
-    else:
-        with translated(f"configure channel {configure.channel!r} of queue {target.queue!r}"):
-            connection.execute(
-                statements.configure_channel(target.schema), {**parameters, "channel": configure.channel}
-            )
-
-
-def _policy(policy: ChannelPolicy) -> dict[str, int | None]:
-    return {
-        "max_concurrency": policy.max_concurrency,
-        "release_interval": microseconds(policy.release_interval),
-        "release_burst": policy.release_burst,
-        "weight": policy.weight,
-    }
-
-
-def _cancel(connection: Connection, target: Target, cancels: Sequence[Cancel]) -> None:
+def _cancel(connection: Connection, target: Target, cancels: Sequence[Cancel]) -> list[Telling]:
     with translated(f"cancel messages of queue {target.queue!r}"):
-        connection.execute(
+        rows = connection.execute(
             statements.cancel(target.schema),
-            {"queue": target.queue, "ids": sorted(cancel.message_id for cancel in cancels)},
+            {"queue": target.queue, "ids": sorted({cancel.message_id for cancel in cancels})},
         ).all()
+    left: dict[int, CancelOutcome] = {row.message_id: row.outcome for row in rows}
+    return [partial(_tell, cancel.receipt, left.get(cancel.message_id, "cancelled")) for cancel in cancels]
 
 
-def _settle_all(placed: Sequence[tuple[Connection, Settle]]) -> None:
-    if len({operation.verb for _, operation in placed}) > 1:
-        # The messages of several verbs are locked in the order of their ids before the first verb changes any.
-        for connection, target, group in _groups(placed):
-            ordered = sorted(group, key=lambda one: one.delivery.message_id)
-            with translated(f"lock {len(ordered)} deliveries of queue {target.queue!r}"):
-                connection.execute(statements.hold_deliveries(target.schema), _tokens(ordered)).all()
-    for connection, target, group in _groups(placed):
-        for verb in Verb:
-            if same := [operation for operation in group if operation.verb is verb]:
-                settle(connection, target, verb, same)
+def _tell(receipt: CancelReceipt, outcome: CancelOutcome) -> None:
+    receipt.outcome = outcome
 
 
 def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence[Settle]) -> None:
@@ -158,7 +151,10 @@ def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence
         LeaseLost: Some are not their holder's any more; the others are settled, unless the caller rolls back.
     """
     ordered = sorted(settles, key=lambda one: one.delivery.message_id)
+    version = version_of(connection, target.schema) if verb in _WAKING else 1
     parameters: dict[str, Any] = {"queue": target.queue, **_tokens(ordered)}
+    if version > 1:
+        parameters["notify"] = may_notify(connection, (one.target for one in settles))
     delays = [None if one.delay is None else microseconds(one.delay) for one in ordered]
     errors = [one.error for one in ordered]
     clause: TextClause
@@ -166,15 +162,15 @@ def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence
         case Verb.COMPLETE:
             clause = statements.complete(target.schema)
         case Verb.RELEASE:
-            clause = statements.release(target.schema)
+            clause = statements.release(target.schema, version)
             parameters |= {"delays": delays}
         case Verb.RETRY:
-            clause = statements.retry(target.schema)
+            clause = statements.retry(target.schema, version)
             parameters |= {"delays": delays, "errors": errors}
         case Verb.BURY:
             clause = statements.bury(target.schema)
             parameters |= {"reasons": [one.reason for one in ordered], "errors": errors}
-    with translated(f"{verb.value} {len(ordered)} deliveries of queue {target.queue!r}"):
+    with calling(connection, target.schema, f"{verb.value} {len(ordered)} deliveries of queue {target.queue!r}"):
         rows = connection.execute(clause, parameters).all()
     if lost := {row.message_id for row in rows if row.outcome == "lost"}:
         first = next(one.delivery for one in ordered if one.delivery.message_id in lost)

@@ -1,0 +1,79 @@
+"""Taking messages back before they are delivered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.unit_of_work import Cancel, Purge
+from sqlalchemy_fairqueue.values import CancelReceipt, PurgeReceipt, check_count, check_name
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+    from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine
+    from sqlalchemy_fairqueue.queue.base import AnySession
+
+
+class Withdrawing(QueueBase):
+    """cancel and purge: recorded on a session, sent at once on a Connection or Engine."""
+
+    def cancel(self, where: AnySession | Connection | Engine, message_id: int) -> CancelReceipt:
+        """Withdraw a message. One that is done, dead or unknown is left alone.
+
+        One that a consumer has in its hands may still be completed; however else it ends, it is gone. Its key is free
+        at once, and its worker is told at the next heartbeat. (On version 1 of the schema it is left alone.)
+
+        Locks the message until the transaction ends; dequeue passes it by meanwhile, and it is ready again if the
+        transaction rolls back. Waits for whoever has the message locked.
+
+        Returns:
+            A receipt that has ``outcome`` once the transaction has committed; on a Connection at once.
+
+        Raises:
+            InvalidArgument: No message can have this id.
+        """
+        cancel = self._cancel(message_id)
+        self._perform(where, [cancel])
+        return cancel.receipt
+
+    def purge(self, where: AnySession | Connection | Engine, channel: str) -> PurgeReceipt:
+        """Delete the messages of a channel that no consumer has in its hands, ready and scheduled, for good.
+
+        Those that are out stay, and so do those that another transaction has locked or not committed. In one
+        transaction enqueues are sent first, so that what it enqueues to the channel is deleted as well. A channel that
+        does not exist has nothing to delete.
+
+        Locks the channel's state and the messages until the transaction ends: until then the channel is not served.
+        Waits for a dequeue that is serving the channel. A channel of a million messages takes seconds.
+
+        Returns:
+            A receipt that has ``purged`` once the transaction has committed; on a Connection at once.
+
+        Raises:
+            InvalidArgument: A bad name.
+            SchemaMismatch: On version 1 of the schema.
+        """
+        purge = self._purge(channel)
+        self._perform(where, [purge])
+        return purge.receipt
+
+    async def acancel(self, where: AsyncConnection | AsyncEngine, message_id: int) -> CancelReceipt:
+        """As :meth:`cancel`, at once on an AsyncConnection or AsyncEngine."""
+        cancel = self._cancel(message_id)
+        await self._aperform(where, [cancel])
+        return cancel.receipt
+
+    async def apurge(self, where: AsyncConnection | AsyncEngine, channel: str) -> PurgeReceipt:
+        """As :meth:`purge`, at once on an AsyncConnection or AsyncEngine."""
+        purge = self._purge(channel)
+        await self._aperform(where, [purge])
+        return purge.receipt
+
+    def _cancel(self, message_id: int) -> Cancel:
+        check_count("message_id", message_id, 1, 2**63 - 1)
+        return Cancel(self._target, message_id, CancelReceipt(message_id))
+
+    def _purge(self, channel: str) -> Purge:
+        check_name("channel", channel)
+        return Purge(self._target, channel, PurgeReceipt(channel))

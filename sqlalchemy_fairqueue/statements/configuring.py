@@ -1,0 +1,68 @@
+"""How a queue and its channels are served, and its housekeeping."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from sqlalchemy import text
+
+from sqlalchemy_fairqueue.statements.building import call, policy, qualifier
+
+if TYPE_CHECKING:
+    from sqlalchemy import TextClause
+
+
+@cache
+def configure_queue(schema: str | None, version: int = 1) -> TextClause:
+    """``fq_configure_queue``."""
+    return call(schema, "fq_configure_queue", "1", queue="text", **policy(version))
+
+
+@cache
+def configure_channel(schema: str | None, version: int = 1) -> TextClause:
+    """``fq_configure_channel``."""
+    notify = {"notify": "boolean"} if version > 1 else {}
+    return call(schema, "fq_configure_channel", "1", queue="text", channel="text", **policy(version), **notify)
+
+
+@cache
+def hold_queue(schema: str | None) -> TextClause:
+    """Lock the row of a configured queue, as its configuration does."""
+    return text(f"select from {qualifier(schema)}fq_queue where name = :queue for no key update")
+
+
+@cache
+def limit_queue(schema: str | None) -> TextClause:
+    """``fq_limit_queue``, new in version 2."""
+    return call(schema, "fq_limit_queue", "1", queue="text", max_concurrency="integer", notify="boolean")
+
+
+@cache
+def record_queue(schema: str | None) -> TextClause:
+    """``fq_record_queue``, new in version 2."""
+    return call(schema, "fq_record_queue", "1", queue="text", history="boolean", retention="bigint")
+
+
+@cache
+def pause(schema: str | None) -> TextClause:
+    """``fq_pause``, new in version 2: one row (changed)."""
+    return call(schema, "fq_pause", "fq_pause as changed", queue="text", channel="text")
+
+
+@cache
+def resume(schema: str | None) -> TextClause:
+    """``fq_resume``, new in version 2: one row (changed)."""
+    return call(schema, "fq_resume", "fq_resume as changed", queue="text", channel="text", notify="boolean")
+
+
+@cache
+def purge_channel(schema: str | None) -> TextClause:
+    """``fq_purge_channel``, new in version 2: one row (purged)."""
+    return call(schema, "fq_purge_channel", "fq_purge_channel as purged", queue="text", channel="text")
+
+
+@cache
+def keep_history(schema: str | None) -> TextClause:
+    """``fq_keep_history``, new in version 2: rows (partition, action)."""
+    return call(schema, "fq_keep_history", "partition, action", ahead="integer")

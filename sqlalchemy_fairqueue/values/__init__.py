@@ -1,0 +1,74 @@
+"""The values that calls take and give: policies, what to enqueue, receipts, deliveries, reports.
+
+They know nothing of sessions or SQL.
+"""
+
+from sqlalchemy_fairqueue.values.checks import (
+    NAME_BYTES,
+    SCHEMA_BYTES,
+    check_choice,
+    check_count,
+    check_duration,
+    check_instant,
+    check_name,
+    check_text,
+)
+from sqlalchemy_fairqueue.values.deliveries import (
+    Batch,
+    Delivery,
+    Lease,
+)
+from sqlalchemy_fairqueue.values.messages import (
+    CancelOutcome,
+    CancelReceipt,
+    Enqueue,
+    EnqueueOutcome,
+    OnDuplicate,
+    PurgeReceipt,
+    Receipt,
+)
+from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry, RetryPolicy
+from sqlalchemy_fairqueue.values.policies import (
+    UNSET,
+    ChannelPolicy,
+    OnFull,
+    Unset,
+)
+from sqlalchemy_fairqueue.values.reports import (
+    ChannelStats,
+    DeadLetterInfo,
+    QueueStats,
+)
+
+__all__ = [
+    "NAME_BYTES",
+    "SCHEMA_BYTES",
+    "UNSET",
+    "Batch",
+    "Bury",
+    "CancelOutcome",
+    "CancelReceipt",
+    "ChannelPolicy",
+    "ChannelStats",
+    "DeadLetterInfo",
+    "Delivery",
+    "Enqueue",
+    "EnqueueOutcome",
+    "Lease",
+    "OnDuplicate",
+    "OnFull",
+    "Outcome",
+    "PurgeReceipt",
+    "QueueStats",
+    "Receipt",
+    "Release",
+    "Retry",
+    "RetryPolicy",
+    "Unset",
+    "check_choice",
+    "check_count",
+    "check_duration",
+    "check_instant",
+    "check_name",
+    "check_text",
+]

@@ -1,0 +1,72 @@
+"""What a value must be so that PostgreSQL can keep it: every refusal names the argument, the value and what to give."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.times import instant_microseconds
+
+NAME_BYTES = 512
+# PostgreSQL cuts longer identifiers off.
+SCHEMA_BYTES = 63
+_YEAR = timedelta(days=365)
+
+
+def check_name(what: str, value: object, most: int = NAME_BYTES) -> None:
+    """Refuse a name that PostgreSQL or an index could not keep.
+
+    Raises:
+        InvalidArgument: It is not a str, empty, longer than *most* bytes of UTF-8, or holds a NUL character or a lone
+            surrogate.
+    """
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{what} is a {type(value).__name__}: {value!r:.80}; give a str")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"{what} {value!r:.80} holds a lone surrogate; remove it") from None
+    if not 1 <= size <= most:
+        raise InvalidArgument(f"{what} {value!r:.80} has {size} bytes of UTF-8; use 1 to {most}")
+    if "\x00" in value:
+        raise InvalidArgument(f"{what} {value!r:.80} holds a NUL character; remove it")
+
+
+def check_count(what: str, value: object, least: int, most: int) -> None:
+    """Refuse a number that is not an int between *least* and *most*."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise InvalidArgument(f"{what} is {value!r:.80}; give an int from {least} to {most}")
+
+
+def check_text(what: str, value: object) -> str:
+    """A text that PostgreSQL can keep, whatever was in it: a report about a failure must never fail for what it says.
+
+    Raises:
+        InvalidArgument: It is not a str.
+    """
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{what} is {value!r:.80}; give a str")
+    return value.replace("\x00", "\ufffd").encode(errors="replace").decode()
+
+
+def check_duration(what: str, value: object, least: timedelta = timedelta()) -> None:
+    """Refuse a duration that is not a timedelta between *least* and 365 days."""
+    if not isinstance(value, timedelta) or not least <= value <= _YEAR:
+        raise InvalidArgument(f"{what} is {value!r:.80}; give a timedelta from {least} to {_YEAR.days} days")
+
+
+def check_instant(what: str, value: object) -> None:
+    """Refuse what is not an aware datetime."""
+    if not isinstance(value, datetime):
+        raise InvalidArgument(f"{what} is {value!r:.80}; give an aware datetime")
+    try:
+        instant_microseconds(value)
+    except ValueError as error:
+        raise InvalidArgument(f"{what}: {error}") from None
+
+
+def check_choice(what: str, value: object, choices: tuple[str, ...]) -> None:
+    """Refuse what is not one of a few words."""
+    if not isinstance(value, str) or value not in choices:
+        *others, last = (repr(choice) for choice in choices)
+        raise InvalidArgument(f"{what} is {value!r:.80}; give {', '.join(others)} or {last}")

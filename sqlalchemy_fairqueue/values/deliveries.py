@@ -1,0 +1,92 @@
+"""A message in a consumer's hands, and the lease that says until when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy_fairqueue.errors import PayloadError
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A consumer's claim on what it was given.
+
+    Attributes:
+        id: Random, never seen again.
+        consumer: Who holds it.
+        expires_at: When it ends unless extended, by the database's clock.
+    """
+
+    id: int
+    consumer: str
+    expires_at: datetime
+
+    @property
+    def lost(self) -> bool:
+        """Whether its holder knows already that it is lost. Only a worker's leases know."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A message in a consumer's hands, under a lease.
+
+    Whoever holds it owes it one complete, retry, release or bury before the lease ends.
+
+    Attributes:
+        message_id: The message.
+        queue: Name of the queue.
+        channel: Name of the channel.
+        kind: Which handler it is for.
+        content: The payload as it is stored.
+        headers: What was enqueued as headers, or None.
+        attempt: Which attempt this is, from 1; a release is not counted.
+        max_attempts: After so many the message becomes a dead letter.
+        enqueued_at: When it was enqueued, in UTC.
+        lease: The lease that it is held under.
+        deliveries: How often it was handed out, ever. With message_id and the lease's id it is the fencing token.
+        row_id: Where the row stood when it was delivered.
+    """
+
+    message_id: int
+    queue: str
+    channel: str
+    kind: str
+    content: bytes
+    # Part of the value, but a dict has no hash.
+    headers: dict[str, Any] | None = field(hash=False)
+    attempt: int
+    max_attempts: int
+    enqueued_at: datetime
+    lease: Lease
+    deliveries: int
+    row_id: str = field(repr=False)
+    decoded: Any = field(repr=False, compare=False)
+
+    @property
+    def payload(self) -> Any:
+        """The decoded payload.
+
+        Raises:
+            PayloadError: The content is not the codec's. Only this message is concerned: bury it, the others are fine.
+        """
+        if isinstance(self.decoded, PayloadError):
+            raise self.decoded
+        return self.decoded
+
+
+class Batch(list[Delivery]):
+    """The deliveries of one dequeue, in turn order.
+
+    Attributes:
+        due_in: How long until something else may be due: zero, try again; None, nothing is scheduled. A hint, never a
+            promise.
+    """
+
+    def __init__(self, deliveries: list[Delivery], due_in: timedelta | None) -> None:
+        super().__init__(deliveries)
+        self.due_in = due_in

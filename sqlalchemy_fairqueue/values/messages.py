@@ -1,0 +1,132 @@
+"""What is asked for, and the receipts that tell what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.values.checks import (
+    check_choice,
+    check_count,
+    check_duration,
+    check_instant,
+    check_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime, timedelta
+
+OnDuplicate = Literal["skip", "raise", "replace"]
+EnqueueOutcome = Literal["created", "duplicate", "replaced", "dropped"]
+CancelOutcome = Literal["cancelled", "leased", "missing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueue:
+    """A message to be.
+
+    Attributes:
+        channel: Which channel, usually the tenant; 1 to 512 bytes. Made on first use.
+        payload: Anything that the queue's codec takes.
+        kind: Which handler it is for.
+        delay: Not before so much time from the sending of the transaction's queue work. At most one of delay, at and
+            priority.
+        at: Not before this instant (aware); one in the past means now.
+        priority: 1 or more: before ordinary messages of the channel, 5 before 1.
+        key: Unique among the messages of the channel that are not completed or dead: while one stands, on_duplicate
+            says what another does.
+        headers: Small JSON object beside the payload, for tracing and routing.
+        max_attempts: Deliveries after which a failing message becomes a dead letter. None: the queue's.
+        on_duplicate: What to do when the key stands already. "skip": add nothing; the receipt names the message that
+            holds the key. "raise": DuplicateMessage. "replace": the message that holds it is rewritten and scheduled
+            anew, as this one says, its attempts forgotten; only its id and enqueued_at stay (enqueueing again and again
+            with a delay makes a debounce). One that a consumer has in its hands is left to end without the key, and
+            this one is added.
+    """
+
+    channel: str
+    payload: Any
+    kind: str = "default"
+    delay: timedelta | None = None
+    at: datetime | None = None
+    priority: int | None = None
+    key: str | None = None
+    headers: Mapping[str, Any] | None = None
+    max_attempts: int | None = None
+    on_duplicate: OnDuplicate = "skip"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be kept, before anything is recorded."""
+        check_name("channel", self.channel)
+        check_name("kind", self.kind)
+        if self.key is not None:
+            check_name("key", self.key)
+        given = [name for name in ("delay", "at", "priority") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise InvalidArgument(
+                f"message has {' and '.join(given)}; a message is prioritised, delayed or scheduled: give one of them"
+            )
+        if self.delay is not None:
+            check_duration("delay", self.delay)
+        if self.at is not None:
+            check_instant("at", self.at)
+        if self.priority is not None:
+            check_count("priority", self.priority, 1, 2**31 - 1)
+        if self.max_attempts is not None:
+            check_count("max_attempts", self.max_attempts, 1, 2**31 - 1)
+        if self.on_duplicate != "skip":
+            check_choice("on_duplicate", self.on_duplicate, ("skip", "raise", "replace"))
+            if self.key is None:
+                raise InvalidArgument(
+                    f"on_duplicate is {self.on_duplicate!r} and there is no key, so that nothing is a duplicate; "
+                    "give a key"
+                )
+
+
+@dataclass(slots=True, eq=False)
+class Receipt:
+    """What enqueue returns: it knows the message once the transaction has committed.
+
+    Attributes:
+        channel: The channel.
+        message_id: The message's id; None until the commit. For a key that stood already: the message that holds it.
+            None for a message that was dropped.
+        created: Whether a message was added; None until the commit.
+        outcome: What became of it; None until the commit. "created"; "duplicate": its key stood already; "replaced":
+            the message that holds the key was rewritten; "dropped": the channel was full, and its policy drops.
+    """
+
+    channel: str
+    message_id: int | None = None
+    created: bool | None = None
+    outcome: EnqueueOutcome | None = None
+
+
+@dataclass(slots=True, eq=False)
+class CancelReceipt:
+    """What cancel returns.
+
+    Attributes:
+        message_id: The message.
+        outcome: What became of it; None until the commit. "cancelled": withdrawn, it is never delivered; "leased": a
+            consumer has it in its hands; it is never delivered again, and its worker is told at the next heartbeat;
+            "missing": done, dead, withdrawn before, or of another queue.
+    """
+
+    message_id: int
+    outcome: CancelOutcome | None = None
+
+
+@dataclass(slots=True, eq=False)
+class PurgeReceipt:
+    """What purge returns.
+
+    Attributes:
+        channel: The channel.
+        purged: How many messages were deleted; None until the commit.
+    """
+
+    channel: str
+    purged: int | None = None

@@ -1,0 +1,122 @@
+"""The ways in which a delivery can end other than by being done, and when a failed one is tried again."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Outcome(Exception):
+    """How a handler wants its delivery to end. Raised: the session's work is rolled back. Returned: it is kept.
+
+    Either way the attempt ends as the outcome says; without a session both are the same.
+    """
+
+
+class Retry(Outcome):
+    """Try it again later, the attempt counted; out of attempts the message becomes a dead letter.
+
+    Args:
+        delay: Not before so much time. None: as the retry policy says.
+        error: What to keep with the message. None: the exception that it was raised from, if any.
+    """
+
+    def __init__(self, *, delay: timedelta | None = None, error: str | None = None) -> None:
+        if delay is not None:
+            check_duration("delay", delay)
+        self.delay = delay
+        self.error = None if error is None else check_text("error", error)
+        super().__init__(
+            f"try again{'' if delay is None else f' after {delay}'}{'' if error is None else f': {error}'}"
+        )
+
+
+class Release(Outcome):
+    """Give it back untried, the attempt not counted.
+
+    Args:
+        delay: Not before so much time. None: at once, where it stood in its channel.
+    """
+
+    def __init__(self, *, delay: timedelta | None = None) -> None:
+        if delay is not None:
+            check_duration("delay", delay)
+        self.delay = delay
+        super().__init__(f"give back{'' if delay is None else f' for {delay}'}")
+
+
+class Bury(Outcome):
+    """Give up: the whole message goes to the dead letters.
+
+    Args:
+        reason: Why, for whoever looks at the dead letters.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = check_text("reason", reason)
+        super().__init__(self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """When a failed message is tried again: exponential backoff with full jitter.
+
+    Before attempt n + 1 it waits for a time between (1 - jitter) and all of ``min(cap, first * factor ** (n - 1))``,
+    left to chance, so that messages that failed together do not come back together.
+    Source: M. Brooker, "Exponential Backoff and Jitter", 2015.
+
+    Attributes:
+        first: The longest wait after the first attempt.
+        factor: How much longer each next wait may be.
+        cap: The longest wait of all.
+        jitter: The share of the wait that is left to chance, 0 to 1.
+        max_attempts: Attempts after which the message becomes a dead letter. The message's own ``max_attempts`` holds
+            as well: the lower one counts. None: the message's alone.
+    """
+
+    first: timedelta = timedelta(seconds=1)
+    factor: float = 2.0
+    cap: timedelta = timedelta(minutes=15)
+    jitter: float = 1.0
+    max_attempts: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense."""
+        check_duration("first", self.first)
+        check_duration("cap", self.cap)
+        _check_number("factor", self.factor, 1, 1000)
+        _check_number("jitter", self.jitter, 0, 1)
+        if self.max_attempts is not None:
+            check_count("max_attempts", self.max_attempts, 1, 2**31 - 1)
+
+    def delay(self, attempt: int, chance: Callable[[], float] = random.random) -> timedelta:
+        """How long to wait after attempt number *attempt*.
+
+        Args:
+            attempt: From 1.
+            chance: A number from 0 to 1.
+        """
+        cap = self.cap / self.first if self.first else 0.0
+        # A power of a large attempt number does not fit a float.
+        grown = cap if self.factor > 1 and attempt - 1 > _steps(cap, self.factor) else self.factor ** (attempt - 1)
+        return self.first * min(cap, grown) * (1 - self.jitter * chance())
+
+
+def _check_number(what: str, value: object, least: float, most: float) -> None:
+    if not isinstance(value, (int, float)) or not least <= value <= most:
+        raise InvalidArgument(f"{what} is {value!r:.80}; give a number from {least} to {most}")
+
+
+def _steps(cap: float, factor: float) -> int:
+    steps, grown = 0, 1.0
+    while grown < cap:
+        steps, grown = steps + 1, grown * factor
+    return steps

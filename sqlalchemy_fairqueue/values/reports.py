@@ -1,0 +1,143 @@
+"""What can be seen of a queue: counts, the state of channels, dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy_fairqueue.errors import PayloadError
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from sqlalchemy_fairqueue.values.policies import OnFull
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStats:
+    """A queue as it stood when it was looked at.
+
+    Attributes:
+        queue: Name of the queue.
+        channels: How many channels it has, idle ones too.
+        ready: Messages that could be delivered now, as far as time goes.
+        scheduled: Messages that are due later.
+        leased: Messages in consumers' hands.
+        dead: Dead letters.
+        dropped: Messages that were dropped because their channel was full, ever.
+        oldest_ready_at: Since when the oldest of the ready messages waits, in UTC. None: nothing is ready.
+        paused_at: When the queue was paused, in UTC. None: it is not.
+        max_concurrency: Most messages of the whole queue in consumers' hands at once. None: no limit.
+        current_concurrency: How many count against it. None: no limit was ever set.
+        signals: Notes of transactions that no dequeue has heard yet; thousands for long mean that nobody dequeues.
+        consumers: Consumers with a lease that has not ended.
+    """
+
+    queue: str
+    channels: int
+    ready: int
+    scheduled: int
+    leased: int
+    dead: int
+    dropped: int
+    oldest_ready_at: datetime | None
+    paused_at: datetime | None
+    max_concurrency: int | None
+    current_concurrency: int | None
+    signals: int
+    consumers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelStats:
+    """A channel as it stood when it was looked at. The policy is as in :class:`~sqlalchemy_fairqueue.ChannelPolicy`.
+
+    Attributes:
+        queue: Name of the queue.
+        channel: Name of the channel.
+        ready: Messages that could be delivered now, as far as time goes.
+        scheduled: Messages that are due later.
+        leased: Messages in consumers' hands.
+        dead: Dead letters.
+        dropped: Messages that were dropped because the channel was full, ever.
+        current_concurrency: How many messages count against max_concurrency.
+        max_concurrency: As in the policy.
+        release_interval: As in the policy.
+        release_burst: As in the policy.
+        weight: As in the policy.
+        max_backlog: As in the policy.
+        on_full: As in the policy.
+        backlog: Undelivered messages that count against max_backlog, as far as the dispatcher was told.
+        paused_at: When the channel was paused, in UTC. None: it is not.
+        oldest_ready_at: Since when the oldest of the ready messages waits, in UTC. None: nothing is ready.
+        last_dequeue_at: When the channel was last served, in UTC. None: never.
+    """
+
+    queue: str
+    channel: str
+    ready: int
+    scheduled: int
+    leased: int
+    dead: int
+    dropped: int
+    current_concurrency: int
+    max_concurrency: int | None
+    release_interval: timedelta
+    release_burst: int
+    weight: int
+    max_backlog: int | None
+    on_full: OnFull
+    backlog: int
+    paused_at: datetime | None
+    oldest_ready_at: datetime | None
+    last_dequeue_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterInfo:
+    """A message that will not be tried again unless it is redriven.
+
+    Attributes:
+        message_id: The message; it keeps its id when it is redriven.
+        queue: Name of the queue.
+        channel: Name of the channel.
+        kind: Which handler it is for.
+        content: The payload as it is stored.
+        headers: What was enqueued as headers, or None.
+        key: Its key, or None.
+        enqueued_at: When it was enqueued, in UTC.
+        attempts: How many attempts were counted.
+        max_attempts: After how many it was to die.
+        deliveries: How often it was handed out, ever.
+        reason: Why it died.
+        error: The last error, or None.
+        died_at: When, in UTC.
+    """
+
+    message_id: int
+    queue: str
+    channel: str
+    kind: str
+    content: bytes
+    # Part of the value, but a dict has no hash.
+    headers: dict[str, Any] | None = field(hash=False)
+    key: str | None
+    enqueued_at: datetime
+    attempts: int
+    max_attempts: int
+    deliveries: int
+    reason: str
+    error: str | None
+    died_at: datetime
+    decoded: Any = field(repr=False, compare=False)
+
+    @property
+    def payload(self) -> Any:
+        """The decoded payload.
+
+        Raises:
+            PayloadError: The content is not the codec's.
+        """
+        if isinstance(self.decoded, PayloadError):
+            raise self.decoded
+        return self.decoded
