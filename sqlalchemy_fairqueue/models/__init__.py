@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from sqlalchemy.orm import DeclarativeBase
 
-from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin, FairqueueMixin, QueueConfigMixin
+from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin
+from sqlalchemy_fairqueue.models.history import HistoryMixin
 from sqlalchemy_fairqueue.models.making import Models, make_models
 from sqlalchemy_fairqueue.models.messages import DeadLetterMixin, LeaseMixin, MessageMixin, SignalMixin
+from sqlalchemy_fairqueue.models.mixin import FairqueueMixin
+from sqlalchemy_fairqueue.models.queues import QueueConfigMixin, QueueStateMixin
 from sqlalchemy_fairqueue.models.refusal import ReadOnlyModel
-from sqlalchemy_fairqueue.models.types import Duration, Instant
+from sqlalchemy_fairqueue.models.types import Duration, Instant, Xid8
 
 __all__ = [
     "Channel",
@@ -25,6 +28,8 @@ __all__ = [
     "DeadLetterMixin",
     "Duration",
     "FairqueueMixin",
+    "History",
+    "HistoryMixin",
     "Instant",
     "Lease",
     "LeaseMixin",
@@ -33,9 +38,12 @@ __all__ = [
     "Models",
     "QueueConfig",
     "QueueConfigMixin",
+    "QueueState",
+    "QueueStateMixin",
     "ReadOnlyModel",
     "Signal",
     "SignalMixin",
+    "Xid8",
     "make_models",
     "metadata",
 ]
@@ -47,6 +55,10 @@ class _Base(DeclarativeBase):
 
 class QueueConfig(QueueConfigMixin, _Base):
     """A configured queue, in the connection's default schema."""
+
+
+class QueueState(QueueStateMixin, _Base):
+    """The count of a queue that has a limit, in the connection's default schema."""
 
 
 class Channel(ChannelMixin, _Base):
@@ -71,6 +83,10 @@ class Signal(SignalMixin, _Base):
 
 class Lease(LeaseMixin, _Base):
     """A lease, in the connection's default schema."""
+
+
+class History(HistoryMixin, _Base):
+    """An attempt that has ended, in the connection's default schema."""
 
 
 metadata = _Base.metadata

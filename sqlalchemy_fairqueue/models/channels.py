@@ -1,13 +1,14 @@
-"""Mixins of what stands still: configured queues, channels and their state."""
+"""Mixins of channels and of their state."""
 
 from __future__ import annotations
 
 # ruff: noqa: N805 - a declared attribute is given the class
-from datetime import timedelta  # noqa: TC003 - SQLAlchemy reads the annotations
+from datetime import datetime, timedelta  # noqa: TC003 - SQLAlchemy reads the annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Identity,
     Index,
@@ -15,72 +16,19 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     Text,
     UniqueConstraint,
-    event,
+    false,
     text,
 )
+from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
 
-from sqlalchemy_fairqueue.models.refusal import ReadOnly
-from sqlalchemy_fairqueue.models.relations import Related, relate
-from sqlalchemy_fairqueue.models.types import Duration
+from sqlalchemy_fairqueue.models.mixin import SECOND, FairqueueMixin
+from sqlalchemy_fairqueue.models.relations import Related
+from sqlalchemy_fairqueue.models.types import Duration, Instant
 
 if TYPE_CHECKING:
-    from sqlalchemy import FromClause
-    from sqlalchemy.orm import Mapper
-
-
-class FairqueueMixin(ReadOnly):
-    """What the mixins share.
-
-    The relationships of a mixin exist where its partner's mixin is mapped too, on the same Base and in the same schema.
-
-    Attributes:
-        __fairqueue_schema__: The schema that fairqueue is installed in. None is the schema of the Base's MetaData, and
-            without one the connection's default schema.
-    """
-
-    __fairqueue_schema__: ClassVar[str | None] = None
-    __fairqueue_related__: ClassVar[dict[str, Related]] = {}
-    __table__: ClassVar[FromClause]
-
-
-@event.listens_for(FairqueueMixin, "after_mapper_constructed", propagate=True)
-def _relate(mapper: Mapper[Any], _class: type[Any]) -> None:
-    relate(mapper)
-
-
-class QueueConfigMixin(FairqueueMixin):
-    """A configured queue: the policy that channels made from now on start with.
-
-    Attributes:
-        channels: The queue's channels.
-    """
-
-    __fairqueue_verbs__ = "use queue.configure(session, policy)"
-    __tablename__ = "fq_queue"
-    __fairqueue_related__: ClassVar = {"channels": Related("fq_channel", own="name", other="queue", many=True)}
-    if TYPE_CHECKING:
-        channels: Mapped[list[Any]]
-
-    name: Mapped[str] = mapped_column(Text(collation="C"))
-    max_concurrency: Mapped[int | None] = mapped_column(Integer)
-    release_interval: Mapped[timedelta] = mapped_column(Duration, server_default=text("0"))
-    release_burst: Mapped[int] = mapped_column(Integer, server_default=text("1"))
-    weight: Mapped[int] = mapped_column(Integer, server_default=text("1"))
-
-    @declared_attr.directive
-    def __table_args__(cls) -> tuple[Any, ...]:
-        """Constraints under the names that version 1 gives them."""
-        return (
-            PrimaryKeyConstraint("name", name=conv("fq_queue_pkey")),
-            CheckConstraint(
-                "(max_concurrency is null or max_concurrency >= 1) "
-                "and release_interval >= 0 and release_burst >= 1 and weight >= 1",
-                name=conv("fq_queue_policy_check"),
-            ),
-            {"schema": cls.__fairqueue_schema__},
-        )
+    from sqlalchemy import ColumnElement
 
 
 class ChannelMixin(FairqueueMixin):
@@ -109,13 +57,26 @@ class ChannelMixin(FairqueueMixin):
         messages: Mapped[list[Any]]
         dead_letters: Mapped[list[Any]]
 
+    @hybrid_property
+    def is_paused(self) -> bool:
+        """Whether the channel itself is paused; its queue may be as well."""
+        paused: bool = self.state.is_paused
+        return paused
+
+    @is_paused.inplace.expression
+    @classmethod
+    def _is_paused_expression(cls) -> ColumnElement[bool]:
+        state: Any = cls.state
+        paused: ColumnElement[bool] = state.has(state.property.mapper.class_.is_paused)
+        return paused
+
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True))
     queue: Mapped[str] = mapped_column(Text(collation="C"))
     name: Mapped[str] = mapped_column(Text(collation="C"))
 
     @declared_attr.directive
     def __table_args__(cls) -> tuple[Any, ...]:
-        """Constraints under the names that version 1 gives them."""
+        """Constraints under the names that the installation gives them."""
         return (
             PrimaryKeyConstraint("id", name=conv("fq_channel_pkey")),
             UniqueConstraint("queue", "name", name=conv("fq_channel_queue_name_key")),
@@ -129,7 +90,8 @@ class ChannelStateMixin(FairqueueMixin):
     """The dispatcher's view of a channel. One row a channel is the key; the table has no unique index, by design.
 
     The times are microseconds since the epoch and places in a line, which may be negative; head and next are None while
-    the channel has nothing that the dispatcher knows of.
+    the channel has nothing that the dispatcher knows of. ``backlog`` is what the dispatcher was told of: signals that
+    are not heard yet say more.
 
     Attributes:
         channel: The channel.
@@ -155,6 +117,22 @@ class ChannelStateMixin(FairqueueMixin):
     next_dequeue_at: Mapped[int | None] = mapped_column(BigInteger)
     release_at: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     credit: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    paused_at: Mapped[datetime | None] = mapped_column(Instant, deferred_group=SECOND)
+    max_backlog: Mapped[int | None] = mapped_column(Integer, deferred_group=SECOND)
+    drop_when_full: Mapped[bool] = mapped_column(Boolean, server_default=false(), deferred_group=SECOND)
+    backlog: Mapped[int] = mapped_column(BigInteger, server_default=text("0"), deferred_group=SECOND)
+    dropped: Mapped[int] = mapped_column(BigInteger, server_default=text("0"), deferred_group=SECOND)
+    heard_id: Mapped[int] = mapped_column(BigInteger, server_default=text("0"), deferred_group=SECOND)
+
+    @hybrid_property
+    def is_paused(self) -> bool:
+        """Whether the channel is not served until it is resumed."""
+        return self.paused_at is not None
+
+    @is_paused.inplace.expression
+    @classmethod
+    def _is_paused_expression(cls) -> ColumnElement[bool]:
+        return cls.paused_at.is_not(None)
 
     @declared_attr.directive
     def __mapper_args__(cls) -> dict[str, Any]:
@@ -163,7 +141,7 @@ class ChannelStateMixin(FairqueueMixin):
 
     @declared_attr.directive
     def __table_args__(cls) -> tuple[Any, ...]:
-        """Indexes under the names that version 1 gives them."""
+        """Indexes under the names that the installation gives them."""
         return (
             Index(conv("fq_channel_state_newest_ix"), "channel_id", "turn"),
             Index(

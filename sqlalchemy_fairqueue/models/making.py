@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy.orm import DeclarativeBase, registry
 
-from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin, QueueConfigMixin
+from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin
+from sqlalchemy_fairqueue.models.history import HistoryMixin
 from sqlalchemy_fairqueue.models.messages import DeadLetterMixin, LeaseMixin, MessageMixin, SignalMixin
+from sqlalchemy_fairqueue.models.queues import QueueConfigMixin, QueueStateMixin
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData
@@ -28,18 +30,22 @@ class Models:
         Channel: See :class:`ChannelMixin`.
         ChannelState: See :class:`ChannelStateMixin`.
         DeadLetter: See :class:`DeadLetterMixin`.
+        History: See :class:`HistoryMixin`.
         Lease: See :class:`LeaseMixin`.
         Message: See :class:`MessageMixin`.
         QueueConfig: See :class:`QueueConfigMixin`.
+        QueueState: See :class:`QueueStateMixin`.
         Signal: See :class:`SignalMixin`.
     """
 
     Channel: type[ChannelMixin]
     ChannelState: type[ChannelStateMixin]
     DeadLetter: type[DeadLetterMixin]
+    History: type[HistoryMixin]
     Lease: type[LeaseMixin]
     Message: type[MessageMixin]
     QueueConfig: type[QueueConfigMixin]
+    QueueState: type[QueueStateMixin]
     Signal: type[SignalMixin]
 
 
@@ -71,8 +77,10 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
         Channel=made("Channel", ChannelMixin),
         ChannelState=made("ChannelState", ChannelStateMixin),
         DeadLetter=made("DeadLetter", DeadLetterMixin),
+        History=made("History", HistoryMixin),
         Lease=made("Lease", LeaseMixin),
         Message=made("Message", MessageMixin),
         QueueConfig=made("QueueConfig", QueueConfigMixin),
+        QueueState=made("QueueState", QueueStateMixin),
         Signal=made("Signal", SignalMixin),
     )

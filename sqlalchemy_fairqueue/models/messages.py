@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Identity,
     Index,
     Integer,
@@ -17,6 +18,7 @@ from sqlalchemy import (
     Text,
     case,
     cast,
+    false,
     func,
     literal_column,
     text,
@@ -28,7 +30,7 @@ from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
 
 from sqlalchemy_fairqueue.codecs import JsonCodec
-from sqlalchemy_fairqueue.models.channels import FairqueueMixin
+from sqlalchemy_fairqueue.models.mixin import SECOND, FairqueueMixin
 from sqlalchemy_fairqueue.models.relations import Related
 from sqlalchemy_fairqueue.models.types import Instant
 from sqlalchemy_fairqueue.times import instant
@@ -80,7 +82,8 @@ class MessageMixin(ContentMixin):
     """A unit of work, from enqueue to completion.
 
     ``dequeue_at`` is the place in the channel's order: microseconds since the epoch, or minus the priority. ``due_at``
-    and ``priority`` say which.
+    and ``priority`` say which. ``delivered_at`` is kept where the queue records its history. A message that is
+    ``cancelled`` was withdrawn while a consumer had it.
 
     Attributes:
         lease: The lease under which a consumer holds the message, or None.
@@ -105,6 +108,9 @@ class MessageMixin(ContentMixin):
     lease_id: Mapped[int | None] = mapped_column(BigInteger)
     slots: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
     error: Mapped[str | None] = mapped_column(Text)
+    delivered_at: Mapped[datetime | None] = mapped_column(Instant, deferred_group=SECOND)
+    returned_at: Mapped[datetime | None] = mapped_column(Instant, deferred_group=SECOND)
+    cancelled: Mapped[bool] = mapped_column(Boolean, server_default=false(), deferred_group=SECOND)
 
     @hybrid_property
     def due_at(self) -> datetime | None:
@@ -128,7 +134,7 @@ class MessageMixin(ContentMixin):
 
     @declared_attr.directive
     def __table_args__(cls) -> tuple[Any, ...]:
-        """Constraints and indexes under the names that version 1 gives them."""
+        """Constraints and indexes under the names that the installation gives them."""
         leased = text("lease_id is not null")
         return (
             PrimaryKeyConstraint("id", name=conv("fq_message_pkey")),
@@ -136,6 +142,7 @@ class MessageMixin(ContentMixin):
                 conv("fq_message_ready_ix"), "channel_id", "dequeue_at", "id", postgresql_where=text("lease_id is null")
             ),
             Index(conv("fq_message_lease_ix"), "lease_id", postgresql_where=leased),
+            Index(conv("fq_message_cancelled_ix"), "lease_id", postgresql_where=text("cancelled")),
             Index(
                 conv("fq_message_dedupe_key"),
                 "channel_id",
@@ -164,7 +171,7 @@ class DeadLetterMixin(ContentMixin):
 
     @declared_attr.directive
     def __table_args__(cls) -> tuple[Any, ...]:
-        """Constraints and indexes under the names that version 1 gives them."""
+        """Constraints and indexes under the names that the installation gives them."""
         return (
             PrimaryKeyConstraint("message_id", name=conv("fq_dead_letter_pkey")),
             Index(conv("fq_dead_letter_died_ix"), "queue", "died_at"),
@@ -191,12 +198,17 @@ class SignalMixin(FairqueueMixin):
     dequeue_at: Mapped[int | None] = mapped_column(BigInteger)
     message_id: Mapped[int | None] = mapped_column(BigInteger)
     freed: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    added: Mapped[int] = mapped_column(Integer, server_default=text("0"), deferred_group=SECOND)
+    queue_freed: Mapped[int] = mapped_column(Integer, server_default=text("0"), deferred_group=SECOND)
+    dropped: Mapped[int] = mapped_column(Integer, server_default=text("0"), deferred_group=SECOND)
+    bounded: Mapped[bool] = mapped_column(Boolean, server_default=false(), deferred_group=SECOND)
 
     @declared_attr.directive
     def __table_args__(cls) -> tuple[Any, ...]:
-        """Constraints under the names that version 1 gives them."""
+        """Constraints under the names that the installation gives them."""
         return (
             PrimaryKeyConstraint("queue", "id", name=conv("fq_signal_pkey")),
+            Index(conv("fq_signal_bounded_ix"), "channel_id", "id", postgresql_where=text("bounded")),
             {"schema": cls.__fairqueue_schema__},
         )
 
@@ -218,12 +230,19 @@ class LeaseMixin(FairqueueMixin):
     queue: Mapped[str] = mapped_column(Text(collation="C"))
     consumer: Mapped[str] = mapped_column(Text)
     expires_at: Mapped[datetime] = mapped_column(Instant)
+    waiting_until: Mapped[datetime | None] = mapped_column(Instant, deferred_group=SECOND)
 
     @declared_attr.directive
     def __table_args__(cls) -> tuple[Any, ...]:
-        """Constraints and indexes under the names that version 1 gives them."""
+        """Constraints and indexes under the names that the installation gives them."""
         return (
             PrimaryKeyConstraint("id", name=conv("fq_lease_pkey")),
             Index(conv("fq_lease_expires_ix"), "queue", "expires_at", "id"),
+            Index(
+                conv("fq_lease_waiting_ix"),
+                "queue",
+                "waiting_until",
+                postgresql_where=text("waiting_until is not null"),
+            ),
             {"schema": cls.__fairqueue_schema__},
         )

@@ -1,4 +1,8 @@
-"""Column types: BIGINT microseconds in the database, aware datetimes and timedeltas in Python."""
+"""Column types: BIGINT microseconds in the database, aware datetimes and timedeltas in Python; transaction ids.
+
+Importing this module tells SQLAlchemy's PostgreSQL dialects of the type xid8, which they would warn of when they
+reflect the history.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy.dialects.postgresql.base import ischema_names
+from sqlalchemy.types import TypeDecorator, UserDefinedType
 
 from sqlalchemy_fairqueue.times import duration, instant, instant_microseconds, microseconds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy import Dialect
 
 
@@ -63,3 +70,30 @@ class Duration(TypeDecorator[timedelta]):
     def python_type(self) -> type[Any]:
         """What a value is in Python."""
         return timedelta
+
+
+class Xid8(UserDefinedType[int]):
+    """The id of a transaction, as PostgreSQL counts them without wrapping around: an int in Python."""
+
+    cache_ok = True
+    render_bind_cast = True
+
+    def get_col_spec(self, **given: Any) -> str:
+        """Its name in PostgreSQL."""
+        return "xid8"
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[int | None], str | None]:
+        """An int as PostgreSQL reads it."""
+        return lambda value: None if value is None else str(value)
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], int | None]:
+        """What PostgreSQL wrote as an int."""
+        return lambda value: None if value is None else int(value)
+
+    @property
+    def python_type(self) -> type[Any]:
+        """What a value is in Python."""
+        return int
+
+
+ischema_names.setdefault("xid8", Xid8)

@@ -1,0 +1,92 @@
+"""The mixin of the history: attempts that have ended, of the queues that record them."""
+
+from __future__ import annotations
+
+# ruff: noqa: N805 - a declared attribute is given the class
+from datetime import datetime, timedelta  # noqa: TC003 - SQLAlchemy reads the annotations
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sqlalchemy import BigInteger, CheckConstraint, Index, Integer, Text, text, type_coerce
+from sqlalchemy.ext.hybrid import hybrid_property
+from sqlalchemy.orm import Mapped, declared_attr, mapped_column
+from sqlalchemy.sql.elements import conv
+
+from sqlalchemy_fairqueue.models.mixin import FairqueueMixin
+from sqlalchemy_fairqueue.models.types import Duration, Instant, Xid8
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
+
+
+def _between(earlier: Any, later: Any) -> ColumnElement[timedelta]:
+    return type_coerce(type_coerce(later, BigInteger) - type_coerce(earlier, BigInteger), Duration)
+
+
+class HistoryMixin(FairqueueMixin):
+    """An attempt that has ended. New in version 2 of the schema.
+
+    Queues record their attempts once ``queue.configure(session, history=True)`` said so, and the records go with their
+    day. The table is partitioned by the day of ``finished_at``: a query that says from when to when reads those days
+    only. Ids commit out of order: whoever follows the history goes on after (recorded_xid, id), and stays below the
+    transactions that are still open (``pg_snapshot_xmin``).
+
+    ``outcome`` is "completed", "retried", "released", "buried", "expired" (its lease ended) or "cancelled".
+    """
+
+    __fairqueue_verbs__ = "attempts are recorded where queue.configure(session, history=True) said so"
+    __tablename__ = "fq_history"
+    __fairqueue_related__: ClassVar = {}
+
+    id: Mapped[int] = mapped_column(BigInteger, autoincrement=False)
+    queue: Mapped[str] = mapped_column(Text(collation="C"))
+    channel_id: Mapped[int] = mapped_column(BigInteger)
+    channel: Mapped[str] = mapped_column(Text(collation="C"))
+    message_id: Mapped[int] = mapped_column(BigInteger)
+    kind: Mapped[str] = mapped_column(Text)
+    consumer: Mapped[str | None] = mapped_column(Text)
+    attempt: Mapped[int] = mapped_column(Integer)
+    enqueued_at: Mapped[datetime] = mapped_column(Instant)
+    ready_at: Mapped[datetime] = mapped_column(Instant)
+    started_at: Mapped[datetime] = mapped_column(Instant)
+    finished_at: Mapped[datetime] = mapped_column(Instant)
+    outcome: Mapped[str] = mapped_column(Text)
+    error: Mapped[str | None] = mapped_column(Text)
+    recorded_xid: Mapped[int] = mapped_column(Xid8, server_default=text("pg_current_xact_id()"))
+
+    @hybrid_property
+    def wait(self) -> timedelta:
+        """How long the message was ready before the attempt began."""
+        return self.started_at - self.ready_at
+
+    @wait.inplace.expression
+    @classmethod
+    def _wait_expression(cls) -> ColumnElement[timedelta]:
+        return _between(cls.ready_at, cls.started_at)
+
+    @hybrid_property
+    def duration(self) -> timedelta:
+        """How long the attempt took."""
+        return self.finished_at - self.started_at
+
+    @duration.inplace.expression
+    @classmethod
+    def _duration_expression(cls) -> ColumnElement[timedelta]:
+        return _between(cls.started_at, cls.finished_at)
+
+    @declared_attr.directive
+    def __mapper_args__(cls) -> dict[str, Any]:
+        """The key of the mapping; the table itself has none."""
+        return {"primary_key": [cls.__table__.c.id]}
+
+    @declared_attr.directive
+    def __table_args__(cls) -> tuple[Any, ...]:
+        """Constraints and indexes under the names that the installation gives them."""
+        return (
+            CheckConstraint(
+                "outcome in ('completed', 'retried', 'released', 'buried', 'expired', 'cancelled')",
+                name=conv("fq_history_outcome_check"),
+            ),
+            Index(conv("fq_history_recorded_ix"), "recorded_xid", "id"),
+            Index(conv("fq_history_id_ix"), "id", postgresql_using="brin"),
+            {"schema": cls.__fairqueue_schema__, "postgresql_partition_by": "range (finished_at)"},
+        )

@@ -1,0 +1,37 @@
+"""What the mixins share: they are read-only, live in one schema, and are related where both partners are mapped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sqlalchemy import event
+
+from sqlalchemy_fairqueue.models.refusal import ReadOnly
+from sqlalchemy_fairqueue.models.relations import Related, relate
+
+if TYPE_CHECKING:
+    from sqlalchemy import FromClause
+    from sqlalchemy.orm import Mapper
+
+SECOND = "fairqueue_version_2"
+"""The deferred group of columns that version 2 added: rows of version 1 can still be read, and one access loads all."""
+
+
+class FairqueueMixin(ReadOnly):
+    """What the mixins share.
+
+    The relationships of a mixin exist where its partner's mixin is mapped too, on the same Base and in the same schema.
+
+    Attributes:
+        __fairqueue_schema__: The schema that fairqueue is installed in. None is the schema of the Base's MetaData, and
+            without one the connection's default schema.
+    """
+
+    __fairqueue_schema__: ClassVar[str | None] = None
+    __fairqueue_related__: ClassVar[dict[str, Related]] = {}
+    __table__: ClassVar[FromClause]
+
+
+@event.listens_for(FairqueueMixin, "after_mapper_constructed", propagate=True)
+def _relate(mapper: Mapper[Any], _class: type[Any]) -> None:
+    relate(mapper)

@@ -1,0 +1,125 @@
+"""Mixins of queues: their configuration, and the count of those that have a limit on the whole."""
+
+from __future__ import annotations
+
+# ruff: noqa: N805 - a declared attribute is given the class
+from datetime import datetime, timedelta  # noqa: TC003 - SQLAlchemy reads the annotations
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Text,
+    false,
+    text,
+    true,
+)
+from sqlalchemy.ext.hybrid import hybrid_property
+from sqlalchemy.orm import Mapped, declared_attr, mapped_column
+from sqlalchemy.sql.elements import conv
+
+from sqlalchemy_fairqueue.models.mixin import SECOND, FairqueueMixin
+from sqlalchemy_fairqueue.models.relations import Related
+from sqlalchemy_fairqueue.models.types import Duration, Instant
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
+
+
+class QueueConfigMixin(FairqueueMixin):
+    """A configured queue: the policy that channels made from now on start with, and what is the queue's own.
+
+    ``history_retention`` None is 30 days. Without ``has_policy`` the policy here counts for nothing.
+
+    Attributes:
+        channels: The queue's channels.
+        state: The count of a queue that has, or once had, a limit on the whole; or None.
+    """
+
+    __fairqueue_verbs__ = "use queue.configure(session, ...)"
+    __tablename__ = "fq_queue"
+    __fairqueue_related__: ClassVar = {
+        "channels": Related("fq_channel", own="name", other="queue", many=True),
+        "state": Related("fq_queue_state", own="name", other="queue"),
+    }
+    if TYPE_CHECKING:
+        channels: Mapped[list[Any]]
+        state: Mapped[Any]
+
+    name: Mapped[str] = mapped_column(Text(collation="C"))
+    max_concurrency: Mapped[int | None] = mapped_column(Integer)
+    release_interval: Mapped[timedelta] = mapped_column(Duration, server_default=text("0"))
+    release_burst: Mapped[int] = mapped_column(Integer, server_default=text("1"))
+    weight: Mapped[int] = mapped_column(Integer, server_default=text("1"))
+    has_policy: Mapped[bool] = mapped_column(Boolean, server_default=true(), deferred_group=SECOND)
+    global_max_concurrency: Mapped[int | None] = mapped_column(Integer, deferred_group=SECOND)
+    paused_at: Mapped[datetime | None] = mapped_column(Instant, deferred_group=SECOND)
+    history: Mapped[bool] = mapped_column(Boolean, server_default=false(), deferred_group=SECOND)
+    history_retention: Mapped[timedelta | None] = mapped_column(Duration, deferred_group=SECOND)
+    max_backlog: Mapped[int | None] = mapped_column(Integer, deferred_group=SECOND)
+    drop_when_full: Mapped[bool] = mapped_column(Boolean, server_default=false(), deferred_group=SECOND)
+
+    @hybrid_property
+    def is_paused(self) -> bool:
+        """Whether no channel of the queue is served until it is resumed."""
+        return self.paused_at is not None
+
+    @is_paused.inplace.expression
+    @classmethod
+    def _is_paused_expression(cls) -> ColumnElement[bool]:
+        return cls.paused_at.is_not(None)
+
+    @declared_attr.directive
+    def __table_args__(cls) -> tuple[Any, ...]:
+        """Constraints under the names that the installation gives them."""
+        return (
+            PrimaryKeyConstraint("name", name=conv("fq_queue_pkey")),
+            CheckConstraint(
+                "(max_concurrency is null or max_concurrency >= 1) "
+                "and release_interval >= 0 and release_burst >= 1 and weight >= 1",
+                name=conv("fq_queue_policy_check"),
+            ),
+            CheckConstraint(
+                "global_max_concurrency >= 1 and history_retention >= 1 and max_backlog >= 1",
+                name=conv("fq_queue_limits_check"),
+            ),
+            {"schema": cls.__fairqueue_schema__},
+        )
+
+
+class QueueStateMixin(FairqueueMixin):
+    """How many messages of a queue with a limit on the whole are in consumers' hands. New in version 2 of the schema.
+
+    One row a queue is the key; the table has no unique index, by design.
+
+    Attributes:
+        queue_config: The queue's configuration.
+    """
+
+    __fairqueue_verbs__ = "the dispatcher writes it; the limit is set by queue.configure(session, max_concurrency=...)"
+    __tablename__ = "fq_queue_state"
+    __fairqueue_related__: ClassVar = {"queue_config": Related("fq_queue", own="queue", other="name", named_here=True)}
+    if TYPE_CHECKING:
+        queue_config: Mapped[Any]
+
+    queue: Mapped[str] = mapped_column(Text(collation="C"))
+    turn: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    max_concurrency: Mapped[int | None] = mapped_column(Integer)
+    current_concurrency: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+
+    @declared_attr.directive
+    def __mapper_args__(cls) -> dict[str, Any]:
+        """The key of the mapping; the table itself has none."""
+        return {"primary_key": [cls.__table__.c.queue]}
+
+    @declared_attr.directive
+    def __table_args__(cls) -> tuple[Any, ...]:
+        """Indexes under the names that the installation gives them."""
+        return (
+            Index(conv("fq_queue_state_newest_ix"), "queue", "turn"),
+            {"schema": cls.__fairqueue_schema__},
+        )
