@@ -86,6 +86,7 @@ async def test_async_twins(queue: Queue, engine: Engine, async_engine: AsyncEngi
     await queue.aconfigure_channel(async_engine, "z", ChannelPolicy(weight=3))
     async with async_engine.begin() as connection:
         message_id = await queue.aenqueue_now(connection, channel="z", payload="z")
+        assert message_id is not None
     before = database.value("select count(*) from fq_message")
     await queue.acancel(async_engine, message_id)
     assert database.value("select count(*) from fq_message") == before - 1

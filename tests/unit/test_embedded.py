@@ -24,6 +24,8 @@ from sqlalchemy_fairqueue.embedded import (
 )
 from tests.fixtures.server import programs
 
+pytestmark = pytest.mark.installed
+
 _OWNER = """
 import sys
 from sqlalchemy_fairqueue.embedded import Programs, embedded_server

@@ -8,25 +8,35 @@ import pytest
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import (
     AutocommitError,
+    ChannelFull,
+    DuplicateMessage,
     FairQueueError,
+    HandlerTimeout,
     InvalidArgument,
     IsolationError,
     LeaseLost,
     LockOrderError,
+    MessageCancelled,
     PayloadError,
     SchemaMismatch,
     UnsentWork,
+    WorkerError,
 )
 
 _ERRORS = [
     AutocommitError("x"),
+    ChannelFull("x", "customer-7", 1000),
+    DuplicateMessage("customer-7", "daily", 17),
+    HandlerTimeout(17, "parse"),
     InvalidArgument("x"),
     IsolationError("x"),
     LeaseLost((17, 18), 812, datetime(2026, 1, 1, 12, 0, 5, tzinfo=UTC), "b"),
     LockOrderError("x", sent=("", "q", "b", ""), refused=("", "q", "a", "")),
+    MessageCancelled(17),
     PayloadError("is odd", "$.a[0]"),
     SchemaMismatch("x"),
     UnsentWork("x"),
+    WorkerError("x"),
 ]
 
 
@@ -63,6 +73,13 @@ def test_what_a_lost_lease_says() -> None:
     assert "message 17 was lost: the message was taken back" in str(LeaseLost((17,), 812))
 
 
+def test_what_a_duplicate_says() -> None:
+    """DuplicateMessage names the key, the channel, the message that holds it, and the other policies."""
+    said = str(DuplicateMessage("customer-7", "daily", 17))
+    assert said.startswith("key 'daily' stands already in channel 'customer-7': message 17 holds it")
+    assert "on_duplicate='skip'" in said
+
+
 def test_value_errors() -> None:
     """Wrong arguments and payloads are ValueErrors too."""
     assert issubclass(InvalidArgument, ValueError)
@@ -79,6 +96,8 @@ def test_every_error_is_documented() -> None:
         for word in file.read_text().split("'")
         if word.startswith("QF0") and len(word) == len("QF000")
     }
+    # Caught where it is raised.
+    codes.discard("QF000")
     names = {cls.__name__ for cls in _subclasses(FairQueueError)} | codes
     assert codes >= {"QF001", "QF003"}
     assert [name for name in sorted(names) if f'<a id="{name.lower()}"></a>' not in page] == []
@@ -88,4 +107,5 @@ def test_every_sqlstate_has_one_class() -> None:
     """Each code of ours that has a class is found by it."""
     assert FairQueueError.of_sqlstate["QF001"] is InvalidArgument
     assert FairQueueError.of_sqlstate["QF003"] is IsolationError
+    assert FairQueueError.of_sqlstate["QF005"] is ChannelFull
     assert FairQueueError.of_sqlstate["42883"] is SchemaMismatch

@@ -7,30 +7,36 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy_fairqueue import sql, statements
 from sqlalchemy_fairqueue.sql import LATEST_VERSION
 
-_BUILDERS = {
-    name: builder
-    for name, builder in vars(statements).items()
-    if not name.startswith("_") and hasattr(builder, "cache_info") and name != "holder"
-}
+# These read tables, and call no function.
+_QUERIES = {"held", "holder", "max_backlog", "dead_letters", "hold_queue"}
+_BUILDERS = {name: getattr(statements, name) for name in statements.__all__ if name not in _QUERIES}
+_VERSIONS = [
+    (name, version)
+    for name, builder in sorted(_BUILDERS.items())
+    for version in sql.versions()
+    if f"fq_{name}" in sql.functions(version)
+]
 
 
-def _parameters(function: str) -> list[str]:
-    text = dict(sql.functions(LATEST_VERSION).items())[function]
+def _parameters(function: str, version: int) -> list[str]:
+    text = dict(sql.functions(version).items())[function]
     signature, _, _ = text.partition("create function")[2].partition("as $$")
     return re.findall(r"\bp_(\w+)\s+[a-z]+", signature)
 
 
 def test_there_is_one_for_every_verb() -> None:
-    """The builders are named as the functions that they call."""
+    """The builders are named as the functions that they call, each of which the newest version has."""
     assert set(_BUILDERS) >= {"enqueue", "dequeue", "complete", "retry", "release", "bury", "extend", "cancel", "hear"}
+    assert {name for name in _BUILDERS if f"fq_{name}" not in sql.functions(LATEST_VERSION)} == set()
 
 
-@pytest.mark.parametrize("name", sorted(_BUILDERS))
-def test_parameters_are_those_of_the_function(name: str) -> None:
-    """A builder passes the function's own parameters by name, and no other."""
-    clause = _BUILDERS[name](None)
+@pytest.mark.parametrize(("name", "version"), _VERSIONS)
+def test_parameters_are_those_of_the_function(name: str, version: int) -> None:
+    """For each version of the schema a builder passes that function's own parameters by name, and no other."""
+    builder = _BUILDERS[name]
+    clause = builder(None, version) if "version" in inspect.signature(builder).parameters else builder(None)
     passed = re.findall(r"p_(\w+) =>", clause.text)
-    assert passed == [one for one in _parameters(f"fq_{name}") if one in passed]
+    assert passed == [one for one in _parameters(f"fq_{name}", version) if one in passed]
     assert sorted(clause.compile().params) == sorted(passed)
 
 
@@ -49,5 +55,5 @@ def test_schema_names(schema: str) -> None:
 
 def test_statements_are_made_once() -> None:
     """The same clause is given again, so that SQLAlchemy's cache finds it."""
-    assert statements.enqueue("a") is statements.enqueue("a")
-    assert "cache" in inspect.getsource(statements)
+    for builder in _BUILDERS.values():
+        assert builder("a") is builder("a")

@@ -63,6 +63,11 @@ def test_durations(length: timedelta) -> None:
         ({"release_burst": None}, "release_burst is None"),
         ({"weight": 10_001}, "weight is 10001; give an int from 1 to 10000"),
         ({"weight": "3"}, "weight is '3'"),
+        ({"max_backlog": 0}, "max_backlog is 0; give an int from 1"),
+        ({"max_backlog": True}, "max_backlog is True"),
+        ({"max_backlog": 2**31}, "max_backlog is 2147483648"),
+        ({"on_full": "block"}, "on_full is 'block'; give 'raise' or 'drop'"),
+        ({"on_full": None}, "on_full is None"),
     ],
 )
 def test_policies(arguments: dict[str, Any], message: str) -> None:
@@ -100,6 +105,10 @@ def test_policies(arguments: dict[str, Any], message: str) -> None:
         ({"priority": True}, "priority is True"),
         ({"max_attempts": 0}, "max_attempts is 0"),
         ({"max_attempts": "1"}, "max_attempts is '1'"),
+        ({"key": "k", "on_duplicate": "ignore"}, "on_duplicate is 'ignore'; give 'skip', 'raise' or 'replace'"),
+        ({"key": "k", "on_duplicate": None}, "on_duplicate is None"),
+        ({"key": "k", "on_duplicate": ["raise"]}, "on_duplicate is ['raise']"),
+        ({"on_duplicate": "replace"}, "on_duplicate is 'replace' and there is no key"),
         ({"delay": timedelta(), "priority": 1}, "message has delay and priority"),
         ({"at": datetime.now(UTC), "delay": timedelta(), "priority": 1}, "message has delay and at and priority"),
     ],
@@ -117,7 +126,8 @@ def test_extremes_are_kept() -> None:
     far = timezone(timedelta(hours=14))
     for at in (datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=far), datetime.max.replace(tzinfo=far)):
         assert Enqueue(channel="x" * 512, payload=None, at=at, max_attempts=2**31 - 1).at == at
-    assert ChannelPolicy(2**31 - 1, timedelta(365), 1_000_000, 10_000).weight == 10_000
+    assert ChannelPolicy(2**31 - 1, timedelta(365), 1_000_000, 10_000, 2**31 - 1, "drop").weight == 10_000
+    assert Enqueue(channel="a", payload=1, key="k" * 512, on_duplicate="raise").key == "k" * 512
 
 
 def test_values_are_frozen_and_copied() -> None:

@@ -76,7 +76,9 @@ def test_statements_are_sent_sorted(engine: Engine) -> None:
         statement, parameters = given[2], given[3]
         assert isinstance(statement, str)
         assert isinstance(parameters, dict)
-        sent.append((statement.partition("from fq_")[2].partition("(")[0], parameters["queue"]))
+        verb = statement.partition("from fq_")[2].partition("(")[0]
+        if verb != "version":
+            sent.append((verb, parameters["queue"]))
 
     event.listen(engine, "before_cursor_execute", note)
     steps: list[Callable[[Session], object]] = []
@@ -134,6 +136,7 @@ def test_after_other_work(engine: Engine, database: Database, connect: Connect, 
     """After a completion, cancel or configuration of the same transaction an immediate enqueue is refused."""
     with Session(engine) as session:
         message_id = QUEUE.enqueue_now(session, channel="a", payload=1)
+        assert message_id is not None
         session.commit()
     connection = connect()
     if verb == "cancel":

@@ -5,7 +5,7 @@ import weakref
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import FairQueueError, Queue
@@ -74,6 +74,16 @@ def test_no_transaction_is_kept(engine: Engine) -> None:
                 QUEUE.enqueue_now(session, channel="a", payload=1)
             session.commit()
         assert _tables() == before | {"listening": before["listening"] + 1}
+
+
+def test_a_session_without_queue_work_is_not_looked_up(engine: Engine) -> None:
+    """Reads and a commit leave a session unmarked, which keeps its commits cheap; queue work marks it."""
+    with Session(engine) as session:
+        session.execute(text("select 1"))
+        session.commit()
+        assert recording._MARK not in vars(session)
+        QUEUE.enqueue(session, channel="a", payload=1)
+        assert recording._MARK in vars(session)
 
 
 def test_connections_leave_no_ledger(engine: Engine) -> None:

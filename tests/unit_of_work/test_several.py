@@ -1,5 +1,7 @@
 """Several queues, schemas and engines in one session."""
 
+from typing import Any
+
 import pytest
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
@@ -88,8 +90,13 @@ def test_engines_are_taken_in_one_order(engine: Engine, elsewhere: Database) -> 
     a, c = (Queue(name, bind_arguments={"mapper": Upload}) for name in "ac")
     b = Queue("b", bind_arguments={"mapper": Invoice})
     sent: list[str] = []
+
+    def note(*given: Any) -> None:
+        # The question for the version of the schema has no queue.
+        sent.extend(value for name, value in given[3].items() if name == "queue")
+
     for one in (engine, other):
-        event.listen(one, "before_cursor_execute", lambda *given: sent.append(given[3]["queue"]))
+        event.listen(one, "before_cursor_execute", note)
     for order in ((a, b, c), (c, b, a), (b, c, a)):
         with Session(binds={Upload: engine, Invoice: other}) as session:
             for queue in order:

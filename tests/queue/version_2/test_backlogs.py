@@ -1,0 +1,113 @@
+"""Bounded backlogs: who enqueues too much is told, or its messages are dropped and counted."""
+
+from functools import partial
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import ChannelFull, ChannelPolicy, Enqueue, Queue
+from tests.fixtures.connections import Connect
+from tests.fixtures.database import Database
+
+
+def _fill(queue: Queue, engine: Engine, number: int, channel: str = "a") -> list[str | None]:
+    with Session(engine) as session:
+        receipts = queue.enqueue_many(session, [Enqueue(channel=channel, payload=one) for one in range(number)])
+        session.commit()
+    return [receipt.outcome for receipt in receipts]
+
+
+def test_raise_from_a_commit(queue: Queue, engine: Engine, database: Database) -> None:
+    """An enqueue to a full channel fails the COMMIT whole, and says which channel and limit; the session works on."""
+    queue.configure_channel(engine, "a", ChannelPolicy(max_backlog=2))
+    _fill(queue, engine, 2)
+    with Session(engine) as session:
+        queue.enqueue(session, channel="other", payload=1)
+        queue.enqueue(session, channel="a", payload=1)
+        with pytest.raises(ChannelFull, match=r"channel 'a' of queue 'documents' .* max_backlog of 2 ") as caught:
+            session.commit()
+        assert (caught.value.channel, caught.value.max_backlog) == ("a", 2)
+        session.rollback()
+        queue.enqueue(session, channel="after", payload=1)
+        session.commit()
+    assert database.value("select string_agg(name, ' ' order by name) from fq_channel") == "a after"
+
+
+async def test_raise_at_once(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, connect: Connect, database: Database
+) -> None:
+    """enqueue_now raises with nothing sent: sessions and connections, sync and async, go on and commit."""
+    queue.configure_channel(engine, "a", ChannelPolicy(max_backlog=1))
+    _fill(queue, engine, 1)
+    connection = connect()
+    with pytest.raises(ChannelFull):
+        queue.enqueue_now(connection, channel="a", payload=1)
+    queue.enqueue_now(connection, channel="b", payload=1)
+    connection.commit()
+    with Session(engine) as session:
+        with pytest.raises(ChannelFull):
+            queue.enqueue_now(session, channel="a", payload=1)
+        queue.enqueue_now(session, channel="b", payload=1)
+        session.commit()
+    async with AsyncSession(async_engine) as asynchronous:
+        with pytest.raises(ChannelFull):
+            await queue.aenqueue_now(asynchronous, channel="a", payload=1)
+        await queue.aenqueue_now(asynchronous, channel="b", payload=1)
+        await asynchronous.commit()
+    assert database.value("select count(*) from fq_message") == 4
+
+
+def test_drop(queue: Queue, engine: Engine, connect: Connect) -> None:
+    """A channel that drops says so in the receipt, counts, and costs the transaction nothing else."""
+    queue.configure_channel(engine, "a", ChannelPolicy(max_backlog=2, on_full="drop"))
+    assert _fill(queue, engine, 3) == ["created", "created", "dropped"]
+    with Session(engine) as session:
+        dropped = queue.enqueue(session, channel="a", payload=1)
+        kept = queue.enqueue(session, channel="b", payload=1)
+        session.commit()
+    assert (dropped.outcome, dropped.message_id, dropped.created) == ("dropped", None, False)
+    assert kept.outcome == "created"
+    connection = connect()
+    assert queue.enqueue_now(connection, channel="a", payload=1) is None
+    connection.commit()
+    [stats] = queue.channels(engine, "a")
+    assert (stats.dropped, stats.ready, stats.max_backlog, stats.on_full) == (3, 2, 2, "drop")
+    assert queue.stats(engine).dropped == 3
+
+
+def test_room_again(queue: Queue, engine: Engine) -> None:
+    """Once messages are in consumers' hands there is room for as many; returned ones come back above the limit."""
+    queue.configure_channel(engine, "a", ChannelPolicy(max_backlog=2))
+    _fill(queue, engine, 2)
+    batch = queue.dequeue(engine, limit=2)
+    assert _fill(queue, engine, 2) == ["created", "created"]
+    queue.release(engine, batch)
+    assert queue.channels(engine, "a")[0].backlog == 4
+    with pytest.raises(ChannelFull):
+        _fill(queue, engine, 1)
+
+
+def test_defaults(engine: Engine) -> None:
+    """The queue's own defaults bound the channels that it makes, unless the database has others."""
+    queue = Queue("documents", defaults=ChannelPolicy(max_backlog=1, on_full="drop"))
+    assert _fill(queue, engine, 1, "own") == ["created"]
+    assert _fill(queue, engine, 1, "own") == ["dropped"]
+    queue.configure(engine, defaults=ChannelPolicy(max_backlog=2))
+    _fill(queue, engine, 2, "configured")
+    with pytest.raises(ChannelFull):
+        _fill(queue, engine, 1, "configured")
+    queue.configure_channel(engine, "configured", ChannelPolicy())
+    assert _fill(queue, engine, 5, "configured") == ["created"] * 5
+
+
+def test_duplicates_need_no_room(queue: Queue, engine: Engine, connect: Connect) -> None:
+    """A key that stands already is skipped or replaced in a full channel as in any other."""
+    queue.configure_channel(engine, "a", ChannelPolicy(max_backlog=1))
+    connection = connect()
+    enqueue = partial(queue.enqueue_now, connection, channel="a", payload=1, key="k")
+    first = enqueue()
+    assert enqueue() == first
+    assert enqueue(on_duplicate="replace") == first
+    connection.commit()

@@ -1,0 +1,161 @@
+"""What stats and channels tell of a queue."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session, async_sessionmaker
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+
+from sqlalchemy_fairqueue import ChannelPolicy, InvalidArgument, Queue, QueueStats
+from tests.fixtures.clock import Clock
+from tests.fixtures.connections import Connect
+
+NOTHING = QueueStats(
+    queue="documents",
+    channels=0,
+    ready=0,
+    scheduled=0,
+    leased=0,
+    dead=0,
+    dropped=0,
+    oldest_ready_at=None,
+    paused_at=None,
+    max_concurrency=None,
+    current_concurrency=None,
+    signals=0,
+    consumers=0,
+)
+
+
+def test_a_queue_that_nobody_knows(queue: Queue, engine: Engine) -> None:
+    """A queue without a message, channel or setting has nothing of everything."""
+    assert queue.stats(engine) == NOTHING
+    assert queue.channels(engine) == []
+    assert queue.channels(engine, "a") == []
+
+
+def test_counts(queue: Queue, engine: Engine, clock: Clock) -> None:
+    """Ready, scheduled, leased and dead messages are counted, for the queue and for each channel, with true times."""
+    before = clock.now()
+    with Session(engine) as session:
+        for channel, delay in (("a", None), ("a", None), ("a", None), ("b", timedelta(hours=1)), ("b", None)):
+            queue.enqueue(session, channel=channel, payload=1, delay=delay)
+        session.commit()
+    assert queue.stats(engine).signals == 2
+    clock.advance(timedelta(minutes=1))
+    _out, dead = (one for one in queue.dequeue(engine, limit=3) if one.channel == "a")
+    queue.bury(engine, dead)
+    stats = queue.stats(engine)
+    assert (stats.channels, stats.ready, stats.scheduled, stats.leased, stats.dead) == (2, 1, 1, 2, 1)
+    assert stats.consumers == 1
+    assert stats.oldest_ready_at is not None
+    assert before <= stats.oldest_ready_at < clock.now() - timedelta(minutes=1)
+    a, b = queue.channels(engine)
+    assert (a.channel, a.ready, a.scheduled, a.leased, a.dead, a.backlog) == ("a", 1, 0, 1, 1, 1)
+    assert (b.channel, b.ready, b.scheduled, b.leased, b.dead, b.backlog) == ("b", 0, 1, 1, 0, 1)
+    assert a.oldest_ready_at == stats.oldest_ready_at
+    assert a.last_dequeue_at is not None
+    assert b.oldest_ready_at is None
+
+
+def test_a_channels_policy(queue: Queue, engine: Engine) -> None:
+    """A channel tells its policy, and whether and since when it is paused."""
+    queue.configure_channel(
+        engine,
+        "a",
+        ChannelPolicy(
+            max_concurrency=4,
+            release_interval=timedelta(milliseconds=1500),
+            release_burst=2,
+            weight=3,
+            max_backlog=10,
+            on_full="drop",
+        ),
+    )
+    queue.pause(engine, "a")
+    [stats] = queue.channels(engine)
+    assert (stats.queue, stats.channel) == ("documents", "a")
+    assert (stats.max_concurrency, stats.current_concurrency) == (4, 0)
+    assert (stats.release_interval, stats.release_burst, stats.weight) == (timedelta(seconds=1.5), 2, 3)
+    assert (stats.max_backlog, stats.on_full, stats.dropped) == (10, "drop", 0)
+    assert stats.paused_at is not None
+    assert stats.last_dequeue_at is None
+    queue.configure_channel(engine, "b", ChannelPolicy())
+    assert [(one.on_full, one.paused_at) for one in queue.channels(engine, "b")] == [("raise", None)]
+
+
+def test_pages_of_channels(queue: Queue, engine: Engine) -> None:
+    """Channels come by name, as bytes; pages follow each other without gap or overlap."""
+    names = ["Z", "a", "b", "é", "ü"]
+    for name in reversed(names):
+        queue.configure_channel(engine, name, ChannelPolicy())
+    pages, last = [], None
+    while page := [one.channel for one in queue.channels(engine, limit=2, after=last)]:
+        pages.append(page)
+        last = page[-1]
+    assert pages == [["Z", "a"], ["b", "é"], ["ü"]]
+
+
+async def test_places(queue: Queue, engine: Engine, async_engine: AsyncEngine, connect: Connect) -> None:
+    """Both are answered in the transaction of a session or connection, seeing what it has sent, or in their own."""
+    connection = connect()
+    queue.enqueue_now(connection, channel="a", payload=1)
+    assert queue.stats(connection).channels == 1
+    assert queue.stats(engine).channels == 0
+    connection.rollback()
+    with Session(engine) as session:
+        queue.enqueue_now(session, channel="a", payload=1)
+        queue.enqueue(session, channel="recorded only", payload=1)
+        assert [one.channel for one in queue.channels(session)] == ["a"]
+        assert queue.stats(session).ready == 1
+    registry = scoped_session(sessionmaker(engine))
+    assert queue.stats(registry) == NOTHING
+    registry.remove()
+    async with async_engine.connect() as asynchronous:
+        await queue.aenqueue_now(asynchronous, channel="a", payload=1)
+        assert (await queue.astats(asynchronous)).ready == 1
+        assert len(await queue.achannels(asynchronous, "a")) == 1
+    async with AsyncSession(async_engine) as session_:
+        assert await queue.astats(session_) == NOTHING
+    asynchronous_registry = async_scoped_session(async_sessionmaker(async_engine), lambda: 1)
+    assert await queue.achannels(asynchronous_registry) == []
+    await asynchronous_registry.remove()
+    assert await queue.astats(async_engine) == NOTHING
+
+
+async def test_wrong_places(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """What is no place for a question is refused by its kind; a sync call with an async place points to its twin."""
+    wrong: Any
+    for wrong in (async_engine, AsyncSession(async_engine)):
+        with pytest.raises(InvalidArgument, match=rf"got an? {type(wrong).__name__} where .* with an 'a' in front"):
+            queue.stats(wrong)
+    for wrong in (engine, Session(engine)):
+        with pytest.raises(InvalidArgument, match=rf"got an? {type(wrong).__name__} where an AsyncSession"):
+            await queue.achannels(wrong)
+    for wrong in (None, "postgresql://", object()):
+        with pytest.raises(InvalidArgument, match="where a Session, a Connection or an Engine is needed"):
+            queue.redrive(wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"channel": ""}, "channel '' has 0 bytes"),
+        ({"channel": 7}, "channel is a int: 7"),
+        ({"after": "\x00"}, "NUL"),
+        ({"limit": 0}, "limit is 0; give an int from 1 to 100000"),
+        ({"limit": True}, "limit is True"),
+    ],
+)
+async def test_arguments(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, given: dict[str, Any], message: str
+) -> None:
+    """A wrong argument names itself and its value, in the call and in its twin."""
+    with pytest.raises(InvalidArgument) as caught:
+        queue.channels(engine, **given)
+    assert message in str(caught.value)
+    with pytest.raises(InvalidArgument) as caught:
+        await queue.achannels(async_engine, **given)
+    assert message in str(caught.value)

@@ -1,0 +1,190 @@
+"""Pausing and limiting a queue, from sessions, connections and engines."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import ChannelPolicy, IsolationError, Queue
+from tests.fixtures.clock import Clock
+from tests.fixtures.connections import Connect
+from tests.fixtures.database import Database
+from tests.fixtures.waits import Waits
+
+
+def _seed(queue: Queue, engine: Engine, *names: str) -> None:
+    with Session(engine) as session:
+        for name in names:
+            queue.enqueue(session, channel=name, payload=name)
+        session.commit()
+
+
+def _taken(queue: Queue, engine: Engine, limit: int = 10) -> str:
+    batch = queue.dequeue(engine, limit=limit)
+    queue.complete(engine, batch)
+    return "".join(sorted(delivery.payload for delivery in batch))
+
+
+@pytest.mark.parametrize("channel", [None, "a"])
+def test_on_a_session(queue: Queue, engine: Engine, channel: str | None) -> None:
+    """On a session a pause and a resumption are recorded: they take effect with the COMMIT, or never."""
+    _seed(queue, engine, "a")
+    with Session(engine) as session:
+        queue.pause(session, channel)
+        session.rollback()
+        assert _taken(queue, engine) == "a"
+        _seed(queue, engine, "a")
+        queue.pause(session, channel)
+        session.commit()
+        assert _taken(queue, engine) == ""
+        queue.resume(session, channel)
+        assert _taken(queue, engine) == ""
+        session.commit()
+    assert _taken(queue, engine) == "a"
+
+
+def test_apart(queue: Queue, engine: Engine) -> None:
+    """A channel is served when neither it nor its queue is paused; others go on."""
+    _seed(queue, engine, *"ab")
+    queue.pause(engine, "a")
+    assert _taken(queue, engine) == "b"
+    queue.pause(engine)
+    queue.resume(engine, "a")
+    assert _taken(queue, engine) == ""
+    queue.resume(engine)
+    assert _taken(queue, engine) == "a"
+    queue.resume(engine)
+    queue.resume(engine, "never seen")
+
+
+def test_what_is_out_stays_out(queue: Queue, engine: Engine) -> None:
+    """Messages in consumers' hands can be ended while their channel is paused; what comes back waits."""
+    _seed(queue, engine, *"aab")
+    batch = queue.dequeue(engine, limit=3)
+    queue.pause(engine, "a")
+    queue.complete(engine, batch[0])
+    queue.release(engine, batch[1:])
+    _seed(queue, engine, "a")
+    assert _taken(queue, engine) == "b"
+    queue.resume(engine, "a")
+    assert _taken(queue, engine) == "aa"
+
+
+def test_the_last_word_of_a_transaction_counts(queue: Queue, engine: Engine) -> None:
+    """What is asked of one channel in one transaction is done in the order in which it was asked for."""
+    _seed(queue, engine, "a")
+    with Session(engine) as session:
+        queue.resume(session, "a")
+        queue.pause(session, "a")
+        session.commit()
+        assert _taken(queue, engine) == ""
+        queue.pause(session, "a")
+        queue.resume(session, "a")
+        session.commit()
+    assert _taken(queue, engine) == "a"
+
+
+def test_max_concurrency(queue: Queue, engine: Engine) -> None:
+    """A limit on the whole queue counts what is out already, is exact, and goes by None; UNSET leaves it."""
+    _seed(queue, engine, *"abcdef")
+    held = queue.dequeue(engine, limit=2)
+    queue.configure(engine, max_concurrency=3)
+    held += queue.dequeue(engine, limit=10)
+    assert len(held) == 3
+    stats = queue.stats(engine)
+    assert (stats.max_concurrency, stats.current_concurrency) == (3, 3)
+    queue.configure(engine, history=False)
+    assert queue.dequeue(engine) == []
+    queue.complete(engine, held[0])
+    assert len(queue.dequeue(engine, limit=10)) == 1
+    queue.configure(engine, max_concurrency=None)
+    assert len(queue.dequeue(engine, limit=10)) == 2
+    assert queue.stats(engine).max_concurrency is None
+
+
+def test_a_limit_wants_read_committed(queue: Queue, engine: Engine, connect: Connect) -> None:
+    """A limit on the whole queue is refused under an older snapshot, which would miss messages that are out."""
+    for level in ("REPEATABLE READ", "SERIALIZABLE"):
+        connection = connect(level)
+        with pytest.raises(IsolationError, match="READ COMMITTED"):
+            queue.configure(connection, max_concurrency=1)
+        connection.rollback()
+    assert queue.stats(engine).max_concurrency is None
+
+
+def test_everything_in_one_transaction(queue: Queue, engine: Engine, database: Database) -> None:
+    """Configuration of all kinds, recorded in any order, is sent in lock order and takes effect together."""
+    _seed(queue, engine, *"ab")
+    with Session(engine) as session:
+        queue.configure(session, max_concurrency=5)
+        queue.pause(session, "b")
+        queue.configure_channel(session, "a", ChannelPolicy(max_concurrency=1))
+        purged = queue.purge(session, "a")
+        queue.pause(session)
+        queue.configure(session, history=True, history_retention=timedelta(days=3), defaults=ChannelPolicy(weight=4))
+        session.commit()
+    assert purged.purged == 1
+    row = database.rows("select * from fq_queue")[0]
+    assert (row.global_max_concurrency, row.history, row.weight) == (5, True, 4)
+    assert row.history_retention == 3 * 86_400_000_000
+    assert row.paused_at is not None
+    assert [(one.channel, one.paused_at is None) for one in queue.channels(engine)] == [("a", True), ("b", False)]
+
+
+def test_limits_of_a_queue_and_its_channels_wait_in_one_order(
+    queue: Queue, engine: Engine, connect: Connect, waits: Waits
+) -> None:
+    """A transaction that limits a queue and a channel waits for the queue before it has locked the channel."""
+    limited = ChannelPolicy(max_concurrency=1)
+    queue.configure(engine, history=False)
+    queue.configure_channel(engine, "a", limited)
+    holder = connect()
+    queue.configure(holder, history=True)
+
+    def configure(rival: Engine) -> None:
+        with Session(rival) as session:
+            queue.configure_channel(session, "a", limited)
+            queue.configure(session, max_concurrency=2)
+            session.commit()
+
+    rival = waits.start(configure).blocked()
+    waits.unhindered(lambda third: queue.configure_channel(third, "a", limited))
+    holder.commit()
+    rival.result()
+    assert queue.stats(engine).max_concurrency == 2
+
+
+def test_history_is_switched(queue: Queue, engine: Engine, clock: Clock, database: Database) -> None:
+    """Attempts are recorded from the moment on, and no longer when it is switched off; other settings stay."""
+    queue.configure(engine, defaults=ChannelPolicy(weight=2))
+    for history in (False, True, False):
+        queue.configure(engine, history=history)
+        _seed(queue, engine, "a")
+        assert _taken(queue, engine) == "a"
+        clock.advance(timedelta(seconds=1))
+    assert database.value("select count(*) from fq_history") == 1
+    assert database.value("select weight from fq_queue") == 2
+
+
+async def test_async_twins(queue: Queue, engine: Engine, async_engine: AsyncEngine, connect: Connect) -> None:
+    """The awaited twins do on async engines and connections what their namesakes do on sync ones."""
+    _seed(queue, engine, *"ab")
+    await queue.apause(async_engine)
+    assert _taken(queue, engine) == ""
+    await queue.aresume(async_engine)
+    async with async_engine.begin() as asynchronous:
+        await queue.apause(asynchronous, "a")
+        assert (await queue.apurge(asynchronous, "b")).purged == 1
+    assert _taken(queue, engine) == ""
+    async with AsyncSession(async_engine) as session:
+        queue.resume(session, "a")
+        await session.commit()
+    await queue.aconfigure(async_engine, max_concurrency=1)
+    assert _taken(queue, engine) == "a"
+    connection = connect()
+    queue.pause(connection)
+    connection.rollback()
+    assert (await queue.astats(async_engine)).max_concurrency == 1
+    assert (await queue.astats(async_engine)).paused_at is None

@@ -1,0 +1,125 @@
+"""Cancelling messages and purging channels: what is withdrawn, and what the receipts tell."""
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Queue
+from tests.fixtures.connections import Connect
+from tests.fixtures.database import Database
+from tests.fixtures.waits import Waits
+
+
+def _seed(queue: Queue, engine: Engine, *names: str, key: str | None = None) -> list[int]:
+    with Session(engine) as session:
+        receipts = [queue.enqueue(session, channel=name, payload=name, key=key) for name in names]
+        session.commit()
+    return [receipt.message_id or 0 for receipt in receipts]
+
+
+def test_cancel_receipts(queue: Queue, engine: Engine, database: Database) -> None:
+    """A receipt tells what became of its message once the transaction has committed: cancelled, leased or missing."""
+    ids = _seed(queue, engine, "b", "a")
+    [delivery] = queue.dequeue(engine)
+    out = delivery.message_id
+    [ready] = {*ids} - {out}
+    with Session(engine) as session:
+        lost = queue.cancel(session, ready)
+        session.rollback()
+        receipts = [queue.cancel(session, message_id) for message_id in (out, ready, 10**12)]
+        assert {receipt.outcome for receipt in receipts} == {None}
+        session.commit()
+    assert lost.outcome is None
+    assert [receipt.outcome for receipt in receipts] == ["leased", "cancelled", "missing"]
+    assert [receipt.message_id for receipt in receipts] == [out, ready, 10**12]
+    assert database.value("select string_agg(id::text, ' ') from fq_message".replace("::", r"\:\:")) == str(out)
+
+
+def test_cancelled_while_ready(queue: Queue, engine: Engine) -> None:
+    """A message that was withdrawn is never delivered, and of two cancels one commits it."""
+    [message_id] = _seed(queue, engine, "a")
+    with Session(engine) as session:
+        receipts = [queue.cancel(session, message_id), queue.cancel(session, message_id)]
+        session.commit()
+    assert [receipt.outcome for receipt in receipts] == ["cancelled", "cancelled"]
+    assert queue.cancel(engine, message_id).outcome == "missing"
+    assert queue.dequeue(engine) == []
+
+
+@pytest.mark.parametrize("verb", ["complete", "retry", "release", "bury"])
+def test_cancelled_while_out(queue: Queue, engine: Engine, verb: str) -> None:
+    """A message that is out may be completed; however else it ends, it is gone, and its key is free at once."""
+    [message_id] = _seed(queue, engine, "a", key="k")
+    [delivery] = queue.dequeue(engine)
+    assert queue.cancel(engine, message_id).outcome == "leased"
+    [other] = _seed(queue, engine, "a", key="k")
+    assert other != message_id
+    getattr(queue, verb)(engine, delivery)
+    assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [other]
+    assert queue.dead_letters(engine) == []
+
+
+def test_settled_and_cancelled_in_one_transaction(
+    queue: Queue, engine: Engine, connect: Connect, waits: Waits, database: Database
+) -> None:
+    """Ends and cancels of one transaction are locked together in the order of their ids, so that two just wait."""
+    _seed(queue, engine, "a", "b")
+    low, high = sorted(queue.dequeue(engine, limit=2), key=lambda one: one.message_id)
+    holder = connect()
+    queue.cancel(holder, low.message_id)
+
+    def complete_and_cancel(rival: Engine) -> None:
+        with Session(rival) as session:
+            queue.complete(session, high)
+            queue.cancel(session, low.message_id)
+            session.commit()
+
+    rival = waits.start(complete_and_cancel).blocked()
+    # The rival waits for the lower id before it has locked the higher one.
+    queue.cancel(holder, high.message_id)
+    holder.commit()
+    rival.result()
+    assert database.value("select count(*) from fq_message") == 1
+
+
+def test_purge(queue: Queue, engine: Engine, connect: Connect) -> None:
+    """A purge deletes what is in nobody's hands, tells how many, and touches no other channel."""
+    _seed(queue, engine, *"aaab")
+    [held, *_] = [one for one in queue.dequeue(engine, limit=2) if one.channel == "a"]
+    with Session(engine) as session:
+        queue.enqueue(session, channel="a", payload=1, priority=5)
+        session.commit()
+        receipt = queue.purge(session, "a")
+        assert (receipt.channel, receipt.purged) == ("a", None)
+        session.commit()
+    assert receipt.purged == 3
+    assert queue.purge(engine, "a").purged == 0
+    assert queue.purge(connect(), "nobody").purged == 0
+    queue.complete(engine, held)
+    [stats] = queue.channels(engine, "a")
+    assert (stats.ready, stats.leased, stats.backlog) == (0, 0, 0)
+    _seed(queue, engine, "a")
+    assert [one.channel for one in queue.dequeue(engine)] == ["a"]
+
+
+def test_purge_takes_what_its_transaction_enqueued(queue: Queue, engine: Engine) -> None:
+    """Enqueues of a transaction are sent first, so that its purge takes them as well, as it says."""
+    with Session(engine) as session:
+        purge = queue.purge(session, "a")
+        queue.enqueue(session, channel="a", payload=1)
+        session.commit()
+    assert purge.purged == 1
+    assert queue.dequeue(engine) == []
+
+
+async def test_async_twins(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """The awaited twins give receipts that tell, on engines after their commit and on connections at once."""
+    first, second = _seed(queue, engine, "a", "a")
+    assert (await queue.acancel(async_engine, first)).outcome == "cancelled"
+    async with async_engine.connect() as connection:
+        assert (await queue.acancel(connection, second)).outcome == "cancelled"
+        await connection.rollback()
+        assert (await queue.apurge(connection, "a")).purged == 1
+        await connection.commit()
+    assert (await queue.apurge(async_engine, "a")).purged == 0
