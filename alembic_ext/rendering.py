@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 from alembic.autogenerate import renderers
 
-from alembic_ext.operations import CreateFairqueueOp, DropFairqueueOp, FairqueueOp
+from alembic_ext.operations import (
+    CreateFairqueueOp,
+    DowngradeFairqueueOp,
+    DropFairqueueOp,
+    FairqueueOp,
+    NothingOp,
+    RepairFairqueueOp,
+    UpgradeFairqueueOp,
+)
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
@@ -14,8 +22,25 @@ if TYPE_CHECKING:
 
 @renderers.dispatch_for(CreateFairqueueOp)
 @renderers.dispatch_for(DropFairqueueOp)
+@renderers.dispatch_for(UpgradeFairqueueOp)
+@renderers.dispatch_for(DowngradeFairqueueOp)
 def render(context: AutogenContext, operation: FairqueueOp) -> str:
     """The call, and the import that it needs."""
     context.imports.add("import alembic_ext")
-    schema = "" if operation.schema is None else f", schema={operation.schema!r}"
-    return f"op.{operation.verb}(version={operation.version}{schema})"
+    versions = operation.versions
+    given = [f"version={versions[0]}"] if len(versions) == 1 else [str(version) for version in versions]
+    if operation.schema is not None:
+        given.append(f"schema={operation.schema!r}")
+    return f"op.{operation.verb}({', '.join(given)})"
+
+
+@renderers.dispatch_for(RepairFairqueueOp)
+def render_repair(context: AutogenContext, operation: RepairFairqueueOp) -> list[str]:
+    """The call, below what it is for."""
+    return [*(f"# {reason}" for reason in operation.reasons), render(context, operation)]
+
+
+@renderers.dispatch_for(NothingOp)
+def render_nothing(_context: AutogenContext, _operation: NothingOp) -> list[str]:
+    """No line."""
+    return []

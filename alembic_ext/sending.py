@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.errors import SchemaMismatch
+from sqlalchemy_fairqueue.errors import AutocommitError, SchemaMismatch
 from sqlalchemy_fairqueue.sql import SCHEMA_MISMATCH
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def send(context: MigrationContext, doing: str, statements: Iterable[str]) -> No
 
     Raises:
         ValueError: The database is not PostgreSQL.
+        AutocommitError: The connection commits each statement by itself.
         SchemaMismatch: A guard among the statements refused.
     """
     if context.dialect.name != "postgresql":
@@ -36,6 +37,12 @@ def send(context: MigrationContext, doing: str, statements: Iterable[str]) -> No
     if connection is None:
         problem = f"{doing} has no connection to run on; configure Alembic with one, or run with --sql"
         raise ValueError(problem)
+    if getattr(connection.connection.driver_connection, "autocommit", False):
+        problem = (
+            f"{doing} is all or nothing, and the connection is in AUTOCOMMIT; take it out of the autocommit_block(), "
+            "or configure Alembic with an engine without isolation_level='AUTOCOMMIT'"
+        )
+        raise AutocommitError(problem)
     try:
         for statement in statements:
             connection.exec_driver_sql(statement, execution_options={"no_parameters": True})

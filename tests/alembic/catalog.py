@@ -6,7 +6,8 @@ Catalog = dict[str, tuple[object, ...]]
 
 _QUERIES = {
     "relation": """
-        select c.relname, c.relkind, c.relreplident, c.reloptions, c.relpersistence
+        select c.relname, c.relkind, c.relreplident, c.reloptions, c.relpersistence,
+          pg_get_partkeydef(c.oid), pg_get_expr(c.relpartbound, c.oid)
         from pg_class c where c.relnamespace = to_regnamespace(:quoted)
     """,
     "column": """
@@ -14,18 +15,27 @@ _QUERIES = {
           a.attcollation::regcollation::text, pg_get_expr(d.adbin, d.adrelid)
         from pg_attribute a join pg_class c on c.oid = a.attrelid
         left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
-        where c.relnamespace = to_regnamespace(:quoted) and c.relkind = 'r' and a.attnum > 0
+        where c.relnamespace = to_regnamespace(:quoted) and c.relkind in ('r', 'p') and a.attnum > 0
+          and not a.attisdropped
+    """,
+    "order of columns in": """
+        select c.relname, string_agg(a.attname, ' ' order by a.attnum)
+        from pg_attribute a join pg_class c on c.oid = a.attrelid
+        where c.relnamespace = to_regnamespace(:quoted) and c.relkind in ('r', 'p') and a.attnum > 0
+          and not a.attisdropped
+        group by c.relname
     """,
     "index": """
         select c.relname, pg_get_indexdef(c.oid), i.indisprimary from pg_index i join pg_class c on c.oid = i.indexrelid
         where c.relnamespace = to_regnamespace(:quoted)
     """,
     "constraint": """
-        select k.conrelid::regclass || '.' || k.conname, pg_get_constraintdef(k.oid)
+        select k.conrelid::regclass || '.' || k.conname, pg_get_constraintdef(k.oid), k.convalidated
         from pg_constraint k where k.connamespace = to_regnamespace(:quoted)
     """,
     "function": """
-        select p.proname, pg_get_functiondef(p.oid), p.prosrc from pg_proc p
+        select p.proname || repeat(' again', (row_number() over (partition by p.proname order by p.oid) - 1)::int),
+          pg_get_functiondef(p.oid), p.prosrc, p.proacl::text from pg_proc p
         where p.pronamespace = to_regnamespace(:quoted)
     """,
 }

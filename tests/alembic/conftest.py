@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -72,10 +73,20 @@ class Project:
         """Do what ``alembic ...`` does, and return what it printed. Its errors come through as they are."""
         printed = StringIO()
         command_line = CommandLine()
-        options = command_line.parser.parse_args(arguments)
+        options = command_line.parser.parse_args(["--raiseerr", *arguments])
         config = Config(str(self.ini), stdout=printed, output_buffer=printed, cmd_opts=options)
         command_line.run_cmd(config, options)
         return printed.getvalue()
+
+    def autogenerate(self, revision: str) -> str:
+        """Let Alembic write a migration, and return its two functions."""
+        self.run("revision", "--autogenerate", "--rev-id", revision, "-m", "made")
+        return self.body(revision)
+
+    def body(self, revision: str) -> str:
+        """The functions of a migration."""
+        text = next((self.root / "migrations" / "versions").glob(f"{revision}_*.py")).read_text()
+        return text[text.index("def upgrade") :]
 
     def run_program(self, *arguments: str) -> str:
         """Run the program ``alembic ...`` itself, and return what it printed; it must succeed."""
@@ -92,13 +103,23 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def make_project(tmp_path: Path) -> Callable[[str], Project]:
+    """Make an environment from a template of Alembic's, without migrations."""
+
+    def make(template: str) -> Project:
+        made = Project(tmp_path)
+        made.run("init", "--template", template, str(tmp_path / "migrations"))
+        # The logging of the test run stays as it is.
+        made.edit_env("    fileConfig(config.config_file_name)", "    pass")
+        return made
+
+    return make
+
+
+@pytest.fixture
+def project(make_project: Callable[[str], Project]) -> Project:
     """An environment from the generic template, without migrations."""
-    made = Project(tmp_path)
-    made.run("init", str(tmp_path / "migrations"))
-    # The logging of the test run stays as it is.
-    made.edit_env("    fileConfig(config.config_file_name)", "    pass")
-    return made
+    return make_project("generic")
 
 
 @pytest.fixture(params=[None, 'My "odd" %:sch\'e$$ma', "UPPER"], ids=["default", "odd", "upper"])

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.sql import quoted
+from sqlalchemy_fairqueue.sql import quoted, versions
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import Project
 from tests.fixtures.database import Database, MakeDatabase
@@ -17,7 +17,7 @@ ENQUEUE_ONE = """
 """
 
 
-def migrate(project: Project, schema: str | None) -> None:
+def migrate(project: Project, schema: str | None, version: int = 1) -> None:
     """Write the migration that installs into the schema and takes it away again, between operations of the user's."""
     made = "" if schema is None else f"op.execute(sa.schema.CreateSchema({schema!r}))"
     project.migration(
@@ -25,11 +25,11 @@ def migrate(project: Project, schema: str | None) -> None:
         f"""\
         op.create_table("upload", sa.Column("id", sa.Integer, primary_key=True))
         {made}
-        op.create_fairqueue(version=1, schema={schema!r})
+        op.create_fairqueue(version={version}, schema={schema!r})
         op.execute("comment on table upload is 'it is 100% ours'")
         """,
         f"""\
-        op.drop_fairqueue(version=1, schema={schema!r})
+        op.drop_fairqueue(version={version}, schema={schema!r})
         op.drop_table("upload")
         """,
     )
@@ -41,12 +41,13 @@ def run_script(database: Database, script: str) -> None:
         connection.execute(script.encode())
 
 
+@pytest.mark.parametrize("version", versions())
 def test_script_and_connection_leave_the_same_catalog(
-    project: Project, make_database: MakeDatabase, schema: str | None
+    project: Project, make_database: MakeDatabase, schema: str | None, version: int
 ) -> None:
     """``alembic upgrade`` and the script of ``alembic upgrade --sql`` make the same objects, and both can be undone."""
     online, offline = make_database(installed=False), make_database(installed=False)
-    migrate(project, schema)
+    migrate(project, schema, version)
 
     project.point_at(online.url)
     project.run("upgrade", "head")
@@ -76,9 +77,12 @@ def test_no_schema_is_the_connections_default(project: Project, make_database: M
     assert catalog(unnamed) == {}
 
 
-def test_installed_functions_work_in_any_schema(project: Project, empty_database: Database, schema: str | None) -> None:
+@pytest.mark.parametrize("version", versions())
+def test_installed_functions_work_in_any_schema(
+    project: Project, empty_database: Database, schema: str | None, version: int
+) -> None:
     """A message enqueued in the installed schema is delivered and completed there."""
-    migrate(project, schema)
+    migrate(project, schema, version)
     project.point_at(empty_database.url)
     project.run("upgrade", "head")
     with psycopg.connect(empty_database.conninfo) as connection:

@@ -6,7 +6,7 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
 from alembic_ext import CreateFairqueueOp, DropFairqueueOp
-from sqlalchemy_fairqueue.errors import SchemaMismatch
+from sqlalchemy_fairqueue.errors import AutocommitError, SchemaMismatch
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import Project
 from tests.alembic.test_operations import run_script
@@ -100,10 +100,19 @@ def test_drop_of_another_version(project: Project, database: Database) -> None:
     assert said == "schema public holds fairqueue version 7, not 1; bring it to version 1 first"
 
 
-@pytest.mark.parametrize("version", [0, 2, None, "1", True])
+def test_autocommit(project: Project, empty_database: Database) -> None:
+    """Where each statement would be committed by itself, nothing is begun."""
+    project.migration("one", "with op.get_context().autocommit_block():\n    op.create_fairqueue()")
+    project.point_at(empty_database.url)
+    with pytest.raises(AutocommitError, match=r"op.create_fairqueue\(\) is all or nothing, .* AUTOCOMMIT; take it out"):
+        project.run("upgrade", "head")
+    assert catalog(empty_database) == {}
+
+
+@pytest.mark.parametrize("version", [0, 99, None, "1", True])
 def test_unknown_version(version: object) -> None:
     """A version that the library does not know is refused before any statement, with those it knows."""
-    with pytest.raises(ValueError, match=rf"there is no fairqueue version {version!r}: this library knows 1; "):
+    with pytest.raises(ValueError, match=rf"there is no fairqueue version {version!r}: this library knows 1, 2; "):
         CreateFairqueueOp(version)  # type: ignore[arg-type]
 
 

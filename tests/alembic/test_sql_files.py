@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from sqlalchemy_fairqueue import sql
+from sqlalchemy_fairqueue.sql.__main__ import script
+from sqlalchemy_fairqueue.sql.statements import in_order
 
 pytestmark = pytest.mark.installed
 
@@ -28,7 +30,7 @@ def test_qualifier_stands_only_where_an_identifier_does(text: str) -> None:
     """``fairqueue`` is written as a qualifier of ours, and never in a comment, a string or a longer word."""
     for kind in TOKENS.finditer(text):
         assert "fairqueue" not in kind[0]
-    assert len(re.findall("fairqueue", text)) == len(re.findall(r"(?<![\w.\"$])fairqueue\.fq_\w+", text)) > 0
+    assert len(re.findall("fairqueue", text)) == len(re.findall(r"(?<![\w.\"$])fairqueue\.fq_\w+", text))
 
 
 def test_nothing_of_ours_is_named_without_the_qualifier(text: str) -> None:
@@ -39,8 +41,8 @@ def test_nothing_of_ours_is_named_without_the_qualifier(text: str) -> None:
 
 
 def test_quotes_of_a_body_are_plain(text: str) -> None:
-    """A file has at most one body, between ``$$``, and no other dollar sign: the loader gives the quotes a name."""
-    assert text.count("$$") in {0, 2}
+    """Bodies are between ``$$``, and there is no other dollar sign: the loader gives the quotes a name."""
+    assert text.count("$$") % 2 == 0
     assert text.count("$") == 2 * text.count("$$")
 
 
@@ -54,7 +56,11 @@ def test_stem_is_the_name() -> None:
             first, *others = [TOKENS.sub("", statement).strip() for statement in statements]
             assert first.startswith(f"create table fairqueue.{name} (")
             for other in others:
-                assert re.match(rf"(create (unique )?index {name}_\w+ on|alter table) fairqueue\.{name} ", other)
+                assert re.match(
+                    rf"create (unique )?index {name}_\w+ on fairqueue\.{name} |alter table fairqueue\.{name}(_\w+)? "
+                    rf"|create table fairqueue\.{name}_\w+ partition of fairqueue\.{name} ",
+                    other,
+                )
 
 
 def test_latest_version_is_the_newest_folder() -> None:
@@ -105,3 +111,29 @@ def test_only_the_qualifier_is_replaced(schema: str) -> None:
         made = sql.in_schema(text, schema)
         back = made.replace(f"{sql.quoted(schema)}.fq_", "fairqueue.fq_").replace("$fairqueue$", "$$")
         assert back == text
+
+
+def test_functions_in_sql_come_after_those_that_they_call() -> None:
+    """PostgreSQL looks for what a function in SQL calls when it is made: what is called is made before."""
+    for version in sql.versions():
+        made: set[str] = set()
+        for name, text in in_order(sql.functions(version)).items():
+            if "language sql" in text:
+                assert set(re.findall(r"fairqueue\.(\w+)\(", text)) & sql.functions(version).keys() <= made | {name}
+            made.add(name)
+        assert made == sql.functions(version).keys()
+
+
+@pytest.mark.parametrize("way", ["install 1", "install 2", "upgrade 1 2", "downgrade 2 1", "drop 1"])
+def test_script(way: str) -> None:
+    """A version can be had as a script of one transaction, for those who have no Alembic."""
+    first, *_, last = script([*way.split(), "--schema", "apps"]).splitlines()
+    assert (first, last) == ("begin;", "commit;")
+
+
+@pytest.mark.parametrize("way", ["install", "install x", "upgrade 1", "climb 1 2"])
+def test_script_needs_to_be_told(way: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Arguments that make no sense are told apart from the script, on the other stream."""
+    with pytest.raises(SystemExit, match="2"):
+        script(way.split())
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,48 @@
+"""What a user's model adds to a table of ours: columns, constraints and indexes that the installation does not make."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from alembic.operations import ops
+from sqlalchemy import CheckConstraint, ForeignKeyConstraint, UniqueConstraint
+
+from alembic_ext.recognition import names_in
+
+if TYPE_CHECKING:
+    from alembic.autogenerate.api import AutogenContext
+    from alembic.operations import MigrateOperation
+    from sqlalchemy import Table
+
+_KINDS: dict[type[Any], Any] = {
+    ForeignKeyConstraint: "foreign_key_constraint",
+    UniqueConstraint: "unique_constraint",
+    CheckConstraint: "check_constraint",
+}
+
+
+def additions(context: AutogenContext, table: Table) -> list[MigrateOperation]:
+    """The operations that add what is the user's to a table that was just installed; none in most cases."""
+    ours = names_in(table.name)
+
+    def wanted(item: Any, kind: Any) -> bool:
+        return item.name not in ours and context.run_object_filters(item, item.name, kind, False, None)
+
+    found: list[MigrateOperation] = [
+        ops.AddColumnOp.from_column_and_tablename(table.schema, table.name, column)
+        for column in table.columns
+        if wanted(column, "column")
+    ]
+    found += [
+        ops.AddConstraintOp.from_constraint(constraint)
+        for constraint in sorted(table.constraints, key=lambda one: str(one.name or ""))
+        # A constraint that comes with a column's type is made with the column.
+        if type(constraint) in _KINDS and not getattr(constraint, "_type_bound", False)
+        if wanted(constraint, _KINDS[type(constraint)])
+    ]
+    found += [
+        ops.CreateIndexOp.from_index(index)
+        for index in sorted(table.indexes, key=lambda one: str(one.name or ""))
+        if wanted(index, "index")
+    ]
+    return [ops.ModifyTableOps(table.name, found, schema=table.schema)] if found else []

@@ -1,0 +1,178 @@
+"""What ``alembic revision --autogenerate`` and ``alembic check`` say of fairqueue.
+
+Alembic compares tables, and knows nothing of functions or of versions. When it is done, what it found of our tables is
+taken out and said in our operations: one that installs, one that climbs, one that repairs, or none.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from alembic.autogenerate import comparators
+from alembic.operations import ops
+from alembic.util import DispatchPriority, PriorityDispatchResult
+
+from alembic_ext.additions import additions
+from alembic_ext.operations import CreateFairqueueOp, RepairFairqueueOp, UpgradeFairqueueOp
+from alembic_ext.recognition import Installation, is_ours, look, names_in
+from sqlalchemy_fairqueue.sql import LATEST_VERSION
+
+if TYPE_CHECKING:
+    from alembic.autogenerate.api import AutogenContext
+    from alembic.operations import MigrateOperation
+    from sqlalchemy import Table
+
+# Below "alembic", so that it is printed where Alembic's own findings are.
+_log = logging.getLogger("alembic.autogenerate.fairqueue")
+
+
+# What an addition of the user's to a table of ours is found as.
+_ADDITIONS = (ops.AddColumnOp, ops.AddConstraintOp, ops.CreateIndexOp)
+
+
+@comparators.dispatch_for("autogenerate", qualifier="postgresql", priority=DispatchPriority.LAST)
+def compare(context: AutogenContext, upgrade: ops.UpgradeOps) -> PriorityDispatchResult:
+    """Say in our operations what Alembic found of our tables, and what it cannot find.
+
+    Not in an environment that says ``context.configure(..., fairqueue=False)``.
+    """
+    if context.opts.get("fairqueue", True):
+        _Comparison(context).replace(upgrade)
+    return PriorityDispatchResult.CONTINUE
+
+
+class _Comparison:
+    """One run of the comparison on one database.
+
+    A place is a schema by its own name, also where the metadata says None for the default one.
+    """
+
+    def __init__(self, context: AutogenContext) -> None:
+        if context.connection is None:
+            raise ValueError("autogenerate has no connection to compare with; configure Alembic with one")
+        self.context = context
+        self.connection = context.connection
+        self.default = self.connection.dialect.default_schema_name
+        self.wanted: dict[str | None, dict[str, Table]] = {}
+        self.found: dict[str | None, Installation] = {}
+        for table in context.sorted_tables:
+            included = context.run_object_filters(table, table.name, "table", False, None)
+            if included and is_ours(table.name, table.columns.keys()):
+                self.wanted.setdefault(self.place(table.schema), {})[table.name] = table
+
+    def place(self, schema: str | None) -> str | None:
+        return self.default if schema is None else str(schema)
+
+    def installation(self, place: str | None) -> Installation:
+        if place not in self.found:
+            self.found[place] = look(self.connection, place)
+        return self.found[place]
+
+    def replace(self, upgrade: ops.UpgradeOps) -> None:
+        """Put our operations where the metadata's order wants them, and take out what they stand for."""
+        gone = {self.table(one) for one in upgrade.ops if isinstance(one, ops.DropTableOp) and self.drops_ours(one)}
+        kept: list[MigrateOperation] = []
+        added: list[MigrateOperation] = []
+        places = sorted(self.wanted, key=lambda place: (place != self.default, place or ""))
+        for operation in upgrade.ops:
+            if isinstance(operation, ops.CreateTableOp) and self.is_made(operation):
+                place, name = self.table(operation)
+                gone.add((place, name))
+                if place in places and self.installation(place).version is None:
+                    # Its first table stands before whatever of the user's has a foreign key to one of them.
+                    places.remove(place)
+                    kept.append(self.create(place))
+                    added += [one for table in self.wanted[place].values() for one in additions(self.context, table)]
+            elif isinstance(operation, ops.ModifyTableOps):
+                operation.ops[:] = self.left(operation, gone)
+                kept += [operation] if operation.ops else []
+            elif not (isinstance(operation, ops.DropTableOp) and self.table(operation) in gone):
+                kept.append(operation)
+        upgrade.ops[:] = [*(one for place in places for one in self.changes(place)), *kept, *added]
+
+    def table(self, operation: ops.CreateTableOp | ops.DropTableOp | ops.ModifyTableOps) -> tuple[str | None, str]:
+        return self.place(operation.schema), str(operation.table_name)
+
+    def drops_ours(self, operation: ops.DropTableOp) -> bool:
+        """Whether a table that is not in the metadata is ours: it is never for Alembic to drop."""
+        place, name = self.table(operation)
+        if is_ours(name, operation.to_table().columns.keys()):
+            return True
+        if not name.startswith("fq_"):
+            return False
+        found = self.installation(place)
+        return found.newer or name in found.partitions
+
+    def is_made(self, operation: ops.CreateTableOp) -> bool:
+        """Whether an operation of ours makes the table, or Alembic was only kept from seeing it."""
+        place, name = self.table(operation)
+        if name not in self.wanted.get(place, {}):
+            return False
+        missing = {one.name for one in self.installation(place).drift if (one.kind, one.state) == ("table", "missing")}
+        return self.installation(place).version != LATEST_VERSION or name not in missing
+
+    def left(self, operation: ops.ModifyTableOps, gone: set[tuple[str | None, str]]) -> list[MigrateOperation]:
+        """What remains of the changes of a table: what is the user's in ours, and what is not as the version has it.
+
+        Whether our columns, constraints and indexes are right is told by the version that is installed, not by models
+        or by how Alembic reads a type.
+        """
+        place, name = self.table(operation)
+        if name not in self.wanted.get(place, {}) and (place, name) not in gone:
+            return operation.ops
+        found = self.installation(place)
+        if found.version is None or (place, name) in gone:
+            return []
+        ours = names_in(name) - found.differing(name)
+        return [
+            one
+            for one in operation.ops
+            if _object(one) not in ours and (not found.newer or isinstance(one, _ADDITIONS))
+        ]
+
+    def create(self, place: str | None) -> CreateFairqueueOp:
+        _log.info("Detected models of fairqueue that is not installed in schema %r", place)
+        return CreateFairqueueOp(LATEST_VERSION, self.schema(place))
+
+    def changes(self, place: str | None) -> list[MigrateOperation]:
+        """What an installation needs, apart from the user's own tables."""
+        found = self.installation(place)
+        schema = self.schema(place)
+        if found.version is None:
+            return [self.create(place)]
+        if found.newer:
+            _log.warning(
+                "schema %r holds fairqueue version %s, which this library does not know: nothing of it was compared; "
+                "upgrade the library",
+                place,
+                found.version,
+            )
+            return []
+        made: list[MigrateOperation] = []
+        reasons = tuple(str(one) for one in found.drift if one.kind == "function")
+        if reasons:
+            _log.warning("Detected changes of fairqueue in schema %r: %s", place, "; ".join(reasons))
+            made.append(RepairFairqueueOp(found.version, schema, reasons=reasons))
+        for one in found.drift:
+            if one.kind != "function" and one.state != "unexpected":
+                _log.warning("Detected a change of fairqueue in schema %r, not by its migrations: %s", place, one)
+        if found.version < LATEST_VERSION:
+            _log.info("Detected fairqueue version %s in schema %r", found.version, place)
+            made.append(UpgradeFairqueueOp(found.version, LATEST_VERSION, schema))
+        return made
+
+    def schema(self, place: str | None) -> str | None:
+        """The schema as the metadata names it."""
+        schema = next(iter(self.wanted[place].values())).schema
+        return None if schema is None else str(schema)
+
+
+def _object(operation: Any) -> str | None:
+    """The name of the column, index or constraint that an operation is about."""
+    if isinstance(operation, ops.AddColumnOp):
+        return str(operation.column.name)
+    for attribute in ("column_name", "index_name", "constraint_name"):
+        if (name := getattr(operation, attribute, None)) is not None:
+            return str(name)
+    return None

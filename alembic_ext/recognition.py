@@ -1,0 +1,114 @@
+"""Which tables are fairqueue's: in the user's metadata, among Alembic's operations, and in the database.
+
+A name alone does not say it, as a table of the user's may have it: the columns have to be there too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from sqlalchemy import text
+from sqlalchemy.dialects.postgresql.base import ischema_names
+from sqlalchemy.types import UserDefinedType
+
+from sqlalchemy_fairqueue.sql import LATEST_VERSION, expected_catalog, find_drift, installed_version, tables, versions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.sql import Difference
+
+
+class TransactionId(UserDefinedType[str]):
+    """PostgreSQL's ``xid8``, which the history has."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_arguments: object) -> str:
+        """The name of the type."""
+        return "xid8"
+
+
+# SQLAlchemy has no such type, and would warn whenever it reflects the table.
+ischema_names.setdefault("xid8", TransactionId)
+
+_PARTITIONS = """
+select c.relname
+from pg_inherits i
+join pg_class c on c.oid = i.inhrelid
+join pg_class p on p.oid = i.inhparent
+join pg_namespace n on n.oid = p.relnamespace
+where n.nspname = :place
+  and p.relname = any (:tables)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What a schema of the database holds.
+
+    Attributes:
+        version: The installed version, None where there is none.
+        partitions: Partitions of our tables.
+        drift: Where the installation is not what its version has.
+    """
+
+    version: int | None
+    partitions: frozenset[str]
+    drift: tuple[Difference, ...]
+
+    @property
+    def newer(self) -> bool:
+        """Whether the version is one that this library does not know."""
+        return self.version is not None and self.version > LATEST_VERSION
+
+    def differing(self, table: str) -> set[str]:
+        """Names of columns, constraints and indexes of a table that are not as the version has them."""
+        names = [(one.kind, *one.name.rpartition(".")) for one in self.drift]
+        return {name for kind, of, _, name in names if kind == "index" or of == table}
+
+
+def look(connection: Connection, place: str | None) -> Installation:
+    """Look into a schema."""
+    version = None if place is None else installed_version(connection, place)
+    if version is None:
+        return Installation(None, frozenset(), ())
+    names = {"place": place, "tables": list(tables(LATEST_VERSION))}
+    partitions = frozenset(connection.scalars(text(_PARTITIONS), names))
+    drift = tuple(find_drift(connection, place)) if version in versions() else ()
+    return Installation(version, partitions, drift)
+
+
+def is_ours(table: str, columns: Collection[str]) -> bool:
+    """Whether a table of this name with these columns is one of ours, further columns of the user's included."""
+    return any(table in of_version and of_version[table] <= set(columns) for of_version in _columns())
+
+
+@cache
+def names_in(table: str) -> frozenset[str]:
+    """The names of the columns, indexes and constraints that a table of ours has in any version."""
+    return frozenset(
+        name.rpartition(".")[2]
+        for version in versions()
+        for key, facts in expected_catalog(version).items()
+        for kind, _, name in [key.partition(" ")]
+        if kind != "function" and facts.get("table", name.partition(".")[0]) == table
+    )
+
+
+@cache
+def _columns() -> tuple[dict[str, set[str]], ...]:
+    found = []
+    for version in versions():
+        columns: dict[str, set[str]] = {}
+        for key in expected_catalog(version):
+            kind, _, name = key.partition(" ")
+            if kind == "column":
+                table, _, column = name.partition(".")
+                columns.setdefault(table, set()).add(column)
+        found.append(columns)
+    return tuple(found)

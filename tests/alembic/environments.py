@@ -1,0 +1,64 @@
+"""What users write into their env.py: models, options and filters."""
+
+from textwrap import dedent
+
+from tests.alembic.conftest import Project
+
+MODELS = """
+from sqlalchemy_fairqueue.models import make_models
+
+queue = make_models(Base)
+"""
+
+UPLOADS = """
+class Account(Base):
+    __tablename__ = "account"
+    id = sa.orm.mapped_column(sa.Integer, primary_key=True)
+
+class Upload(Base):
+    __tablename__ = "upload"
+    id = sa.orm.mapped_column(sa.Integer, primary_key=True)
+    message_id = sa.orm.mapped_column(sa.ForeignKey(queue.Message.__table__.c.id))
+"""
+
+MIXIN = """
+from sqlalchemy_fairqueue.models import MessageMixin
+
+class Account(Base):
+    __tablename__ = "zz_account"
+    id = sa.orm.mapped_column(sa.Integer, primary_key=True)
+
+class Work(MessageMixin, Base):
+    account_id = sa.orm.mapped_column(sa.ForeignKey("zz_account.id", name="work_account"), index=True)
+"""
+
+
+def code(models: str, *, base: str = "pass", imported: str = "import alembic_ext", more: str = "") -> str:
+    """A Base with models on it, and the import that opts in."""
+    return "\n".join(
+        [
+            "import sqlalchemy as sa",
+            "import sqlalchemy.orm",
+            imported,
+            f"class Base(sa.orm.DeclarativeBase):\n    {base}\n",
+            dedent(models),
+            dedent(more),
+        ]
+    )
+
+
+def environment(
+    project: Project,
+    models: str,
+    *,
+    base: str = "pass",
+    imported: str = "import alembic_ext",
+    more: str = "",
+    options: str = "",
+) -> None:
+    """Give env.py models, and options for ``context.configure(...)``."""
+    written = code(models, base=base, imported=imported, more=more)
+    project.edit_env("target_metadata = None\n", f"{written}\ntarget_metadata = Base.metadata\n")
+    if options:
+        line = "connection=connection, target_metadata=target_metadata"
+        project.edit_env(line, f"{line}, {options}")

@@ -1,0 +1,138 @@
+"""find_drift: what was changed besides the migrations, by name."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, create_engine, text
+from sqlalchemy.pool import NullPool
+from sqlalchemy.schema import CreateSchema
+
+from sqlalchemy_fairqueue.sql import Difference, assert_no_drift, catalog, find_drift, installed_version, versions
+from sqlalchemy_fairqueue.sql.freezing import frozen, installed_catalog
+from tests.fixtures.database import Database, MakeDatabase, install
+
+pytestmark = pytest.mark.installed
+
+VERSION_1 = "function fq_version() returns int immutable parallel safe language sql as 'select 1'"
+
+CHANGES = {
+    "create or replace function fq_now() returns bigint language sql volatile parallel safe as 'select 1::bigint'": (
+        "function fq_now is changed: its body is another one"
+    ),
+    "alter function fq_bury(text, bigint[], tid[], bigint[], integer[], text[], text[]) reset jit": (
+        "function fq_bury is changed: settings from "
+    ),
+    "drop function fq_hear": "function fq_hear is missing",
+    "create function fq_version(int) returns int language sql as 'select 1'": (
+        "function fq_version(integer) is unexpected"
+    ),
+    "drop table fq_dead_letter": "table fq_dead_letter is missing",
+    "alter table fq_signal reset (autovacuum_vacuum_threshold)": "table fq_signal is changed: options from ",
+    "alter table fq_channel_state replica identity default": (
+        "table fq_channel_state is changed: replica identity from f to d"
+    ),
+    "alter table fq_message alter kind drop not null": "column fq_message.kind is changed: not null from yes to none",
+    "alter table fq_lease rename consumer to worker": "column fq_lease.consumer is missing",
+    "alter table fq_message add column tenant int": "column fq_message.tenant is unexpected",
+    "drop index fq_message_lease_ix": "index fq_message_lease_ix is missing",
+    "create index mine on fq_message (kind)": "index mine is unexpected",
+    "alter table fq_channel drop constraint fq_channel_name_check": (
+        "constraint fq_channel.fq_channel_name_check is missing"
+    ),
+    "alter table fq_lease add constraint mine check (id > 0)": "constraint fq_lease.mine is unexpected",
+}
+
+
+def drift(database: Database, schema: str | None = None) -> list[Difference]:
+    """The drift of a database."""
+    engine = create_engine(database.url, poolclass=NullPool)
+    with engine.connect() as connection:
+        return find_drift(connection, schema)
+
+
+@pytest.fixture
+def latest(empty_database: Database) -> Iterator[Connection]:
+    """A connection on which the newest version is installed; nothing is committed."""
+    engine = create_engine(empty_database.url, poolclass=NullPool)
+    with engine.connect() as connection:
+        install(connection, version=versions()[-1])
+        yield connection
+
+
+@pytest.mark.parametrize("version", versions())
+def test_frozen_catalogs(empty_database: Database, version: int) -> None:
+    """What each version should look like is what installing it makes, on this server too."""
+    engine = create_engine(empty_database.url, poolclass=NullPool)
+    with engine.connect() as connection:
+        found = installed_catalog(connection, version)
+    file = Path(catalog.__file__).with_name(f"v{version}") / "catalog.json"
+    assert frozen(found).splitlines() == file.read_text().splitlines(), (
+        "run python -m sqlalchemy_fairqueue.sql.freezing URL"
+    )
+
+
+@pytest.mark.parametrize("version", versions())
+def test_none_where_installed(empty_database: Database, schema: str | None, version: int) -> None:
+    """An installation is as it should be, in every schema, also without its name on the search_path."""
+    engine = create_engine(empty_database.url, poolclass=NullPool)
+    with engine.begin() as connection:
+        if schema is not None:
+            connection.execute(CreateSchema(schema))
+        install(connection, schema=schema, version=version)
+        assert_no_drift(connection, schema)
+        assert installed_version(connection, schema) == version
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_change_is_named(latest: Connection, change: str) -> None:
+    """Whatever is changed by hand is found by its name, and nothing else is."""
+    latest.execute(text(change))
+    found = [str(one) for one in find_drift(latest)]
+    ours = [one for one in found if one.startswith(CHANGES[change])]
+    assert ours
+    assert len(found) == len(ours) + ("rename" in change)
+
+
+def test_assertion_lists_what_differs(latest: Connection) -> None:
+    """The helper for users' tests names every difference, apart from those that are meant to be there."""
+    assert_no_drift(latest)
+    latest.execute(text("alter table fq_message add column tenant int"))
+    latest.execute(text("drop index fq_message_lease_ix"))
+    with pytest.raises(AssertionError) as error:
+        assert_no_drift(latest, allowed=["column fq_message.tenant"])
+    assert str(error.value).splitlines() == [
+        "the installation differs from what its version has:",
+        "- index fq_message_lease_ix is missing",
+    ]
+
+
+def test_partitions_are_expected(latest: Connection) -> None:
+    """Days of the history are nobody's change, and the loss of its default partition is one."""
+    latest.execute(text("create table fq_history_p20260101 partition of fq_history for values from (0) to (1)"))
+    assert find_drift(latest) == []
+    latest.execute(text("drop table fq_history_default"))
+    assert [str(one) for one in find_drift(latest)] == [
+        "table fq_history is changed: default partition from fq_history_default to none"
+    ]
+
+
+def test_nothing_of_another_version_stays(latest: Connection) -> None:
+    """What another version brought is unexpected, and an object of the user's with our prefix is not."""
+    latest.execute(text("create table fq_mine (id int)"))
+    assert find_drift(latest) == []
+    latest.execute(text(f"create or replace {VERSION_1}"))
+    assert Difference("function", "fq_pause(text, text)", "unexpected") in find_drift(latest)
+
+
+def test_not_installed(make_database: MakeDatabase) -> None:
+    """Where nothing is installed, or a version that is not known, that is the one difference."""
+    database = make_database(installed=False)
+    assert [str(one) for one in drift(database, "apps")] == [
+        "installation fairqueue is missing: there is no fq_version() in schema 'apps'"
+    ]
+    database.execute("create function fq_version() returns int language sql as 'select 99'")
+    known = ", ".join(str(version) for version in versions())
+    assert [str(one) for one in drift(database)] == [
+        f"installation fairqueue is unexpected: it is version 99, and this library knows {known}"
+    ]

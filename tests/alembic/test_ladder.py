@@ -1,0 +1,124 @@
+"""op.upgrade_fairqueue and op.downgrade_fairqueue: every version is what the steps to it leave."""
+
+from itertools import combinations
+
+import pytest
+
+from alembic_ext import DowngradeFairqueueOp, UpgradeFairqueueOp
+from sqlalchemy_fairqueue.errors import SchemaMismatch
+from sqlalchemy_fairqueue.sql import functions, versions
+from tests.alembic.catalog import catalog
+from tests.alembic.conftest import Project
+from tests.alembic.test_operations import run_script
+from tests.alembic.test_refusals import refused
+from tests.fixtures.database import Database, MakeDatabase
+
+pytestmark = pytest.mark.installed
+
+STEPS = list(combinations(versions(), 2))
+
+
+def ladder(project: Project, database: Database, schema: str | None, old: int, new: int) -> None:
+    """Write two migrations, one that installs the old version and one that climbs to the new one."""
+    made = "" if schema is None else f"op.execute(sa.schema.CreateSchema({schema!r}))"
+    project.migration("one", f"{made}\nop.create_fairqueue(version={old}, schema={schema!r})")
+    project.migration(
+        "two",
+        f"op.upgrade_fairqueue({old}, {new}, schema={schema!r})",
+        f"op.downgrade_fairqueue({new}, {old}, schema={schema!r})",
+        down="one",
+    )
+    project.point_at(database.url)
+
+
+@pytest.mark.parametrize(("old", "new"), STEPS)
+def test_steps_leave_what_an_installation_does(
+    project: Project, make_database: MakeDatabase, schema: str | None, old: int, new: int
+) -> None:
+    """Up, down and up again, online and as scripts: each version is object by object what installing it makes."""
+    online, offline, at_once = (make_database(installed=False) for _ in range(3))
+    ladder(project, at_once, schema, new, new)
+    project.run("upgrade", "one")
+    ladder(project, online, schema, old, new)
+    project.run("upgrade", "one")
+    run_script(offline, project.run("upgrade", "one", "--sql"))
+    first = catalog(online, schema)
+    assert catalog(offline, schema) == first
+
+    for _ in range(2):
+        project.run("upgrade", "two")
+        run_script(offline, project.run("upgrade", "one:two", "--sql"))
+        assert catalog(online, schema) == catalog(offline, schema) == catalog(at_once, schema)
+        project.run("downgrade", "one")
+        run_script(offline, project.run("downgrade", "two:one", "--sql"))
+        assert catalog(online, schema) == catalog(offline, schema) == first
+
+
+@pytest.mark.parametrize(("old", "new"), STEPS)
+def test_privileges_stay(project: Project, empty_database: Database, old: int, new: int) -> None:
+    """Who may call a function is the same after the steps, whether it was replaced or made again."""
+    ladder(project, empty_database, None, old, new)
+    project.run("upgrade", "one")
+    caller = f"caller_{empty_database.name}"
+    empty_database.execute(f'create role "{caller}"')
+    try:
+        for name in functions(old):
+            empty_database.execute(f"revoke execute on function {name} from public")
+        empty_database.execute(f'grant execute on function fq_enqueue, fq_version to "{caller}" with grant option')
+        before = catalog(empty_database, kinds=("function",))
+        project.run("upgrade", "two")
+        granted = {name: facts[-1] for name, facts in catalog(empty_database, kinds=("function",)).items()}
+        assert {name: granted[name] for name in before} == {name: facts[-1] for name, facts in before.items()}
+        project.run("downgrade", "one")
+        assert catalog(empty_database, kinds=("function",)) == before
+    finally:
+        empty_database.execute(f'drop owned by "{caller}"')
+        empty_database.execute(f'drop role "{caller}"')
+
+
+def test_other_version_is_refused(project: Project, empty_database: Database) -> None:
+    """A step from a version that is not installed says which one is, and changes nothing."""
+    ladder(project, empty_database, None, 1, 2)
+    project.run("upgrade", "one")
+    empty_database.execute("drop table alembic_version")
+    said = refused(project, empty_database, "op.downgrade_fairqueue(2, 1)")
+    assert said == "schema public holds fairqueue version 1, not 2; bring it to version 2 first"
+
+
+def test_nothing_installed_is_refused(project: Project, empty_database: Database) -> None:
+    """A step where nothing is installed says so."""
+    said = refused(project, empty_database, "op.upgrade_fairqueue(1, 2)")
+    assert said == "fairqueue is not installed in schema public; name the schema that op.create_fairqueue() was given"
+
+
+def test_taken_name_is_refused(project: Project, empty_database: Database) -> None:
+    """A table of the user's that has the name of a new one is named before anything is changed."""
+    ladder(project, empty_database, None, 1, 2)
+    project.run("upgrade", "one")
+    empty_database.execute("create table fq_history (id int)")
+    before = catalog(empty_database)
+    with pytest.raises(SchemaMismatch, match="not fairqueue's under names that it needs: fq_history; rename them"):
+        project.run("upgrade", "two")
+    assert catalog(empty_database) == before
+
+
+def test_step_is_part_of_the_migrations_transaction(project: Project, empty_database: Database) -> None:
+    """When an operation after the step fails, the older version is there as it was."""
+    ladder(project, empty_database, None, 1, 2)
+    project.run("upgrade", "one")
+    project.migration("two", 'op.upgrade_fairqueue(1, 2)\nop.execute("select 1 / 0")', down="one")
+    before = catalog(empty_database)
+    with pytest.raises(Exception, match="division by zero"):
+        project.run("upgrade", "two")
+    assert catalog(empty_database) == before
+
+
+@pytest.mark.parametrize("kind", [UpgradeFairqueueOp, DowngradeFairqueueOp])
+@pytest.mark.parametrize("versions", [(1, 1), (1, 2), (2, 1), (1, 99), (0, 1)])
+def test_direction(kind: type[UpgradeFairqueueOp | DowngradeFairqueueOp], versions: tuple[int, int]) -> None:
+    """An upgrade goes up and a downgrade down, between versions that exist; anything else is a ValueError."""
+    if versions == ((1, 2) if kind is UpgradeFairqueueOp else (2, 1)):
+        kind(*versions)
+        return
+    with pytest.raises(ValueError, match=r"does not; give|there is no fairqueue version"):
+        kind(*versions)

@@ -1,0 +1,67 @@
+"""Scripts of ``alembic upgrade --sql``, run by psql as they are."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from sqlalchemy import NullPool, create_engine
+
+from sqlalchemy_fairqueue.sql import LATEST_VERSION, assert_no_drift, installed_version
+from tests.alembic.catalog import catalog
+from tests.alembic.conftest import Project
+from tests.fixtures.database import Database
+from tests.fixtures.server import programs
+
+pytestmark = pytest.mark.installed
+
+# What psql might take for its own: a variable, a command, the end of a statement, the quotes of a body.
+SCHEMA = """My "odd" %:sch'e$$ma :DBNAME \\d; --"""
+
+
+def run_in_psql(database: Database, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script as the documentation says."""
+    beside_server = Path(programs().directory) / "psql"
+    program = beside_server if beside_server.is_file() else shutil.which("psql")
+    assert program, "psql is not installed"
+    return subprocess.run(
+        [str(program), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", database.conninfo, "-f", "-"],
+        input=script,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_ladder(project: Project, empty_database: Database) -> None:
+    """Installation, steps and drop, in a schema whose name psql could trip over, leave what they should."""
+    made = f"op.execute(sa.schema.CreateSchema({SCHEMA!r}))"
+    project.migration("one", f"{made}\nop.create_fairqueue(version=1, schema={SCHEMA!r})", "pass")
+    last = LATEST_VERSION
+    project.migration(
+        "two",
+        f"op.upgrade_fairqueue(1, {last}, schema={SCHEMA!r})\nop.repair_fairqueue({last}, schema={SCHEMA!r})",
+        f"op.drop_fairqueue({last}, schema={SCHEMA!r})",
+        down="one",
+    )
+    project.point_at(empty_database.url)
+    done = run_in_psql(empty_database, project.run("upgrade", "head", "--sql"))
+    assert (done.returncode, done.stderr) == (0, "")
+    engine = create_engine(empty_database.url, poolclass=NullPool)
+    with engine.connect() as connection:
+        assert installed_version(connection, SCHEMA) == last
+        assert_no_drift(connection, SCHEMA)
+
+    done = run_in_psql(empty_database, project.run("downgrade", "two:one", "--sql"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert catalog(empty_database, SCHEMA) == {}
+
+
+def test_refusal(project: Project, empty_database: Database) -> None:
+    """A refusal ends the script with psql's status for it, and nothing of the migration stays."""
+    project.migration("one", 'op.create_table("upload", sa.Column("id", sa.Integer))\nop.upgrade_fairqueue(1, 2)')
+    project.point_at(empty_database.url)
+    done = run_in_psql(empty_database, project.run("upgrade", "head", "--sql"))
+    assert done.returncode == 3
+    assert "fairqueue is not installed in schema public; name the schema" in done.stderr
+    assert catalog(empty_database) == {}

@@ -1,0 +1,73 @@
+"""Environments from Alembic's other templates: several databases in one, and asyncio."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sqlalchemy_fairqueue.sql import LATEST_VERSION
+from tests.alembic.catalog import catalog
+from tests.alembic.conftest import Project
+from tests.alembic.environments import MODELS, code, environment
+from tests.alembic.test_autogenerate import calls
+from tests.fixtures.database import Database, MakeDatabase
+
+pytestmark = pytest.mark.installed
+
+CREATED = f"op.create_fairqueue(version={LATEST_VERSION})"
+DROPPED = f"op.drop_fairqueue(version={LATEST_VERSION})"
+
+SEVERAL = """
+class Other(sa.orm.DeclarativeBase):
+    pass
+
+class Report(Other):
+    __tablename__ = "report"
+    id = sa.orm.mapped_column(sa.Integer, primary_key=True)
+
+target_metadata = {"engine1": Base.metadata, "engine2": Other.metadata}
+"""
+
+
+def test_asyncio(make_project: Callable[[str], Project], empty_database: Database) -> None:
+    """The template for asyncio writes, runs, checks and undoes our operations as the generic one does."""
+    project = make_project("async")
+    environment(project, MODELS)
+    project.point_at(empty_database.url)
+    upgrade, downgrade = project.autogenerate("one").split("def downgrade")
+    assert (calls(upgrade), calls(downgrade)) == ([CREATED], [DROPPED])
+    project.run("upgrade", "head")
+    project.run("check")
+    project.run("downgrade", "base")
+    assert catalog(empty_database) == {}
+
+
+@pytest.mark.parametrize("other", ["postgresql", "sqlite"])
+def test_several_databases(
+    make_project: Callable[[str], Project], make_database: MakeDatabase, tmp_path: Path, other: str
+) -> None:
+    """Of several databases the one whose models are ours gets our operations, and the other sees nothing of us."""
+    project = make_project("multidb")
+    project.edit_env("target_metadata = {}\n", code(MODELS + SEVERAL))
+    ours, theirs = make_database(installed=False), make_database(installed=False)
+    urls = [ours.url.render_as_string(hide_password=False), f"sqlite:///{tmp_path}/other.db"]
+    if other == "postgresql":
+        urls[1] = theirs.url.render_as_string(hide_password=False)
+    first, *rest = project.ini.read_text().split("sqlalchemy.url = ")
+    assert len(rest) == 2
+    kept = [text.partition("\n")[2] for text in rest]
+    project.ini.write_text(
+        first
+        + "".join(f"sqlalchemy.url = {url.replace('%', '%%')}\n{text}" for url, text in zip(urls, kept, strict=True))
+    )
+
+    written = project.autogenerate("one")
+    parts = [part for part in written.split("def ") if "grade_engine" in part]
+    assert [calls(part)[:1] for part in parts if "engine1" in part] == [[CREATED], [DROPPED]]
+    assert not [part for part in parts if "engine2" in part and "fairqueue" in part]
+    project.run("upgrade", "head")
+    assert ours.value("select fq_version()") == LATEST_VERSION
+    assert "fq_" not in str(catalog(theirs))
+    project.run("check")
+    project.run("downgrade", "base")
+    assert catalog(ours) == {}
