@@ -1,0 +1,206 @@
+"""The worker of asyncio programs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import contextmanager, nullcontext
+from datetime import timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Self
+
+from sqlalchemy_fairqueue.asynchronous import AsyncEngine
+from sqlalchemy_fairqueue.engines import refused
+from sqlalchemy_fairqueue.errors import WorkerError
+from sqlalchemy_fairqueue.values import RetryPolicy
+from sqlalchemy_fairqueue.worker.daemons import in_thread
+from sqlalchemy_fairqueue.worker.logs import log
+from sqlalchemy_fairqueue.worker.machine import Machine, seconds
+from sqlalchemy_fairqueue.worker.pace import MOST, Pace
+from sqlalchemy_fairqueue.worker.settings import GRACE, LEASE, Settings, worker_name
+from sqlalchemy_fairqueue.worker.stats import WorkerStats
+from sqlalchemy_fairqueue.worker.tasks import TaskCrew
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy_fairqueue.asynchronous import AsyncSession
+    from sqlalchemy_fairqueue.queue import Queue
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class AsyncWorker:
+    """Takes messages of one or several queues and calls their handlers in an event loop.
+
+    What takes, completes and keeps leases alive runs in threads with connections of its own, so that a handler that
+    blocks the loop harms the other handlers of the loop, and nothing else. Plain functions among the handlers are
+    called in threads; they cannot have a session.
+
+    Args: as for :class:`Worker`, but for
+        engine: An AsyncEngine.
+        session_factory: Makes AsyncSessions. Default: ``async_sessionmaker(engine)``.
+    """
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        *queues: Queue,
+        concurrency: int = 8,
+        lease: timedelta = LEASE,
+        poll_interval: timedelta | None = None,
+        notify: bool = True,
+        grace: timedelta = GRACE,
+        retry: RetryPolicy | None = None,
+        session_factory: Callable[[], AsyncSession] | None = None,
+        prefetch: int = MOST,
+        name: str | None = None,
+        housekeeping: bool = True,
+    ) -> None:
+        if not isinstance(engine, AsyncEngine):
+            raise refused(engine, "an AsyncEngine")
+        self._settings = Settings(
+            engine=engine,
+            queues=queues,
+            concurrency=concurrency,
+            lease=lease,
+            poll_interval=poll_interval,
+            notify=notify,
+            grace=grace,
+            retry=retry or RetryPolicy(),
+            prefetch=prefetch,
+            name=worker_name(name),
+            housekeeping=housekeeping,
+        )
+        self._sessions = session_factory or _sessions(engine)
+        self._running: tuple[Machine, TaskCrew] | None = None
+        self._stopped: asyncio.Future[None] | None = None
+        self._starting = False
+        # What run() waits for.
+        self._asked: asyncio.Event | None = None
+        self.stats = WorkerStats()
+
+    @property
+    def name(self) -> str:
+        """What it is called beside its leases and in the log."""
+        return self._settings.name
+
+    async def start(self) -> None:
+        """Begin to work in the running loop, and return.
+
+        Raises:
+            WorkerError: It runs already, or a handler cannot be called by it.
+            SchemaMismatch: A queue is not installed, or in a version that this library does not know.
+        """
+        if self._starting or self._running is not None or self._stopped is not None:
+            raise WorkerError(f"worker {self.name} runs already; stop it first, or make another")
+        self._check_handlers()
+        settings = self._settings
+        pace = Pace(settings.concurrency, settings.prefetch)
+        crew = TaskCrew(settings.concurrency, pace, settings.retry, self._sessions, settings.name)
+        machine = Machine(settings, crew, pace, self.stats)
+        self._starting = True
+        try:
+            # Not in this thread: its connection has a loop of its own.
+            await in_thread(machine.check)
+        finally:
+            self._starting = False
+        self._running = machine, crew
+        machine.launch()
+        log.info("worker %s started on %s", self.name, [queue.name for queue in settings.queues])
+
+    async def stop(self, grace: timedelta | None = None) -> None:
+        """Take no more, let handlers finish, give the rest back uncounted, and return; it may be started again.
+
+        Args:
+            grace: How long handlers may go on; default: the worker's. Those that are still at it then are cancelled.
+        """
+        if self._stopped is not None:
+            await asyncio.shield(self._stopped)
+            return
+        if self._running is None:
+            return
+        (machine, crew), self._running = self._running, None
+        self._stopped = asyncio.get_running_loop().create_future()
+        try:
+            allowed = seconds(grace, self._settings.grace)
+            until = monotonic() + allowed
+            await in_thread(lambda: machine.stop_taking(max(allowed, 1.0)))
+            left = await crew.stop(until)
+            if left:
+                log.warning(
+                    "worker %s stops and cancels %d handler(s) that are still at work after %.1f s: messages %s",
+                    self.name,
+                    len(left),
+                    allowed,
+                    [context.delivery.message_id for context in left][:20],
+                    extra={"worker": self.name},
+                )
+            await in_thread(lambda: machine.stop(left))
+        finally:
+            self._stopped.set_result(None)
+            self._stopped = None
+            if self._asked is not None:
+                self._asked.set()
+        log.info("worker %s stopped: %s", self.name, self.stats.as_dict(), extra={"worker": self.name})
+
+    async def run(self, *, handle_signals: bool = False) -> None:
+        """Work until ``stop`` is called, by a signal, or until this is cancelled, which stops it without grace.
+
+        Args:
+            handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once. Default: signals
+                are the program's business.
+        """
+        asked = self._asked = asyncio.Event()
+        with _signals(asked) if handle_signals else nullcontext():
+            try:
+                await self.start()
+                await asked.wait()
+            except asyncio.CancelledError:
+                # Who cancels again does not wait for the end, but it comes.
+                await asyncio.shield(asyncio.ensure_future(self.stop(timedelta())))
+                raise
+            await self.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def _check_handlers(self) -> None:
+        for queue in self._settings.queues:
+            for handler in queue.handlers.values():
+                if handler.session and not handler.asynchronous:
+                    raise WorkerError(
+                        f"the handler of kind {handler.kind!r} of queue {queue.name!r} is a plain function that takes "
+                        "a session, and this worker has AsyncSessions; make it async, or use a Worker"
+                    )
+
+
+@contextmanager
+def _signals(asked: asyncio.Event) -> Iterator[None]:
+    """The first signal asks for a stop, the second one ends the process."""
+    loop = asyncio.get_running_loop()
+
+    def heard(number: int) -> None:
+        if asked.is_set():
+            os._exit(128 + number)
+        asked.set()
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, heard, number)
+    try:
+        yield
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def _sessions(engine: AsyncEngine) -> Callable[[], AsyncSession]:
+    # Not importable without greenlet, but then there is no AsyncEngine either.
+    from sqlalchemy.ext.asyncio import async_sessionmaker  # noqa: PLC0415
+
+    return async_sessionmaker(engine)

@@ -1,0 +1,102 @@
+"""What the callers of handlers share: which one, with what, and what an exception means."""
+
+from __future__ import annotations
+
+import logging
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled, PayloadError, WorkerError
+from sqlalchemy_fairqueue.values import Outcome
+from sqlalchemy_fairqueue.worker.decisions import COMPLETE, Decision, of_error, of_undecodable
+from sqlalchemy_fairqueue.worker.logs import log
+
+if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.queue.handling import Handler
+    from sqlalchemy_fairqueue.values import Delivery, RetryPolicy
+    from sqlalchemy_fairqueue.worker.context import Context
+
+TRIES = 4
+"""How often a transaction is tried that the database could not serialize."""
+
+
+def begin(context: Context) -> Handler:
+    """The handler of a delivery, whose time begins.
+
+    Raises:
+        PayloadError: The payload cannot be decoded.
+        WorkerError: There is no handler.
+    """
+    delivery = context.delivery
+    if isinstance(delivery.decoded, PayloadError):
+        raise _Undecodable(delivery.decoded)
+    handler = context.source.handler(delivery.kind)
+    if handler.timeout is not None:
+        context.begin(monotonic() + handler.timeout.total_seconds())
+    return handler
+
+
+def extras(handler: Handler, context: Context, session: Any = None) -> dict[str, Any]:
+    """What a handler gets besides the delivery."""
+    given: dict[str, Any] = {}
+    if handler.session:
+        given["session"] = session
+    if handler.context:
+        given["context"] = context
+    return given
+
+
+def check_time(context: Context) -> None:
+    """Raise HandlerTimeout if the handler came back too late."""
+    if context.timed_out:
+        raise HandlerTimeout(context.delivery.message_id, context.delivery.kind)
+
+
+def failed(context: Context, error: BaseException, default: RetryPolicy, name: str) -> Decision | None:
+    """How a delivery ends whose handler did not return. None: it is not ours any more."""
+    delivery = context.delivery
+    if isinstance(error, _Undecodable):
+        _log(logging.ERROR, name, delivery, error.of)
+        return of_undecodable(error.of)
+    if context.cancelled or isinstance(error, MessageCancelled):
+        # Whatever the handler did or did not, the message is to be gone.
+        return COMPLETE
+    if isinstance(error, LeaseLost) and delivery.message_id in error.message_ids and not context.lost:
+        # The database says so: somebody else settles it.
+        _log(logging.WARNING, name, delivery, error)
+        return None
+    handler = context.source.queue.handlers.get(delivery.kind)
+    decision = of_error(error, delivery, context.source.policy(handler, default))
+    if not isinstance(error, Outcome):
+        _log(logging.ERROR if isinstance(error, WorkerError) else logging.WARNING, name, delivery, error)
+    return decision
+
+
+class _Undecodable(Exception):
+    def __init__(self, of: PayloadError) -> None:
+        super().__init__(of)
+        self.of = of
+
+
+def _log(level: int, name: str, delivery: Delivery, error: BaseException) -> None:
+    log.log(
+        level,
+        "worker %s: message %d of queue %s, channel %s, kind %s failed at attempt %d of %d: %s: %s",
+        name,
+        delivery.message_id,
+        delivery.queue,
+        delivery.channel,
+        delivery.kind,
+        delivery.attempt,
+        delivery.max_attempts,
+        type(error).__name__,
+        (str(error).splitlines() or [""])[0],
+        extra={
+            "worker": name,
+            "queue": delivery.queue,
+            "channel": delivery.channel,
+            "kind": delivery.kind,
+            "message_id": delivery.message_id,
+            "attempt": delivery.attempt,
+        },
+    )

@@ -1,0 +1,72 @@
+"""A delivery while a worker has it: what its handler may ask, and what the worker tells it."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled
+
+if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.values import Delivery
+    from sqlalchemy_fairqueue.worker.claims import Claim
+    from sqlalchemy_fairqueue.worker.sources import Source
+
+
+class Context:
+    """What a handler that takes ``context`` may ask while it works.
+
+    A handler in a thread cannot be interrupted: one that takes long should call ``check`` between its steps.
+
+    Attributes:
+        delivery: The delivery.
+        cancelled: Somebody withdrew the message: stop, nothing of this attempt counts.
+        stopping: The worker is asked to stop; the handler may go on, for the grace period at most.
+    """
+
+    __slots__ = ("_gone", "_until", "cancelled", "claim", "delivery", "source", "stopping", "taken_at")
+
+    def __init__(self, delivery: Delivery, claim: Claim, source: Source, taken_at: float) -> None:
+        self.delivery = delivery
+        self.cancelled = False
+        self.stopping = False
+        # What follows is the worker's own.
+        self.claim = claim
+        self.source = source
+        self.taken_at = taken_at
+        self._until: float | None = None
+        self._gone = False
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease cannot be proven alive any more: another consumer may have the message now."""
+        return self._gone or self.claim.lost
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the handler has had its time."""
+        return self._until is not None and monotonic() >= self._until
+
+    def check(self) -> None:
+        """Return if the handler may go on.
+
+        Raises:
+            LeaseLost: The lease cannot be proven alive.
+            MessageCancelled: Somebody withdrew the message.
+            HandlerTimeout: The time of this kind is over.
+        """
+        if self._gone or self.claim.lost:
+            lease = self.delivery.lease
+            raise LeaseLost((self.delivery.message_id,), lease.id, lease.expires_at)
+        if self.cancelled:
+            raise MessageCancelled(self.delivery.message_id)
+        if self._until is not None and self.timed_out:
+            raise HandlerTimeout(self.delivery.message_id, self.delivery.kind)
+
+    def begin(self, until: float | None) -> None:
+        """The handler starts, and has time until then."""
+        self._until = until
+
+    def give_up(self) -> None:
+        """The worker has given the delivery back while its handler still works on it."""
+        self._gone = True

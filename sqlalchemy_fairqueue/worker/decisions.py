@@ -1,0 +1,116 @@
+"""What becomes of a delivery, given how its handler ended. No I/O."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.unit_of_work import Settle, Verb
+from sqlalchemy_fairqueue.values import Bury, Outcome, Release, Retry, RetryPolicy, check_text
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from sqlalchemy_fairqueue.errors import PayloadError
+    from sqlalchemy_fairqueue.unit_of_work import Target
+    from sqlalchemy_fairqueue.values import Delivery
+
+# A message that fails in a deep recursion must not fill the table.
+_MOST = 16_000
+_SERIALIZATION = ("40001", "40P01")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A verb and its arguments.
+
+    Attributes:
+        verb: How the delivery ends.
+        delay: For retry and release.
+        reason: For bury.
+        error: For retry and bury.
+        sent: The handler's own transaction has carried it.
+    """
+
+    verb: Verb
+    delay: timedelta | None = None
+    reason: str | None = None
+    error: str | None = None
+    sent: bool = False
+
+    def settle(self, target: Target, delivery: Delivery) -> Settle:
+        """As the operation on a delivery."""
+        return Settle(target, self.verb, delivery, self.delay, self.reason, self.error)
+
+    def as_sent(self) -> Decision:
+        """The same, carried by the handler's transaction."""
+        return replace(self, sent=True)
+
+
+COMPLETE = Decision(Verb.COMPLETE)
+COMPLETED = COMPLETE.as_sent()
+RELEASE = Decision(Verb.RELEASE)
+
+
+def of_return(result: object, delivery: Delivery, policy: RetryPolicy) -> Decision:
+    """What a returned value asks for: any that is no outcome means done."""
+    return of_outcome(result, delivery, policy) if isinstance(result, Outcome) else COMPLETE
+
+
+def of_outcome(outcome: Outcome, delivery: Delivery, policy: RetryPolicy) -> Decision:
+    """What an outcome asks for."""
+    match outcome:
+        case Release():
+            return Decision(Verb.RELEASE, outcome.delay)
+        case Bury():
+            return Decision(Verb.BURY, reason=outcome.reason, error=_cause(outcome))
+        case Retry():
+            error = _cause(outcome) if outcome.error is None else outcome.error
+            return _again(delivery, policy, outcome.delay, error)
+        case _:
+            return of_error(outcome, delivery, policy)
+
+
+def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> Decision:
+    """What follows from an exception: another attempt after a while, or the end."""
+    if isinstance(error, Outcome) and type(error) in {Retry, Release, Bury}:
+        return of_outcome(error, delivery, policy)
+    return _again(delivery, policy, None, words(error))
+
+
+def of_undecodable(error: PayloadError) -> Decision:
+    """What follows from a payload that is not the codec's: trying again would not help."""
+    return Decision(Verb.BURY, reason=f"its payload cannot be decoded: {check_text('error', str(error))}"[:1000])
+
+
+def _again(delivery: Delivery, policy: RetryPolicy, delay: timedelta | None, error: str | None) -> Decision:
+    if policy.max_attempts is not None and delivery.attempt >= policy.max_attempts:
+        return Decision(Verb.BURY, reason="attempts exhausted", error=error)
+    return Decision(Verb.RETRY, policy.delay(delivery.attempt) if delay is None else delay, error=error)
+
+
+def words(error: BaseException) -> str:
+    """An exception with its traceback, from the handler on, as text that can be kept."""
+    trace = error.__traceback__
+    # The frames of this package say nothing about the handler.
+    while trace is not None and trace.tb_next is not None and _is_ours(trace.tb_frame.f_globals.get("__name__")):
+        trace = trace.tb_next
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    if len(text) > _MOST:
+        text = f"{text[: _MOST // 2]}\n[...]\n{text[-_MOST // 2 :]}"
+    return check_text("error", text)
+
+
+def _cause(outcome: Outcome) -> str | None:
+    cause = outcome.__cause__ or outcome.__context__
+    return None if cause is None else words(cause)
+
+
+def _is_ours(module: object) -> bool:
+    return isinstance(module, str) and module.startswith("sqlalchemy_fairqueue.worker")
+
+
+def is_serialization_failure(error: BaseException) -> bool:
+    """Whether the database asked for the whole transaction to be tried again."""
+    return getattr(getattr(error, "orig", error), "sqlstate", None) in _SERIALIZATION

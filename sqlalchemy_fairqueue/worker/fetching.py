@@ -1,0 +1,210 @@
+"""Takes messages: one thread dequeues what handlers can start soon, from all queues of the worker in turn.
+
+Whatever happens to a call, the messages that it may have taken come back when their lease ends: after an error a new
+lease is used, so that the heartbeat does not keep alive what nobody knows of.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol
+
+from sqlalchemy_fairqueue.installation import version_of
+from sqlalchemy_fairqueue.worker.bell import Bell
+from sqlalchemy_fairqueue.worker.context import Context
+from sqlalchemy_fairqueue.worker.decisions import RELEASE
+from sqlalchemy_fairqueue.worker.pace import STALE, Pace, shares
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Iterable, Sequence
+    from datetime import timedelta
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.values import Batch
+    from sqlalchemy_fairqueue.worker.lines import Line
+    from sqlalchemy_fairqueue.worker.settling import Settler
+    from sqlalchemy_fairqueue.worker.sleeping import Sleeper
+    from sqlalchemy_fairqueue.worker.sources import Source
+    from sqlalchemy_fairqueue.worker.stats import WorkerStats
+
+# More unsettled deliveries than this: the database is slower than the handlers, and takes no more of them.
+_UNSETTLED = 2000
+
+
+class Crew(Protocol):
+    """Those who call the handlers.
+
+    Attributes:
+        buffer: Deliveries that nobody works on yet; the first is the next.
+    """
+
+    buffer: deque[Context]
+
+    def free(self) -> int:
+        """How many could start at once."""
+        ...
+
+    def busy(self, now: float) -> float:
+        """For how many seconds nobody has been free; zero if somebody is."""
+        ...
+
+    def start(self) -> None:
+        """There is work in the buffer."""
+        ...
+
+
+class Fetcher:
+    """The taking part of a worker.
+
+    Args:
+        line: Its connection.
+        sources: The queues.
+        ask: How long a lease must be good for at least.
+        crew: Who gets the messages.
+        pace: How many may be held.
+        settler: Gives back what cannot be started.
+        sleeper: Says and hears about sleep.
+        stats: Counted here: dequeues and what they gave.
+    """
+
+    def __init__(
+        self,
+        *,
+        line: Line,
+        sources: Sequence[Source],
+        ask: timedelta,
+        crew: Crew,
+        pace: Pace,
+        settler: Settler,
+        sleeper: Sleeper,
+        stats: WorkerStats,
+    ) -> None:
+        # How short the buffer must be for a ring to be worth it.
+        self.hungry_at = -1
+        self._line = line
+        self._sources = list(sources)
+        self._ask = ask
+        self._crew = crew
+        self._pace = pace
+        self._settler = settler
+        self._sleeper = sleeper
+        self._stats = stats
+        self._bell = Bell()
+        self._stopping = False
+
+    def ring(self) -> None:
+        """Something changed: a slot is free, a queue may have work. Any thread may call it."""
+        self._bell.ring()
+
+    def nudge(self, sources: Iterable[Source]) -> None:
+        """These queues may have work now."""
+        now = monotonic()
+        for source in sources:
+            source.looks.nudge(now)
+        self._bell.ring()
+
+    def stop(self) -> None:
+        """Take no more."""
+        self._stopping = True
+        self._bell.ring()
+
+    def run(self) -> None:
+        """Take until stopped."""
+        while not self._stopping:
+            wait = self._round(monotonic())
+            if wait > 0:
+                self._bell.wait(wait)
+            self.hungry_at = -1
+        self._sleeper.close(self._line, self._sources)
+        self._line.close()
+
+    def _round(self, now: float) -> float:
+        """Take what there is room for. Returns how long to wait for the next round, at most."""
+        self._give_back_stale(now)
+        crew = self._crew
+        buffered = len(crew.buffer)
+        busy = crew.busy(now)
+        room = self._pace.room(crew.free(), buffered, busy)
+        if not room or self._settler.backlog > _UNSETTLED:
+            self.hungry_at = self._pace.ahead(busy) // 2
+            # Somebody may have become free before that was set. A buffer that is not worked off is looked at again.
+            return 0 if crew.free() and not crew.buffer and not self._settler.backlog > _UNSETTLED else STALE / 2
+        due = [source for source in self._sources if source.looks.next_at <= now]
+        if due:
+            self._take(due, room)
+            return 0
+        return max(0.0, min(source.looks.next_at for source in self._sources) - now)
+
+    def _take(self, due: list[Source], room: int) -> None:
+        """One call a queue that is due; what one leaves the next ones may have."""
+        for number, source in enumerate(due):
+            limit = shares(room, len(due) - number)[0]
+            if not limit or self._stopping:
+                break
+            try:
+                room -= self._take_from(source, limit)
+                source.outage.over()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the worker and its other queues go on
+                self._stats.failures += 1
+                source.looks.failed(monotonic(), source.outage.failed(error))
+        # Who was asked first is asked last in the next round.
+        first = due[0]
+        self._sources.remove(first)
+        self._sources.append(first)
+
+    def _take_from(self, source: Source, limit: int) -> int:
+        consumer = source.consumer
+        self._sleeper.before_look(self._line, source)
+        with source.asking:
+            if source.claims.is_lost(consumer.lease_id):
+                consumer.use_lease(None)
+            lease_id = consumer.lease_id
+            try:
+                batch = self._line.run(lambda connection: self._call(connection, source, limit))
+            except BaseException:
+                source.recovery.unanswered(lease_id)
+                raise
+            now = source.heard_at = monotonic()
+        self._stats.dequeues += 1
+        due_in = None if batch.due_in is None else batch.due_in.total_seconds()
+        if batch:
+            self._stats.taken += len(batch)
+            self._hand_on(source, batch, now)
+            source.looks.found(now, due_in, full=len(batch) == limit)
+            self._sleeper.after_work(self._line, source)
+        else:
+            self._stats.empty += 1
+            source.looks.nothing(now, due_in)
+        return len(batch)
+
+    def _call(self, connection: Connection, source: Source, limit: int) -> Batch:
+        # Known already, but for an older schema, that somebody may have upgraded.
+        source.version = version_of(connection, source.target.schema)
+        source.recovery.turn(connection)
+        return source.consumer.dequeue(connection, limit, self._ask)
+
+    def _hand_on(self, source: Source, batch: Batch, now: float) -> None:
+        # All deliveries of a batch are under one lease.
+        claim = source.claim_of(batch[0])
+        contexts = [Context(delivery, claim, source, now) for delivery in batch]
+        claim.held.update(contexts)
+        self._crew.buffer.extend(contexts)
+        self._crew.start()
+
+    def _give_back_stale(self, now: float) -> None:
+        """Nobody came for the buffer: handlers take longer than they used to, and others may be free."""
+        buffer = self._crew.buffer
+        if buffer and now - buffer[0].taken_at > STALE:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Give back all that nobody works on, uncounted."""
+        buffer = self._crew.buffer
+        while True:
+            try:
+                context = buffer.popleft()
+            except IndexError:
+                return
+            self._settler.end(context, RELEASE)

@@ -1,0 +1,221 @@
+"""Connections of a worker's own, each used by one thread.
+
+A worker must not wait in the application's pool: the sessions of its own handlers could use it up, and a lease would
+end because of it. So each part of a worker keeps a connection of its own, made as the application's engine makes them
+(arguments, events, credentials). For an AsyncEngine that connection lives in an event loop of the thread's own, which
+the application's loop cannot block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
+
+from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine
+from sqlalchemy_fairqueue.errors import IsolationError, LeaseLost
+from sqlalchemy_fairqueue.worker.peers import Peer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Connection
+
+R = TypeVar("R")
+
+# Somebody has a row locked.
+_REFUSALS = {"55P03"}
+
+
+class Line(Protocol):
+    """One connection, made when it is needed and again after it broke."""
+
+    def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
+        """Do *work* on the connection, where each statement is a READ COMMITTED transaction of its own.
+
+        Args:
+            work: What to do.
+            within: Cut the connection if it takes longer than so many seconds.
+        """
+        ...
+
+    def driver(self) -> Any:
+        """The driver's connection, for what SQLAlchemy has no word for."""
+        ...
+
+    def close(self) -> None:
+        """Let the connection go. The line can be used again."""
+        ...
+
+    def calling(self, within: float | None) -> contextlib.AbstractContextManager[None]:
+        """A call by the driver's connection is under way; cut it after so many seconds."""
+        ...
+
+    def cut_if_stuck(self, seconds: float) -> None:
+        """End a call that has had no answer for so long, with an error for its caller. Any thread may call it."""
+        ...
+
+
+def line(engine: Engine | AsyncEngine, lock_timeout: str | None = None) -> Line:
+    """A line to the engine's database; only one thread may use it.
+
+    Args:
+        engine: How to connect.
+        lock_timeout: Set for the connection, which must not be a transaction pooler's then.
+    """
+    set_up = None if lock_timeout is None else f"set lock_timeout = '{lock_timeout}'"
+    return AsyncLine(engine, set_up) if isinstance(engine, AsyncEngine) else SyncLine(engine, set_up)
+
+
+def _apart(engine: Engine) -> Engine:
+    """An engine with a pool of its own that connects in the same way."""
+    return Engine(engine.pool.recreate(), engine.dialect, engine.url, hide_parameters=engine.hide_parameters)
+
+
+class SyncLine:
+    """A line over a sync engine."""
+
+    def __init__(self, engine: Engine, set_up: str | None) -> None:
+        self._engine = _apart(engine)
+        self._set_up = set_up
+        self._peer = Peer()
+        self._isolation: Any = "AUTOCOMMIT"
+        self._connection: Connection | None = None
+
+    def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
+        """As for Line."""
+        try:
+            connection = self._open()
+            with self._peer.calling(within):
+                return work(connection)
+        except IsolationError:
+            self.close()
+            if self._isolation != "AUTOCOMMIT":
+                raise
+            # The server's default isolation is another one, so that it must be asked for.
+            self._isolation = "READ COMMITTED"
+            return self.run(work, within=within)
+        except BaseException as error:
+            if not _is_usable(error):
+                self.close()
+            raise
+
+    def driver(self) -> Any:
+        """As for Line."""
+        return self._open().connection.driver_connection
+
+    def close(self) -> None:
+        """As for Line."""
+        self._peer.forget()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(Exception):
+                connection.invalidate()
+            with contextlib.suppress(Exception):
+                connection.close()
+
+    def calling(self, within: float | None) -> contextlib.AbstractContextManager[None]:
+        """As for Line."""
+        return self._peer.calling(within)
+
+    def cut_if_stuck(self, seconds: float) -> None:
+        """As for Line."""
+        self._peer.cut_if_stuck(seconds)
+
+    def _open(self) -> Connection:
+        if self._connection is None:
+            connection = self._engine.connect().execution_options(isolation_level=self._isolation)
+            self._peer.watch(connection.connection.driver_connection)
+            if self._set_up is not None:
+                connection.exec_driver_sql(self._set_up)
+                connection.commit()
+            self._connection = connection
+        return self._connection
+
+
+class AsyncLine:
+    """A line over an async engine, in a loop of the thread's own."""
+
+    def __init__(self, engine: AsyncEngine, set_up: str | None) -> None:
+        self._engine = AsyncEngine(_apart(engine.sync_engine))
+        self._set_up = set_up
+        self._peer = Peer()
+        self._isolation: Any = "AUTOCOMMIT"
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connection: AsyncConnection | None = None
+
+    def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
+        """As for Line."""
+        try:
+            return cast("R", self._in_loop(self._run(work, within)))
+        except IsolationError:
+            self.close()
+            if self._isolation != "AUTOCOMMIT":
+                raise
+            self._isolation = "READ COMMITTED"
+            return self.run(work, within=within)
+        except BaseException as error:
+            if not _is_usable(error):
+                self.close()
+            raise
+
+    def driver(self) -> Any:
+        """As for Line."""
+        return self._in_loop(self._driver())
+
+    def close(self) -> None:
+        """As for Line."""
+        loop, self._loop = self._loop, None
+        if loop is None:
+            return
+        self._peer.forget()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(Exception):
+                loop.run_until_complete(connection.invalidate())
+            with contextlib.suppress(Exception):
+                loop.run_until_complete(connection.close())
+        with contextlib.suppress(Exception):
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+    def calling(self, within: float | None) -> contextlib.AbstractContextManager[None]:
+        """As for Line."""
+        return self._peer.calling(within)
+
+    def cut_if_stuck(self, seconds: float) -> None:
+        """As for Line."""
+        self._peer.cut_if_stuck(seconds)
+
+    def _in_loop(self, coroutine: Any) -> Any:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        return self._loop.run_until_complete(coroutine)
+
+    async def _run(self, work: Callable[[Connection], R], within: float | None) -> R:
+        connection = await self._open()
+        with self._peer.calling(within):
+            return await connection.run_sync(work)
+
+    async def _driver(self) -> Any:
+        return (await (await self._open()).get_raw_connection()).driver_connection
+
+    async def _open(self) -> AsyncConnection:
+        if self._connection is None:
+            connection = await self._engine.connect()
+            self._connection = await connection.execution_options(isolation_level=self._isolation)
+            self._peer.watch(await self._driver())
+            if self._set_up is not None:
+                await self._connection.exec_driver_sql(self._set_up)
+                await self._connection.commit()
+        return self._connection
+
+
+def _is_usable(error: BaseException) -> bool:
+    """Whether the connection can go on after an error: the database refused a statement, and said so."""
+    if isinstance(error, DBAPIError):
+        return not error.connection_invalidated and getattr(error.orig, "sqlstate", None) in _REFUSALS
+    return isinstance(error, LeaseLost)

@@ -1,0 +1,5 @@
+"""The worker's logger: nothing a message at INFO or above but what failed."""
+
+import logging
+
+log = logging.getLogger("sqlalchemy_fairqueue.worker")

@@ -1,0 +1,139 @@
+"""What runs under every worker: four threads, none of which waits for another to do its work.
+
+The fetcher takes, the settler ends, the heartbeat keeps leases alive, each on a connection of its own; a listener that
+all workers of the process share hears notifications. The crew, threads or tasks of an event loop, calls the handlers.
+"""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sqlalchemy_fairqueue.worker.decisions import RELEASE
+from sqlalchemy_fairqueue.worker.fetching import Crew, Fetcher
+from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
+from sqlalchemy_fairqueue.worker.housekeeping import Housekeeping
+from sqlalchemy_fairqueue.worker.lines import line
+from sqlalchemy_fairqueue.worker.schema_check import check_schema
+from sqlalchemy_fairqueue.worker.sending import LOCK_TIMEOUT
+from sqlalchemy_fairqueue.worker.settling import Settler
+from sqlalchemy_fairqueue.worker.sleeping import Sleeper
+from sqlalchemy_fairqueue.worker.sources import Source
+from sqlalchemy_fairqueue.worker.wakeups import Subscription, subscribe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from sqlalchemy_fairqueue.worker.context import Context
+    from sqlalchemy_fairqueue.worker.pace import Pace
+    from sqlalchemy_fairqueue.worker.settings import Settings
+    from sqlalchemy_fairqueue.worker.stats import WorkerStats
+
+# How long a part may take to end, after what it was doing: a database that does not answer must not keep a process.
+_ENDING = 15.0
+
+
+class Manned(Crew, Protocol):
+    """A crew as the machine knows it."""
+
+    fetcher: Fetcher
+    settler: Settler
+
+    def tell(self, contexts: list[Context]) -> None:
+        """These deliveries are lost or cancelled: their handlers should stop."""
+        ...
+
+
+class Machine:
+    """The parts of one worker from its start to its stop."""
+
+    def __init__(self, settings: Settings, crew: Manned, pace: Pace, stats: WorkerStats) -> None:
+        self._settings = settings
+        self._engine = settings.engine
+        self._stats = stats
+        name = settings.name
+        self.sources = [Source(queue, name, settings.ask, settings.alone_interval) for queue in settings.queues]
+        taking, settling = line(self._engine), line(self._engine, LOCK_TIMEOUT if settings.notify else None)
+        self.settler = Settler(settling, name, stats, self._settled)
+        listen: Callable[[Any], Subscription] | None = self._subscribe if settings.notify else None
+        self.fetcher = Fetcher(
+            line=taking,
+            sources=self.sources,
+            ask=settings.ask,
+            crew=crew,
+            pace=pace,
+            settler=self.settler,
+            sleeper=Sleeper(listen, settings.woken_interval, settings.alone_interval),
+            stats=stats,
+        )
+        chores = None
+        if settings.housekeeping:
+            chores = Housekeeping(self._engine, (queue.schema for queue in settings.queues), name)
+        self.heartbeat = Heartbeat(
+            line=line(self._engine),
+            watched=(taking, settling),
+            sources=self.sources,
+            lease=settings.lease,
+            tell=crew.tell,
+            housekeeping=chores,
+            stats=stats,
+            name=name,
+        )
+        crew.fetcher, crew.settler = self.fetcher, self.settler
+        self._threads = {
+            part: threading.Thread(target=part.run, name=f"{name}-{word}", daemon=True)
+            for part, word in ((self.fetcher, "fetch"), (self.settler, "settle"), (self.heartbeat, "heartbeat"))
+        }
+
+    def check(self) -> None:
+        """Look at the schemas before anything is taken.
+
+        Raises:
+            SchemaMismatch: One is missing, or of a version that this library does not know.
+        """
+        own = line(self._engine)
+        try:
+            for source in self.sources:
+                source.version = own.run(
+                    lambda connection, schema=source.target.schema: check_schema(connection, schema)  # type: ignore[misc]
+                )
+        finally:
+            own.close()
+
+    def launch(self) -> None:
+        """Start the parts."""
+        for thread in self._threads.values():
+            thread.start()
+
+    def stop_taking(self, within: float) -> None:
+        """Take no more, and give back uncounted what nobody works on."""
+        self.fetcher.stop()
+        self._threads[self.fetcher].join(within)
+        self.fetcher.give_back()
+
+    def stop(self, left: list[Context]) -> None:
+        """Give back what handlers did not end, settle all, and end the parts; the heartbeat last."""
+        for context in left:
+            self.settler.end(context, RELEASE)
+        self.settler.stop()
+        until = monotonic() + _ENDING
+        self._threads[self.settler].join(_ENDING)
+        self.heartbeat.stop()
+        self._threads[self.heartbeat].join(max(0.1, until - monotonic()))
+
+    def _settled(self, sources: set[Source]) -> None:
+        self.fetcher.nudge(sources)
+
+    def _subscribe(self, driver: Any) -> Subscription:
+        return subscribe(self._engine, driver, self._wake)
+
+    def _wake(self, sources: list[Source]) -> None:
+        self._stats.woken += 1
+        self.fetcher.nudge(sources)
+
+
+def seconds(duration: timedelta | None, default: timedelta) -> float:
+    """A duration that may be left out, in seconds."""
+    return (default if duration is None else duration).total_seconds()

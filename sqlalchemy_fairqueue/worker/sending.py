@@ -1,0 +1,128 @@
+"""Sends what ends deliveries of one queue by one verb, and finds the one that keeps the others from it. No thread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import DBAPIError
+
+from sqlalchemy_fairqueue.errors import LeaseLost
+from sqlalchemy_fairqueue.unit_of_work import Verb
+from sqlalchemy_fairqueue.unit_of_work.sending import settle
+from sqlalchemy_fairqueue.worker.decisions import RELEASE, Decision
+from sqlalchemy_fairqueue.worker.logs import log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.worker.context import Context
+    from sqlalchemy_fairqueue.worker.lines import Line
+    from sqlalchemy_fairqueue.worker.sources import Source
+    from sqlalchemy_fairqueue.worker.stats import WorkerStats
+
+    Endings = Sequence[tuple[Context, Decision]]
+
+LOCK_TIMEOUT = "200ms"
+"""How long a call may wait for a message that somebody has locked: the others of the call must not wait with it."""
+_LOCKED = {"55P03"}
+# The same call would be refused again: bad data and the like.
+_REFUSED = {"22", "23", "42", "0A", "54", "XX", "P0"}
+
+
+class Sender:
+    """Sends for one worker.
+
+    Args:
+        line: The settler's connection.
+        name: The worker's name, for the log.
+        stats: Counted here: what became of deliveries.
+    """
+
+    def __init__(self, line: Line, name: str, stats: WorkerStats) -> None:
+        self._line = line
+        self._name = name
+        self._stats = stats
+
+    def send(self, source: Source, verb: Verb, endings: Endings) -> list[tuple[Context, Decision]]:
+        """End deliveries; returns those whose message somebody else has locked.
+
+        Raises:
+            FairQueueError: The schema does not fit.
+            DBAPIError: The database is away.
+        """
+        settles = [decision.settle(source.target, context.delivery) for context, decision in endings]
+
+        def work(connection: Connection) -> None:
+            try:
+                settle(connection, source.target, verb, settles)
+            except LeaseLost:
+                # The others are settled.
+                connection.commit()
+                raise
+            connection.commit()
+
+        self._stats.flushes += 1
+        lost = 0
+        try:
+            self._line.run(work)
+        except LeaseLost as error:
+            lost = self._lost(source, verb, len(settles), error)
+        except DBAPIError as error:
+            state = str(getattr(error.orig, "sqlstate", None) or "")
+            if error.connection_invalidated or (state not in _LOCKED and state[:2] not in _REFUSED):
+                raise
+            if len(endings) > 1:
+                half = len(endings) // 2
+                return self.send(source, verb, endings[:half]) + self.send(source, verb, endings[half:])
+            if state in _LOCKED:
+                return list(endings)
+            self._refused(source, verb, endings[0][0], error)
+            return []
+        self.count(verb, len(settles) - lost)
+        return []
+
+    def count(self, verb: Verb, number: int) -> None:
+        """So many deliveries have ended so."""
+        stats = self._stats
+        match verb:
+            case Verb.COMPLETE:
+                stats.completed += number
+            case Verb.RETRY:
+                stats.retried += number
+            case Verb.RELEASE:
+                stats.released += number
+            case Verb.BURY:
+                stats.buried += number
+
+    def _lost(self, source: Source, verb: Verb, of: int, error: LeaseLost) -> int:
+        lost = len(error.message_ids)
+        self._stats.lost += lost
+        log.warning(
+            "worker %s could not %s %d of %d deliveries of queue %s: somebody else has them, or settled them: %s",
+            self._name,
+            verb.value,
+            lost,
+            of,
+            source.queue.name,
+            error.message_ids[:20],
+            extra={"worker": self._name, "queue": source.queue.name, "message_ids": error.message_ids},
+        )
+        return lost
+
+    def _refused(self, source: Source, verb: Verb, context: Context, error: DBAPIError) -> None:
+        log.error(
+            "worker %s cannot %s message %d of queue %s: %s",
+            self._name,
+            verb.value,
+            context.delivery.message_id,
+            source.queue.name,
+            # No parameters: they may be nobody's business.
+            error.orig,
+            extra={"worker": self._name, "queue": source.queue.name, "message_ids": (context.delivery.message_id,)},
+        )
+        # Left as it is, it would stay ours as long as the lease lives.
+        source.consumer.use_lease(None)
+        if verb is not Verb.RELEASE:
+            self.send(source, Verb.RELEASE, [(context, RELEASE)])

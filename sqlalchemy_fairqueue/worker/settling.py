@@ -1,0 +1,171 @@
+"""Ends deliveries: one thread sends what handlers left, as much at a time as has gathered.
+
+Nothing waits to be batched: what ends while a call is under way goes with the next one. So an idle worker completes at
+once, and a busy one a few hundred in a call. What a broken call sent is sent again until it is answered: the token
+makes that harmless, and while it is not settled the heartbeat keeps its lease. A message that somebody has locked is
+tried again alone, and keeps no other waiting.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.errors import FairQueueError
+from sqlalchemy_fairqueue.worker.bell import Bell
+from sqlalchemy_fairqueue.worker.logs import log
+from sqlalchemy_fairqueue.worker.outage import Outage
+from sqlalchemy_fairqueue.worker.sending import Sender
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy_fairqueue.unit_of_work import Verb
+    from sqlalchemy_fairqueue.worker.context import Context
+    from sqlalchemy_fairqueue.worker.decisions import Decision
+    from sqlalchemy_fairqueue.worker.lines import Line
+    from sqlalchemy_fairqueue.worker.sources import Source
+    from sqlalchemy_fairqueue.worker.stats import WorkerStats
+
+_MOST = 1000
+_FINAL = 10.0
+_LOCKED_AGAIN = 1.0
+
+
+class Settler:
+    """The settling part of a worker.
+
+    Args:
+        line: Its connection.
+        name: The worker's name, for the log.
+        stats: Counted here: what became of deliveries.
+        settled: Called after each call with the sources of what was settled: slots may be free again.
+    """
+
+    def __init__(self, line: Line, name: str, stats: WorkerStats, settled: Callable[[set[Source]], None]) -> None:
+        self._line = line
+        self._name = name
+        self._stats = stats
+        self._settled = settled
+        self._sender = Sender(line, name, stats)
+        self._outage = Outage(log, "settle deliveries", name)
+        self._ends: deque[tuple[Context, Decision | None]] = deque()
+        # What was not answered yet, and what was locked, each with the time to try it again.
+        self._pending: dict[Context, Decision] = {}
+        self._locked: deque[tuple[float, Context, Decision]] = deque()
+        self._bell = Bell()
+        self._give_up_at: float | None = None
+
+    def end(self, context: Context, decision: Decision | None) -> None:
+        """A delivery is to end so; None: it is not ours any more. Any thread may call it."""
+        self._ends.append((context, decision))
+        self._bell.ring()
+
+    @property
+    def backlog(self) -> int:
+        """How many wait to be settled."""
+        return len(self._ends) + len(self._pending)
+
+    def stop(self) -> None:
+        """Settle what there is and return, after ten seconds in any case if the database is away."""
+        self._give_up_at = monotonic() + _FINAL
+        self._bell.ring()
+
+    def run(self) -> None:
+        """Settle until stopped."""
+        while True:
+            try:
+                self._gather()
+                self._flush()
+                self._try_locked()
+                self._outage.over()
+                wait = self._locked[0][0] - monotonic() if self._locked else None
+            except Exception as error:  # noqa: BLE001 - whatever it is, deliveries wait to be settled
+                self._stats.failures += 1
+                wait = self._outage.failed(error)
+            if self._give_up_at is not None and not self._ends:
+                left = len(self._pending) + len(self._locked)
+                if not left:
+                    break
+                if monotonic() > self._give_up_at:
+                    self._leave(left)
+                    break
+            if (wait is None or wait > 0) and not self._ends:
+                self._bell.wait(wait)
+            elif self._pending and wait is not None:
+                # More comes in while the database is away.
+                self._bell.wait(wait)
+        self._line.close()
+
+    def _gather(self) -> None:
+        sources: set[Source] = set()
+        while self._ends:
+            context, decision = self._ends.popleft()
+            if decision is not None and not decision.sent:
+                self._pending[context] = decision
+                continue
+            # Its own transaction has settled it, or it is not ours any more.
+            if decision is None:
+                self._stats.lost += 1
+            else:
+                self._sender.count(decision.verb, 1)
+                self._hint(context.source, [decision])
+            context.claim.held.discard(context)
+            sources.add(context.source)
+        if sources:
+            self._settled(sources)
+
+    def _flush(self) -> None:
+        """Send all that is pending. What one queue's schema refuses keeps no other queue waiting."""
+        groups: dict[tuple[Source, Verb], list[tuple[Context, Decision]]] = {}
+        for context, decision in self._pending.items():
+            groups.setdefault((context.source, decision.verb), []).append((context, decision))
+        refused: FairQueueError | None = None
+        for (source, verb), endings in groups.items():
+            for start in range(0, len(endings), _MOST):
+                try:
+                    self._send(source, verb, endings[start : start + _MOST])
+                except FairQueueError as error:
+                    refused = error
+        if refused is not None:
+            raise refused
+
+    def _send(self, source: Source, verb: Verb, endings: list[tuple[Context, Decision]]) -> None:
+        locked = self._sender.send(source, verb, endings)
+        for context, _ in endings:
+            self._pending.pop(context, None)
+            context.claim.held.discard(context)
+        for context, decision in locked:
+            context.claim.held.add(context)
+            self._locked.append((monotonic() + _LOCKED_AGAIN, context, decision))
+            log.warning(
+                "worker %s cannot %s message %d of queue %s yet: somebody has it locked (pg_locks tells who)",
+                self._name,
+                verb.value,
+                context.delivery.message_id,
+                source.queue.name,
+                extra={"worker": self._name, "queue": source.queue.name},
+            )
+        self._hint(source, [decision for _, decision in endings])
+        self._settled({source})
+
+    def _try_locked(self) -> None:
+        """Try the one that has waited longest again, alone."""
+        if self._locked and (self._locked[0][0] <= monotonic() or self._give_up_at is not None):
+            _, context, decision = self._locked.popleft()
+            self._pending[context] = decision
+            self._send(context.source, decision.verb, [(context, decision)])
+
+    def _hint(self, source: Source, decisions: list[Decision]) -> None:
+        delays = [decision.delay for decision in decisions if decision.delay]
+        if delays:
+            source.looks.hint(monotonic() + min(delays).total_seconds())
+
+    def _leave(self, left: int) -> None:
+        log.error(
+            "worker %s leaves %d deliveries unsettled: they come back when their lease ends",
+            self._name,
+            left,
+            extra={"worker": self._name},
+        )

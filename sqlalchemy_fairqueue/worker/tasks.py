@@ -1,0 +1,183 @@
+"""Tasks of an event loop that call handlers: one a delivery, so that nothing of one message is left for the next."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost
+from sqlalchemy_fairqueue.unit_of_work import guard, record
+from sqlalchemy_fairqueue.worker.calls import TRIES, begin, check_time, extras, failed
+from sqlalchemy_fairqueue.worker.crew import CrewBase
+from sqlalchemy_fairqueue.worker.daemons import in_thread
+from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure, of_return
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy_fairqueue.asynchronous import AsyncSession
+    from sqlalchemy_fairqueue.queue.handling import Handler
+    from sqlalchemy_fairqueue.values import RetryPolicy
+    from sqlalchemy_fairqueue.worker.context import Context
+    from sqlalchemy_fairqueue.worker.pace import Pace
+
+# How long a cancelled handler may clean up after the grace period.
+_CLEANING = 1.0
+_LOOK = 1.0
+
+
+class TaskCrew(CrewBase):
+    """Tasks in the loop that it was made in.
+
+    The fetcher puts deliveries into the buffer from its thread; all else happens in the loop.
+    """
+
+    def __init__(
+        self, concurrency: int, pace: Pace, retry: RetryPolicy, sessions: Callable[[], AsyncSession], name: str
+    ) -> None:
+        super().__init__(concurrency, pace)
+        self._loop = asyncio.get_running_loop()
+        self._retry = retry
+        self._sessions = sessions
+        self._name = name
+        self._tasks: dict[Context, asyncio.Task[Decision | None]] = {}
+        self._watch: asyncio.TimerHandle | None = None
+        self._stopping = False
+
+    def start(self) -> None:
+        """There is work in the buffer. Called by the fetcher's thread."""
+        self._call_in_loop(self._begin)
+
+    def tell(self, contexts: list[Context]) -> None:
+        """Cancel the handlers of these deliveries. Called by the heartbeat's thread."""
+        self._call_in_loop(self._cancel, contexts)
+
+    async def stop(self, until: float) -> list[Context]:
+        """Wait for the handlers at work; cancel those that are still at it *until* then.
+
+        Returns:
+            The deliveries of the cancelled ones.
+        """
+        self._stopping = True
+        for context in self.running:
+            context.stopping = True
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=max(0.0, until - monotonic()))
+        left = []
+        for context, task in list(self._tasks.items()):
+            if self.running.pop(context, None) is not None:
+                context.give_up()
+                left.append(context)
+            task.cancel("the worker stops")
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=_CLEANING)
+        if self._watch is not None:
+            self._watch.cancel()
+        return left
+
+    def _call_in_loop(self, function: Callable[..., None], *arguments: Any) -> None:
+        # A loop that was closed under us has no handlers any more.
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _begin(self) -> None:
+        while len(self._tasks) < self._concurrency and not self._stopping:
+            try:
+                context = self.buffer.popleft()
+            except IndexError:
+                return
+            self.running[context] = monotonic()
+            name = f"{context.delivery.kind}-{context.delivery.message_id}"
+            task = self._tasks[context] = self._loop.create_task(self._call(context), name=name)
+            task.add_done_callback(partial(self._done, context))
+            self._watch_next(context.claim.deadline)
+
+    def _cancel(self, contexts: list[Context]) -> None:
+        for context in contexts:
+            task = self._tasks.get(context)
+            if task is not None and (context.lost or context.cancelled):
+                task.cancel("its message was cancelled" if context.cancelled else "its lease was lost")
+
+    def _watch_next(self, deadline: float) -> None:
+        """Look at the claims when the first may end: the loop's own timer does not depend on any thread."""
+        if self._watch is None:
+            wait = min(_LOOK, max(0.01, deadline - monotonic()))
+            self._watch = self._loop.call_later(wait, self._look)
+
+    def _look(self) -> None:
+        self._watch = None
+        self._cancel([context for context in self._tasks if context.lost])
+        deadlines = [context.claim.deadline for context in self._tasks if not context.lost]
+        if deadlines:
+            self._watch_next(min(deadlines))
+
+    def _done(self, context: Context, task: asyncio.Task[Decision | None]) -> None:
+        del self._tasks[context]
+        # Cancelled before it began: it was not tried.
+        untried = COMPLETE if context.cancelled else RELEASE
+        self.leave(context, untried if task.cancelled() else task.result())
+        self._begin()
+
+    async def _call(self, context: Context) -> Decision | None:
+        # What was lost while it waited was not tried.
+        if context.lost:
+            return RELEASE
+        try:
+            handler = begin(context)
+            allowed = None if handler.timeout is None else handler.timeout.total_seconds()
+            scope = asyncio.timeout(allowed)
+            try:
+                async with scope:
+                    return await self._call_handler(context, handler)
+            except TimeoutError:
+                if not scope.expired():
+                    raise
+                raise HandlerTimeout(context.delivery.message_id, context.delivery.kind) from None
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is about its message
+            return failed(context, self._meant(context, error), self._retry, self._name)
+
+    @staticmethod
+    def _meant(context: Context, error: BaseException) -> BaseException:
+        """A cancellation that we asked for, by its reason."""
+        if isinstance(error, asyncio.CancelledError) and context.lost:
+            lease = context.delivery.lease
+            return LeaseLost((context.delivery.message_id,), lease.id, lease.expires_at)
+        return error
+
+    async def _call_handler(self, context: Context, handler: Handler) -> Decision:
+        if handler.session:
+            return await self._call_in_session(context, handler)
+        if handler.asynchronous:
+            result = await handler.function(context.delivery, **extras(handler, context))
+        else:
+            result = await in_thread(lambda: handler.function(context.delivery, **extras(handler, context)))
+        # A plain function around a coroutine.
+        if inspect.isawaitable(result):
+            result = await result
+        check_time(context)
+        return self._returned(context, handler, result)
+
+    async def _call_in_session(self, context: Context, handler: Handler) -> Decision:
+        for left in reversed(range(TRIES)):
+            session = self._sessions()
+            try:
+                guard(session.sync_session, context.check)
+                result = await handler.function(context.delivery, **extras(handler, context, session))
+                decision = self._returned(context, handler, result)
+                record(session.sync_session, [decision.settle(context.source.target, context.delivery)])
+                await session.commit()
+                return decision.as_sent()
+            except Exception as error:
+                if not left or context.lost or not is_serialization_failure(error):
+                    raise
+            finally:
+                guard(session.sync_session, None)
+                # A cancelled commit must not leave its connection behind.
+                await asyncio.shield(session.close())
+        raise AssertionError  # the last try returns or raises
+
+    def _returned(self, context: Context, handler: Handler, result: Any) -> Decision:
+        return of_return(result, context.delivery, context.source.policy(handler, self._retry))

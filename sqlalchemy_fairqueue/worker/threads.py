@@ -1,0 +1,135 @@
+"""Threads that call handlers. They share the buffer, so that no message waits behind a slow one for a thread."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy_fairqueue.errors import WorkerError
+from sqlalchemy_fairqueue.unit_of_work import guard, record
+from sqlalchemy_fairqueue.worker.calls import TRIES, begin, check_time, extras, failed
+from sqlalchemy_fairqueue.worker.crew import CrewBase
+from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure, of_return
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy.orm import Session
+
+    from sqlalchemy_fairqueue.queue.handling import Handler
+    from sqlalchemy_fairqueue.values import RetryPolicy
+    from sqlalchemy_fairqueue.worker.context import Context
+    from sqlalchemy_fairqueue.worker.pace import Pace
+
+
+class ThreadCrew(CrewBase):
+    """A fixed number of threads.
+
+    They are daemons: a handler that never returns must not keep the process from ending.
+    """
+
+    def __init__(
+        self, concurrency: int, pace: Pace, retry: RetryPolicy, sessions: Callable[[], Session], name: str
+    ) -> None:
+        super().__init__(concurrency, pace)
+        self._retry = retry
+        self._sessions = sessions
+        self._name = name
+        self._changed = threading.Condition()
+        self._idle = 0
+        self._stopping = False
+        self._threads = [
+            threading.Thread(target=self._work, name=f"{name}-handler-{number}", daemon=True)
+            for number in range(1, concurrency + 1)
+        ]
+
+    def launch(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def start(self) -> None:
+        """There is work in the buffer."""
+        if self._idle:
+            with self._changed:
+                self._changed.notify(len(self.buffer))
+
+    def tell(self, contexts: list[Context]) -> None:
+        """These deliveries are lost or cancelled: their contexts say so already, and threads cannot be interrupted."""
+
+    def stop(self, until: float) -> list[Context]:
+        """Wait for the handlers at work. Returns those that are still at it *until* then; they are given up."""
+        for context in list(self.running):
+            context.stopping = True
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, until - monotonic()))
+        left = [context for context in list(self.running) if self.running.pop(context, None) is not None]
+        for context in left:
+            context.give_up()
+        return left
+
+    def _work(self) -> None:
+        while True:
+            try:
+                context = self.buffer.popleft()
+            except IndexError:
+                if not self._wait():
+                    return
+                continue
+            self.running[context] = monotonic()
+            # What was lost while it waited was not tried.
+            self.leave(context, RELEASE if context.lost else self._call(context))
+
+    def _wait(self) -> bool:
+        with self._changed:
+            self._idle += 1
+            while not self.buffer and not self._stopping:
+                self._changed.wait()
+            self._idle -= 1
+        return not self._stopping
+
+    def _call(self, context: Context) -> Decision | None:
+        try:
+            handler = begin(context)
+            if handler.session:
+                return self._call_in_session(context, handler)
+            result = handler.function(context.delivery, **extras(handler, context))
+            if handler.timeout is not None:
+                check_time(context)
+            return COMPLETE if result is None else self._returned(context, handler, result)
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is about its message
+            return failed(context, error, self._retry, self._name)
+
+    def _call_in_session(self, context: Context, handler: Handler) -> Decision:
+        for left in reversed(range(TRIES)):
+            session = self._sessions()
+            try:
+                guard(session, context.check)
+                result = handler.function(context.delivery, **extras(handler, context, session))
+                decision = self._returned(context, handler, result)
+                record(session, [decision.settle(context.source.target, context.delivery)])
+                session.commit()
+                return decision.as_sent()
+            except Exception as error:
+                if not left or context.lost or not is_serialization_failure(error):
+                    raise
+            finally:
+                guard(session, None)
+                session.close()
+        raise AssertionError  # the last try returns or raises
+
+    def _returned(self, context: Context, handler: Handler, result: Any) -> Decision:
+        if inspect.isawaitable(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            raise WorkerError(
+                f"the handler of kind {handler.kind!r} returned an awaitable, which nobody awaits here: "
+                "nothing was done; use an AsyncWorker, or make it a plain function"
+            )
+        return of_return(result, context.delivery, context.source.policy(handler, self._retry))

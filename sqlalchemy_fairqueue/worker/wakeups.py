@@ -1,0 +1,166 @@
+"""Hears notifications: one connection a process and database, shared by all workers of the process.
+
+It is never the only way to find work: while it is down its followers poll, and each time it comes up they look once. It
+talks to libpq itself, for a wait that ends at a notification, at a deadline, or when it is asked to stop, whether the
+connection was made for threads or for asyncio.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy_fairqueue.errors import FairQueueError
+from sqlalchemy_fairqueue.worker.lines import line
+from sqlalchemy_fairqueue.worker.logs import log
+from sqlalchemy_fairqueue.worker.outage import Outage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Engine
+
+    from sqlalchemy_fairqueue.asynchronous import AsyncEngine
+    from sqlalchemy_fairqueue.worker.lines import Line
+    from sqlalchemy_fairqueue.worker.sources import Source
+
+    Key = tuple[object, ...]
+
+_CHANNEL = "fairqueue"
+# Seconds without a word after which the connection is asked for a sign of life.
+_SILENCE = 15.0
+# Seconds that it has for that.
+_ANSWER = 10.0
+
+_hubs: dict[Key, _Hub] = {}
+_lock = threading.Lock()
+
+
+class Subscription:
+    """One worker's ear.
+
+    Args:
+        hub: What it hears through.
+        wake: Called, in the hub's thread, with the queues that may have work.
+    """
+
+    def __init__(self, hub: _Hub, wake: Callable[[list[Source]], None]) -> None:
+        self._hub = hub
+        self._wake = wake
+        self._topics: dict[str, Source] = {}
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether notifications arrive just now, as far as is known."""
+        return self._hub.is_listening
+
+    def follow(self, topic: str, source: Source) -> None:
+        """From now on a notification of this topic is for that queue."""
+        self._topics[topic] = source
+
+    def notified(self, topics: set[str] | None) -> None:
+        """There were notifications; None: some may have been missed, or will be."""
+        sources = list(self._topics.items())
+        found = [source for topic, source in sources if topics is None or topic in topics]
+        if found:
+            self._wake(found)
+
+    def close(self) -> None:
+        """Hear no more; the last one ends the connection."""
+        with _lock:
+            self._hub.leave(self)
+
+
+def subscribe(engine: Engine | AsyncEngine, driver: Any, wake: Callable[[list[Source]], None]) -> Subscription:
+    """Join the listening connection to a database, made if this is its first follower.
+
+    Args:
+        engine: How to connect.
+        driver: A driver's connection to the same database, which says which one it is.
+        wake: As for Subscription.
+    """
+    known = driver.info
+    key = (os.getpid(), known.host, known.port, known.dbname, known.user)
+    with _lock:
+        hub = _hubs.get(key)
+        if hub is None:
+            hub = _hubs[key] = _Hub(key, line(engine))
+        subscription = Subscription(hub, wake)
+        hub.join(subscription)
+    return subscription
+
+
+class _Hub:
+    """The connection and its thread."""
+
+    def __init__(self, key: Key, own: Line) -> None:
+        self.is_listening = False
+        self._key = key
+        self._line = own
+        self._followers: list[Subscription] = []
+        self._outage = Outage(log, "listen for notifications", f"process {os.getpid()}", cap=10.0)
+        self._ear, self._mouth = os.pipe()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="fairqueue-listener", daemon=True)
+
+    def join(self, subscription: Subscription) -> None:
+        """One more follower."""
+        self._followers = [*self._followers, subscription]
+        if len(self._followers) == 1:
+            self._thread.start()
+
+    def leave(self, subscription: Subscription) -> None:
+        """One less; without any it ends."""
+        self._followers = [one for one in self._followers if one is not subscription]
+        if not self._followers and not self._stopping:
+            self._stopping = True
+            _hubs.pop(self._key, None)
+            os.write(self._mouth, b"x")
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                self._listen()
+            except Exception as error:  # noqa: BLE001 - followers poll meanwhile
+                self.is_listening = False
+                self._line.close()
+                wait = self._outage.failed(error)
+                self._tell(None)
+                select.select([self._ear], [], [], wait)
+        self.is_listening = False
+        self._line.close()
+        os.close(self._ear)
+        os.close(self._mouth)
+
+    def _listen(self) -> None:
+        connection = self._line.driver().pgconn
+        self._ask(connection, f"listen {_CHANNEL}")
+        self.is_listening = True
+        self._outage.over()
+        self._tell(None)
+        while not self._stopping:
+            ready, _, _ = select.select([connection.socket, self._ear], [], [], _SILENCE)
+            if not ready:
+                self._ask(connection, "select 1")
+            elif connection.socket in ready:
+                connection.consume_input()
+            topics = set()
+            while (notification := connection.notifies()) is not None:
+                topics.add(notification.extra.decode(errors="replace"))
+            if topics:
+                self._tell(topics)
+
+    def _tell(self, topics: set[str] | None) -> None:
+        for follower in self._followers:
+            with contextlib.suppress(Exception):
+                follower.notified(topics)
+
+    def _ask(self, connection: Any, sql: str) -> None:
+        with self._line.calling(_ANSWER):
+            result = connection.exec_(sql.encode())
+        # COMMAND_OK or TUPLES_OK
+        if result.status not in {1, 2}:
+            raise FairQueueError(f"cannot {sql}: {result.error_message.decode(errors='replace')}")

@@ -1,0 +1,204 @@
+"""The worker of threaded programs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import contextmanager, nullcontext
+from queue import SimpleQueue
+from time import monotonic
+from typing import TYPE_CHECKING, Self
+
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session, sessionmaker
+
+from sqlalchemy_fairqueue.engines import refused
+from sqlalchemy_fairqueue.errors import WorkerError
+from sqlalchemy_fairqueue.values import RetryPolicy
+from sqlalchemy_fairqueue.worker.logs import log
+from sqlalchemy_fairqueue.worker.machine import Machine, seconds
+from sqlalchemy_fairqueue.worker.pace import MOST, Pace
+from sqlalchemy_fairqueue.worker.settings import GRACE, LEASE, Settings, worker_name
+from sqlalchemy_fairqueue.worker.stats import WorkerStats
+from sqlalchemy_fairqueue.worker.threads import ThreadCrew
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import timedelta
+    from types import FrameType
+
+    from sqlalchemy_fairqueue.queue import Queue
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Worker:
+    """Takes messages of one or several queues and calls their handlers in threads.
+
+    It holds three connections of its own beside those of its handlers' sessions, and shares one that listens with the
+    other workers of the process. It survives whatever the database does; see docs/workers.md for what it guarantees and
+    what handlers owe.
+
+    Args:
+        engine: A sync Engine to the database of the queues.
+        queues: The queues, served in turn. Their handlers must be declared: ``@queue.handler("parse")``.
+        concurrency: How many handlers run at a time.
+        lease: How long a message stays with this worker after a sign of life. A crashed worker's messages come back
+            after so long; a worker that is cut off from the database for so long loses its messages. Default: 30
+            seconds.
+        poll_interval: Longest time between two looks at an idle queue. Default: 5 seconds, and without notifications 1.
+        notify: Whether to be woken by notifications. Set it to False behind a transaction pooler.
+        grace: How long handlers may go on after ``stop``; then their messages are given back, uncounted.
+        retry: When failed messages are tried again, unless their handler was declared with another policy.
+        session_factory: Makes the sessions of handlers that take one. Default: ``sessionmaker(engine)``.
+        prefetch: Most messages taken ahead of their handler, 0 to 500. It holds a tenth of a second's work at most.
+        name: Shown beside its leases and in the log. Default: host, process and a random part.
+        housekeeping: Whether it does its share of chores: partitions of the history.
+
+    Raises:
+        InvalidArgument: A bad argument.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *queues: Queue,
+        concurrency: int = 8,
+        lease: timedelta = LEASE,
+        poll_interval: timedelta | None = None,
+        notify: bool = True,
+        grace: timedelta = GRACE,
+        retry: RetryPolicy | None = None,
+        session_factory: Callable[[], Session] | None = None,
+        prefetch: int = MOST,
+        name: str | None = None,
+        housekeeping: bool = True,
+    ) -> None:
+        if not isinstance(engine, Engine):
+            raise refused(engine, "an Engine")
+        self._settings = Settings(
+            engine=engine,
+            queues=queues,
+            concurrency=concurrency,
+            lease=lease,
+            poll_interval=poll_interval,
+            notify=notify,
+            grace=grace,
+            retry=retry or RetryPolicy(),
+            prefetch=prefetch,
+            name=worker_name(name),
+            housekeeping=housekeeping,
+        )
+        self._sessions = session_factory or sessionmaker(engine)
+        self._lock = threading.Lock()
+        self._running: tuple[Machine, ThreadCrew] | None = None
+        # What run() waits for. Reentrant, so that a signal handler may use it.
+        self._stops: SimpleQueue[None] | None = None
+        self.stats = WorkerStats()
+
+    @property
+    def name(self) -> str:
+        """What it is called beside its leases and in the log."""
+        return self._settings.name
+
+    def start(self) -> None:
+        """Begin to work, in threads of its own, and return.
+
+        Raises:
+            WorkerError: It runs already, or a handler cannot be called by it.
+            SchemaMismatch: A queue is not installed, or in a version that this library does not know.
+        """
+        with self._lock:
+            if self._running is not None:
+                raise WorkerError(f"worker {self.name} runs already; stop it first, or make another")
+            self._check_handlers()
+            settings = self._settings
+            pace = Pace(settings.concurrency, settings.prefetch)
+            crew = ThreadCrew(settings.concurrency, pace, settings.retry, self._sessions, settings.name)
+            machine = Machine(settings, crew, pace, self.stats)
+            machine.check()
+            crew.launch()
+            machine.launch()
+            self._running = machine, crew
+        log.info("worker %s started on %s", self.name, [queue.name for queue in settings.queues])
+
+    def stop(self, grace: timedelta | None = None) -> None:
+        """Take no more, let handlers finish, give the rest back uncounted, and return; it may be started again.
+
+        Args:
+            grace: How long handlers may go on; default: the worker's. One that is still at it then is left behind: its
+                message is given back, ``context.check()`` raises, and its session refuses to commit.
+        """
+        with self._lock:
+            if self._running is None:
+                return
+            (machine, crew), self._running = self._running, None
+            allowed = seconds(grace, self._settings.grace)
+            until = monotonic() + allowed
+            machine.stop_taking(max(allowed, 1.0))
+            left = crew.stop(until)
+            if left:
+                log.warning(
+                    "worker %s stops with %d handler(s) still at work after %.1f s; their messages are given back: %s",
+                    self.name,
+                    len(left),
+                    allowed,
+                    [context.delivery.message_id for context in left][:20],
+                    extra={"worker": self.name},
+                )
+            machine.stop(left)
+            if self._stops is not None:
+                self._stops.put(None)
+        log.info("worker %s stopped: %s", self.name, self.stats.as_dict(), extra={"worker": self.name})
+
+    def run(self, *, handle_signals: bool = False) -> None:
+        """Work until ``stop`` is called, in another thread or by a signal.
+
+        Args:
+            handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once. Only in the main
+                thread. Default: signals are the program's business; a KeyboardInterrupt stops it and is raised again.
+        """
+        stops = self._stops = SimpleQueue()
+        with _signals(stops) if handle_signals else nullcontext():
+            self.start()
+            try:
+                stops.get()
+            finally:
+                self.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _check_handlers(self) -> None:
+        for queue in self._settings.queues:
+            for handler in queue.handlers.values():
+                if handler.asynchronous:
+                    raise WorkerError(
+                        f"the handler of kind {handler.kind!r} of queue {queue.name!r} is async, and this worker calls "
+                        "handlers in threads; use an AsyncWorker, or make it a plain function"
+                    )
+
+
+@contextmanager
+def _signals(stops: SimpleQueue[None]) -> Iterator[None]:
+    """The first signal asks for a stop, the second one ends the process."""
+    asked = False
+
+    def heard(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - its signature
+        nonlocal asked
+        if asked:
+            os._exit(128 + number)
+        asked = True
+        stops.put(None)
+
+    before = {number: signal.signal(number, heard) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,57 @@
+"""What tests of workers share: messages, and waiting for what must happen."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Enqueue, Queue
+from tests.fixtures.database import Database
+from tests.fixtures.options import PATIENCE
+
+_POLL_SECONDS = 0.003
+
+
+def until(condition: Callable[[], Any], what: str) -> None:
+    """Return as soon as the condition holds; fail if it never does."""
+    __tracebackhide__ = True
+    deadline = monotonic() + PATIENCE.total_seconds()
+    pause = threading.Event()
+    while not condition():
+        if monotonic() > deadline:
+            pytest.fail(f"waited {PATIENCE} in vain until {what}")
+        pause.wait(_POLL_SECONDS)
+
+
+async def auntil(condition: Callable[[], Any], what: str) -> None:
+    """As until, without blocking the loop."""
+    __tracebackhide__ = True
+    deadline = monotonic() + PATIENCE.total_seconds()
+    while not condition():
+        if monotonic() > deadline:
+            pytest.fail(f"waited {PATIENCE} in vain until {what}")
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def send(engine: Engine, queue: Queue, *payloads: object, **fields: Any) -> list[int]:
+    """Enqueue one message a payload and commit; their ids."""
+    messages = [Enqueue(**{"channel": "customer-1", "payload": payload, **fields}) for payload in payloads]
+    with Session(engine) as session:
+        receipts = queue.enqueue_many(session, messages)
+        session.commit()
+    return [receipt.message_id or 0 for receipt in receipts]
+
+
+def is_empty(database: Database) -> bool:
+    """Whether no message is left."""
+    return int(database.value("select count(*) from fq_message")) == 0
+
+
+def expire_leases(database: Database) -> None:
+    """Let all leases end, as if their holders had been away for too long."""
+    database.execute("update fq_lease set expires_at = 1")

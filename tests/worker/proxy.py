@@ -1,0 +1,67 @@
+"""A proxy before the server that can fall silent: connections stay open, and nothing comes through any more."""
+
+import contextlib
+import socket
+import threading
+from pathlib import Path
+
+from sqlalchemy import URL
+
+_PORT = 5432
+_CHUNK = 65_536
+
+
+class Proxy:
+    """Forwards connections to a server, until it is told to be silent about those that it has."""
+
+    def __init__(self, server: URL, directory: Path) -> None:
+        host = str(server.query.get("host") or server.host or "localhost")
+        port = server.query.get("port") or server.port or _PORT
+        self._server = (host, int(str(port)))
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(directory / f".s.PGSQL.{_PORT}"))
+        self._listener.listen()
+        self._pairs: list[tuple[socket.socket, socket.socket, threading.Event]] = []
+        self.url = server.set(host=None, port=None, query={"host": str(directory), "port": str(_PORT)})
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def fall_silent(self) -> None:
+        """Forward nothing more on the connections that there are; new ones are served."""
+        for _, _, silent in list(self._pairs):
+            silent.set()
+
+    def close(self) -> None:
+        """Close everything."""
+        self._listener.close()
+        for pair in self._pairs:
+            for one in pair[:2]:
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+                one.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = self._connect()
+                silent = threading.Event()
+                self._pairs.append((client, server, silent))
+                for source, target in ((client, server), (server, client)):
+                    threading.Thread(target=self._pump, args=(source, target, silent), daemon=True).start()
+
+    def _connect(self) -> socket.socket:
+        host, port = self._server
+        if not host.startswith("/"):
+            return socket.create_connection((host, port))
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(f"{host}/.s.PGSQL.{port}")
+        return server
+
+    @staticmethod
+    def _pump(source: socket.socket, target: socket.socket, silent: threading.Event) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(_CHUNK):
+                if not silent.is_set():
+                    target.sendall(data)
+            if not silent.is_set():
+                target.shutdown(socket.SHUT_WR)

@@ -1,0 +1,293 @@
+"""A worker in an event loop."""
+
+import asyncio
+import os
+import signal
+import threading
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy
+from tests.fixtures.database import Database
+from tests.fixtures.options import PATIENCE
+from tests.worker.helpers import auntil, expire_leases, is_empty, send, until
+
+_LEASE = timedelta(seconds=1)
+_AT_ONCE = RetryPolicy(first=timedelta())
+_LATER = RetryPolicy(first=timedelta(hours=1), cap=timedelta(hours=1), jitter=0)
+
+
+@pytest.fixture(autouse=True)
+def effects(database: Database) -> None:
+    """A business table that counts effects."""
+    database.execute("create table effect (message_id bigint)")
+
+
+def _effects(database: Database) -> int:
+    return int(database.value("select count(*) from effect"))
+
+
+async def _write(session: AsyncSession, delivery: Delivery) -> None:
+    await session.execute(text("insert into effect values (:id)"), {"id": delivery.message_id})
+
+
+async def test_all_kinds_of_handlers(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
+) -> None:
+    """Coroutines with and without a session and plain functions are called, the latter in threads."""
+    seen: list[str] = []
+    threads = set()
+
+    @queue.handler("plain")
+    def plain(delivery: Delivery) -> None:
+        threads.add(threading.get_ident())
+        seen.append(delivery.kind)
+
+    @queue.handler("coroutine")
+    async def coroutine(delivery: Delivery, context: Context) -> None:
+        context.check()
+        seen.append(delivery.kind)
+
+    @queue.handler("session")
+    async def with_session(delivery: Delivery, session: AsyncSession) -> None:
+        await _write(session, delivery)
+        seen.append(delivery.kind)
+
+    for kind in ("plain", "coroutine", "session"):
+        send(engine, queue, *range(10), kind=kind)
+    async with AsyncWorker(async_engine, queue) as worker:
+        await auntil(lambda: is_empty(database), "all are done")
+        await auntil(lambda: worker.stats.completed == 30, "they are counted")
+    assert sorted(seen) == ["coroutine"] * 10 + ["plain"] * 10 + ["session"] * 10
+    assert threading.get_ident() not in threads
+    assert _effects(database) == 10
+
+
+async def test_failures(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+    """What a failing handler wrote is rolled back, and it is tried again."""
+
+    @queue.handler()
+    async def handle(delivery: Delivery, session: AsyncSession) -> None:
+        await _write(session, delivery)
+        if delivery.attempt < 3:
+            raise ValueError("after the write")
+
+    send(engine, queue, *range(5))
+    async with AsyncWorker(async_engine, queue, retry=_AT_ONCE):
+        await auntil(lambda: is_empty(database), "all succeed")
+    assert _effects(database) == 5
+
+
+async def test_a_timeout_cancels(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+    """A handler that takes too long is cancelled, its writes are gone, and its attempt has failed."""
+    ended = []
+
+    @queue.handler(timeout=timedelta(milliseconds=50))
+    async def handle(delivery: Delivery, session: AsyncSession) -> None:
+        try:
+            await _write(session, delivery)
+            await asyncio.Event().wait()
+        finally:
+            ended.append(delivery.message_id)
+
+    sent = send(engine, queue, 1)
+    async with AsyncWorker(async_engine, queue, retry=_LATER):
+        await auntil(lambda: database.value("select error from fq_message") is not None, "it has failed")
+    assert "HandlerTimeout" in database.value("select error from fq_message")
+    assert ended == sent
+    assert _effects(database) == 0
+
+
+async def test_a_lost_lease_cancels(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
+) -> None:
+    """When the lease is lost the handler is cancelled, and a later delivery does the work."""
+    cancelled = []
+
+    @queue.handler()
+    async def handle(delivery: Delivery, session: AsyncSession, context: Context) -> None:
+        await _write(session, delivery)
+        if delivery.deliveries == 1:
+            expire_leases(database)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.append(context.lost)
+
+    send(engine, queue, 1)
+    async with AsyncWorker(async_engine, queue, lease=_LEASE, retry=_AT_ONCE):
+        await auntil(lambda: is_empty(database), "it is done by a later delivery")
+    assert cancelled == [True]
+    assert _effects(database) == 1
+
+
+async def test_a_handler_that_will_not_be_cancelled(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
+) -> None:
+    """A handler that swallows its cancellation can still not commit."""
+
+    @queue.handler()
+    async def handle(delivery: Delivery, session: AsyncSession) -> None:
+        await _write(session, delivery)
+        if delivery.deliveries == 1:
+            expire_leases(database)
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                return
+
+    send(engine, queue, 1)
+    async with AsyncWorker(async_engine, queue, lease=_LEASE, retry=_AT_ONCE):
+        await auntil(lambda: is_empty(database), "it is done by a later delivery")
+    assert _effects(database) == 1
+
+
+async def test_a_blocked_loop_keeps_its_leases(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
+) -> None:
+    """A handler that blocks the loop for several leases loses nothing: the heartbeat is not in the loop."""
+    seen = []
+    other = Queue("documents")
+
+    @queue.handler()
+    async def handle(delivery: Delivery, session: AsyncSession) -> None:
+        await _write(session, delivery)
+        seen.append(delivery.deliveries)
+        beats = worker.stats.heartbeats
+        # On purpose: nothing of the loop runs meanwhile.
+        until(lambda: worker.stats.heartbeats > beats + 12, "several leases have passed")
+        assert not other.dequeue(engine)
+
+    send(engine, queue, 1)
+    worker = AsyncWorker(async_engine, queue, lease=timedelta(milliseconds=400))
+    async with worker:
+        await auntil(lambda: is_empty(database), "it is done")
+    assert seen == [1]
+    assert _effects(database) == 1
+
+
+async def test_a_blocked_loop_hoards_nothing(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
+) -> None:
+    """What was taken ahead by a worker whose loop is blocked is given back to others, uncounted."""
+
+    @queue.handler()
+    async def handle(delivery: Delivery) -> None:
+        if delivery.payload == "block":
+            until(
+                lambda: database.value("select count(*) from fq_message where lease_id is null and attempts = 0") > 0,
+                "what waits is given back",
+            )
+            blocked.append(delivery.message_id)
+
+    blocked: list[int] = []
+    send(engine, queue, *["quick"] * 300)
+    async with AsyncWorker(async_engine, queue, concurrency=1) as worker:
+        await auntil(lambda: worker.stats.completed == 300, "handlers are known to be quick")
+        send(engine, queue, *["block"], *["quick"] * 600)
+        await auntil(lambda: is_empty(database), "all are done")
+    assert len(blocked) == 1
+
+
+async def test_stop_waits_and_then_cancels(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
+) -> None:
+    """A stop lets handlers finish; those that do not in time are cancelled, and their messages given back."""
+    started, go, ends = asyncio.Event(), asyncio.Event(), []
+
+    @queue.handler()
+    async def handle(delivery: Delivery) -> None:
+        started.set()
+        try:
+            await (go.wait() if delivery.payload == "short" else asyncio.Event().wait())
+        finally:
+            ends.append(delivery.payload)
+
+    send(engine, queue, "short", "long", channel="a")
+    worker = AsyncWorker(async_engine, queue)
+    running = asyncio.create_task(worker.run())
+    await auntil(lambda: worker.stats.taken == 2, "both are taken")
+    await started.wait()
+    go.set()
+    await worker.stop(timedelta(milliseconds=200))
+    await running
+    assert sorted(ends) == ["long", "short"]
+    assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1
+    assert worker.stats.completed == 1
+
+
+async def test_a_cancelled_run(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+    """Cancelling run stops the worker at once and gives everything back."""
+    started = asyncio.Event()
+
+    @queue.handler()
+    async def handle(_: Delivery) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    send(engine, queue, 1)
+    running = asyncio.create_task(AsyncWorker(async_engine, queue).run())
+    await started.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1
+
+
+async def test_a_signal(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+    """With handle_signals a SIGTERM ends run in peace."""
+    seen = []
+
+    @queue.handler()
+    async def handle(delivery: Delivery) -> None:
+        seen.append(delivery.payload)
+
+    send(engine, queue, 1)
+    running = asyncio.create_task(AsyncWorker(async_engine, queue).run(handle_signals=True))
+    await auntil(lambda: seen == [1] and is_empty(database), "it has worked")
+    os.kill(os.getpid(), signal.SIGTERM)
+    await running
+
+
+async def test_a_cancelled_message(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+    """A message that is cancelled while its handler works is gone, and its handler is cancelled."""
+    started, told = asyncio.Event(), []
+
+    @queue.handler()
+    async def handle(_: Delivery, context: Context) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            told.append(context.cancelled)
+
+    [message_id] = send(engine, queue, 1)
+    async with AsyncWorker(async_engine, queue, lease=_LEASE):
+        await started.wait()
+        queue.cancel(engine, message_id)
+        await auntil(lambda: is_empty(database), "the message is gone")
+    assert told == [True]
+
+
+async def test_concurrency(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+    """As many handlers run at a time as were asked for, and no more."""
+    now, most = 0, 0
+    together = asyncio.Event()
+
+    @queue.handler()
+    async def handle(_: Delivery) -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        if now == 5:
+            together.set()
+        await asyncio.wait_for(together.wait(), PATIENCE.total_seconds())
+        now -= 1
+
+    send(engine, queue, *range(100))
+    async with AsyncWorker(async_engine, queue, concurrency=5):
+        await auntil(lambda: is_empty(database), "all are done")
+    assert most == 5

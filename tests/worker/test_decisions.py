@@ -1,0 +1,103 @@
+"""How a delivery ends, given how its handler ended; and how long a failed one waits."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sqlalchemy_fairqueue import Bury, InvalidArgument, Lease, Release, Retry, RetryPolicy
+from sqlalchemy_fairqueue.unit_of_work import Verb
+from sqlalchemy_fairqueue.values import Delivery
+from sqlalchemy_fairqueue.worker.decisions import COMPLETE, of_error, of_return
+
+_POLICY = RetryPolicy(jitter=0)
+
+
+def _delivery(attempt: int = 1) -> Delivery:
+    now = datetime.now(UTC)
+    return Delivery(
+        message_id=1,
+        queue="q",
+        channel="a",
+        kind="k",
+        content=b"1",
+        headers=None,
+        attempt=attempt,
+        max_attempts=20,
+        enqueued_at=now,
+        lease=Lease(1, "me", now),
+        deliveries=1,
+        row_id="(0,1)",
+        decoded=1,
+    )
+
+
+def _fail(error: Exception, cause: Exception | None = None) -> None:
+    raise error from cause
+
+
+@pytest.mark.parametrize("result", [None, 0, "x", [Bury("not one")], ValueError("not raised")])
+def test_any_result_means_done(result: object) -> None:
+    """What is no outcome is ignored."""
+    assert of_return(result, _delivery(), _POLICY) is COMPLETE
+
+
+def test_outcomes() -> None:
+    """Outcomes say the verb and its arguments, returned and raised alike."""
+    for outcome, verb in ((Retry(delay=timedelta(3)), Verb.RETRY), (Release(delay=timedelta(3)), Verb.RELEASE)):
+        for decision in (of_return(outcome, _delivery(), _POLICY), of_error(outcome, _delivery(), _POLICY)):
+            assert (decision.verb, decision.delay) == (verb, timedelta(3))
+    decision = of_return(Bury("why"), _delivery(), _POLICY)
+    assert (decision.verb, decision.reason) == (Verb.BURY, "why")
+
+
+def test_an_exception_is_kept_with_its_traceback() -> None:
+    """An error goes with the message, in full, and NUL characters cannot stop it."""
+    with pytest.raises(ValueError, match="odd") as raised:
+        _fail(ValueError("odd\x00value"))
+    decision = of_error(raised.value, _delivery(attempt=3), _POLICY)
+    assert decision.verb is Verb.RETRY
+    assert decision.delay == timedelta(seconds=4)
+    assert decision.error is not None
+    assert "ValueError: odd\ufffdvalue" in decision.error
+    assert "test_decisions" in decision.error
+
+
+def test_an_outcome_keeps_what_it_was_raised_from() -> None:
+    """Retry and Bury raised from an exception keep that one's traceback."""
+    for made in (Retry(), Bury("why")):
+        with pytest.raises(type(made)) as raised:
+            _fail(made, KeyError("inner"))
+        assert "KeyError" in (of_error(raised.value, _delivery(), _POLICY).error or "")
+
+
+def test_attempts_of_the_policy() -> None:
+    """A policy may give up before the message's own max_attempts."""
+    policy = RetryPolicy(max_attempts=3)
+    assert of_error(ValueError("x"), _delivery(attempt=2), policy).verb is Verb.RETRY
+    assert of_error(ValueError("x"), _delivery(attempt=3), policy).verb is Verb.BURY
+    assert of_return(Retry(delay=timedelta(1)), _delivery(attempt=3), policy).verb is Verb.BURY
+    assert of_return(Release(), _delivery(attempt=3), policy).verb is Verb.RELEASE
+
+
+@given(st.integers(1, 2**31 - 1), st.floats(0, 1), st.floats(0, 1), st.floats(1, 1000))
+def test_delays_are_bounded(attempt: int, jitter: float, chance: float, factor: float) -> None:
+    """Whatever the attempt and the dice, a delay is between nothing and the cap."""
+    policy = RetryPolicy(jitter=jitter, factor=factor)
+    assert timedelta() <= policy.delay(attempt, lambda: chance) <= policy.cap
+
+
+def test_delays_grow() -> None:
+    """Delays double, up to the cap; jitter takes its share off."""
+    policy = RetryPolicy(first=timedelta(seconds=1), cap=timedelta(seconds=5))
+    assert [policy.delay(n, lambda: 0.0).total_seconds() for n in range(1, 6)] == [1, 2, 4, 5, 5]
+    assert policy.delay(2, lambda: 0.5) == timedelta(seconds=1)
+    assert RetryPolicy(first=timedelta()).delay(7) == timedelta()
+
+
+@pytest.mark.parametrize("wrong", [{"factor": 0.5}, {"jitter": 2}, {"first": 1}, {"max_attempts": 0}])
+def test_bad_policies(wrong: dict[str, object]) -> None:
+    """A policy that makes no sense is refused, with the value."""
+    with pytest.raises(InvalidArgument, match=str(next(iter(wrong)))):
+        RetryPolicy(**wrong)  # type: ignore[arg-type]  # that is the point

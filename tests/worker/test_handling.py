@@ -1,0 +1,114 @@
+"""Which functions may be handlers."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from sqlalchemy_fairqueue import AsyncWorker, InvalidArgument, Queue, SchemaMismatch, Worker, WorkerError
+from tests.fixtures.database import Database
+
+
+def test_what_a_handler_takes(queue: Queue) -> None:
+    """A handler is found by its kind, and by what it takes."""
+
+    @queue.handler("a")
+    def a(delivery: object) -> None: ...
+
+    @queue.handler("b")
+    async def b(delivery: object, *, context: object, session: object) -> None: ...
+
+    found = {kind: (one.session, one.context, one.asynchronous) for kind, one in queue.handlers.items()}
+    assert found == {"a": (False, False, False), "b": (True, True, True)}
+    assert queue.handlers["a"].function is a
+
+
+def _two(delivery: object, other: object) -> None: ...
+
+
+def _no_first(*, session: object) -> None: ...
+
+
+def _generator(delivery: object) -> Iterator[object]:
+    yield delivery
+
+
+@pytest.mark.parametrize("wrong", [lambda: None, _two, _no_first, _generator, 17])
+def test_what_cannot_be_a_handler(queue: Queue, wrong: Callable[..., Any]) -> None:
+    """A function that a worker could not call is refused where it is declared."""
+    with pytest.raises(InvalidArgument, match="handler"):
+        queue.handler("a")(wrong)
+
+
+def test_one_handler_a_kind(queue: Queue) -> None:
+    """A kind has one handler: two would be a race."""
+    queue.handler("a")(lambda delivery: delivery)
+    with pytest.raises(InvalidArgument, match="'a'"):
+        queue.handler("a")(lambda delivery: delivery)
+
+
+def test_an_async_handler_needs_an_async_worker(queue: Queue, engine: Engine) -> None:
+    """Workers say at their start which handler they cannot call."""
+
+    @queue.handler("a")
+    async def a(delivery: object) -> None: ...
+
+    with pytest.raises(WorkerError, match="'a'"):
+        Worker(engine, queue).start()
+
+
+async def test_a_session_for_a_plain_function(queue: Queue, async_engine: AsyncEngine) -> None:
+    """An AsyncWorker has no session for a plain function."""
+
+    @queue.handler("a")
+    def a(delivery: object, session: object) -> None: ...
+
+    with pytest.raises(WorkerError, match="'a'"):
+        await AsyncWorker(async_engine, queue).start()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"concurrency": 0}, {"lease": 30}, {"grace": None}, {"poll_interval": 0}, {"retry": 3}, {"prefetch": 9999}],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_bad_arguments(queue: Queue, engine: Engine, wrong: dict[str, Any]) -> None:
+    """A wrong argument is refused with its name."""
+    with pytest.raises(InvalidArgument, match=next(iter(wrong))):
+        Worker(engine, queue, **wrong)
+
+
+def test_bad_queues(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """A worker needs queues, each once, and the right engine."""
+    for queues in ((), (queue, Queue("documents")), ("documents",)):
+        with pytest.raises(InvalidArgument, match="queue"):
+            Worker(engine, *queues)
+    with pytest.raises(InvalidArgument, match="AsyncEngine"):
+        Worker(async_engine, queue)  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(InvalidArgument, match="Engine"):
+        AsyncWorker(engine, queue)  # type: ignore[arg-type]  # that is the point
+
+
+def test_a_missing_schema(engine: Engine) -> None:
+    """A worker refuses a database without the queue, with the migration to write."""
+    with pytest.raises(SchemaMismatch, match=r"op\.create_fairqueue\(version=\d, schema='nowhere'\)"):
+        Worker(engine, Queue("documents", schema="nowhere")).start()
+
+
+def test_a_newer_schema(queue: Queue, engine: Engine, database: Database) -> None:
+    """A worker refuses a schema that its library does not know."""
+    database.execute("create or replace function fq_version() returns integer language sql immutable as 'select 99'")
+    with pytest.raises(SchemaMismatch, match=r"99.*op\.downgrade_fairqueue\(99"):
+        Worker(engine, queue).start()
+
+
+def test_a_second_start(queue: Queue, engine: Engine) -> None:
+    """A worker that runs cannot be started, one that was stopped can."""
+    worker = Worker(engine, queue)
+    with worker, pytest.raises(WorkerError, match="runs already"):
+        worker.start()
+    with worker:
+        pass
+    worker.stop()

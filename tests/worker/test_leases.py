@@ -1,0 +1,272 @@
+"""What a worker does about its leases: it keeps them, and knows when it could not."""
+
+import ctypes
+import threading
+from datetime import timedelta
+from functools import partial
+
+import pytest
+from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Batch, Context, Delivery, LeaseLost, Queue, RetryPolicy, Worker
+from sqlalchemy_fairqueue.consumer import Consumer
+from sqlalchemy_fairqueue.worker import heartbeat, recovering
+from tests.fixtures.database import Database
+from tests.worker.conftest import StartWorker
+from tests.worker.helpers import expire_leases, is_empty, send, until
+
+_LEASE = timedelta(seconds=1)
+_AT_ONCE = RetryPolicy(first=timedelta())
+
+
+@pytest.fixture(autouse=True)
+def effects(database: Database) -> None:
+    """A business table that counts effects."""
+    database.execute("create table effect (message_id bigint)")
+
+
+def _effects(database: Database) -> int:
+    return int(database.value("select count(*) from effect"))
+
+
+def _taken_over(other: Queue, engine: Engine) -> bool:
+    """Whether another consumer was given the message; it gives it back."""
+    batch = other.dequeue(engine)
+    other.release(engine, batch)
+    return bool(batch)
+
+
+def _write(session: Session, delivery: Delivery) -> None:
+    session.execute(text("insert into effect values (:id)"), {"id": delivery.message_id})
+
+
+def test_a_long_handler_keeps_its_message(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """A handler may take many times the lease: the heartbeat extends it."""
+    seen: list[int] = []
+    go = threading.Event()
+
+    @queue.handler()
+    def handle(delivery: Delivery) -> None:
+        seen.append(delivery.deliveries)
+        go.wait(20)
+
+    send(engine, queue, 1)
+    worker = start(queue, lease=timedelta(milliseconds=400))
+    other = start(queue, lease=timedelta(milliseconds=400))
+    until(lambda: worker.stats.heartbeats + other.stats.heartbeats > 15, "several leases have passed")
+    go.set()
+    until(lambda: is_empty(database), "it is completed")
+    assert seen == [1]
+    assert worker.stats.lost + other.stats.lost == 0
+
+
+def test_a_lost_lease_is_told(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """When the lease is gone the handler's context says so, its verbs fail, and its writes are not committed."""
+    met: list[BaseException] = []
+
+    @queue.handler()
+    def handle(delivery: Delivery, session: Session, context: Context) -> None:
+        _write(session, delivery)
+        if delivery.deliveries == 1:
+            expire_leases(database)
+            until(lambda: context.lost, "it is told")
+            for verb in (
+                context.check,
+                lambda: queue.complete(engine, delivery),
+                lambda: queue.retry(session, delivery),
+            ):
+                with pytest.raises(LeaseLost) as raised:
+                    verb()
+                met.append(raised.value)
+
+    send(engine, queue, 1)
+    start(queue, lease=_LEASE, retry=_AT_ONCE)
+    until(lambda: len(met) == 3, "the first handler has met the loss")
+    until(lambda: is_empty(database), "it is done by a later delivery")
+    assert _effects(database) == 1
+
+
+def test_a_late_commit_is_refused_by_the_database(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker
+) -> None:
+    """A worker that does not know yet that somebody else has its message cannot commit either."""
+
+    @queue.handler()
+    def handle(delivery: Delivery, session: Session) -> None:
+        _write(session, delivery)
+        if delivery.deliveries == 1:
+            expire_leases(database)
+            # Another consumer takes it over, and gives it back.
+            other = Queue("documents")
+            until(partial(_taken_over, other, engine), "it is taken over")
+
+    send(engine, queue, 1)
+    worker = start(queue, concurrency=1, prefetch=0)
+    until(lambda: is_empty(database), "it is done by a later delivery")
+    assert _effects(database) == 1
+    until(lambda: worker.stats.lost == 1, "the loss is counted")
+
+
+def test_what_waits_under_a_lost_lease_is_not_started(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker
+) -> None:
+    """Of a lost batch only what had begun is begun; the rest comes back, each message done once."""
+    seen: list[int] = []
+
+    @queue.handler()
+    def handle(delivery: Delivery, context: Context) -> None:
+        if not seen:
+            expire_leases(database)
+            until(lambda: context.lost, "it is told")
+        seen.append(delivery.message_id)
+
+    sent = send(engine, queue, *range(5))
+    start(queue, lease=_LEASE, concurrency=1, retry=_AT_ONCE)
+    until(lambda: is_empty(database), "all are done")
+    assert sorted(set(seen)) == sorted(sent)
+
+
+def test_a_slow_database_is_noticed(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """When the lease cannot be extended, because its row is locked, the handler is told by the worker's own clock."""
+    told = threading.Event()
+    locked = threading.Event()
+
+    @queue.handler()
+    def handle(delivery: Delivery, context: Context) -> None:
+        if delivery.deliveries == 1:
+            with engine.connect() as connection:
+                connection.execute(text("select from fq_lease for update"))
+                locked.set()
+                until(lambda: context.lost, "it is told")
+            told.set()
+
+    send(engine, queue, 1)
+    start(queue, lease=_LEASE, retry=_AT_ONCE)
+    until(told.is_set, "the handler knows")
+    assert locked.is_set()
+    until(lambda: is_empty(database), "it is done by a later delivery")
+
+
+def test_an_outage(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """A worker outlives an outage, and what it had in hand is completed when the database is back."""
+    started, go = threading.Event(), threading.Event()
+    seen: list[int] = []
+
+    @queue.handler()
+    def handle(delivery: Delivery) -> None:
+        seen.append(delivery.message_id)
+        started.set()
+        go.wait(20)
+
+    send(engine, queue, 1)
+    worker = start(queue)
+    until(started.is_set, "the handler works")
+    maintenance = create_engine(database.url.set(database="postgres"), isolation_level="AUTOCOMMIT")
+    name = database.name
+    with maintenance.connect() as connection:
+        connection.execute(text(f'alter database "{name}" allow_connections false'))
+        connection.execute(
+            text("select pg_terminate_backend(pid) from pg_stat_activity where datname = :name"), {"name": name}
+        )
+        go.set()
+        until(lambda: worker.stats.failures > 3, "the worker has met the outage")
+        connection.execute(text(f'alter database "{name}" allow_connections true'))
+    maintenance.dispose()
+    until(lambda: is_empty(database), "it is completed")
+    engine.dispose()
+    send(engine, queue, 2)
+    until(lambda: is_empty(database), "the worker goes on")
+    assert len(seen) == 2
+    assert worker.stats.lost == 0
+
+
+def test_a_used_up_pool(queue: Queue, database: Database) -> None:
+    """A program that uses up its pool does not keep its worker from working: that has connections of its own."""
+    engine = create_engine(database.url, pool_size=1, max_overflow=0, pool_timeout=0.1)
+    seen = []
+    queue.handler()(lambda delivery: seen.append(delivery.payload))
+    send(engine, queue, 1)
+    with engine.connect() as held, Worker(engine, queue, housekeeping=False):
+        held.execute(text("select 1"))
+        until(lambda: seen == [1], "it is done")
+        until(lambda: is_empty(database), "it is completed")
+    engine.dispose()
+
+
+def test_a_blocked_interpreter(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """A handler that holds the GIL for longer than the lease finds it lost at once, and cannot commit."""
+    lost = []
+
+    @queue.handler()
+    def handle(delivery: Delivery, session: Session, context: Context) -> None:
+        _write(session, delivery)
+        if delivery.deliveries == 1:
+            # A foreign call that does not release the GIL: no other thread runs, the heartbeat's included.
+            ctypes.PyDLL(None).usleep(900_000)
+            lost.append(context.lost)
+
+    send(engine, queue, 1)
+    start(queue, lease=timedelta(milliseconds=600), retry=_AT_ONCE)
+    until(lambda: is_empty(database), "it is done by a later delivery")
+    assert lost == [True]
+    assert _effects(database) == 1
+
+
+def test_signals_are_heard_while_all_are_at_work(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heartbeat applies signals while no handler is free, so that they do not pile up."""
+    monkeypatch.setattr(heartbeat, "_UNHEARD", 0.05)
+    started, go = threading.Event(), threading.Event()
+
+    @queue.handler()
+    def handle(_: Delivery) -> None:
+        started.set()
+        go.wait(20)
+
+    send(engine, queue, 1)
+    start(queue, concurrency=1)
+    until(started.is_set, "all are at work")
+    for number in range(20):
+        send(engine, queue, number, channel=f"customer-{number}")
+    until(lambda: database.value("select count(*) from fq_signal") == 0, "all are heard")
+    go.set()
+    until(lambda: is_empty(database), "all are done")
+
+
+def test_a_lost_answer(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a dequeue took whose answer was lost is delivered again, though the lease goes on for another handler."""
+    monkeypatch.setattr(recovering, "_AFTER", 0.0)
+    seen: list[object] = []
+    go = threading.Event()
+
+    @queue.handler()
+    def handle(delivery: Delivery) -> None:
+        seen.append(delivery.payload)
+        if delivery.payload == "long":
+            go.wait(20)
+
+    answer = Consumer.dequeue
+    lost: list[int] = []
+
+    def dequeue(consumer: Consumer, connection: Connection, limit: int, lease: timedelta) -> Batch:
+        batch = answer(consumer, connection, limit, lease)
+        if batch and batch[0].payload == "short" and not lost:
+            lost.append(batch[0].message_id)
+            consumer.use_lease(None)
+            raise OperationalError("dequeue", {}, Exception("the connection is gone"))
+        return batch
+
+    monkeypatch.setattr(Consumer, "dequeue", dequeue)
+    send(engine, queue, "long")
+    worker = start(queue, lease=timedelta(hours=1))
+    until(lambda: seen == ["long"], "the long one is at work")
+    send(engine, queue, "short")
+    until(lambda: seen == ["long", "short"], "the lost one is delivered again")
+    go.set()
+    until(lambda: is_empty(database), "both are done")
+    assert worker.stats.failures == 1

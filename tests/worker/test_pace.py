@@ -1,0 +1,54 @@
+"""How many messages a worker may hold."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sqlalchemy_fairqueue.worker.pace import AHEAD, MOST, Pace, shares
+
+
+def _paced(seconds: float, concurrency: int = 8, most: int = MOST) -> Pace:
+    pace = Pace(concurrency, most)
+    for _ in range(200):
+        pace.observe(seconds)
+    return pace
+
+
+def test_nothing_is_known_at_first() -> None:
+    """A worker that has seen no handler takes as many messages as it has slots."""
+    assert Pace(8).room(8, 0, 0.0) == 8
+
+
+def test_slow_handlers_have_no_buffer() -> None:
+    """With handlers that take longer than a tenth of a second nothing is taken before a slot is free."""
+    pace = _paced(0.2)
+    assert pace.room(0, 0, 0.0) == 0
+    assert pace.room(3, 0, 0.0) == 3
+
+
+def test_quick_handlers_have_a_buffer() -> None:
+    """A tenth of a second's work may wait, up to a limit."""
+    assert _paced(0.01).ahead(0.0) in {79, 80}
+    assert _paced(0.00001).ahead(0.0) == MOST
+    assert _paced(0.00001, most=50).ahead(0.0) == 50
+    assert _paced(0.00001, most=0).ahead(0.0) == 0
+
+
+def test_half_a_buffer_at_once() -> None:
+    """While handlers have work, a call is only worth it for half a buffer."""
+    pace = _paced(0.00001)
+    assert pace.room(0, MOST // 2 + 1, 0.0) == 0
+    assert pace.room(0, MOST // 2, 0.0) == MOST // 2
+
+
+def test_what_has_not_ended_counts() -> None:
+    """When all slots have been busy for long, quick handlers of a moment ago fill no buffer."""
+    pace = _paced(0.00001)
+    assert pace.room(0, 0, AHEAD) == 0
+
+
+@given(st.integers(0, 1000), st.integers(1, 20))
+def test_shares(room: int, queues: int) -> None:
+    """Room is split without a rest and as evenly as can be."""
+    split = shares(room, queues)
+    assert sum(split) == room
+    assert max(split) - min(split) <= 1

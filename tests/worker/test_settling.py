@@ -1,0 +1,68 @@
+"""How deliveries are settled while others are in the way."""
+
+import logging
+import threading
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Engine, text
+
+from sqlalchemy_fairqueue import Delivery, Queue, Retry
+from tests.fixtures.connections import Connect
+from tests.fixtures.database import Database
+from tests.worker.conftest import StartWorker
+from tests.worker.helpers import is_empty, send, until
+
+
+def test_a_locked_message_keeps_no_other_waiting(
+    queue: Queue, engine: Engine, database: Database, connect: Connect, start: StartWorker
+) -> None:
+    """A completion that must wait for somebody's lock is tried again alone; all others go on."""
+    go = threading.Event()
+    queue.handler()(lambda _: go.wait(20))
+    locked, *_ = send(engine, queue, *range(8))
+    worker = start(queue, concurrency=8)
+    until(lambda: worker.stats.taken == 8, "all are taken")
+    with connect() as operator:
+        operator.execute(text("select from fq_message where id = :id for update"), {"id": locked})
+        go.set()
+        until(lambda: worker.stats.completed == 7, "the others are completed")
+        send(engine, queue, 9)
+        until(lambda: worker.stats.completed == 8, "and what comes later")
+        operator.rollback()
+    until(lambda: is_empty(database), "the last one is completed")
+    assert worker.stats.failures == 0
+
+
+def test_many_at_a_time(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """Completions go in few calls, without being held back."""
+    queue.handler()(lambda _: None)
+    send(engine, queue, *range(2000))
+    worker = start(queue)
+    until(lambda: is_empty(database), "all are done")
+    assert worker.stats.flushes < 400
+
+
+def test_what_the_database_refuses_is_given_back(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A delivery whose end the database refuses is given back and logged; its neighbours are settled."""
+    database.execute(
+        "create function refuse() returns trigger language plpgsql as"
+        " $$ begin raise exception 'not this one' using errcode = '23514'; end $$"
+    )
+    database.execute(
+        "create trigger refuse before update on fq_message for each row"
+        " when (new.error = 'bad') execute function refuse()"
+    )
+
+    @queue.handler()
+    def handle(delivery: Delivery) -> Retry | None:
+        return Retry(delay=timedelta(hours=1), error=str(delivery.payload)) if delivery.deliveries == 1 else None
+
+    send(engine, queue, "good", "bad", "fine")
+    with caplog.at_level(logging.ERROR, "sqlalchemy_fairqueue.worker"):
+        start(queue)
+        until(lambda: database.value("select count(*) from fq_message where error is not null") == 2, "two are put off")
+        until(lambda: database.value("select count(*) from fq_message") == 2, "the third came back, and is done")
+    assert "not this one" in caplog.text

@@ -1,0 +1,212 @@
+"""How a worker ends: nothing is lost, nothing is counted that was not tried."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Context, Delivery, Queue
+from tests.fixtures.database import Database
+from tests.fixtures.options import PATIENCE
+from tests.worker.conftest import StartWorker
+from tests.worker.helpers import is_empty, send, until
+
+_PROGRAM = """
+import os, sys, threading
+from datetime import timedelta
+from pathlib import Path
+from sqlalchemy import create_engine
+from sqlalchemy_fairqueue import Queue, Worker
+
+url, marks, grace = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
+queue = Queue("documents")
+
+@queue.handler()
+def handle(delivery):
+    (marks / f"started-{delivery.message_id}").touch()
+    if delivery.payload == "poison":
+        os.kill(os.getpid(), 9)
+    while not (marks / "go").exists():
+        threading.Event().wait(0.005)
+
+times = {"grace": timedelta(seconds=grace), "lease": timedelta(seconds=1)}
+Worker(create_engine(url), queue, concurrency=1, **times).run(handle_signals=True)
+(marks / "returned").touch()
+"""
+
+
+def test_stop_waits_for_handlers(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """A stop takes no more, and lets the handlers at work finish."""
+    started, go = threading.Event(), threading.Event()
+    stopping: list[bool] = []
+
+    @queue.handler()
+    def handle(_: Delivery, context: Context) -> None:
+        started.set()
+        go.wait(20)
+        until(lambda: context.stopping, "it is told")
+        stopping.append(context.stopping)
+
+    send(engine, queue, 1, 2)
+    worker = start(queue, concurrency=1)
+    until(started.is_set, "a handler works")
+    stop = threading.Thread(target=worker.stop)
+    stop.start()
+    go.set()
+    stop.join(20)
+    assert stopping == [True]
+    assert worker.stats.completed == 1
+    # The other one was not tried.
+    assert database.value("select attempts from fq_message where lease_id is null") == 0
+
+
+def test_what_waits_is_given_back(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """Messages that were taken ahead are given back at a stop, their attempts not counted."""
+    go = threading.Event()
+
+    @queue.handler()
+    def handle(delivery: Delivery) -> None:
+        if delivery.payload == "slow":
+            go.wait(20)
+
+    send(engine, queue, *["quick"] * 200)
+    worker = start(queue, concurrency=1)
+    until(lambda: worker.stats.completed == 200, "handlers are known to be quick")
+    send(engine, queue, *["slow"] * 20)
+    until(lambda: worker.stats.taken > 201, "some are taken ahead")
+    stop = threading.Thread(target=worker.stop)
+    stop.start()
+    until(lambda: database.value("select count(*) from fq_message where lease_id is not null") == 1, "one is left")
+    go.set()
+    stop.join(20)
+    assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 19
+
+
+def test_the_end_of_grace(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """A handler that does not end in time is left behind: its message is given back, and its commit refused."""
+    database.execute("create table effect (message_id bigint)")
+    started, go, ended = threading.Event(), threading.Event(), threading.Event()
+
+    @queue.handler()
+    def handle(delivery: Delivery, session: Session, context: Context) -> None:
+        session.execute(text("insert into effect values (:id)"), {"id": delivery.message_id})
+        started.set()
+        go.wait(20)
+        if context.lost:
+            ended.set()
+
+    send(engine, queue, 1)
+    worker = start(queue, concurrency=1)
+    until(started.is_set, "the handler works")
+    worker.stop(timedelta())
+    assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1
+    go.set()
+    until(ended.is_set, "the handler has ended, and knows")
+    until(lambda: not _handler_threads(worker.name), "its thread has ended")
+    assert database.value("select count(*) from effect") == 0
+    assert not is_empty(database)
+
+
+def _handler_threads(name: str) -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(f"{name}-handler")]
+
+
+def test_nothing_is_left_behind(queue: Queue, engine: Engine, start: StartWorker) -> None:
+    """A worker that has stopped has no thread and no connection left."""
+    queue.handler()(lambda _: None)
+    send(engine, queue, *range(10))
+    worker = start(queue)
+    until(lambda: worker.stats.completed == 10, "it has worked")
+    worker.stop()
+    until(
+        lambda: not [one.name for one in threading.enumerate() if one.name.startswith((worker.name, "fairqueue"))],
+        "all threads have ended",
+    )
+
+
+@pytest.fixture
+def program(database: Database, tmp_path: Any) -> Iterator[Callable[[float], "subprocess.Popen[bytes]"]]:
+    """A process that runs a worker."""
+    started: list[subprocess.Popen[bytes]] = []
+    source = tmp_path / "program.py"
+    source.write_text(textwrap.dedent(_PROGRAM))
+
+    def run(grace: float) -> "subprocess.Popen[bytes]":
+        url = database.url.render_as_string(hide_password=False)
+        process = subprocess.Popen([sys.executable, source, url, tmp_path, str(grace)])
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_signal(  # noqa: PLR0917 - fixtures
+    queue: Queue, engine: Engine, database: Database, tmp_path: Any, program: Any, number: int
+) -> None:
+    """The first signal lets the handler finish; the process ends with status 0 and leaves what it did not try."""
+    first, _ = send(engine, queue, 1, 2)
+    process = program(60.0)
+    until((tmp_path / f"started-{first}").exists, "the handler works")
+    os.kill(process.pid, number)
+    (tmp_path / "go").touch()
+    assert process.wait(PATIENCE.total_seconds()) == 0
+    assert (tmp_path / "returned").exists()
+    assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1
+
+
+def test_the_second_signal(queue: Queue, engine: Engine, tmp_path: Any, program: Any) -> None:
+    """The second signal ends the process at once, whatever its handlers do."""
+    [message_id] = send(engine, queue, 1)
+    process = program(600.0)
+    until((tmp_path / f"started-{message_id}").exists, "the handler works")
+
+    def has_ended() -> bool:
+        os.kill(process.pid, signal.SIGTERM)
+        return process.poll() is not None
+
+    until(has_ended, "it ends")
+    assert process.wait(PATIENCE.total_seconds()) == 128 + signal.SIGTERM
+    assert not (tmp_path / "returned").exists()
+
+
+def test_the_end_of_grace_by_a_signal(
+    queue: Queue, engine: Engine, database: Database, tmp_path: Any, program: Any
+) -> None:
+    """A handler that never returns does not keep the process from ending with status 0."""
+    [message_id] = send(engine, queue, 1)
+    process = program(0.05)
+    until((tmp_path / f"started-{message_id}").exists, "the handler works")
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.wait(PATIENCE.total_seconds()) == 0
+    assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1
+
+
+def test_a_message_that_kills_its_process(
+    queue: Queue, engine: Engine, database: Database, tmp_path: Any, program: Any
+) -> None:
+    """A message that kills every process that tries it ends as a dead letter, and the others are done."""
+    send(engine, queue, "poison", max_attempts=2)
+    send(engine, queue, *range(3), channel="customer-2")
+    (tmp_path / "go").touch()
+
+    def is_over() -> bool:
+        process = program(1.0)
+        until(lambda: process.poll() is not None or is_empty(database), "it dies, or all is done")
+        return is_empty(database)
+
+    until(is_over, "it is a dead letter")
+    assert database.value("select count(*) from fq_dead_letter") == 1
+    assert "attempt 2 of 2" in database.value("select reason from fq_dead_letter")

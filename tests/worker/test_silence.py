@@ -1,0 +1,82 @@
+"""Connections that stay open and are never answered."""
+
+import tempfile
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy, Worker
+from sqlalchemy_fairqueue.worker import heartbeat, wakeups
+from tests.fixtures.database import Database
+from tests.worker.helpers import auntil, is_empty, send, until
+from tests.worker.proxy import Proxy
+
+_LEASE = timedelta(seconds=1)
+_AT_ONCE = RetryPolicy(first=timedelta())
+
+
+@pytest.fixture
+def proxy(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """A proxy before the test's database, and workers that soon take silence for an end."""
+    monkeypatch.setattr(heartbeat, "_STUCK", 0.5)
+    monkeypatch.setattr(heartbeat, "_UNHEARD", 0.2)
+    monkeypatch.setattr(wakeups, "_SILENCE", 0.3)
+    monkeypatch.setattr(wakeups, "_ANSWER", 0.3)
+    # A socket's path must be short.
+    with tempfile.TemporaryDirectory(prefix="fq") as directory:
+        proxy = Proxy(database.url, Path(directory))
+        yield proxy
+        proxy.close()
+
+
+def test_an_idle_worker(queue: Queue, engine: Engine, database: Database, proxy: Proxy) -> None:
+    """A worker whose connections all fall silent makes new ones and goes on, woken by notifications."""
+    queue.handler()(lambda _: None)
+    own = create_engine(proxy.url)
+    with Worker(own, queue, lease=_LEASE, poll_interval=timedelta(hours=1), housekeeping=False):
+        for _ in range(2):
+            send(engine, queue, 1)
+            until(lambda: is_empty(database), "it works")
+            until(lambda: database.value("select count(*) from fq_lease where waiting_until > fq_now()"), "it sleeps")
+            proxy.fall_silent()
+    own.dispose()
+
+
+def test_a_busy_worker(queue: Queue, engine: Engine, database: Database, proxy: Proxy) -> None:
+    """A handler is told when its worker's connections fall silent, and its message is done in the end."""
+    told = threading.Event()
+
+    @queue.handler()
+    def handle(delivery: Delivery, context: Context) -> None:
+        if delivery.deliveries == 1:
+            proxy.fall_silent()
+            until(lambda: context.lost or worker.stats.heartbeats > 20, "it is told, or the lease was kept")
+            told.set()
+
+    send(engine, queue, 1)
+    own = create_engine(proxy.url)
+    worker = Worker(own, queue, lease=_LEASE, retry=_AT_ONCE, housekeeping=False)
+    with worker:
+        until(told.is_set, "the handler has ended")
+        until(lambda: is_empty(database), "the message is done")
+    own.dispose()
+
+
+async def test_an_async_worker(queue: Queue, engine: Engine, database: Database, proxy: Proxy) -> None:
+    """An AsyncWorker notices as well."""
+
+    @queue.handler()
+    async def handle(_: Delivery) -> None: ...
+
+    own = create_async_engine(proxy.url)
+    async with AsyncWorker(own, queue, lease=_LEASE, housekeeping=False):
+        for _ in range(2):
+            send(engine, queue, 1)
+            await auntil(lambda: is_empty(database), "it works")
+            proxy.fall_silent()
+    await own.dispose()

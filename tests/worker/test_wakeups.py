@@ -1,0 +1,159 @@
+"""How an idle worker finds work: woken, by the clock, or by polling."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, NullPool, create_engine
+
+from sqlalchemy_fairqueue import Delivery, Queue, Release, Worker
+from tests.fixtures.database import Database, MakeDatabase, install
+from tests.worker.conftest import StartWorker
+from tests.worker.helpers import is_empty, send, until
+
+_NEVER = timedelta(hours=1)
+_LISTENERS = (
+    "select count(*) from pg_stat_activity"
+    " where datname = current_database() and query in ('listen fairqueue', 'select 1')"
+)
+
+
+@pytest.fixture
+def seen(queue: Queue) -> list[object]:
+    """The payloads that the queue's handler was called with."""
+    payloads: list[object] = []
+    queue.handler()(lambda delivery: payloads.append(delivery.payload))
+    return payloads
+
+
+def _equal(one: object, other: object) -> bool:
+    return one == other
+
+
+def _asleep(database: Database) -> Callable[[], Any]:
+    return lambda: database.value("select count(*) from fq_lease where waiting_until > fq_now()")
+
+
+def test_woken(queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]) -> None:
+    """A worker that would sleep for an hour is woken by a commit."""
+    start(queue, poll_interval=_NEVER)
+    for number in range(3):
+        until(_asleep(database), "it sleeps")
+        send(engine, queue, number)
+        until(partial(_equal, seen, list(range(number + 1))), "it is woken")
+    until(lambda: is_empty(database), "all are completed")
+
+
+def test_one_listener_a_process(engine: Engine, database: Database, start: StartWorker) -> None:
+    """All workers of a process share one listening connection, and each hears of its own queues."""
+    seen: list[str] = []
+    queues = [Queue(name) for name in ("one", "two", "three")]
+    for queue in queues:
+        queue.handler()(lambda delivery: seen.append(delivery.queue))
+    start(queues[0], poll_interval=_NEVER)
+    start(queues[1], queues[2], poll_interval=_NEVER)
+    until(lambda: _asleep(database)() == 3, "all sleep")
+    assert database.value(_LISTENERS) == 1
+    names = [queue.name for queue in queues]
+    for number, queue in enumerate(queues, 1):
+        send(engine, queue, 1)
+        until(partial(_equal, seen, names[:number]), "it is heard")
+
+
+def test_a_lost_listener(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]
+) -> None:
+    """When the listening connection is lost the worker listens again, and nothing is missed meanwhile."""
+    start(queue, poll_interval=_NEVER)
+    until(_asleep(database), "it sleeps")
+    database.execute("select pg_terminate_backend(pid) from pg_stat_activity where query = 'listen fairqueue'")
+    send(engine, queue, 1)
+    until(lambda: seen == [1], "it is found")
+    until(lambda: database.value(_LISTENERS) == 1, "it listens again")
+    until(_asleep(database), "it sleeps again")
+    send(engine, queue, 2)
+    until(lambda: seen == [1, 2], "it is woken")
+
+
+def test_woken_at_the_hour(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]
+) -> None:
+    """A worker that would sleep for an hour wakes by itself when the next scheduled message is due."""
+    send(engine, queue, 1, delay=timedelta(milliseconds=300))
+    start(queue, poll_interval=_NEVER)
+    until(lambda: seen == [1], "it is due")
+    until(lambda: is_empty(database), "it is completed")
+
+
+def test_what_it_gave_back_itself(engine: Engine, database: Database, start: StartWorker) -> None:
+    """A message that a handler put off for a while is taken when that is over, without any notification."""
+    queue = Queue("documents")
+    seen = []
+
+    @queue.handler()
+    def handle(delivery: Delivery) -> Release | None:
+        seen.append(delivery.deliveries)
+        return Release(delay=timedelta(milliseconds=300)) if delivery.deliveries == 1 else None
+
+    send(engine, queue, 1)
+    start(queue, poll_interval=_NEVER)
+    until(lambda: is_empty(database), "it is done")
+    assert seen == [1, 2]
+
+
+def test_without_notifications(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]
+) -> None:
+    """A worker that cannot be woken polls, opens no listening connection and leaves no mark."""
+    worker = start(queue, notify=False, poll_interval=timedelta(milliseconds=50))
+    until(lambda: worker.stats.empty > 5, "it is idle")
+    send(engine, queue, 1)
+    until(lambda: seen == [1], "it is found")
+    assert database.value(_LISTENERS) == 0
+    assert not _asleep(database)()
+
+
+def test_an_idle_worker_is_quiet(queue: Queue, database: Database, start: StartWorker, seen: list[object]) -> None:
+    """An idle worker looks a few times, says that it sleeps, and sleeps."""
+    worker = start(queue, poll_interval=_NEVER)
+    until(_asleep(database), "it sleeps")
+    dequeues = worker.stats.dequeues
+    assert dequeues < 30
+    assert seen == []
+
+
+def test_version_one(queue: Queue, make_database: MakeDatabase, seen: list[object]) -> None:
+    """On version 1 of the schema a worker polls and extends its leases one by one."""
+    old = make_database(installed=False)
+    engine = create_engine(old.url, poolclass=NullPool)
+    with engine.begin() as connection:
+        install(connection, version=1)
+    slow = Queue("slow")
+
+    @slow.handler()
+    def handle(_: Delivery) -> None:
+        until(lambda: worker.stats.heartbeats > 10, "several leases have passed")
+
+    worker = Worker(engine, queue, slow, lease=timedelta(milliseconds=400), poll_interval=timedelta(milliseconds=20))
+    with worker:
+        until(lambda: worker.stats.empty > 5, "it is idle")
+        send(engine, queue, 1)
+        send(engine, slow, 1)
+        until(lambda: is_empty(old), "both are done")
+    assert worker.stats.lost == 0
+    assert seen == [1]
+
+
+def test_several_workers(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]
+) -> None:
+    """Workers of one queue share its work, and stop one by one without losing any."""
+    workers = [start(queue, concurrency=2) for _ in range(3)]
+    send(engine, queue, *range(300))
+    until(lambda: len(seen) > 50, "they work")
+    for worker in workers[:2]:
+        worker.stop()
+    until(lambda: is_empty(database), "the last one does the rest")
+    assert sorted(seen, key=str) == sorted(range(300), key=str)
