@@ -1,0 +1,33 @@
+"""``fairqueue``, also as ``python -m sqlalchemy_fairqueue.cli``."""
+
+from __future__ import annotations
+
+import sys
+
+_INTERRUPTED = 130
+
+
+def run() -> None:
+    """Run the command that the process was started with, and exit with its status."""
+    try:
+        sys.exit(_status())
+    except KeyboardInterrupt:
+        # While modules are loaded; later the command knows what to do.
+        sys.exit(_INTERRUPTED)
+
+
+def _status() -> int:
+    try:
+        import rich  # noqa: F401, PLC0415 - so that a missing extra can be told
+        import typer  # noqa: F401, PLC0415
+    except ImportError as error:
+        sys.exit(f"fairqueue needs more than the library: {error}; pip install 'sqlalchemy-fairqueue[cli]'")
+    from sqlalchemy_fairqueue.cli.program import main  # noqa: PLC0415
+    from sqlalchemy_fairqueue.cli.streams import prepare_stdout  # noqa: PLC0415
+
+    prepare_stdout()
+    return main()
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,112 @@
+"""What the connected role may do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import text
+
+from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
+from sqlalchemy_fairqueue.sql import quoted
+from sqlalchemy_fairqueue.statements.building import qualifier
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy_fairqueue.cli.doctor.findings import Examination
+
+_ALL = ("select", "insert", "update", "delete")
+RIGHTS = {
+    "fq_queue": ("select", "insert", "update"),
+    "fq_queue_state": ("select", "insert", "update"),
+    "fq_channel": ("select", "insert"),
+    "fq_channel_state": ("select", "insert", "update"),
+    "fq_message": _ALL,
+    "fq_signal": _ALL,
+    "fq_lease": _ALL,
+    "fq_dead_letter": _ALL,
+    "fq_history": ("select", "insert"),
+}
+"""What the functions do to each table: they run with the rights of whoever calls them."""
+
+_ROLE = text(
+    "select current_user as name, has_schema_privilege(n.oid, 'usage') as usable from pg_namespace n "
+    "where n.nspname = :schema"
+)
+_TABLES = text(
+    "select c.relname as table, r.privilege from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+    "join unnest(cast(:tables as text[]), cast(:privileges as text[])) r(name, privilege) on r.name = c.relname "
+    "where n.nspname = :schema and c.relkind in ('r', 'p') and not has_table_privilege(c.oid, r.privilege) "
+    "order by c.relname, r.privilege"
+)
+_FUNCTIONS = text(
+    "select p.oid::regprocedure::text as function from pg_proc p join pg_namespace n on n.oid = p.pronamespace "
+    "where n.nspname = :schema and starts_with(p.proname, 'fq_') and not has_function_privilege(p.oid, 'execute') "
+    "order by 1"
+)
+# Identity columns need no right on their sequence; a serial's needs one.
+_SEQUENCES = text(
+    "select s.relname as sequence from pg_depend d "
+    "join pg_class s on s.oid = d.objid and s.relkind = 'S' "
+    "join pg_class c on c.oid = d.refobjid and c.relname = any(:tables) "
+    "join pg_namespace n on n.oid = c.relnamespace "
+    "where n.nspname = :schema and d.deptype = 'a' and "
+    # Tested in this order, whatever the planner prefers.
+    "case when s.relkind = 'S' then not has_sequence_privilege(s.oid, 'usage') else false end order by 1"
+)
+_OWNER = text(
+    "select pg_get_userbyid(c.relowner) as owner from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+    "where n.nspname = :schema and c.relname = 'fq_history' and not pg_has_role(c.relowner, 'usage') "
+)
+
+
+def check_privileges(examined: Examination) -> Iterator[Finding]:
+    """Usage of the schema, execution of the functions, rights on the tables."""
+    schema = examined.schema
+    role = examined.connection.execute(_ROLE, {"schema": schema}).one()
+    values = {"role": role.name}
+    missing = list(_missing(examined)) if role.usable else [("usage", f"schema {quoted(schema)}")]
+    if not missing:
+        yield Finding("privileges", Level.OK, f"role {role.name!r} may do what the queue needs", None, values)
+        return
+    rights: dict[str, list[str]] = {}
+    for right, what in missing:
+        rights.setdefault(what, []).append(right)
+    lacking = [f"{', '.join(names)} on {what}" for what, names in rights.items()]
+    grants = [f"grant {right} to {quoted(role.name)};" for right in lacking]
+    yield Finding(
+        "privileges",
+        Level.PROBLEM,
+        f"role {role.name!r} lacks {'; '.join(lacking)}",
+        "\n".join(grants),
+        values | {"missing": lacking},
+    )
+
+
+def check_ownership(examined: Examination) -> Iterator[Finding]:
+    """Whether the housekeeping of a worker with this role could make and drop partitions of the history."""
+    if examined.version < 2:  # noqa: PLR2004 - the version that brought the history
+        return
+    owner = examined.connection.execute(_OWNER, {"schema": examined.schema}).scalar_one_or_none()
+    recorded = examined.connection.scalar(
+        text(f"select count(*) from {qualifier(examined.schema)}fq_queue where history")  # noqa: S608 (quoted)
+    )
+    if owner is not None and recorded:
+        yield Finding(
+            "privileges", Level.WARNING,
+            f"only {owner!r} owns the history, so that workers with this role cannot make or drop its partitions",
+            f"let one worker run as {owner!r}, or run 'fairqueue history prune' as {owner!r} once a day",
+            {"owner": owner},
+        )  # fmt: skip
+
+
+def _missing(examined: Examination) -> Iterator[tuple[str, str]]:
+    connection, schema = examined.connection, examined.schema
+    wanted = [(table, right) for table, rights in RIGHTS.items() for right in rights]
+    named = {"schema": schema, "tables": [name for name, _ in wanted], "privileges": [right for _, right in wanted]}
+    for row in connection.execute(_TABLES, named):
+        yield row.privilege, f"table {quoted(schema)}.{row.table}"
+    for name in connection.scalars(_SEQUENCES, {"schema": schema, "tables": list(RIGHTS)}):
+        yield "usage", f"sequence {quoted(schema)}.{quoted(name)}"
+    for name in connection.scalars(_FUNCTIONS, {"schema": schema}):
+        yield "execute", f"function {name}"

@@ -1,0 +1,130 @@
+"""The program: its commands put together, and a command line carried out."""
+
+# Annotations are read when the program starts, so that they must not be postponed.
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Annotated, cast
+
+import typer
+
+from sqlalchemy_fairqueue.cli.configuring import configure_channel, configure_queue
+from sqlalchemy_fairqueue.cli.dead import list_dead, purge_dead, redrive_dead, show_dead
+from sqlalchemy_fairqueue.cli.doctor.command import doctor
+from sqlalchemy_fairqueue.cli.failures import Failure, usage
+from sqlalchemy_fairqueue.cli.frame import Command, command, error_document
+from sqlalchemy_fairqueue.cli.history import prune_history
+from sqlalchemy_fairqueue.cli.looking import channels, stats
+from sqlalchemy_fairqueue.cli.pausing import pause, resume
+from sqlalchemy_fairqueue.cli.printing import print_document, print_message
+from sqlalchemy_fairqueue.cli.serving import worker
+from sqlalchemy_fairqueue.cli.statuses import Status
+from sqlalchemy_fairqueue.cli.top.command import top
+from sqlalchemy_fairqueue.cli.withdrawing import cancel, purge
+
+_USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[2])
+"""Base of all that a command line can do wrong. Some versions of typer bring their own click, others import it."""
+
+_STATUSES = """\
+Exit status: 0 done; 1 a problem was found, or nothing that was named; 2 the command line cannot be used; 3 the database
+is away; 4 the schema is missing or of another version; 5 the database refused.
+"""
+
+
+program = typer.Typer(
+    name="fairqueue",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    epilog=_STATUSES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+dead = typer.Typer(no_args_is_help=True, help="Dead letters: messages that will not be tried again.")
+configure = typer.Typer(no_args_is_help=True, help="How a queue or a channel is served.")
+history = typer.Typer(no_args_is_help=True, help="The record of attempts.")
+
+
+def _show_version(*, asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"sqlalchemy-fairqueue {metadata.version('sqlalchemy-fairqueue')}\n")
+        raise typer.Exit
+
+
+@program.callback()
+def fairqueue(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=lambda asked: _show_version(asked=asked),
+            is_eager=True,
+            help="Show the version of the library.",
+        ),
+    ] = False,
+) -> None:
+    """Operate fair queues that live in a PostgreSQL database."""
+
+
+_COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
+    (program, "worker", worker),
+    (program, "stats", stats),
+    (program, "channels", channels),
+    (program, "pause", pause),
+    (program, "resume", resume),
+    (configure, "queue", configure_queue),
+    (configure, "channel", configure_channel),
+    (dead, "list", list_dead),
+    (dead, "show", show_dead),
+    (dead, "redrive", redrive_dead),
+    (dead, "purge", purge_dead),
+    (program, "cancel", cancel),
+    (program, "purge", purge),
+    (history, "prune", prune_history),
+    (program, "doctor", doctor),
+    (program, "top", top),
+)
+for _group, _name, _function in _COMMANDS:
+    # The queues of an application know their names and schemas.
+    command(_group, _name, _function, without=frozenset({"schema", "queue"} if _function is worker else ()))
+program.add_typer(configure, name="configure")
+program.add_typer(dead, name="dead")
+program.add_typer(history, name="history")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Carry out a command line and return the exit status.
+
+    Args:
+        arguments: The words after the program's name. Default: those of the process.
+    """
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        status = program(args=words, prog_name="fairqueue", standalone_mode=False)
+    except _USAGE_ERROR as error:
+        return _misused(error, words)
+    except typer.Abort as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            return Status.INTERRUPTED
+        return _told(Failure("nothing was changed", Status.FOUND, "declined"), words)
+    except KeyboardInterrupt:
+        return Status.INTERRUPTED
+    return int(status or 0)
+
+
+def _misused(error: Exception, words: Sequence[str]) -> int:
+    context = getattr(error, "ctx", None)
+    message = getattr(error, "format_message", error.__str__)()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        # The error is the help.
+        sys.stderr.write(f"{message}\n" if message else "")
+        return Status.USAGE
+    path = context.command_path if context else "fairqueue"
+    return _told(usage(f"{message} ('{path} --help' tells more)"), words)
+
+
+def _told(failure: Failure, words: Sequence[str]) -> int:
+    print_message(str(failure), failure.remedy)
+    if "--json" in words:
+        print_document({"error": error_document(failure)})
+    return failure.status

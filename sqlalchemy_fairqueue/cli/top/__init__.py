@@ -1,0 +1,1 @@
+"""``fairqueue top``: channels as they move."""

@@ -1,0 +1,61 @@
+"""Database URLs: always with the psycopg driver, never shown with a password."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
+from sqlalchemy_fairqueue.cli.failures import usage
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+CONNECT_SECONDS = 10
+"""How long a server may take to answer, unless the URL says otherwise by ``?connect_timeout=``."""
+
+_DIALECTS = {"postgresql", "postgres"}
+
+
+def psycopg_url(text: str, source: str) -> URL:
+    """The URL, whichever driver it names, for psycopg.
+
+    Args:
+        text: As given.
+        source: What gave it, for the message.
+
+    Raises:
+        Failure: It cannot be read, or names another database. The message holds nothing of it, as it may be a secret.
+    """
+    try:
+        url = make_url(text.strip())
+    except (ArgumentError, ValueError):
+        raise usage(f"{source} cannot be read; give postgresql://user@host/database") from None
+    return with_psycopg(url, source)
+
+
+def with_psycopg(url: URL, source: str) -> URL:
+    """The URL for psycopg, whichever driver of PostgreSQL it names."""
+    if url.drivername.partition("+")[0] not in _DIALECTS:
+        raise usage(f"{source} names a {url.drivername} database; fairqueue lives in PostgreSQL: postgresql://...")
+    return url.set(drivername="postgresql+psycopg")
+
+
+def shown_url(url: URL) -> str:
+    """The URL without password and parameters, for messages."""
+    host = url.host or str(url.query.get("host", "")) or "localhost"
+    port = url.port or url.query.get("port", "")
+    user = f"{url.username}@" if url.username else ""
+    where = f"{host}:{port}" if port else host
+    if host.startswith("/"):
+        return f"postgresql://{user}/{url.database or ''}?host={host}{f'&port={port}' if port else ''}"
+    return f"postgresql://{user}{where}/{url.database or ''}"
+
+
+def connect_arguments(url: URL, name: str) -> dict[str, Any]:
+    """What a connection of ours says to the server beside the URL."""
+    arguments: dict[str, Any] = {"fallback_application_name": name}
+    if "connect_timeout" not in url.query:
+        arguments["connect_timeout"] = CONNECT_SECONDS
+    return arguments

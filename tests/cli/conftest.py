@@ -1,0 +1,170 @@
+"""The command line, in this process or in one of its own, on a database with version 2."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import NullPool, create_engine
+
+from sqlalchemy_fairqueue.cli.installations import NEEDED_VERSION
+from sqlalchemy_fairqueue.cli.options import APP_VARIABLE, DATABASE_URL_VARIABLE
+from sqlalchemy_fairqueue.cli.program import main
+from tests.cli.stages import Findings
+from tests.fixtures.database import SCHEMA_VERSION, Database, MakeDatabase, install
+
+PROGRAM = [sys.executable, "-m", "sqlalchemy_fairqueue.cli"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a command line came to."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """The one JSON document on stdout."""
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> Any:
+        """The error in the document."""
+        return self.document["error"]
+
+    def rows(self) -> list[list[str]]:
+        """The lines of stdout as words, those of each column apart from the next by two blanks."""
+        return [[word.strip() for word in line.split("  ") if word.strip()] for line in self.out.splitlines()]
+
+
+Cli = Callable[..., Outcome]
+
+
+class Terminal(io.StringIO):
+    """A stdin that people sit at."""
+
+    def isatty(self) -> bool:
+        """They do."""
+        return True
+
+
+@pytest.fixture
+def database(make_database: MakeDatabase) -> Database:
+    """The test's own database with the version that the commands need."""
+    if SCHEMA_VERSION >= NEEDED_VERSION:
+        return make_database()
+    made = make_database(installed=False)
+    install_version(made, NEEDED_VERSION)
+    return made
+
+
+def install_version(database: Database, version: int, schema: str | None = None) -> None:
+    """Install a version as a migration does."""
+    engine = create_engine(database.url, poolclass=NullPool)
+    with engine.begin() as connection:
+        install(connection, schema=schema, version=version)
+
+
+@pytest.fixture
+def named(database: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
+    """The database, named by the environment."""
+    monkeypatch.setenv(DATABASE_URL_VARIABLE, database.url.render_as_string(hide_password=False))
+    monkeypatch.delenv(APP_VARIABLE, raising=False)
+    return database
+
+
+@pytest.fixture
+def bare_cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cli:
+    """Carry out a command line in this process, no database named: ``bare_cli("stats", "--json")``."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str, answer: str | None = None) -> Outcome:
+        monkeypatch.setattr(sys, "stdin", io.StringIO() if answer is None else Terminal(answer))
+        capsys.readouterr()
+        status = main(words)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err or "--debug" in words, err
+        return Outcome(status, out, err)
+
+    return run
+
+
+@pytest.fixture
+def cli(bare_cli: Cli, named: Database) -> Cli:
+    """Carry out a command line in this process, on the test's database; *answer* is typed at a terminal."""
+    assert named.name
+    return bare_cli
+
+
+Process = subprocess.Popen[str]
+Start = Callable[..., AbstractContextManager[Process]]
+
+
+@pytest.fixture
+def start(named: Database, tmp_path: Path) -> Start:
+    """Runs a command line in a process of its own, which is ended with the block at the latest."""
+    assert named.name
+
+    @contextmanager
+    def run(
+        *words: str, program: Sequence[str] = tuple(PROGRAM), stdout: int = subprocess.PIPE, **environment: str
+    ) -> Iterator[Process]:
+        kept = {name: value for name, value in os.environ.items() if name not in {"FORCE_COLOR", "COLUMNS"}}
+        with subprocess.Popen(
+            [*program, *words],
+            cwd=tmp_path,
+            env=kept | environment,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    return run
+
+
+def ended(process: Process) -> Outcome:
+    """Wait for the end of a process."""
+    out, err = process.communicate(timeout=60)
+    return Outcome(process.returncode, out, err)
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """Write a module of an application into the folder of the test, and return its name: ``module("queue = ...")``."""
+    names = []
+
+    def write(source: str) -> str:
+        name = f"app_{uuid.uuid4().hex}"
+        names.append(name)
+        (tmp_path / f"{name}.py").write_text(source)
+        return name
+
+    yield write
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def findings(cli: Cli) -> Findings:
+    """What doctor finds about a subject: ``findings("drift")``."""
+
+    def of(check: str, *words: str) -> list[dict[str, Any]]:
+        return [one for one in cli("doctor", "--json", *words).document["findings"] if one["check"] == check]
+
+    return of

@@ -1,0 +1,214 @@
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue.embedded import Server
+from tests.cli.conftest import Cli, install_version
+from tests.cli.stages import QUEUE, Findings, bury, enqueue, levels
+from tests.cli.test_installations import role
+from tests.fixtures.connections import Connect
+from tests.fixtures.database import Database
+
+
+def test_a_healthy_installation(bare_cli: Cli, private_server: Callable[..., Server]) -> None:
+    """Where nothing is wrong every finding is ok and the status 0, for people and for programs."""
+    server = private_server(settings={"autovacuum": "on"})
+    url = server.url("postgres").render_as_string(hide_password=False)
+    install_version(Database(server.url("postgres")), 2)
+
+    found = bare_cli("doctor", "--json", "--database-url", url)
+
+    assert found.status == 0, found.out
+    assert {one["level"] for one in found.document["findings"]} == {"ok"}
+    assert {one["check"] for one in found.document["findings"]} == {
+        "server", "clock", "version", "drift", "privileges", "autovacuum", "snapshots", "queues", "leases", "history",
+    }  # fmt: skip
+    assert (found.document["schema"], found.document["version"], found.document["level"]) == ("public", 2, "ok")
+    lines = bare_cli("doctor", "--database-url", url).out.splitlines()
+    assert all(re.match(r"ok +\w+ +\S", line) for line in lines), lines
+
+
+def test_autovacuum_that_is_off(cli: Cli, findings: Findings, database: Database) -> None:
+    """Autovacuum that is off, for the server or for a table, is a problem, with the statement to paste; status 1."""
+    database.execute("alter table fq_message set (autovacuum_enabled = false)")
+
+    found = cli("doctor")
+    assert found.status == 1
+    assert re.search(r"^problem +autovacuum +autovacuum is off on this server", found.out, re.MULTILINE)
+    tables = {one["values"].get("table"): one for one in findings("autovacuum")}
+    assert tables["fq_message"]["level"] == "problem"
+    assert tables["fq_message"]["remedy"] == 'alter table "public".fq_message reset (autovacuum_enabled);'
+    database.execute(tables["fq_message"]["remedy"])
+    assert {one["values"].get("table"): one["level"] for one in findings("autovacuum")}["fq_message"] == "ok"
+
+
+def test_dead_rows(findings: Findings, database: Database) -> None:
+    """A table with far more dead rows than vacuum should have left is a warning; after a vacuum it is none."""
+    database.execute("insert into fq_channel_state (channel_id, queue) select n, 'q' from generate_series(1, 60000) n")
+    database.execute("delete from fq_channel_state")
+    database.execute("select pg_stat_force_next_flush()")
+
+    def state() -> dict[str, Any]:
+        return {one["values"].get("table"): one for one in findings("autovacuum")}["fq_channel_state"]
+
+    assert state()["level"] == "warning"
+    assert state()["values"]["dead_rows"] == 60000
+    assert "vacuum does not keep up" in state()["message"]
+    database.execute("vacuum fq_channel_state")
+    assert state()["level"] == "ok"
+    assert "vacuumed 0ms ago" in state()["message"] or "s ago" in state()["message"]
+
+
+def test_drift(findings: Findings, database: Database) -> None:
+    """Every object that was changed besides the migrations is named."""
+    before = {one["values"].get("object") for one in findings("drift")}
+    database.execute("drop index fq_message_lease_ix")
+    database.execute("alter function fq_wake(text) rename to fq_woke")
+
+    after = {one["values"]["object"]: one for one in findings("drift")}
+
+    assert {"fq_message_lease_ix", "fq_wake"} <= set(after) - before
+    assert after["fq_message_lease_ix"]["level"] == "problem"
+    assert "fq_message_lease_ix is missing" in after["fq_message_lease_ix"]["message"]
+    assert "op.repair_fairqueue(2, schema='public')" in after["fq_wake"]["remedy"]
+
+
+def test_versions(bare_cli: Cli, empty_database: Database) -> None:
+    """An outdated installation is looked at as far as that goes, and the migration is given."""
+    install_version(empty_database, 1)
+    url = empty_database.url.render_as_string(hide_password=False)
+
+    found = bare_cli("doctor", "--json", "--database-url", url)
+
+    assert found.status == 1
+    by_check = {one["check"]: one for one in found.document["findings"]}
+    assert by_check["version"]["level"] == "problem"
+    assert by_check["version"]["remedy"] == "op.upgrade_fairqueue(1, 2, schema='public')"
+    assert by_check["privileges"]["level"] == "ok"
+    assert "could not be checked" not in found.out
+
+
+def test_privileges(bare_cli: Cli, database: Database, engine: Engine) -> None:
+    """What the role lacks is listed with the grants to paste; with them the finding is ok."""
+    QUEUE.configure(engine, history=True)
+    name = f"{database.name}_worker"
+    database.execute("revoke execute on function fq_now() from public")
+    with role(database, name, "select on fq_message") as url:
+
+        def everything() -> list[dict[str, Any]]:
+            return list(bare_cli("doctor", "--json", "--database-url", url).document["findings"])
+
+        def found() -> list[dict[str, Any]]:
+            return [one for one in everything() if one["check"] == "privileges"]
+
+        [lacking] = found()
+        assert lacking["level"] == "problem"
+        assert lacking["message"].startswith(f"role '{name}' lacks ")
+        assert 'delete, insert, update on table "public".fq_message' in lacking["values"]["missing"]
+        assert 'usage on sequence "public"."fq_history_id_seq"' in lacking["values"]["missing"]
+        assert "execute on function fq_now()" in lacking["values"]["missing"]
+        for grant in lacking["remedy"].splitlines():
+            database.execute(grant)
+        rights, ownership = found()
+        assert levels([rights, ownership]) == ["ok", "warning"]
+        assert "only 'postgres' owns the history" in ownership["message"]
+        assert "could not be checked" not in str(everything())
+
+
+def test_what_may_not_be_looked_at(bare_cli: Cli, database: Database) -> None:
+    """A check that the role may not make is a warning, and the others are made."""
+    with role(database, f"{database.name}_guest") as url:
+        document = bare_cli("doctor", "--json", "--database-url", url).document
+
+    unchecked = [one["check"] for one in document["findings"] if "could not be checked" in one["message"]]
+    assert set(unchecked) >= {"leases", "history"}
+    assert {one["check"] for one in document["findings"]} >= {"version", "drift", "privileges", "autovacuum"}
+
+
+def test_open_snapshots(findings: Findings, database: Database, connect: Connect) -> None:
+    """A prepared transaction and a snapshot that many transactions came after are told with how to end them."""
+    assert levels(findings("snapshots")) == ["ok"]
+    holder = connect("REPEATABLE READ")
+    pid = holder.exec_driver_sql("select pg_backend_pid()").scalar_one()
+    database.execute("create table other (id integer)")
+    prepared = connect()
+    prepared.exec_driver_sql("insert into other values (1)")
+    prepared.exec_driver_sql("prepare transaction 'it''s open'")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sqlalchemy_fairqueue.cli.doctor.snapshots._WARNING_TRANSACTIONS", 0)
+        found = findings("snapshots")
+    database.rows("rollback prepared 'it''s open'")
+
+    by_pid = {one["values"].get("pid"): one for one in found}
+    assert by_pid[pid]["level"] == "warning"
+    assert "idle in transaction" in by_pid[pid]["message"]
+    assert f"pg_terminate_backend({pid})" in by_pid[pid]["remedy"]
+    by_name = {one["values"].get("gid"): one for one in found}
+    assert "rollback prepared 'it''s open';" in by_name["it's open"]["remedy"]
+
+
+def test_ages_of_snapshots(findings: Findings, connect: Connect) -> None:
+    """How long a snapshot is open decides how bad it is."""
+    connect("REPEATABLE READ").exec_driver_sql("select 1")
+
+    for warning, problem, level in ((0, 3600, "warning"), (0, 0, "problem")):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sqlalchemy_fairqueue.cli.doctor.snapshots._WARNING_AGE", timedelta(seconds=warning))
+            patch.setattr("sqlalchemy_fairqueue.cli.doctor.snapshots._PROBLEM_AGE", timedelta(seconds=problem))
+            assert levels(findings("snapshots")) == [level]
+
+
+def test_the_clock(findings: Findings) -> None:
+    """The difference of the clocks is told in figures; one that the round trip does not explain is a warning."""
+    [agreed] = findings("clock")
+    assert (agreed["level"], agreed["values"]["server_ahead_seconds"]) == ("ok", 0.0)
+
+    class Slow(datetime):
+        """A clock that is a minute behind."""
+
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz) - timedelta(minutes=1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sqlalchemy_fairqueue.cli.doctor.server.datetime", Slow)
+        [found] = findings("clock")
+    assert found["level"] == "warning"
+    assert "ahead of this machine's" in found["message"]
+    assert found["values"]["server_ahead_seconds"] == pytest.approx(60, abs=5)
+
+
+def test_a_server_that_cannot_be_written_to(bare_cli: Cli, database: Database) -> None:
+    """A role whose transactions are read-only by default is a problem."""
+    url = database.url.update_query_dict({"options": "-c default_transaction_read_only=on"})
+
+    found = bare_cli("doctor", "--json", "--database-url", url.render_as_string(hide_password=False))
+
+    servers = [one for one in found.document["findings"] if one["check"] == "server"]
+    assert levels(servers) == ["ok", "problem"]
+    assert "read-only by default" in servers[1]["message"]
+
+
+def test_doctor_changes_nothing(cli: Cli, database: Database, engine: Engine) -> None:
+    """Looking leaves every table as it was."""
+    enqueue(engine, "a")
+    bury(engine, "b")
+    query = "select (select count(*) from fq_message) + (select sum(turn) from fq_channel_state)"
+    before = database.value(query)
+
+    cli("doctor")
+    assert database.value(query) == before
+
+
+def test_replication_slots(findings: Findings, database: Database) -> None:
+    """A slot that holds back the catalog alone does the queue no harm."""
+    database.execute("select pg_create_logical_replication_slot(current_database()::text, 'pgoutput')")
+    try:
+        assert levels(findings("snapshots")) == ["ok"]
+    finally:
+        database.execute("select pg_drop_replication_slot(current_database()::text)")

@@ -1,0 +1,92 @@
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import Engine, NullPool, create_engine
+
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.embedded import Server
+from tests.cli.conftest import Cli, install_version
+from tests.cli.stages import QUEUE, Findings, bury, enqueue, lease, levels
+from tests.fixtures.clock import Clock
+from tests.fixtures.database import Database
+
+
+def test_queues_that_wait(findings: Findings, engine: Engine, clock: Clock) -> None:
+    """Messages that wait too long are a problem where nobody dequeues, and a warning where somebody does."""
+    enqueue(engine, "a", "a")
+    assert levels(findings("queues")) == ["ok"]
+
+    clock.advance(timedelta(minutes=10))
+    [waiting] = findings("queues")
+    assert (waiting["level"], waiting["remedy"]) == ("problem", "start a worker")
+    assert waiting["values"]["oldest_ready_seconds"] == pytest.approx(600, abs=60)
+    assert levels(findings("queues", "--max-age", "1h")) == ["ok"]
+
+    lease(engine, 1)
+    [served] = findings("queues")
+    assert (served["level"], served["values"]["consumers"]) == ("warning", 1)
+
+
+def test_paused_queues(findings: Findings, engine: Engine) -> None:
+    """A paused queue is a warning, with how to resume it."""
+    queue = Queue("it's off")
+    queue.pause(engine)
+    bury(engine, "a")
+
+    other, paused = findings("queues")
+    assert (other["level"], other["values"]["dead"]) == ("ok", 1)
+    assert (paused["level"], paused["remedy"]) == ("warning", """fairqueue resume --queue 'it'"'"'s off'""")
+    assert [one["values"]["queue"] for one in findings("queues", "--queue", "documents")] == ["documents"]
+    assert levels(findings("queues", "--queue", "nowhere")) == ["problem"]
+
+
+def test_warnings_and_the_status(bare_cli: Cli, private_server: Callable[..., Server]) -> None:
+    """A warning is status 0, and with --strict status 1."""
+    url = private_server(settings={"autovacuum": "on"}).url("postgres")
+    install_version(Database(url), 2)
+    engine = create_engine(url, poolclass=NullPool)
+    QUEUE.pause(engine)
+    words = ["doctor", "--database-url", url.render_as_string(hide_password=False)]
+
+    assert (bare_cli(*words).status, bare_cli(*words, "--strict").status) == (0, 1)
+
+
+def test_expired_leases(findings: Findings, engine: Engine, clock: Clock) -> None:
+    """Leases that ended with messages in them and that nobody took back are a problem."""
+    enqueue(engine, "a")
+    lease(engine)
+    assert levels(findings("leases")) == ["ok"]
+
+    clock.advance(timedelta(minutes=10))
+    [found] = findings("leases")
+    assert (found["level"], found["values"]["leases"]) == ("problem", 1)
+    assert found["values"]["overdue_seconds"] == pytest.approx(300, abs=60)
+
+
+def test_unheard_signals(findings: Findings, database: Database, engine: Engine) -> None:
+    """Very many notes that nobody has heard are a warning."""
+    enqueue(engine, "a")
+    assert findings("signals") == []
+
+    database.execute(
+        "insert into fq_signal (queue, channel_id) select queue, channel_id from fq_signal, generate_series(1, 10001)"
+    )
+    [found] = findings("signals")
+    assert (found["level"], found["values"]["signals"]) == ("warning", 10002)
+
+
+def test_history(cli: Cli, findings: Findings, engine: Engine) -> None:
+    """Days without a partition, and rows that went to the default one, are warnings until history prune."""
+    assert levels(findings("history")) == ["ok"]
+    QUEUE.configure(engine, history=True)
+    enqueue(engine, "a")
+    QUEUE.complete(engine, lease(engine))
+
+    strays, missing = findings("history")
+    assert levels([strays, missing]) == ["warning", "warning"]
+    assert "1 row of the history in its default partition" in strays["message"]
+    assert f"no partition for {datetime.now(UTC):%Y-%m-%d}" in missing["message"]
+    assert cli("history", "prune").status == 0
+    [found] = findings("history")
+    assert (found["level"], found["values"]["strays"], found["values"]["ahead"]) == ("ok", 0, 7)

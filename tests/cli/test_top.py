@@ -1,0 +1,153 @@
+import os
+import pty
+import select
+import signal
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.cli.options import Options
+from sqlalchemy_fairqueue.cli.sites import site_of
+from sqlalchemy_fairqueue.cli.top.looks import look
+from sqlalchemy_fairqueue.cli.top.picture import Sort, document
+from tests.cli.conftest import Cli, Start
+from tests.cli.stages import QUEUE, enqueue, lease
+from tests.fixtures.database import Database
+from tests.fixtures.options import PATIENCE
+
+
+def test_nothing(cli: Cli) -> None:
+    """An installation without queues has no channels to show."""
+    assert "0 channels: 0 ready, 0 scheduled, 0 leased" in cli("top", "--once").out
+    assert cli("top", "--json").document["channels"] == []
+
+
+def test_one_look(cli: Cli, engine: Engine) -> None:
+    """One look has the counts of each channel; rates need two."""
+    enqueue(engine, "a", "b", "b", "c", "c", "c")
+    enqueue(engine, "a", "a", delay=timedelta(hours=1))
+    lease(engine, 1)
+    QUEUE.pause(engine, "b")
+
+    found = cli("top", "--once")
+    assert found.out.splitlines()[0].endswith("UTC  3 channels: 5 ready, 2 scheduled, 1 leased")
+    assert found.rows()[1] == ["channel", "ready", "scheduled", "leased", "done/s", "change/s", "oldest ready", "state"]
+    assert [row[:6] for row in found.rows()[2:]] == [
+        ["c", "3", "0", "0", "-", "-"], ["b", "2", "0", "0", "-", "-"], ["a", "0", "2", "1", "-", "-"],
+    ]  # fmt: skip
+    assert found.rows()[3][-1] == "paused"
+
+    shown = cli("top", "--json").document
+    assert shown["since_seconds"] is None
+    totals = {name: shown["totals"][name] for name in ("channels", "ready", "scheduled", "leased")}
+    assert totals == {"channels": 3, "ready": 5, "scheduled": 2, "leased": 1}
+    assert shown["channels"][0]["completed_per_second"] is None
+
+
+@pytest.mark.parametrize(
+    ("sort", "first"),
+    [("ready", "c"), ("scheduled", "a"), ("leased", "b"), ("oldest", "c"), ("name", "a"), ("rate", "a")],
+)
+def test_sorting(cli: Cli, engine: Engine, sort: str, first: str) -> None:
+    """The channel with the most of what is asked for comes first, names in their order."""
+    enqueue(engine, "b")
+    lease(engine, 1)
+    enqueue(engine, "c", "c")
+    enqueue(engine, "a", "a", delay=timedelta(hours=1))
+    enqueue(engine, "a")
+
+    shown = cli("top", "--json", "--sort", sort).document
+    assert shown["channels"][0]["channel"] == first
+
+
+def test_limit(cli: Cli, engine: Engine) -> None:
+    """The totals are those of all channels, whatever is shown."""
+    enqueue(engine, *(f"c{number}" for number in range(30)))
+
+    assert cli("top", "--once").out.splitlines()[-1] == "and 10 more channels"
+    shown = cli("top", "--json", "--limit", "2").document
+    assert (len(shown["channels"]), shown["totals"]["channels"]) == (2, 30)
+
+
+def test_rates(named: Database, engine: Engine) -> None:
+    """Between two looks completions are counted for queues with history, and the change of every channel is told."""
+    assert named.name
+    recorded, plain = Queue("recorded"), Queue("plain")
+    recorded.configure(engine, history=True)
+    enqueue(engine, "a", "a", "a", "a", queue=recorded)
+    enqueue(engine, "b", queue=plain)
+    deliveries = lease(engine, queue=recorded)
+    recorded.complete(engine, deliveries[0])
+
+    with site_of(Options()) as site, engine.connect() as slow:
+        # Not committed before the first look, though it began before: it counts for the second.
+        recorded.complete(slow, deliveries[1])
+        first = look(site, site.queues(), None)
+        slow.commit()
+        recorded.complete(engine, deliveries[2])
+        recorded.retry(engine, deliveries[3], delay=timedelta(hours=1))
+        enqueue(engine, "b", "b", "b", queue=plain)
+        second = look(site, site.queues(), first)
+
+    assert second.since is not None
+    since = second.since.total_seconds()
+    shown = document(second, Sort.NAME, 10)
+    lines = {line["channel"]: line for line in shown["channels"]}
+    assert lines["a"]["completed_per_second"] == pytest.approx(2 / since)
+    assert lines["a"]["change_per_second"] == pytest.approx(-2 / since)
+    assert lines["b"]["completed_per_second"] is None
+    assert lines["b"]["change_per_second"] == pytest.approx(3 / since)
+    assert shown["totals"]["completed_per_second"] == pytest.approx(2 / since)
+
+
+def test_several_looks(cli: Cli, engine: Engine) -> None:
+    """With --count that many looks are printed, or as a document the last of them."""
+    enqueue(engine, "a")
+
+    printed = cli("top", "--count", "3", "--interval", "1ms")
+    assert printed.out.count("1 channel: 1 ready") == 3
+    assert cli("top", "--count", "2", "--interval", "1ms", "--json").document["since_seconds"] > 0
+
+
+def test_in_a_pipe(start: Start, engine: Engine) -> None:
+    """In a pipe the looks follow each other as plain text, and the end of whoever reads is the end of it."""
+    enqueue(engine, "a")
+
+    with start("top", "--interval", "1ms") as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(20)]
+        process.stdout.close()
+        status = process.wait(PATIENCE.total_seconds())
+        assert process.stderr is not None
+        said = process.stderr.read()
+
+    assert sum("1 channel: 1 ready" in line for line in lines) >= 4
+    assert not any("\x1b" in line for line in lines)
+    assert (status, said) == (141, "")
+
+
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 0), (signal.SIGTERM, 128 + signal.SIGTERM)])
+def test_in_a_terminal(start: Start, engine: Engine, number: int, expected: int) -> None:
+    """In a terminal one table moves in place; Ctrl-C ends it with status 0, and SIGTERM too gives the screen back."""
+    enqueue(engine, "a")
+    ours, theirs = pty.openpty()
+    with start("top", "--interval", "10ms", stdout=theirs, TERM="xterm", COLUMNS="100", LINES="12") as it:
+        os.close(theirs)
+        seen = b""
+        while seen.count(b"1 ready") < 3:
+            assert select.select([ours], [], [], PATIENCE.total_seconds())[0], seen
+            seen += os.read(ours, 65536)
+        it.send_signal(number)
+        status = it.wait(PATIENCE.total_seconds())
+        while select.select([ours], [], [], 0)[0]:
+            try:
+                seen += os.read(ours, 65536)
+            except OSError:
+                break
+        os.close(ours)
+
+    assert status == expected
+    assert b"\x1b[?1049h" in seen
+    assert b"\x1b[?1049l" in seen

@@ -1,0 +1,278 @@
+import json
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.cli.options import DATABASE_URL_VARIABLE
+from tests.cli.conftest import Cli, Process, Start, ended
+from tests.cli.stages import enqueue
+from tests.cli.test_places import url_of
+from tests.fixtures.connections import Connect
+from tests.fixtures.database import Database
+from tests.fixtures.options import PATIENCE
+from tests.fixtures.waits import Waits
+
+Module = Callable[[str], str]
+
+_QUEUE = "from sqlalchemy_fairqueue import Queue\nqueue = Queue('documents')\n"
+_THREADS = (
+    _QUEUE
+    + """
+from sqlalchemy import text
+
+@queue.handler("parse")
+def parse(delivery, session):
+    session.execute(text("select pg_advisory_xact_lock_shared(7)"))
+    session.execute(text("insert into parsed values (:id)"), {"id": delivery.message_id})
+
+@queue.handler("break")
+def broken(delivery):
+    raise ValueError("red \\x1b[31m ink")
+"""
+)
+_TASKS = _THREADS.replace("def parse", "async def parse").replace("session.execute", "await session.execute")
+
+
+_PATIENT = (
+    _QUEUE
+    + """
+from threading import Event
+from sqlalchemy import text
+
+@queue.handler("parse")
+def parse(delivery, session, context):
+    session.execute(text("select pg_advisory_xact_lock(8)"))
+    while not context.stopping:
+        Event().wait(0.01)
+    session.execute(text("select pg_advisory_xact_lock(9)"))
+    if delivery.payload == "forever":
+        Event().wait()
+    session.execute(text("insert into parsed values (:id)"), {"id": delivery.message_id})
+"""
+)
+"""It holds the lock 8 while it works, and also 9 when it has seen that its worker is stopping."""
+
+
+_HOLDS = (
+    "select 1 from pg_locks where locktype = 'advisory' and objid = :lock "
+    "and database = (select oid from pg_database where datname = current_database())"
+)
+
+
+@pytest.fixture(autouse=True)
+def parsed(database: Database) -> None:
+    """The table that handlers write to."""
+    database.execute("create table parsed (id bigint)")
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """Where workers are started and watched."""
+
+    engine: Engine
+    write: Module
+    run: Start
+    waits: Waits
+
+    def worker(self, source: str, *words: str, **environment: str) -> AbstractContextManager[Process]:
+        """A worker for the queue of a module with this source."""
+        return self.run("worker", f"{self.write(source)}:queue", *words, **environment)
+
+    def until_handling(self) -> None:
+        """Return when a handler waits for the test."""
+        self.waits.until(
+            "select 1 from pg_stat_activity where wait_event = 'advisory' and datname = current_database()"
+        )
+
+    def waiting(self) -> list[tuple[int, int, int | None]]:
+        """The messages: id, attempts, lease."""
+        with self.engine.connect() as connection:
+            rows = connection.exec_driver_sql("select id, attempts, lease_id from fq_message order by id")
+            return [(row.id, row.attempts, row.lease_id) for row in rows]
+
+
+@pytest.fixture
+def shop(engine: Engine, module: Module, start: Start, waits: Waits) -> Shop:
+    """Where workers are started and watched."""
+    return Shop(engine, module, start, waits)
+
+
+def _until_listening(process: Process) -> None:
+    """Return when the process has a handler of its own for SIGTERM."""
+    pause = threading.Event()
+    for _ in range(int(PATIENCE.total_seconds() / 0.01)):
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        caught = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt:"))
+        if caught >> (signal.SIGTERM - 1) & 1:
+            return
+        assert process.poll() is None, process.communicate()
+        pause.wait(0.01)
+    pytest.fail("the worker never listened to signals")
+
+
+def _stopped(process: Process, number: int = signal.SIGTERM) -> Any:
+    _until_listening(process)
+    process.send_signal(number)
+    return ended(process)
+
+
+@pytest.mark.parametrize(("source", "words"), [(_THREADS, []), (_THREADS, ["--threads"]), (_TASKS, ["--async"])])
+def test_a_worker(shop: Shop, source: str, words: list[str]) -> None:
+    """It calls the handlers until SIGTERM, ends with 0, logs to stderr, and tells what it did as a document."""
+    ids = enqueue(shop.engine, *"abcde")
+
+    with shop.worker(source, "--json", *words) as process:
+        shop.waits.until("select 1 from parsed having count(*) = 5")
+        found = _stopped(process)
+
+    assert found.status == 0, found.err
+    assert found.document["queues"] == ["documents"]
+    assert found.document["stats"]["completed"] == len(ids)
+    assert f"worker {found.document['worker']} started on ['documents']" in found.err
+    assert shop.waiting() == []
+
+
+def test_ctrl_c_stops_it_too(shop: Shop) -> None:
+    """SIGINT stops as SIGTERM does; without --json stdout stays empty."""
+    with shop.worker(_THREADS, "--no-notify", "--log-level", "warning") as process:
+        found = _stopped(process, signal.SIGINT)
+
+    assert (found.status, found.out, found.err) == (0, "", "")
+
+
+def test_the_first_signal_lets_handlers_finish(shop: Shop, database: Database) -> None:
+    """After the first signal nothing more is taken, and what is at work ends well."""
+    first, second = enqueue(shop.engine, "a", "a")
+
+    with shop.worker(_PATIENT, "--concurrency", "1", "--json") as process:
+        shop.waits.until(_HOLDS, lock=8)
+        found = _stopped(process)
+
+    assert found.status == 0
+    assert database.value("select id from parsed") == first
+    assert shop.waiting() == [(second, 0, None)]
+
+
+def test_the_second_signal_ends_it_at_once(shop: Shop) -> None:
+    """A second signal does not wait for handlers."""
+    enqueue(shop.engine, "a", payload="forever")
+
+    with shop.worker(_PATIENT, "--grace", "1h") as process:
+        shop.waits.until(_HOLDS, lock=8)
+        _until_listening(process)
+        process.send_signal(signal.SIGTERM)
+        shop.waits.until(_HOLDS, lock=9)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE.total_seconds()) == 128 + signal.SIGINT
+
+
+def test_grace(shop: Shop, connect: Connect) -> None:
+    """What does not end within the grace period is given back, its attempt not counted."""
+    [message_id] = enqueue(shop.engine, "a")
+    connect().exec_driver_sql("select pg_advisory_lock(7)")
+
+    with shop.worker(_THREADS, "--grace", "100ms") as process:
+        shop.until_handling()
+        found = _stopped(process)
+
+    assert found.status == 0
+    assert "stops with 1 handler(s) still at work" in found.err
+    assert shop.waiting() == [(message_id, 0, None)]
+
+
+def test_several_queues(shop: Shop) -> None:
+    """Several queues are served, each by its own handlers, also those of modules that are imported besides."""
+    other = shop.write("from sqlalchemy_fairqueue import Queue\nqueue = Queue('other')\n")
+    handlers = shop.write(
+        f"from {other} import queue\nfrom sqlalchemy import text\n"
+        "@queue.handler('parse')\n"
+        "def parse(delivery, session):\n"
+        "    session.execute(text('insert into parsed values (-1)'))\n"
+    )
+    enqueue(shop.engine, "a")
+    enqueue(shop.engine, "a", queue=Queue("other"))
+
+    with shop.worker(_THREADS, f"{other}:queue", "--import", handlers, "--json", "-c", "2") as process:
+        shop.waits.until("select 1 from parsed having count(*) = 2 and min(id) = -1")
+        assert _stopped(process).document["queues"] == ["documents", "other"]
+
+
+def test_what_handlers_say_is_escaped(shop: Shop) -> None:
+    """An error of a handler reaches the log as text that commands no terminal."""
+    enqueue(shop.engine, "a", kind="break", max_attempts=1)
+
+    with shop.worker(_THREADS) as process:
+        shop.waits.until("select 1 from fq_dead_letter")
+        found = _stopped(process)
+
+    assert r"red \x1b[31m ink" in found.err
+    assert "\x1b" not in found.err
+
+
+@pytest.mark.parametrize(("make", "source"), [("create_engine", _THREADS), ("create_async_engine", _TASKS)])
+def test_the_engine_of_the_application(shop: Shop, database: Database, make: str, source: str) -> None:
+    """Where nothing else names a database the engine beside the queue is used, and decides on threads or tasks."""
+    enqueue(shop.engine, "a")
+    place = "sqlalchemy.ext.asyncio" if "async" in make else "sqlalchemy"
+    engines = f"\nfrom {place} import {make}\nengine = {make}({url_of(database)!r})\n"
+
+    with shop.worker(source + engines, "--json", **{DATABASE_URL_VARIABLE: ""}) as process:
+        shop.waits.until("select 1 from parsed")
+        found = _stopped(process)
+    assert (found.status, found.document["stats"]["completed"]) == (0, 1), found.err
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "complaint"),
+    [
+        (_QUEUE, [], "has no handlers; declare them with @queue.handler(...)"),
+        ("queue = 7", [], "is a int, not a Queue; it has no Queue; make one"),
+        (_THREADS, ["--import", "nowhere_at_all"], "there is no module 'nowhere_at_all'"),
+        (_THREADS, ["--concurrency", "0"], "concurrency is 0; give an int from 1"),
+        (_THREADS, ["--concurrency", "many"], "--concurrency"),
+        (_THREADS, ["--lease", "1ms"], "lease is "),
+        (_THREADS, ["--lease", "long"], "'long' is no duration"),
+        (_THREADS, ["--log-level", "loud"], "--log-level"),
+        (_TASKS, [], "is async, and this worker calls handlers in threads"),
+        (_THREADS, ["--schema", "x"], "No such option"),
+    ],
+)
+def test_what_cannot_be_worked_with(cli: Cli, module: Module, source: str, words: list[str], complaint: str) -> None:
+    """A worker that could not work does not start: status 2 with what to do."""
+    found = cli("worker", f"{module(source)}:queue", "--json", *words)
+
+    assert (found.status, found.error["kind"]) == (2, "usage")
+    assert complaint in found.err
+
+
+def test_no_queue(cli: Cli) -> None:
+    """A worker needs a queue to work on."""
+    assert cli("worker").status == 2
+
+
+def test_a_database_that_is_away(bare_cli: Cli, module: Module) -> None:
+    """A worker whose database is away when it starts says so, without the password: status 3."""
+    found = bare_cli(
+        "worker", f"{module(_THREADS)}:queue", "--json",
+        "--database-url", "postgresql://u:s3cret@127.0.0.1:1/x",
+    )  # fmt: skip
+    assert (found.status, found.error["kind"]) == (3, "database_away")
+    assert "s3cret" not in found.err + found.out
+
+
+def test_a_schema_that_is_missing(bare_cli: Cli, module: Module, empty_database: Database) -> None:
+    """A worker on a database without the queue gives the migration: status 4."""
+    found = bare_cli(
+        "worker", f"{module(_THREADS)}:queue", "--json",
+        "--database-url", url_of(empty_database),
+    )  # fmt: skip
+    assert found.status == 4
+    assert "op.create_fairqueue(version=" in json.dumps(found.error)
