@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import multiprocessing
+import os
 import signal
 import sys
 import traceback
@@ -30,14 +32,13 @@ if TYPE_CHECKING:
 
 _READY = ""
 _PATIENCE = 60.0
-_IDLE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class Member:
     """One process, and our end of its pipe."""
 
-    number: int
+    name: str
     process: SpawnProcess
     line: Connection
 
@@ -53,15 +54,47 @@ class Worker:
             self.process.join()
             code = self.process.exitcode or 0
             how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
-            problem = f"worker {self.number} {how} before the work was done"
+            problem = f"{self.name} {how} before the work was done"
             raise DemoError(problem) from None
 
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[int]:
+        """Let the process stand still for the time of the block, which is given its id."""
+        pid = self.process.pid
+        assert pid is not None  # noqa: S101 - it was started
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield pid
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
-@dataclass(frozen=True, slots=True)
+
 class Crew:
-    """The workers of one run."""
+    """The workers of one run.
 
-    workers: tuple[Worker, ...]
+    Args:
+        service: What they work for.
+        url: Its database.
+    """
+
+    def __init__(self, service: str, url: URL) -> None:
+        self._service = service
+        self._url = url
+        self._hired = 0
+        self.members: list[Member] = []
+
+    def hire(self) -> Member:
+        """Start one more worker."""
+        self._hired += 1
+        member = _start(f"worker {self._hired}", self._service, self._url)
+        self.members.append(member)
+        return member
+
+    def remove(self, member: Member) -> None:
+        """Forget a worker that has been killed."""
+        member.process.join()
+        member.line.close()
+        self.members.remove(member)
 
     def wait_until_ready(self) -> None:
         """Return when every worker is connected and looks for work.
@@ -69,51 +102,52 @@ class Crew:
         Raises:
             DemoError: One failed, or is not ready after a minute.
         """
-        for worker in self.workers:
-            if not worker.line.poll(_PATIENCE):
-                problem = (
-                    f"worker {worker.number} was not ready after {_PATIENCE:.0f} seconds; is the machine overloaded?"
-                )
+        for member in self.members:
+            if not member.line.poll(_PATIENCE):
+                problem = f"{member.name} was not ready after {_PATIENCE:.0f} seconds; is the machine overloaded?"
                 raise DemoError(problem)
-            if said := worker.hear():
-                problem = f"worker {worker.number} could not start:\n{said}"
-                raise DemoError(problem)
+            _must_be_ready(member)
 
     def watch(self, seconds: float) -> None:
-        """Wait, unless a worker fails.
+        """Wait, at most so long; less if a worker has something to say.
 
         Raises:
-            DemoError: One did.
+            DemoError: One failed.
         """
-        failing = wait([worker.line for worker in self.workers], seconds)
-        for worker in self.workers:
-            if worker.line in failing:
-                problem = f"worker {worker.number} failed:\n{worker.hear()}"
-                raise DemoError(problem)
+        speaking = wait([member.line for member in self.members], seconds)
+        for member in self.members:
+            if member.line in speaking:
+                _must_be_ready(member)
+
+
+def _must_be_ready(member: Member) -> None:
+    if said := member.hear():
+        problem = f"{member.name} failed:\n{said}"
+        raise DemoError(problem)
 
 
 @contextlib.contextmanager
 def crew(service: str, url: URL, size: int) -> Iterator[Crew]:
     """Run *size* workers for the time of the block."""
-    workers: list[Worker] = []
+    running = Crew(service, url)
     try:
-        for number in range(1, size + 1):
-            workers.append(_start(number, service, url))  # noqa: PERF401 - what has started must be stopped
-        yield Crew(tuple(workers))
+        for _ in range(size):
+            running.hire()
+        yield running
     finally:
-        for worker in workers:
-            worker.line.close()
-        for worker in workers:
-            worker.process.join(5)
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
+        for member in running.members:
+            member.line.close()
+        for member in running.members:
+            member.process.join(5)
+            if member.process.is_alive():
+                member.process.kill()
+                member.process.join()
 
 
-def _start(number: int, service: str, url: URL) -> Worker:
+def _start(name: str, service: str, url: URL) -> Member:
     spawning = multiprocessing.get_context("spawn")
     ours, theirs = spawning.Pipe()
-    process = spawning.Process(target=_work, args=(theirs, service, url), name=f"worker-{number}", daemon=True)
+    process = spawning.Process(target=_work, args=(theirs, service, url, name), name=name, daemon=True)
     # Ctrl-C reaches every process of the terminal. Workers inherit that they ignore it: the demo ends them.
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -121,18 +155,19 @@ def _start(number: int, service: str, url: URL) -> Worker:
     finally:
         signal.signal(signal.SIGINT, handler)
         theirs.close()
-    return Worker(number, process, ours)
+    return Member(name, process, ours)
 
 
-def _work(line: Connection, service: str, url: URL) -> None:
+def _work(line: Connection, service: str, url: URL, name: str) -> None:
     """What a worker process does: look for work until the other end of the line is closed."""
     try:
+        # What the library logs would be printed into the table; what matters of it the history tells.
+        logging.getLogger("sqlalchemy_fairqueue").addHandler(logging.NullHandler())
         engine = create_engine(url)
         engine.connect().close()
         gc.freeze()  # parsing makes many objects: the collector need not visit all that was imported, again and again
         line.send(_READY)
-        while not line.poll(0 if SERVICES[service].work(engine) else _IDLE):
-            pass
+        SERVICES[service].run(engine, name, line.poll)
         engine.dispose()
     except BaseException:  # noqa: BLE001 - whatever it is, the person at the terminal must see it
         with contextlib.suppress(OSError):  # nobody listens: the demo has ended

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
 
+    from sqlalchemy_fairqueue.demo.accident import Takeover
     from sqlalchemy_fairqueue.demo.scenario import Scenario
 
 
@@ -64,11 +65,15 @@ class Outcome:
         service: Its name.
         served: All files, in the order in which they were parsed.
         findings: What they hold.
+        killed_at: When a worker was killed, in seconds since the first upload.
+        takeover: What became of its work.
     """
 
     service: str
     served: tuple[Served, ...]
     findings: Findings
+    killed_at: float | None = None
+    takeover: Takeover | None = None
 
     @property
     def seconds(self) -> float:
@@ -105,8 +110,14 @@ class Waits:
         return cls(len(waits), median(waits), p95, max(one.parsed for one in served))
 
 
-def measure(service: str, engine: Engine, scenario: Scenario) -> Outcome:
+def measure(service: str, engine: Engine, scenario: Scenario, takeover: Takeover | None) -> Outcome:
     """Read the outcome of a run, and check that each upload has one result and nothing is left in the line.
+
+    Args:
+        service: Its name.
+        engine: Its database.
+        scenario: What was played.
+        takeover: What became of the work of a killed worker.
 
     Raises:
         DemoError: That is not so.
@@ -135,7 +146,8 @@ def measure(service: str, engine: Engine, scenario: Scenario) -> Outcome:
         Served(row.name, (row.uploaded_at - start).total_seconds(), (row.parsed_at - start).total_seconds())
         for row in rows
     )
-    return Outcome(service, served, findings)
+    killed_at = (takeover.accident.killed_at - start).total_seconds() if takeover else None
+    return Outcome(service, served, findings, killed_at, takeover)
 
 
 def _verify(service: str, scenario: Scenario, uploads: set[str], results: Counter[str], left: int) -> None:

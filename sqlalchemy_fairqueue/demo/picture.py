@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+    from sqlalchemy_fairqueue.demo.accident import Takeover
     from sqlalchemy_fairqueue.demo.measuring import Outcome
     from sqlalchemy_fairqueue.demo.scenario import Scenario
 
 _BOB, _SERVED, _WAITING, _INK, _PALE = "#8195a8", "#0f766e", "#f4a582", "#1f2933", "#d9dee3"
+_ACCIDENT = "#b42318"
 
 
 def draw(scenario: Scenario, outcomes: list[Outcome], path: Path) -> None:
@@ -72,12 +74,24 @@ def _panel(panel: Axes, customers: list[str], outcome: Outcome) -> None:
         panel.vlines(
             [one.parsed for one in served], row - 0.34, row + 0.34, color=colour, lw=0.5 if customer == BOB else 1.8
         )
+    if outcome.takeover and outcome.killed_at is not None:
+        _accident(panel, outcome.killed_at, outcome.takeover)
     panel.set_yticks(range(len(customers)), customers, color=_INK)
     panel.invert_yaxis()
     panel.grid(axis="x", color=_PALE, linewidth=0.6)
     panel.set_axisbelow(True)
     panel.tick_params(length=0, labelbottom=True)
     panel.spines[:].set_visible(False)
+
+
+def _accident(panel: Axes, killed_at: float, takeover: Takeover) -> None:
+    """The time from the kill until others began with the files of the dead."""
+    panel.axvspan(killed_at, killed_at + takeover.begun[0], color=_ACCIDENT, alpha=0.16, linewidth=0, zorder=0)
+    panel.set_title(
+        f"red: from the kill of {takeover.accident.worker} with {takeover.files} in its hands "
+        f"until others began there: {seconds(takeover.begun[0])}",
+        loc="right", fontsize=9, color=_ACCIDENT,
+    )  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Who uploads what, and when: the input of both runs."""
+"""Who uploads what, and when: the input of both runs; and when a worker is killed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from sqlalchemy_fairqueue.demo.failures import DemoError
 
 BOB = "Bob"
 OTHERS = ("Alice", "Carol", "Dave", "Erin", "Frank", "Grace", "Heidi", "Ivan", "Judy", "Kim")
+_ACCIDENT = 0.14
+"""The share of Bob's files after which a worker is killed: early, so that its lease ends while the others work."""
 _NOT_OURS = {"site-packages", "dist-packages", "__pycache__"}
 
 
@@ -37,10 +39,12 @@ class Scenario:
     Attributes:
         visits: In the order in which they come.
         library: Where the files are from.
+        accident_after: A worker is killed when so many files are parsed.
     """
 
     visits: tuple[Visit, ...]
     library: Path
+    accident_after: int
 
     @property
     def files(self) -> int:
@@ -65,7 +69,7 @@ def make_scenario(seed: int, limit: int | None) -> Scenario:
         share = 0.05 + 0.55 * (number + random.uniform(-0.3, 0.3)) / (len(OTHERS) - 1)
         files = random.sample(sources, min(random.randint(1, 5), len(sources)))
         visits.append(_visit(customer, library, files, after=max(1, int(share * len(bobs)))))
-    return Scenario(tuple(visits), library)
+    return Scenario(tuple(visits), library, accident_after=max(1, int(_ACCIDENT * len(bobs))))
 
 
 def _sources(library: Path) -> list[Path]:

@@ -9,6 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from sqlalchemy_fairqueue.demo.app.fair import LEASE
 from sqlalchemy_fairqueue.demo.scenario import BOB
 from sqlalchemy_fairqueue.demo.services import SERVICES
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from sqlalchemy_fairqueue.demo.accident import Takeover
     from sqlalchemy_fairqueue.demo.performance import Standing, Standings
     from sqlalchemy_fairqueue.demo.scenario import Scenario
 
@@ -40,6 +42,7 @@ class Screen:
         self._console = console
         self._scenario = scenario
         self._stage = ""
+        self._takeover: Takeover | None = None
         self._shown: dict[str, Standings] = {name: {} for name in SERVICES}
         self._told: set[tuple[str, str, int]] = set()
         moving = console.file.isatty() and not console.is_dumb_terminal  # FORCE_COLOR alone makes no terminal
@@ -74,8 +77,17 @@ class Screen:
         else:
             self._print(service, standings)
 
+    def show_takeover(self, takeover: Takeover) -> None:
+        """Show who does the work of a worker that was killed."""
+        first, self._takeover = self._takeover is None, takeover
+        if self._live:
+            self._live.update(self._table(), refresh=True)
+        elif first or takeover.complete:
+            self._console.print("  ", _killed(takeover), sep="")
+
     def _table(self) -> Table:
-        table = Table(box=None, pad_edge=False, width=min(_WIDTH, self._console.width), caption=self._stage)
+        table = Table(box=None, pad_edge=False, width=min(_WIDTH, self._console.width))
+        table.caption = Text("\n").join([Text(self._stage), *([_killed(self._takeover)] if self._takeover else [])])
         table.caption_justify = "left"
         table.add_column("customer")
         table.add_column("files", justify="right")
@@ -103,6 +115,16 @@ class Screen:
                     f"longest wait {standing.longest_wait:.2f} s",
                     highlight=False,
                 )
+
+
+def _killed(takeover: Takeover) -> Text:
+    """A line about the accident, as it stands."""
+    lease = LEASE.total_seconds()
+    told = Text(f"{takeover.accident.worker} was killed with {takeover.files} in its hands: ", style="bold red")
+    if takeover.complete:
+        return told.append(f"taken over within {takeover.begun[-1]:.2f} s (lease: {lease:.0f} s)", "green")
+    now = f"{takeover.seconds:.1f} s later {len(takeover.begun)} taken over (lease: {lease:.0f} s)"
+    return told.append(now, "yellow")
 
 
 def _cells(standing: Standing | None, files: int, *, small: bool) -> tuple[ProgressBar | Text, Text]:

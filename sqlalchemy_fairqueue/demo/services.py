@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from sqlalchemy_fairqueue.demo.app import fair, fifo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sqlalchemy import Engine
     from sqlalchemy.orm import Session
@@ -19,11 +19,14 @@ FIFO = "FIFO"
 class Service(Protocol):
     """What ``app/fair.py`` and ``app/fifo.py`` both have."""
 
+    def prepare(self, session: Session) -> None:
+        """Set up what the service needs besides its tables."""
+
     def upload(self, engine: Engine, customer_id: int, files: Mapping[str, str]) -> None:
         """Store a customer's files, and line them up."""
 
-    def work(self, engine: Engine) -> int:
-        """Parse the next few files."""
+    def run(self, engine: Engine, name: str, ended: Callable[[float | None], bool]) -> None:
+        """Parse files until *ended*, which is given the seconds it may wait."""
 
     def waiting(self, session: Session) -> int:
         """How much is left in the line."""

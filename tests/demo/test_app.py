@@ -1,18 +1,15 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue.demo.app import fair, fifo
 from sqlalchemy_fairqueue.demo.app.models import Base, Customer, SourceStats, Upload
 from sqlalchemy_fairqueue.demo.app.parsing import parse
-from sqlalchemy_fairqueue.demo.database import upgrade
 from sqlalchemy_fairqueue.demo.services import Service
-from tests.fixtures.database import Database
 
 _SOURCE = b"""
 import a
@@ -23,16 +20,6 @@ class B:
         except ImportError:
             async def f(): ...
 """
-
-
-@pytest.fixture
-def app_engine(empty_database: Database) -> Iterator[Engine]:
-    """An engine on a database that has all the app's migrations."""
-    engine = create_engine(empty_database.url)
-    with engine.begin() as connection:
-        upgrade(connection)
-    yield engine
-    engine.dispose()
 
 
 def test_definitions_are_counted_however_deep(tmp_path: Path) -> None:
@@ -69,10 +56,20 @@ def test_each_upload_is_parsed_once(app_engine: Engine, tmp_path: Path, service:
     path.write_bytes(_SOURCE)
     with Session(app_engine) as session, session.begin():
         session.add(Customer(id=1, name="Alice"))
+        service.prepare(session)
     service.upload(app_engine, 1, {f"alice/{number}": str(path) for number in range(7)})
 
-    assert [service.work(app_engine) for _ in range(3)] == [5, 2, 0]
+    def ended(allowed: float | None) -> bool:
+        while not (done := _waiting(app_engine, service) == 0) and allowed is None:
+            pass
+        return done
+
+    service.run(app_engine, "worker 1", ended)
 
     with Session(app_engine) as session:
         assert sorted(stats.upload_key for stats in session.query(SourceStats)) == [f"alice/{n}" for n in range(7)]
-        assert service.waiting(session) == 0
+
+
+def _waiting(engine: Engine, service: Service) -> int:
+    with Session(engine) as session:
+        return service.waiting(session)

@@ -92,8 +92,11 @@ def _children(pid: int) -> list[int]:
     return [int(child) for child in found]
 
 
+@pytest.mark.timeout(300)
 def test_a_run_keeps_its_promises(temporary: Path, work: Path, environment: dict[str, str]) -> None:
-    """The demo shows that small customers wait longer in the FIFO, verifies both runs, and leaves only the picture."""
+    """The demo shows that small customers wait longer in the FIFO and what becomes of a killed worker's files, verifies
+    both runs, and leaves only the picture.
+    """
     done = subprocess.run(
         [*_DEMO, "--limit", "100"], cwd=work, env=environment, text=True, capture_output=True, check=False
     )
@@ -110,6 +113,14 @@ def test_a_run_keeps_its_promises(temporary: Path, work: Path, environment: dict
     found = re.search(r"the ten others +\d+ +([\d.]+) s +[\d.]+ s +[\d.]+ s +([\d.]+) s", done.stdout)
     assert found is not None, done.stdout
     assert float(found[1]) < float(found[2])
+    found = re.search(
+        r"✓ worker \d+ was killed by SIGKILL with (\d+) files? in its hands\.\n"
+        r"  Others took over ([\d.]+) s .*later \(lease: 3 s\)\. Nothing was lost, and nothing was done twice",
+        done.stdout,
+    )
+    assert found is not None, done.stdout
+    assert int(found[1]) >= 1
+    assert float(found[2]) > 0
     assert "fairqueue-demo.png" in done.stdout
     assert [path.name for path in work.iterdir()] == ["fairqueue-demo.png"]
     assert (work / "fairqueue-demo.png").read_bytes().startswith(b"\x89PNG")
@@ -118,10 +129,11 @@ def test_a_run_keeps_its_promises(temporary: Path, work: Path, environment: dict
     assert _processes_with(str(temporary)) == []
 
 
-def test_it_can_be_stopped(temporary: Path, work: Path, environment: dict[str, str]) -> None:
-    """Ctrl-C stops the demo with the status of an interrupt, and nothing is left."""
+@pytest.mark.parametrize("moment", ["fair queue: at work", "was killed"])
+def test_it_can_be_stopped(temporary: Path, work: Path, environment: dict[str, str], moment: str) -> None:
+    """Ctrl-C stops the demo with the status of an interrupt, also right after a worker was killed; nothing is left."""
     with _demo(work, environment) as process:
-        _read_until(process, "fair queue: at work")
+        _read_until(process, moment)
         children = [os.pidfd_open(child) for child in _children(process.pid)]
         os.killpg(process.pid, signal.SIGINT)
         said, _ = process.communicate(timeout=30)
@@ -136,7 +148,9 @@ def test_it_can_be_stopped(temporary: Path, work: Path, environment: dict[str, s
 
 
 def test_a_killed_worker_fails_the_demo(temporary: Path, work: Path, environment: dict[str, str]) -> None:
-    """When a worker dies the demo ends with an error that tells which and how, and nothing is left."""
+    """A worker that dies, and was not killed by the demo, ends it with an error that tells which and how; nothing is
+    left.
+    """
     with _demo(work, environment) as process:
         _read_until(process, "fair queue: at work")
         workers = [child for child in _children(process.pid) if "spawn_main" in _command_line(child)]

@@ -8,17 +8,25 @@ from typing import TYPE_CHECKING
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import Delivery, Queue, Worker
 from sqlalchemy_fairqueue.demo.app.models import Upload
 from sqlalchemy_fairqueue.demo.app.parsing import parse
 from sqlalchemy_fairqueue.models import DeadLetter, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sqlalchemy import Engine
 
+LEASE = timedelta(seconds=3)
+"""How soon the work of a worker that died is taken over. Far below the default, for an audience that waits for it."""
+
 queue = Queue("documents")
+
+
+def prepare(session: Session) -> None:
+    """Have the history recorded: it tells at the end who had which message when."""
+    queue.configure(session, history=True)
 
 
 def upload(engine: Engine, customer_id: int, files: Mapping[str, str]) -> None:
@@ -29,18 +37,20 @@ def upload(engine: Engine, customer_id: int, files: Mapping[str, str]) -> None:
             queue.enqueue(session, channel=f"customer-{customer_id}", payload={"upload": key}, kind="parse")
 
 
-def work(engine: Engine) -> int:
-    """Parse the next few files, and tell how many there were.
+@queue.handler("parse")
+def parse_upload(delivery: Delivery, session: Session) -> None:
+    """Parse a file.
 
-    Each result is committed together with the completion of its delivery. If a worker dies before, neither is there,
-    and another worker gets the message when the lease ends.
+    The worker commits the result together with the completion of the delivery. If its process dies before, neither is
+    there, and another worker gets the message when the lease ends.
     """
-    deliveries = queue.dequeue(engine, limit=5, lease=timedelta(seconds=30))
-    for delivery in deliveries:
-        with Session(engine) as session, session.begin():
-            session.add(parse(session.get_one(Upload, delivery.payload["upload"])))
-            queue.complete(session, delivery)
-    return len(deliveries)
+    session.add(parse(session.get_one(Upload, delivery.payload["upload"])))
+
+
+def run(engine: Engine, name: str, ended: Callable[[float | None], bool]) -> None:
+    """What a worker process does: parse files until *ended*, which is given the seconds it may wait."""
+    with Worker(engine, queue, concurrency=2, lease=LEASE, name=name):
+        ended(None)
 
 
 def waiting(session: Session) -> int:

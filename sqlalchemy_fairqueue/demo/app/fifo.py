@@ -1,6 +1,6 @@
 """The app on a plain job table, for comparison: first come, first served, with ``skip locked``, as many apps have it.
 
-Line by line what ``fair.py`` does: the same writes, the same batches under a lease, one transaction a file.
+It makes the same writes as ``fair.py``: messages under a lease, one transaction a file. Its worker is a loop.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from sqlalchemy_fairqueue.demo.app.models import Base, Upload
 from sqlalchemy_fairqueue.demo.app.parsing import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Engine
+
+
+_IDLE = 0.02
 
 
 class Job(Base):
@@ -30,6 +33,10 @@ class Job(Base):
     leased_until: Mapped[datetime | None]
 
 
+def prepare(session: Session) -> None:
+    """Nothing needs to be set up."""
+
+
 def upload(engine: Engine, customer_id: int, files: Mapping[str, str]) -> None:
     """Store a customer's files, key to path, and ask for each to be parsed."""
     with Session(engine) as session, session.begin():
@@ -38,8 +45,13 @@ def upload(engine: Engine, customer_id: int, files: Mapping[str, str]) -> None:
             session.add(Job(upload_key=key))
 
 
-def work(engine: Engine) -> int:
-    """Parse the next few files, and tell how many there were."""
+def run(engine: Engine, name: str, ended: Callable[[float | None], bool]) -> None:  # noqa: ARG001 - nobody asks who it is
+    """What a worker process does: parse files until *ended*, which is given the seconds it may wait."""
+    while not ended(0 if _work(engine) else _IDLE):
+        pass
+
+
+def _work(engine: Engine) -> int:
     jobs = _lease(engine, limit=5, lease=timedelta(seconds=30))
     for job in jobs:
         with Session(engine) as session, session.begin():
