@@ -1,0 +1,104 @@
+"""What was sent and what became of it: nothing lost, effects counted once, limits kept, no slot left."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Enqueue, Queue
+from tests.chaos.business import KEPT, PLAIN, payload
+from tests.fixtures.database import Database
+from tests.model.invariants import held_at_any_time, left_when_empty
+from tests.worker.helpers import is_empty, until
+
+# A channel may be put off by 10 ms after the moment of the look, which is earlier than the snapshot.
+_LOOK = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """The business's own account of a queue.
+
+    Attributes:
+        database: Where it is.
+        engine: For what it sends.
+        queue: Where it sends to.
+    """
+
+    database: Database
+    engine: Engine
+    queue: Queue
+
+    def send(self, number: int, *channels: str, seconds: float = 0.0) -> None:
+        """Send so many messages of each kind, taking channels in turn, in one transaction with their entries."""
+        names = channels or ("narrow", "wide")
+        with Session(self.engine) as session, session.begin():
+            first = session.scalar(text("select count(*) from sent")) or 0
+            for ordinal in range(2 * number):
+                kind = (KEPT, PLAIN)[ordinal % 2]
+                self.send_in(session, first + ordinal, kind, names[ordinal // 2 % len(names)], seconds=seconds)
+
+    def send_in(self, session: Session, number: int, kind: str, channel: str, **how: float) -> None:
+        """Send one message in the session's transaction, with its entry."""
+        session.execute(text("insert into sent values (:number, :kind)"), {"number": number, "kind": kind})
+        self.queue.enqueue_many(session, [Enqueue(channel=channel, kind=kind, payload=payload(number, **how))])  # type: ignore[arg-type]
+
+    def until_done(self) -> None:
+        """Wait until no message is left."""
+        __tracebackhide__ = True
+        until(lambda: is_empty(self.database), "all messages are done")
+
+    def check(self) -> None:
+        """All was done: KEPT exactly once, PLAIN at least once; nothing is dead, no slot is held, the sums come out."""
+        __tracebackhide__ = True
+        dead = [f"message {row[0]} is dead" for row in self.database.rows("select message_id from fq_dead_letter")]
+        found = dead + self.miscounted() + self.unbalanced() + self.left()
+        if found:
+            pytest.fail("\n".join(found))
+
+    def effects(self) -> "Counter[int]":
+        """How often each message had its effect."""
+        return Counter(row.number for row in self.database.rows("select number from effect"))
+
+    def miscounted(self) -> list[str]:
+        """A line for each message that was lost, or whose effect was counted more than once."""
+        rows = self.database.rows(
+            "select s.number, s.kind, count(e.number) as times from sent s left join effect e using (number)"
+            " group by s.number having count(e.number) < 1 or (s.kind = 'kept' and count(e.number) > 1)"
+        )
+        stray = self.database.rows("select number from effect except select number from sent")
+        return [f"{row.kind} message {row.number}: {row.times} times" for row in rows] + [
+            f"message {row.number} was never sent" for row in stray
+        ]
+
+    def unbalanced(self) -> list[str]:
+        """A line for whatever must hold in every snapshot and does not."""
+        now = self.database.value("select fq_now()")
+        return [row[0] for row in self.database.rows(held_at_any_time(2), now=now + _LOOK)]
+
+    def left(self) -> list[str]:
+        """A line for whatever an empty queue still holds: slots, signals, places in line."""
+        self.queue.dequeue(self.engine)
+        # A lease that a dead worker slept under ends by itself.
+        return [row[0] for row in self.database.rows(left_when_empty(2)) if "lease" not in row[0]]
+
+    def crowded(self, limits: dict[str, int], together: int) -> list[str]:
+        """A line for each moment at which more handlers were at work than a limit allows."""
+        lines = []
+        rows = self.database.rows("select channel, started, ended from effect where sure")
+        for channel, most in [*limits.items(), (None, together)]:
+            moments = [
+                moment
+                for row in rows
+                if channel is None or row.channel == channel
+                for moment in ((row.started, 1), (row.ended, -1))
+            ]
+            at_work = 0
+            # Of the same microsecond the end comes first.
+            for at, step in sorted(moments):
+                at_work += step
+                if at_work > most:
+                    lines.append(f"{at_work} handlers of {channel or 'the queue'} at {at}, the limit is {most}")
+        return lines

@@ -1,0 +1,177 @@
+"""A worker in a process of its own, to be stopped, frozen and killed.
+
+It says through a pipe which stage it has reached, and waits there until it is told to go on. When the pipe ends,
+because whoever started it is gone, it ends too.
+"""
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, Lease, Queue, Worker
+from sqlalchemy_fairqueue.unit_of_work import Verb
+from sqlalchemy_fairqueue.worker.crew import CrewBase
+from sqlalchemy_fairqueue.worker.fetching import Fetcher
+from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
+from sqlalchemy_fairqueue.worker.machine import Machine
+from sqlalchemy_fairqueue.worker.sending import Sender
+from sqlalchemy_fairqueue.worker.settling import Settler
+from tests.chaos.business import Handlers
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    Pipe = Connection[Any, Any]
+
+
+@dataclass(slots=True)
+class Stops:
+    """Where to stop.
+
+    Attributes:
+        stages: Their names.
+    """
+
+    stages: set[str]
+    _pipe: "Pipe"
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _go: threading.Event = field(default_factory=threading.Event)
+
+    def pass_by(self, stage: str, *_: object) -> None:
+        """Stop here if asked to, until told to go on."""
+        if stage in self.stages and not self._go.is_set():
+            self.tell(at=stage)
+            self._go.wait()
+
+    def obey(self) -> None:
+        """Go on when told to; end when nobody can tell any more."""
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                self._pipe.recv()
+                self._go.set()
+        os._exit(3)
+
+    def tell(self, **what: Any) -> None:
+        """Say something to whoever started this."""
+        with self._lock:
+            self._pipe.send(what)
+
+
+def _around(owner: type, name: str, before: Callable[..., None] | None, after: Callable[..., None] | None) -> None:
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
+        if before is not None:
+            before(*arguments)
+        result = original(self, *arguments, **named)
+        if after is not None:
+            after(*arguments)
+        return result
+
+    setattr(owner, name, wrapped)
+
+
+def _stop_inside_the_worker(stops: Stops, engine: Engine) -> None:
+    """Stages that no handler sees."""
+    stage = stops.pass_by
+
+    def leaving(_: object, decision: Any) -> None:
+        if decision is not None and decision.verb is Verb.COMPLETE:
+            stage("committed" if decision.sent else "returned")
+
+    def sent(_: object, verb: Verb, *__: object) -> None:
+        if verb is Verb.COMPLETE:
+            stage("completed")
+
+    _around(Fetcher, "_hand_on", lambda *_: stage("taken"), None)
+    _around(CrewBase, "leave", leaving, None)
+    _around(Sender, "send", None, sent)
+    _around(Heartbeat, "_extend", lambda *_: stage("extending"), lambda *_: stage("extended"))
+    _around(Machine, "launch", None, lambda *_: stops.tell(launched=True))
+    _around(Machine, "stop_taking", None, lambda *_: stage("stopping"))
+    _around(Settler, "stop", lambda *_: stage("leaving"), None)
+    # The settlement has been executed, its transaction is not committed yet.
+    event.listen(engine, "commit", lambda _: stage("committing"))
+
+
+def _try_verbs(queue: Queue, engine: Engine, delivery: Delivery) -> dict[str, str]:
+    """Say what becomes of every verb: asked of the worker, and of the database, which knows nothing of claims."""
+    held = delivery.lease
+    bare = replace(delivery, lease=Lease(held.id, held.consumer, held.expires_at))
+
+    def in_session(given: Delivery) -> None:
+        with Session(engine) as session, session.begin():
+            queue.complete(session, given)
+
+    outcomes = {}
+    for name, given in ("claimed", delivery), ("bare", bare):
+        verbs: dict[str, Callable[[], object]] = {
+            "complete": functools.partial(queue.complete, engine, given),
+            "retry": functools.partial(queue.retry, engine, given),
+            "release": functools.partial(queue.release, engine, given),
+            "bury": functools.partial(queue.bury, engine, given),
+            "extend": functools.partial(queue.extend, engine, given),
+            "commit": functools.partial(in_session, given),
+        }
+        for verb, call in verbs.items():
+            try:
+                call()
+            except Exception as error:  # noqa: BLE001 - it is what was asked for
+                outcomes[f"{verb} {name}"] = type(error).__name__
+            else:
+                outcomes[f"{verb} {name}"] = "done"
+    return outcomes
+
+
+def main(pipe: "Pipe", log: str, asked: dict[str, Any]) -> None:
+    """Run a worker until a signal ends it."""
+    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
+    stops = Stops(set(asked["stops"]), pipe)
+    threading.Thread(target=stops.obey, daemon=True).start()
+    options = {
+        "concurrency": asked["concurrency"],
+        "lease": timedelta(seconds=asked["lease"]),
+        "grace": timedelta(seconds=asked["grace"]),
+        "housekeeping": asked["housekeeping"],
+    }
+    named = {"application_name": asked["name"], "connect_timeout": 10}
+    business = create_engine(asked["url"], connect_args=named, pool_size=asked["concurrency"])
+    queue = Queue(asked["queue"])
+
+    def pass_by(stage: str, delivery: Delivery) -> None:
+        stops.pass_by(stage)
+        if asked["verbs"] and stage == "effected":
+            stops.tell(verbs=_try_verbs(queue, business, delivery))
+
+    handlers = Handlers(business, pass_by)
+    if asked["asynchronous"]:
+        engine = create_async_engine(asked["url"], connect_args=named, pool_size=asked["concurrency"])
+        _stop_inside_the_worker(stops, engine.sync_engine)
+        handlers.declare_async(queue)
+        stats = asyncio.run(_run(AsyncWorker(engine, queue, **options)))
+    else:
+        sync_engine = create_engine(asked["url"], connect_args=named, pool_size=asked["concurrency"])
+        _stop_inside_the_worker(stops, sync_engine)
+        handlers.declare(queue)
+        worker = Worker(sync_engine, queue, **options)
+        worker.run(handle_signals=True)
+        stats = worker.stats.as_dict()
+    stops.tell(stopped=stats)
+
+
+async def _run(worker: AsyncWorker) -> dict[str, int]:
+    await worker.run(handle_signals=True)
+    return worker.stats.as_dict()

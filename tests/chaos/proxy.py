@@ -1,0 +1,115 @@
+"""A TCP proxy before the test's server, which can stop forwarding: connections stay open and answer nothing."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from sqlalchemy import URL
+
+_CHUNK = 65536
+
+
+@dataclass(slots=True, eq=False)
+class Link:
+    """One connection through the proxy.
+
+    Attributes:
+        said: What the client has sent.
+    """
+
+    client: socket.socket
+    server: socket.socket
+    said: bytearray = field(default_factory=bytearray)
+    _open: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        """Forward."""
+        self._open.set()
+        for source, target, heard in (self.client, self.server, self.said), (self.server, self.client, None):
+            threading.Thread(target=self._forward, args=(source, target, heard), daemon=True).start()
+
+    def freeze(self) -> None:
+        """Forward nothing any more, and close nothing."""
+        self._open.clear()
+
+    def close(self) -> None:
+        """Cut it."""
+        for end in self.client, self.server:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+        self._open.set()
+
+    def _forward(self, source: socket.socket, target: socket.socket, heard: bytearray | None) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := source.recv(_CHUNK):
+                self._open.wait()
+                if heard is not None:
+                    heard += chunk
+                target.sendall(chunk)
+        # A frozen link keeps quiet about the end of one side, as a network would that is gone.
+        self._open.wait()
+        self.close()
+
+
+class Proxy:
+    """Listens on a port of its own.
+
+    Attributes:
+        url: The database, by way of the proxy.
+        links: All connections that were ever made through it.
+    """
+
+    def __init__(self, target: URL) -> None:
+        self._target = target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.links: list[Link] = []
+        port = self._listener.getsockname()[1]
+        self.url = target.set(host="127.0.0.1", port=port, query={})
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def freeze(self, word: bytes) -> int:
+        """Freeze each link whose client has said this word; how many they are."""
+        chosen = [link for link in self.links if word in link.said]
+        for link in chosen:
+            link.freeze()
+        return len(chosen)
+
+    def heard(self, word: bytes) -> int:
+        """How many links have carried this word."""
+        return sum(word in link.said for link in self.links)
+
+    def close(self) -> None:
+        """Cut all links."""
+        self._listener.close()
+        for link in self.links:
+            link.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                link = Link(client, self._connect())
+                self.links.append(link)
+                link.start()
+
+    def _connect(self) -> socket.socket:
+        host = self._target.host or self._target.query.get("host", "localhost")
+        port = self._target.port or 5432
+        if not str(host).startswith("/"):
+            return socket.create_connection((str(host), port))
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(f"{host}/.s.PGSQL.{port}")
+        return server
+
+
+@contextlib.contextmanager
+def proxy(target: URL) -> Iterator[Proxy]:
+    """A proxy for the time of the block."""
+    made = Proxy(target)
+    try:
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,219 @@
+"""The soak: worker processes, channels with mixed limits, a producer, and faults that come all the time."""
+
+import random
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import ChannelPolicy, FairQueueError
+from sqlalchemy_fairqueue.embedded import Server
+from tests.chaos.books import Books
+from tests.chaos.business import KEPT, PLAIN
+from tests.chaos.children import Child, start_child
+from tests.fixtures.database import Database
+
+TOGETHER = 10
+"""The limit of the queue."""
+_INTERVAL = timedelta(milliseconds=10)
+_BURST = 3
+_CHUNK = 100
+
+
+def policies(channels: int) -> dict[str, ChannelPolicy]:
+    """Channels by name, each fifth alike: unlimited, narrow, rated, heavy, and all of it."""
+    kinds = (
+        ChannelPolicy(),
+        ChannelPolicy(max_concurrency=1),
+        ChannelPolicy(release_interval=_INTERVAL, release_burst=_BURST),
+        ChannelPolicy(weight=4),
+        ChannelPolicy(max_concurrency=2, release_interval=_INTERVAL, release_burst=_BURST, weight=2),
+    )
+    return {f"channel-{number}": kinds[number % len(kinds)] for number in range(channels)}
+
+
+@dataclass(slots=True)
+class Soak:
+    """One run.
+
+    Attributes:
+        books: What is sent and what becomes of it.
+        server: A server of its own.
+        folder: For the logs of the workers.
+        workers: How many processes.
+        seed: Of the faults.
+        faults: How often each happened.
+        unbalanced: What did not come out in a snapshot.
+        ended: What workers said last that ended though nobody had asked them to, or otherwise than asked.
+    """
+
+    books: Books
+    server: Server
+    folder: Path
+    workers: int
+    seed: int
+    lease: float = 2.0
+    faults: "Counter[str]" = field(default_factory=Counter)
+    unbalanced: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+    _children: list[Child] = field(default_factory=list)
+    _frozen: list[Child] = field(default_factory=list)
+    _started: int = 0
+
+    def start(self) -> None:
+        """Start one more worker process; every other one is in asyncio."""
+        self._started += 1
+        self._children.append(
+            start_child(
+                self.books.database.url,
+                self.folder,
+                f"worker-{self._started}",
+                asynchronous=self._started % 2 == 0,
+                concurrency=4,
+                lease=self.lease,
+                grace=1.0,
+                housekeeping=True,
+            )
+        )
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Workers at work for the time of the block."""
+        for _ in range(self.workers):
+            self.start()
+        try:
+            yield
+        finally:
+            for child in self._children + self._frozen:
+                child.close()
+
+    def produce(self, messages: int, channels: list[str]) -> None:
+        """Send messages, and those of a transaction again whose fate is not known, unless they are there."""
+        chance = random.Random(self.seed)  # noqa: S311 - a repeatable choice
+        for first in range(0, messages, _CHUNK):
+            numbers = range(first, min(first + _CHUNK, messages))
+            plan = [(number, chance.choice((KEPT, PLAIN)), chance.choice(channels), _how(chance)) for number in numbers]
+            while not self._sent(plan):
+                threading.Event().wait(0.05)
+
+    def _sent(self, plan: list[tuple[int, str, str, dict[str, Any]]]) -> bool:
+        try:
+            with Session(self.books.engine) as session, session.begin():
+                if session.scalar(text("select true from sent where number = :first"), {"first": plan[0][0]}):
+                    return True
+                for number, kind, channel, how in plan:
+                    self.books.send_in(session, number, kind, channel, **how)
+        except (DBAPIError, FairQueueError):
+            return False
+        return True
+
+    def fault(self, name: str) -> None:
+        """Do some harm."""
+        self._replace_ended()
+        self.faults[name] += 1
+        chance = random.Random(self.seed + self.faults.total())  # noqa: S311 - a repeatable choice
+        match name:
+            case "kill":
+                victim = self._children.pop(chance.randrange(len(self._children)))
+                victim.close()
+                self.start()
+            case "stop":
+                victim = self._children.pop(0)
+                victim.send(signal.SIGTERM)
+                if victim.ended() != 0:
+                    self._note(victim)
+                victim.close()
+                self.start()
+            case "freeze":
+                while self._frozen:
+                    thawed = self._frozen.pop()
+                    thawed.send(signal.SIGCONT)
+                    self._children.append(thawed)
+                if len(self._children) > 1:
+                    self._frozen.append(self._children.pop(0))
+                    self._frozen[0].send(signal.SIGSTOP)
+            case "terminate":
+                self._terminate(chance.randint(1, 8))
+            case "restart":
+                self.server.restart("immediate")
+            case _:
+                raise ValueError(name)
+        self.look()
+
+    def _terminate(self, most: int) -> None:
+        self.books.database.execute(
+            "select pg_terminate_backend(pid) from (select pid from pg_stat_activity where pid <> pg_backend_pid()"
+            " and datname = current_database() and application_name like 'worker-%'"
+            " order by random() limit :most) v",
+            most=most,
+        )
+
+    def _replace_ended(self) -> None:
+        """A supervisor would: a worker that is started while the server is away fails."""
+        for child in [child for child in self._children if child.process.exitcode is not None]:
+            self._children.remove(child)
+            self._note(child)
+            self.start()
+
+    def _note(self, child: Child) -> None:
+        if child.is_launched:
+            self.ended.append(f"{child.name}: {child.process.exitcode}: {child.log.read_text()[-2000:]}")
+        else:
+            self.faults["start in vain"] += 1
+
+    def look(self) -> None:
+        """Check in one snapshot what must hold in every one."""
+        self.unbalanced += self.books.unbalanced()
+
+    def thaw(self) -> None:
+        """Let frozen workers go on."""
+        for child in self._frozen:
+            child.send(signal.SIGCONT)
+
+    def left(self) -> int:
+        """How many messages there are."""
+        return int(self.books.database.value("select count(*) from fq_message"))
+
+    def rated_too_often(self, limits: dict[str, ChannelPolicy]) -> list[str]:
+        """A line for each stretch in which a channel gave more than its rate allows, by the history."""
+        lines = []
+        for channel, policy in limits.items():
+            interval = policy.release_interval
+            if not interval:
+                continue
+            every = interval // timedelta(microseconds=1)
+            times = [
+                row.started_at
+                for row in self.books.database.rows(
+                    "select started_at from fq_history where channel = :channel order by started_at", channel=channel
+                )
+            ]
+            # As the rate itself is reckoned: when the next one may come at the earliest.
+            allowed_at = 0
+            for at in times:
+                if at < allowed_at - (policy.release_burst - 1) * every:
+                    lines.append(f"{channel} gave one at {at}, allowed from {allowed_at}")
+                allowed_at = max(allowed_at, at) + every
+        return lines
+
+
+def _how(chance: random.Random) -> dict[str, Any]:
+    return {"seconds": chance.choice((0.0, 0.0, 0.002, 0.01)), "fails": chance.choices((0, 1, 2), (90, 8, 2))[0]}
+
+
+def soak_books(server: Server, database: Database, queue: Any, limits: dict[str, ChannelPolicy]) -> Books:
+    """Books with the queue and its channels configured."""
+    engine = create_engine(server.url(), poolclass=NullPool)
+    queue.configure(engine, max_concurrency=TOGETHER, history=True)
+    for name, policy in limits.items():
+        queue.configure_channel(engine, name, policy)
+    return Books(database, engine, queue)

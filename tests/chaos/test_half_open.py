@@ -1,0 +1,65 @@
+"""Connections that stay open and answer nothing: something between the worker and the server has died."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Engine, create_engine
+
+from sqlalchemy_fairqueue.worker import heartbeat, wakeups
+from tests.chaos.books import Books
+from tests.chaos.conftest import Rescue
+from tests.chaos.proxy import Proxy, proxy
+from tests.fixtures.database import Database
+from tests.worker.helpers import until
+
+
+@pytest.fixture
+def through(database: Database) -> Iterator[Proxy]:
+    """A proxy before the test's database."""
+    with proxy(database.url) as made:
+        yield made
+
+
+@pytest.fixture
+def distant(through: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """An engine that connects through the proxy, for workers that soon take silence for an end."""
+    monkeypatch.setattr(heartbeat, "_STUCK", 0.5)
+    monkeypatch.setattr(heartbeat, "_UNHEARD", 0.2)
+    monkeypatch.setattr(wakeups, "_SILENCE", 0.3)
+    monkeypatch.setattr(wakeups, "_ANSWER", 0.5)
+    engine = create_engine(through.url, connect_args={"connect_timeout": 5})
+    yield engine
+    # A connection that answers nothing cannot be closed in peace.
+    through.close()
+    engine.dispose()
+
+
+def test_a_half_open_listener(books: Books, through: Proxy, distant: Engine, rescue: Rescue) -> None:
+    """A listening connection that answers nothing is given up for a new one, and commits wake the worker again."""
+    worker = rescue(engine=distant)
+    books.send(1)
+    books.until_done()
+    until(lambda: through.heard(b"listen fairqueue") == 1, "it listens")
+    assert through.freeze(b"listen fairqueue") == 1
+    until(lambda: through.heard(b"listen fairqueue") == 2, "it listens again")
+    woken = worker.stats.woken
+    until(lambda: worker.stats.empty > 2, "it is idle")
+    books.send(2)
+    books.until_done()
+    assert worker.stats.woken > woken
+    books.check()
+
+
+@pytest.mark.parametrize("word", ["fq_dequeue", "lock_timeout", "fq_heartbeat"])
+def test_a_half_open_connection(books: Books, through: Proxy, distant: Engine, rescue: Rescue, word: str) -> None:
+    """Whichever connection of a worker answers nothing, it is given up for a new one, and the worker goes on."""
+    rescue(engine=distant, lease=timedelta(seconds=1))
+    books.send(2, seconds=0.5 if word == "fq_heartbeat" else 0)
+    until(lambda: through.heard(word.encode()) == 1, "the connection is in use")
+    books.until_done()
+    assert through.freeze(word.encode()) == 1
+    books.send(2, seconds=0.5 if word == "fq_heartbeat" else 0)
+    until(lambda: through.heard(word.encode()) == 2, "there is a new one")
+    books.until_done()
+    books.check()

@@ -1,0 +1,125 @@
+"""The kill matrix: a worker process is killed at each stage of its work."""
+
+import signal
+
+import pytest
+
+from tests.chaos.books import Books
+from tests.chaos.children import Child, StartChild
+from tests.chaos.conftest import Rescue
+from tests.fixtures.database import Database
+from tests.fixtures.waits import Waits
+from tests.worker.helpers import until
+
+STAGES = {
+    "taken": "the dequeue is committed, the worker does not know yet",
+    "begun": "in the handler, nothing is written",
+    "written": "in the handler, its session has written",
+    "committing": "the handler's transaction has settled the message and is not committed",
+    "committed": "the handler's transaction is committed, the worker does not know yet",
+    "working": "in a handler without session, its transaction is open",
+    "returned": "a handler without session has returned, nothing is sent",
+    "completed": "the database has completed the message, the worker does not know yet",
+    "extending": "a lease is about to be extended",
+    "extended": "a lease has just been extended",
+    "stopping": "the worker was asked to stop and takes no more",
+    "leaving": "the worker stops, what was not begun or not finished is about to be given back",
+}
+"""Where workers are killed."""
+
+
+_CONNECTIONS = "select from pg_stat_activity where datname = current_database()"
+
+
+def _end(one: Child, database: Database) -> dict[int, int]:
+    """Kill a worker process; the messages that it still holds when its transactions are gone, and until when."""
+    one.kill()
+    until(
+        lambda: not database.rows(f"{_CONNECTIONS} and application_name = :name", name=one.name),
+        "its connections are gone",
+    )
+    rows = database.rows(
+        "select (convert_from(m.content, 'UTF8')::jsonb ->> 'number')::bigint as number, l.expires_at"
+        " from fq_message m join fq_lease l on l.id = m.lease_id"
+    )
+    return {row.number: row.expires_at for row in rows}
+
+
+def _check_takeover(database: Database, held: dict[int, int]) -> None:
+    """What the dead one held was not begun anew before its lease ended."""
+    began = {
+        row.number: row.began
+        for row in database.rows(
+            "select number, (extract(epoch from max(started)) * 1000000)::bigint as began from effect group by number"
+        )
+    }
+    assert [number for number, expires_at in held.items() if began[number] < expires_at] == []
+
+
+_IN_THE_LOOP = ("begun", "written", "committing", "committed", "returned")
+_MATRIX = [(stage, False) for stage in STAGES if stage not in {"stopping", "leaving"}] + [
+    (stage, True) for stage in _IN_THE_LOOP
+]
+
+
+@pytest.mark.parametrize(("stage", "asynchronous"), _MATRIX)
+def test_a_killed_worker(
+    books: Books, database: Database, child: StartChild, rescue: Rescue, stage: str, *, asynchronous: bool
+) -> None:
+    """Killed at any stage, a worker loses nothing: another one does the rest when the lease has ended, effects in a
+    handler's session are counted once, and no slot is left.
+    """
+    books.send(3)
+    doomed = child(stops=[stage, "working"] if stage.startswith("exten") else [stage], asynchronous=asynchronous)
+    doomed.reaches(stage)
+    held = _end(doomed, database)
+    assert held or stage in {"committed", "completed"}
+    rescue()
+    books.until_done()
+    _check_takeover(database, held)
+    books.check()
+
+
+@pytest.mark.parametrize("stage", ["stopping", "leaving"])
+def test_killed_while_it_stops(books: Books, database: Database, child: StartChild, rescue: Rescue, stage: str) -> None:
+    """A worker that is killed while it gives back what it holds loses none of it."""
+    books.send(3)
+    doomed = child(stops=["working", "written", stage], concurrency=3, grace=0.1)
+    doomed.reaches("written", "written", "working")
+    doomed.send(signal.SIGTERM)
+    doomed.reaches(stage)
+    held = _end(doomed, database)
+    rescue()
+    books.until_done()
+    _check_takeover(database, held)
+    books.check()
+
+
+def test_killed_while_the_database_extends(
+    books: Books, database: Database, child: StartChild, rescue: Rescue, waits: Waits
+) -> None:
+    """An extension that the database carries out after its worker has died lets the lease run once more only."""
+    books.send(3)
+    doomed = child(stops=["working", "written"], concurrency=3)
+    doomed.reaches("written", "written", "working")
+    with books.engine.connect() as holder:
+        holder.exec_driver_sql("select from fq_lease for update")
+        waits.until(f"{_CONNECTIONS} and application_name = :name and wait_event_type = 'Lock'", name=doomed.name)
+        doomed.kill()
+    held = _end(doomed, database)
+    rescue()
+    books.until_done()
+    _check_takeover(database, held)
+    books.check()
+
+
+def test_killed_again_and_again(books: Books, child: StartChild, rescue: Rescue) -> None:
+    """Workers that die one after the other, at another stage each, lose nothing together."""
+    books.send(6)
+    for stage in ("taken", "written", "returned"):
+        doomed = child(stops=[stage])
+        doomed.reaches(stage)
+        doomed.kill()
+    rescue()
+    books.until_done()
+    books.check()

@@ -1,0 +1,79 @@
+"""Everything at once: many channels, several processes, and a fault every second."""
+
+import threading
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.embedded import Server
+from tests.chaos.conftest import prepared
+from tests.chaos.soaking import TOGETHER, Soak, policies, soak_books
+from tests.fixtures.database import Database
+
+_FAULTS = ("kill", "terminate", "freeze", "kill", "terminate", "stop", "restart")
+
+
+def _run(soak: Soak, messages: int, channels: int, faults: list[str] | None, within: float) -> float:
+    """Send, disturb, wait for the end, and check; how many seconds it took."""
+    limits = policies(channels)
+    began = monotonic()
+    producer = threading.Thread(target=soak.produce, args=(messages, list(limits)))
+    pause = threading.Event()
+    with soak.running():
+        producer.start()
+        for fault in cycle(_FAULTS) if faults is None else faults:
+            pause.wait(1)
+            if not producer.is_alive() and not soak.left():
+                break
+            soak.fault(fault)
+            assert monotonic() - began < within, f"{soak.left()} messages are left"
+        soak.thaw()
+        producer.join()
+        while soak.left():
+            assert monotonic() - began < within, f"{soak.left()} messages are left"
+            pause.wait(0.1)
+        took = monotonic() - began
+    books = soak.books
+    books.check()
+    assert soak.unbalanced == []
+    assert soak.ended == []
+    narrow = {name: policy.max_concurrency for name, policy in limits.items() if policy.max_concurrency}
+    assert books.crowded(narrow, together=TOGETHER) == []
+    assert soak.rated_too_often(limits) == []
+    return took
+
+
+@pytest.fixture
+def make_soak(private_server: Callable[..., Server], tmp_path: Path) -> Callable[..., Soak]:
+    """A soak on a server of its own."""
+
+    def make(channels: int, workers: int, **settings: str) -> Soak:
+        server = private_server(settings={"autovacuum": "on", **settings})
+        database = prepared(Database(server.url()))
+        books = soak_books(server, database, Queue("documents", max_attempts=100), policies(channels))
+        return Soak(books, server, tmp_path, workers, seed=20)
+
+    return make
+
+
+def test_a_short_soak(make_soak: Callable[..., Soak]) -> None:
+    """Two processes lose nothing and do nothing twice while they and the server die under them."""
+    _run(make_soak(channels=10, workers=2), 2_000, 10, ["kill", "terminate", "restart", "freeze"], within=100)
+
+
+@pytest.mark.soak
+def test_a_long_soak(make_soak: Callable[..., Soak]) -> None:
+    """Four processes and fifty channels with mixed limits: nothing is lost, effects are counted once, no limit is
+    exceeded, and every snapshot comes out, with a fault every second.
+    """
+    soak = make_soak(channels=50, workers=4)
+    took = _run(soak, 20_000, 50, None, within=1_200)
+    database = soak.books.database
+    attempts = database.rows("select outcome, count(*) as n from fq_history group by outcome order by outcome")
+    twice = database.value("select count(*) - count(distinct number) from effect")
+    print(f"\n20,000 messages in {took:.0f} s; faults: {dict(soak.faults)}")  # noqa: T201 - what it measured
+    print(f"attempts: { ({row.outcome: row.n for row in attempts}) }; effects counted again: {twice}")  # noqa: T201
