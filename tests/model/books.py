@@ -6,7 +6,8 @@ from typing import Literal
 from sqlalchemy_fairqueue import ChannelPolicy
 from sqlalchemy_fairqueue.times import microseconds
 
-End = Literal["completed", "dead", "cancelled"]
+End = Literal["completed", "dead", "cancelled", "purged"]
+Outcome = Literal["completed", "retried", "released", "buried", "expired", "cancelled"]
 
 LOOK_AGAIN = 12_000
 """Microseconds in which a channel whose messages were all locked need not be looked at: 10 ms and some clock ticks."""
@@ -26,6 +27,8 @@ class Message:
     deliveries: int = 0
     lease_id: int | None = None
     slots: int = 0
+    cancelled: bool = False
+    recorded: bool = False
 
     @property
     def place(self) -> tuple[int, int]:
@@ -36,6 +39,7 @@ class Message:
         """Out of its consumer's hands, in its channel again."""
         self.lease_id = None
         self.slots = 0
+        self.recorded = False
         self.attempts -= not counted
 
 
@@ -44,6 +48,7 @@ class Channel:
     """What is known of a channel: its policy, its rate cell, and whom it has kept waiting."""
 
     policy: ChannelPolicy = field(default_factory=ChannelPolicy)
+    paused: bool = False
     release_at: int = 0
     put_off_until: int = 0
     taken_at: list[int] = field(default_factory=list)
@@ -106,8 +111,13 @@ class Books:
     channels: dict[str, Channel] = field(default_factory=dict)
     leases: dict[int, Lease] = field(default_factory=dict)
     ended: dict[int, End] = field(default_factory=dict)
+    dead: dict[int, Message] = field(default_factory=dict)
     tokens: set[tuple[int, int, int]] = field(default_factory=set)
+    history: list[tuple[int, int, Outcome]] = field(default_factory=list)
     enqueued: int = 0
+    paused: bool = False
+    limit: int | None = None
+    records: bool = False
 
     def add(self, message: Message) -> None:
         """A message was committed."""
@@ -119,13 +129,29 @@ class Books:
     def end(self, message_id: int, how: End) -> None:
         """A message is gone for good."""
         assert message_id not in self.ended, f"message {message_id} ended twice"
-        del self.messages[message_id]
+        message = self.messages.pop(message_id)
         self.ended[message_id] = how
+        if how == "dead":
+            self.dead[message_id] = message
+
+    def redrive(self, message_id: int, dequeue_at: int) -> None:
+        """A dead letter lives again: its attempts count anew, its hand-outs go on."""
+        message = self.dead.pop(message_id)
+        assert self.ended.pop(message_id) == "dead"
+        message.give_back(counted=True)
+        message.attempts, message.dequeue_at = 0, dequeue_at
+        self.messages[message_id] = message
+
+    def purge_letter(self, message_id: int) -> None:
+        """A dead letter is gone for good."""
+        del self.dead[message_id]
+        self.ended[message_id] = "purged"
 
     def deliver(self, message_id: int, lease_id: int, deliveries: int) -> Message:
         """A message came into a consumer's hands (I2, I3)."""
         message = self.messages[message_id]
         assert message.lease_id is None, f"message {message_id} is held under lease {message.lease_id} already"
+        assert not message.cancelled, f"message {message_id} was withdrawn"
         assert deliveries == message.deliveries + 1, f"hand-out {deliveries} after {message.deliveries}"
         token = message_id, lease_id, deliveries
         assert token not in self.tokens, f"token {token} came twice"
@@ -134,7 +160,15 @@ class Books:
         message.deliveries = deliveries
         message.attempts += 1
         message.slots = int(self.channels[message.channel].policy.max_concurrency is not None)
+        message.slots += 2 * (self.limit is not None)
+        message.recorded = self.records
         return message
+
+    def record(self, message_id: int, outcome: Outcome) -> None:
+        """An attempt has ended: it is in the history if it began while the queue recorded."""
+        message = self.messages[message_id]
+        if message.recorded:
+            self.history.append((message_id, message.attempts, outcome))
 
     def reclaim(self, now: int, locked: set[int], locked_leases: set[int]) -> None:
         """Expired leases are taken back, but for what somebody has locked."""
@@ -144,9 +178,14 @@ class Books:
                 continue
             if self.leases[lease_id].expires_at > now:
                 continue
-            if message.attempts >= message.max_attempts:
+            if message.cancelled:
+                self.record(message.id, "cancelled")
+                self.end(message.id, "cancelled")
+            elif message.attempts >= message.max_attempts:
+                self.record(message.id, "buried")
                 self.end(message.id, "dead")
             else:
+                self.record(message.id, "expired")
                 message.give_back(counted=True)
 
     def of_channel(self, name: str) -> list[Message]:
@@ -156,7 +195,15 @@ class Books:
 
     def slots_of(self, name: str) -> int:
         """How many slots of a channel are held."""
-        return sum(one.slots for one in self.messages.values() if one.channel == name)
+        return sum(one.slots & 1 for one in self.messages.values() if one.channel == name)
+
+    def room(self, limit: int) -> int:
+        """How many of so many messages the queue's own limit and its pause let out."""
+        if self.paused:
+            return 0
+        if self.limit is None:
+            return limit
+        return max(0, min(limit, self.limit - sum(one.slots >> 1 for one in self.messages.values())))
 
     def holder_of(self, channel: str, key: str) -> Message | None:
         """The message that holds a key."""

@@ -1,6 +1,8 @@
 """Rules of business transactions: work recorded or sent at once, savepoints, commit, rollback."""
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from tests.model.stage import Stage
 from tests.model.transactions import Layer
-from tests.model.work import Cancelled, Configured, Settled, Wanted, Work
+from tests.model.work import Cancelled, Configured, Limited, Paused, Recorded, Settled, Wanted, Work
 
 CHANNELS = st.sampled_from(["a", "b", "c", "d", "e"])
 TRANSACTIONS = st.integers(0, 2)
@@ -150,33 +152,59 @@ class Business(Stage):
         else:
             self.settle_in(None, [delivery], verb, timedelta(), now=True)
 
-    @rule(tx=TRANSACTIONS, which=st.integers(0, 20), now=st.booleans())
+    @rule(tx=st.none() | TRANSACTIONS, which=st.integers(0, 20), out=st.booleans(), now=st.booleans())
     @precondition(lambda self: self.books.messages)
-    def cancel(self, tx: int, which: int, *, now: bool) -> None:
-        """Withdraw a message that is committed, whether it can be or not."""
-        session, transaction = self.session(tx)
-        ids = sorted(self.books.messages)
+    def cancel(self, tx: int | None, which: int, *, out: bool, now: bool) -> None:
+        """Withdraw a message that is committed, whether it can be or not; one that a consumer has, more often."""
+        held = [one.id for one in self.books.messages.values() if one.lease_id is not None]
+        ids = sorted(held if out and held else self.books.messages)
         work = Cancelled(ids[which % len(ids)])
-        if now:
-            self.send_now(tx, [work], lambda: self.world.queues[0].cancel(session.connection(), work.message_id))
-        else:
-            self.world.queues[0].cancel(session, work.message_id)
-            transaction.layers[-1].recorded.append(work)
+        self._set(tx, work, partial(self.world.queues[0].cancel, message_id=work.message_id), now=now)
 
     @rule(tx=st.none() | TRANSACTIONS, channel=CHANNELS, policy=POLICIES, now=st.booleans())
     def configure(self, tx: int | None, channel: str, policy: ChannelPolicy, *, now: bool) -> None:
         """Set a limit, a rate or a weight, raise it, lower it, lift it."""
-        work = Configured(channel, policy)
+        change = partial(self.world.queues[0].configure_channel, channel=channel, policy=policy)
+        self._set(tx, Configured(channel, policy), change, now=now)
+
+    @rule(tx=st.none() | TRANSACTIONS, channel=st.none() | CHANNELS | CHANNELS, paused=st.booleans(), now=st.booleans())
+    @precondition(lambda self: self.world.version > 1)
+    def pause(self, tx: int | None, channel: str | None, *, paused: bool, now: bool) -> None:
+        """Stop or go on serving a channel or the queue."""
         queue = self.world.queues[0]
+        self._set(
+            tx, Paused(channel, paused), partial(queue.pause if paused else queue.resume, channel=channel), now=now
+        )
+
+    @rule(tx=st.none() | TRANSACTIONS, most=st.none() | st.integers(1, 5), now=st.booleans())
+    @precondition(lambda self: self.world.version > 1)
+    def limit_queue(self, tx: int | None, most: int | None, *, now: bool) -> None:
+        """Set a limit of the whole queue, raise it, lower it, lift it."""
+        self._set(tx, Limited(most), partial(self.world.queues[0].configure, max_concurrency=most), now=now)
+
+    @rule(tx=st.none() | TRANSACTIONS, history=st.sampled_from([True, True, False]), now=st.booleans())
+    @precondition(lambda self: self.world.version > 1)
+    def record_history(self, tx: int | None, *, history: bool, now: bool) -> None:
+        """Keep every attempt from now on, or none; those that are under way end as they began."""
+        self._set(tx, Recorded(history), partial(self.world.queues[0].configure, history=history), now=now)
+
+    def _set(self, tx: int | None, work: Work, change: Callable[[Any], object], *, now: bool) -> None:
         if tx is None:
-            self.send_now(None, [work], lambda: queue.configure_channel(self.world.engine, channel, policy))
+            self.send_now(None, [work], lambda: change(self.world.engine))
             return
         session, transaction = self.session(tx)
         if now:
-            self.send_now(tx, [work], lambda: queue.configure_channel(session.connection(), channel, policy))
+            self.send_now(tx, [work], lambda: change(session.connection()))
         else:
-            queue.configure_channel(session, channel, policy)
+            change(session)
             transaction.layers[-1].recorded.append(work)
+
+    def resume_all(self) -> None:
+        """Whatever is paused goes on."""
+        for channel in [name for name, one in self.books.channels.items() if one.paused]:
+            self.pause(None, channel, paused=False, now=True)
+        if self.books.paused:
+            self.pause(None, None, paused=False, now=True)
 
     @rule(tx=TRANSACTIONS)
     def savepoint(self, tx: int) -> None:

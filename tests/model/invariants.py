@@ -1,9 +1,9 @@
 """What holds in every snapshot, as SQL: a line for every row that breaks one. docs/invariants.md says them."""
 
-HELD_AT_ANY_TIME = """
+_HELD = """
 with state as (
   select s.*, c.name,
-    (select coalesce(sum(m.slots), 0) from fq_message m where m.channel_id = s.channel_id) as held,
+    (select coalesce(sum(m.slots & 1), 0) from fq_message m where m.channel_id = s.channel_id) as held,
     (select coalesce(sum(g.freed), 0) from fq_signal g where g.channel_id = s.channel_id) as freed
   from fq_channel_state s
   left join fq_channel c on c.id = s.channel_id
@@ -39,7 +39,9 @@ union all
 select format('I8: channel %s has the head (%s, %s) and its next turn at %s',
   s.name, s.head_dequeue_at, s.head_message_id, s.next_dequeue_at)
 from state s
-where num_nulls(s.head_dequeue_at, s.head_message_id, s.next_dequeue_at) not in (0, 3)
+where num_nulls(s.head_dequeue_at, s.head_message_id) = 1
+  or (s.head_dequeue_at is null and s.next_dequeue_at is not null)
+  or (s.head_dequeue_at is not null and s.next_dequeue_at is null and {served})
 union all
 select format('I8: channel %s is put off until %s, head %s, rate %s',
   s.name, s.next_dequeue_at, s.head_dequeue_at, s.release_at)
@@ -65,14 +67,51 @@ from fq_message m
 join fq_dead_letter d on d.message_id = m.id
 """
 
-MESSAGES = """
+_HELD_IN_VERSION_2 = """
+union all
+select format('I16: channel %s is paused and stands at %s', s.name, s.next_dequeue_at)
+from state s
+where s.paused_at is not null
+  and s.next_dequeue_at is not null
+union all
+select format('I17: the backlog of channel %s is %s and %s added, but %s messages are in nobody''s hands',
+  s.name, s.backlog, n.added, n.messages)
+from state s
+cross join lateral (
+  select
+    (select count(*) from fq_message m where m.channel_id = s.channel_id and m.lease_id is null) as messages,
+    (select coalesce(sum(g.added), 0) from fq_signal g where g.channel_id = s.channel_id) as added
+) n
+where s.backlog + n.added <> n.messages
+union all
+select format('I18: the queue counts %s, but %s slots are held and %s freed ones unheard',
+  q.current_concurrency, n.held, n.freed)
+from fq_queue_state q
+cross join (
+  select
+    (select coalesce(sum(m.slots >> 1), 0) from fq_message m) as held,
+    (select coalesce(sum(g.queue_freed), 0) from fq_signal g) as freed
+) n
+where q.current_concurrency <> n.held + n.freed
+union all
+select format('I18: the queue has %s state rows', count(*))
+from fq_queue_state q
+having count(*) > 1
+union all
+select format('I2: message %s was withdrawn and is in nobody''s hands', m.id)
+from fq_message m
+where m.cancelled
+  and m.lease_id is null
+"""
+
+_MESSAGES = """
 select m.id, c.name as channel, convert_from(m.content, 'UTF8')::integer as number, m.dedupe_key as key, m.dequeue_at,
-  m.max_attempts, m.attempts, m.deliveries, m.lease_id, m.slots, m.enqueued_at
+  m.max_attempts, m.attempts, m.deliveries, m.lease_id, m.slots, m.enqueued_at, {withdrawn}
 from fq_message m
 join fq_channel c on c.id = m.channel_id
 """
 
-LEFT_WHEN_EMPTY = """
+_LEFT = """
 select 'I8: message ' || m.id from fq_message m
 union all
 select 'I8: signal ' || g.id from fq_signal g
@@ -83,3 +122,35 @@ where s.current_concurrency <> 0 or s.next_dequeue_at is not null
 union all
 select 'I8: lease ' || l.id from fq_lease l
 """
+
+_LEFT_IN_VERSION_2 = """
+union all
+select format('I17: backlog of channel %s: %s', s.channel_id, s.backlog)
+from fq_channel_state s
+where s.backlog <> 0
+union all
+select format('I18: count of the queue: %s', q.current_concurrency)
+from fq_queue_state q
+where q.current_concurrency <> 0
+"""
+
+
+def held_at_any_time(version: int) -> str:
+    """A line for whatever does not hold."""
+    if version == 1:
+        return _HELD.format(served="true")
+    return _HELD.format(served="s.paused_at is null") + _HELD_IN_VERSION_2
+
+
+def messages(version: int) -> str:
+    """All messages."""
+    return _MESSAGES.format(
+        withdrawn="false as cancelled, false as recorded"
+        if version == 1
+        else "m.cancelled, m.delivered_at is not null as recorded"
+    )
+
+
+def left_when_empty(version: int) -> str:
+    """What is left of anything."""
+    return _LEFT if version == 1 else _LEFT + _LEFT_IN_VERSION_2

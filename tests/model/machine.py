@@ -15,7 +15,8 @@ from sqlalchemy_fairqueue import Batch, LeaseLost
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from tests.model.books import Lease
-from tests.model.business import CHANNELS, TRANSACTIONS, Business
+from tests.model.business import CHANNELS, TRANSACTIONS
+from tests.model.letters import Letters
 from tests.model.serving import check_batch, check_due_in, offers, put_off, unhindered
 from tests.model.work import QUEUE, Settled, Work
 from tests.model.world import CONSUMERS, TICK
@@ -29,11 +30,12 @@ _LOCKS = {
         "where c.name = :which for no key update of s skip locked"
     ),
     "lease": "select id from fq_lease where id = :which for update skip locked",
+    "queue": "select true from fq_queue_state where queue = :which for no key update skip locked",
 }
 _LOOKS = 12
 
 
-class FairQueueMachine(Business):
+class FairQueueMachine(Letters):
     """The rules of consumers, of foreign locks and of time."""
 
     @rule(
@@ -55,8 +57,13 @@ class FairQueueMachine(Business):
         kept = self.world.lease_of(consumer)
         now = self.world.now() + TICK
         others = self.others()
+        if others.gate:
+            return self._turned_away(consumer, limit, lease)
         self.books.reclaim(now, others.messages, others.leases)
+        if others.queue_state and self.books.limit is not None and not self.books.paused:
+            return self._turned_away(consumer, limit, lease)
         offered = offers(self.books, others, now)
+        room = self.books.room(limit)
 
         batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease)
 
@@ -67,7 +74,9 @@ class FairQueueMachine(Business):
             self.saw("dequeue passed by a locked message")
         if len(offered) < len(self.books.channels):
             self.saw("dequeue passed by a locked channel")
-        given = check_batch(batch, limit, offered)
+        if len(batch) == room < limit:
+            self.saw("dequeue came to the queue's limit")
+        given = check_batch(batch, room, offered)
         self._check_lease(batch, consumer, kept if kept not in others.leases else None, now, microseconds(lease))
         for delivery in batch:
             message = self.books.deliver(delivery.message_id, delivery.lease.id, delivery.deliveries)
@@ -85,6 +94,13 @@ class FairQueueMachine(Business):
         put_off(self.books, offered, self.world.now())
         check_due_in(batch, limit, self.books, others, now)
         self.given = [*self.given, *batch][-30:]
+        return batch
+
+    def _turned_away(self, consumer: int, limit: int, lease: timedelta) -> Batch:
+        """Somebody is changing what the queue's limit counts: nothing is taken, and the next look is soon."""
+        batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease)
+        assert (list(batch), batch.due_in) == ([], timedelta(milliseconds=10))
+        self.saw("dequeue was turned away")
         return batch
 
     def _check_lease(self, batch: Batch, consumer: int, kept: int | None, now: int, lease: int) -> None:
@@ -109,15 +125,14 @@ class FairQueueMachine(Business):
             self.settle_in(None, batch, verb, timedelta(), now=True)
             self._take(consumer, 20, timedelta(seconds=1), "full")
 
-    @rule(count=st.integers(1, 6))
+    @rule(count=st.integers(1, 6), verb=st.sampled_from([Verb.COMPLETE, Verb.BURY]))
     @precondition(lambda self: self.books.messages)
-    def work(self, count: int) -> None:
-        """A consumer that goes round: one message at a time, each completed at once."""
+    def work(self, count: int, verb: Verb) -> None:
+        """A consumer that goes round: one message at a time, each completed or buried at once."""
         for _ in range(count):
             batch = self._take(0, 1, timedelta(seconds=1), "full")
-            works: list[Work] = [Settled(one, Verb.COMPLETE, 0) for one in batch]
             if batch:
-                self.send_now(None, works, partial(self.world.queues[0].complete, self.world.engine, batch))
+                self.settle_in(None, batch, verb, timedelta(), now=True)
 
     @rule()
     @precondition(lambda self: self.books.messages)
@@ -153,28 +168,57 @@ class FairQueueMachine(Business):
             found.expires_at = max(found.expires_at, now + microseconds(lease))
             assert instant_microseconds(ends) == found.expires_at
 
+    @rule(which=st.sets(st.integers(0, 4), min_size=1, max_size=3), lease=LEASES)
+    @precondition(lambda self: self.world.version > 1 and self.books.leases)
+    def heartbeat(self, which: set[int], lease: timedelta) -> None:
+        """Leases that are alive run on, with word of what was withdrawn under them; the others are told to be lost."""
+        newest = list(self.books.leases)[::-1]
+        leases = {newest[number % len(newest)] for number in which} - self.others().leases
+        while any(0 < self.books.leases[one].expires_at - self.world.now() <= 5 * TICK for one in leases):
+            self.world.advance(timedelta(microseconds=TICK))
+        now = self.world.now() + TICK
+        expected: list[tuple[int, int | None, list[int]]] = []
+        for lease_id in sorted(leases):
+            found = self.books.leases[lease_id]
+            if found.expires_at <= now:
+                expected.append((lease_id, None, []))
+                continue
+            found.expires_at = max(found.expires_at, now + microseconds(lease))
+            out = [one for one in self.books.messages.values() if one.lease_id == lease_id]
+            cancelled = sorted(one.id for one in out if one.cancelled)
+            expected.append((lease_id, found.expires_at, cancelled))
+            self.saw("heartbeat told of a cancel" if cancelled else "heartbeat")
+        with self.world.engine.begin() as connection:
+            asked = {"lease_ids": list(leases), "lease": microseconds(lease)}
+            told = connection.execute(text("select * from fq_heartbeat(:lease_ids, :lease)"), asked).all()
+        assert [(row.lease_id, row.expires_at, row.cancelled) for row in told] == expected
+
     @rule(
         tx=TRANSACTIONS,
-        kind=st.sampled_from(["message", "message", "state", "lease"]),
+        kind=st.sampled_from(["message", "message", "state", "lease", "queue"]),
         which=st.integers(0, 20),
         channel=CHANNELS,
     )
-    def lock(self, tx: int, kind: Literal["message", "state", "lease"], which: int, channel: str) -> None:
+    def lock(self, tx: int, kind: Literal["message", "state", "lease", "queue"], which: int, channel: str) -> None:
         """Somebody locks a row and keeps it locked until the transaction ends."""
+        if kind == "queue" and self.books.limit is None:
+            return
         session, transaction = self.session(tx)
         ready = [one.id for one in self.books.messages.values() if one.lease_id is None]
         messages = ready if ready and which % 3 else self.books.messages
         # Leases in the order in which they were made: their ids are random, and a program must mean the same each time.
         rows = sorted(messages) if kind == "message" else list(self.books.leases)
-        if kind == "state":
-            wanted: int | str = channel
+        if kind in {"state", "queue"}:
+            wanted: int | str = channel if kind == "state" else QUEUE
         elif rows:
             wanted = rows[which % len(rows)]
         else:
             return
         got = session.connection().execute(text(_LOCKS[kind]), {"which": wanted}).scalars().all()
         sent = transaction.layers[-1].sent
-        if got and isinstance(wanted, str):
+        if got and kind == "queue":
+            sent.queue_state = True
+        elif got and isinstance(wanted, str):
             sent.states.add(wanted)
         elif got and isinstance(wanted, int):
             (sent.messages if kind == "message" else sent.leases).add(wanted)
@@ -190,6 +234,7 @@ class FairQueueMachine(Business):
             for tx in list(self.open):
                 self.roll_back(tx, close=True)
             if sys.exc_info()[0] is None:
+                self.resume_all()
                 self._drain()
         finally:
             for session in self.sessions.values():

@@ -26,10 +26,10 @@ class Offer:
 
 
 def offers(books: Books, others: Effects, now: int) -> dict[str, Offer]:
-    """The allowance of each channel that a dequeue can see: committed, and with a state row that nobody has locked."""
+    """The allowance of each channel that a dequeue can see: committed, not paused, its state row locked by nobody."""
     found: dict[str, Offer] = {}
     for name, channel in books.channels.items():
-        if name in others.states:
+        if name in others.states or channel.paused:
             continue
         due = [one for one in books.of_channel(name) if one.dequeue_at <= now]
         ready = [one for one in due if one.id not in others.messages]
@@ -50,7 +50,7 @@ def check_batch(batch: Batch, limit: int, offered: dict[str, Offer]) -> dict[str
         given[delivery.channel].append(delivery.message_id)
     assert len(batch) <= limit, f"{len(batch)} messages, the limit was {limit}"
     for name, ids in given.items():
-        assert name in offered, f"channel {name} was served although its state is locked"
+        assert name in offered, f"channel {name} was served although it is paused or its state is locked"
         offer = offered[name]
         expected = [one.id for one in offer.ready]
         assert ids == expected[: len(ids)], f"channel {name} gave {ids}, in order were {expected}"
@@ -84,8 +84,13 @@ def check_due_in(batch: Batch, limit: int, books: Books, others: Effects, now: i
     """Fail if an idle consumer would sleep past something that it could have known of."""
     if len(batch) == limit:
         return
+    if books.paused:
+        assert batch.due_in is None, "a paused queue says when something is due"
+        return
     waits: list[int] = []
     for name, channel in books.channels.items():
+        if channel.paused or not books.room(1):
+            continue
         full = channel.policy.max_concurrency is not None and books.slots_of(name) >= channel.policy.max_concurrency
         unlocked = [one for one in books.of_channel(name) if one.id not in others.messages]
         if name not in others.states and unlocked and not full and channel.unlimited:

@@ -63,7 +63,7 @@ class Stage(RuleBasedStateMachine):
     def try_plan(self, tx: int | None, works: list[Work]) -> Plan | None:
         """What sending the works would do; None, and a note, if it would wait."""
         own = self.open[tx] if tx is not None else Transaction()
-        found = plan(self.books, own, self.others(tx), works)
+        found = plan(self.books, own, self.others(tx), works, self.world.version)
         if found.error is None and found.waits:
             self.saw("would wait")
             note("    (not done: it would wait for a lock)")
@@ -137,21 +137,55 @@ class Stage(RuleBasedStateMachine):
         rows = self.world.messages()
         for name in effects.made:
             self.books.channels[name] = Channel()
+        for message_id, outcome in effects.attempts.items():
+            self.books.record(message_id, outcome)
         for message_id, how in effects.ended.items():
             self.books.end(message_id, how)
         for message_id, work in effects.returned.items():
             self._give_back(message_id, work, rows[message_id])
+        self._redrive(effects, rows)
         for addition in effects.added:
             self._add(addition, rows)
+        for message_id in effects.withdrawn & self.books.messages.keys():
+            message = self.books.messages[message_id]
+            message.cancelled, message.key = True, None
+        self._change(effects)
+
+    def _redrive(self, effects: Effects, rows: dict[int, Row[Any]]) -> None:
+        last = 0
+        for message_id, (before, after) in effects.redriven.items():
+            at = rows[message_id].dequeue_at
+            assert before < at <= after, "a dead letter is due when it is redriven"
+            assert at > last, "the oldest death comes first"
+            last = at
+            self.books.redrive(message_id, at)
+        for message_id in effects.purged_letters:
+            self.books.purge_letter(message_id)
+
+    def _change(self, effects: Effects) -> None:
         for configured in effects.configured:
             channel = self.books.channels[configured.channel]
-            for message_id in configured.marked & self.books.messages.keys():
-                if self.books.messages[message_id].lease_id is not None:
-                    self.books.messages[message_id].slots = 1
+            self._mark(configured.marked, 1)
             release_at = self.world.state(configured.channel).release_at
             assert release_at <= channel.release_at
             channel.configure(configured.policy, release_at)
             self.turns.configured(configured.channel)
+        for paused in effects.paused:
+            if paused.channel is None:
+                self.books.paused = paused.paused
+            else:
+                self.books.channels[paused.channel].paused = paused.paused
+                self.turns.configured(paused.channel)
+        for recorded in effects.recorded:
+            self.books.records = recorded.history
+        for limited in effects.limited:
+            self.books.limit = limited.most
+            self._mark(limited.marked, 2)
+
+    def _mark(self, messages: frozenset[int], slot: int) -> None:
+        for message_id in messages & self.books.messages.keys():
+            if self.books.messages[message_id].lease_id is not None:
+                self.books.messages[message_id].slots |= slot
 
     def _give_back(self, message_id: int, work: Settled, row: Row[Any]) -> None:
         message = self.books.messages[message_id]
@@ -188,7 +222,8 @@ class Stage(RuleBasedStateMachine):
             for id_, row in self.world.messages().items()
         }
         assert found == self.books.messages
-        assert self.world.dead() == {one for one, how in self.books.ended.items() if how == "dead"}
+        assert self.world.dead().keys() == self.books.dead.keys()
+        assert self.world.history() == sorted(self.books.history), "one row an attempt that began while it was recorded"
         self.books.check_balance()
         broken = self.world.broken()
         assert not broken, "\n".join(broken)

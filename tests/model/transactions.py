@@ -9,8 +9,10 @@ from typing import Literal
 
 from sqlalchemy_fairqueue import LeaseLost, LockOrderError
 from sqlalchemy_fairqueue.unit_of_work import Verb
-from tests.model.books import Books, End
-from tests.model.work import Addition, Cancelled, Configured, Effects, Settled, Wanted, Work
+from tests.model.books import Books, Outcome
+from tests.model.work import Addition, Cancelled, Configured, Effects, Limited, Paused, Recorded, Settled, Wanted, Work
+
+Ending = Literal["completed", "dead", "cancelled", "returned"]
 
 
 @dataclass(slots=True)
@@ -66,7 +68,7 @@ class Transaction:
             self.layers[-1].sent.merge(layer.sent)
 
 
-def plan(books: Books, own: Transaction, others: Effects, works: list[Work]) -> Plan:
+def plan(books: Books, own: Transaction, others: Effects, works: list[Work], version: int) -> Plan:
     """What sending *works* in transaction *own* does while *others* are open.
 
     Waits that are predicted: the first use of a channel that another transaction is making; a key whose message another
@@ -78,11 +80,13 @@ def plan(books: Books, own: Transaction, others: Effects, works: list[Work]) -> 
     if least is not None and (own.settled or (own.furthest is not None and least < own.furthest)):
         found.error = LockOrderError
         return found
-    effects = found.effects
     _enqueue(books, done, others, wanted, found)
     for work in works:
-        if isinstance(work, Configured):
-            _configure(books, done, others, work, found)
+        _set(books, done, others, work, found)
+    ends = [w for w in works if isinstance(w, Settled | Cancelled)]
+    if version > 1 and len({type(w) for w in ends}) > 1:
+        # Settlements and cancels: all of their messages are locked together before one changes.
+        found.waits |= any(one.message_id in others.messages for one in ends)
     for verb in Verb:
         lost = _settle(
             books, done, others, {w.token: w for w in works if isinstance(w, Settled) and w.verb is verb}, found
@@ -91,17 +95,7 @@ def plan(books: Books, own: Transaction, others: Effects, works: list[Work]) -> 
             found.error = LeaseLost
     for work in works:
         if isinstance(work, Cancelled):
-            message = books.messages.get(work.message_id)
-            view = Effects()
-            view.merge(done)
-            view.merge(effects)
-            if message is None or message.id in view.ended:
-                continue
-            if message.lease_id is None or message.id in view.returned:
-                found.waits |= message.id in others.messages
-                effects.returned.pop(message.id, None)
-                effects.ended[message.id] = "cancelled"
-                effects.messages.add(message.id)
+            _cancel(books, done, others, work, found, flags=version > 1)
     return found
 
 
@@ -117,10 +111,23 @@ def _enqueue(books: Books, done: Effects, others: Effects, wanted: list[Wanted],
             existing = next((w for w in earlier if (w.channel, w.key) == (one.channel, one.key)), None)
             holder = books.holder_of(one.channel, one.key)
             if existing is None and holder is not None:
-                found.waits |= holder.id in others.messages
-                existing = None if holder.id in done.ended else holder.id
-            found.waits |= any((a.wanted.channel, a.wanted.key) == (one.channel, one.key) for a in others.added)
+                existing = None if holder.id in done.ended or holder.id in done.withdrawn else holder.id
+            found.waits |= others.touches_key(books, one.channel, one.key)
         found.effects.added.append(Addition(one, ordinal, len(wanted), keyed, existing))
+
+
+def _set(books: Books, done: Effects, others: Effects, work: Work, found: Plan) -> None:
+    match work:
+        case Configured():
+            _configure(books, done, others, work, found)
+        case Paused():
+            _pause(books, done, others, work, found)
+        case Recorded():
+            found.waits |= others.queue
+            found.effects.queue = True
+            found.effects.recorded.append(work)
+        case Limited():
+            _limit(books, done, others, work, found)
 
 
 def _configure(books: Books, done: Effects, others: Effects, work: Configured, found: Plan) -> None:
@@ -128,22 +135,49 @@ def _configure(books: Books, done: Effects, others: Effects, work: Configured, f
         found.effects.made.add(work.channel)
         found.waits |= work.channel in others.made
     found.waits |= work.channel in others.states
-    out: set[int] = set()
+    out: frozenset[int] = frozenset()
     if work.policy.max_concurrency is not None:
-        gone = done.ended.keys() | done.returned.keys()
         marked = {one for earlier in (*done.configured, *found.effects.configured) for one in earlier.marked}
-        out = (
-            {
-                one.id
-                for one in books.messages.values()
-                if one.channel == work.channel and one.lease_id is not None and not one.slots
-            }
-            - gone
-            - marked
-        )
+        out = _marked(books, done, 1) - marked
+        out = frozenset(one for one in out if books.messages[one].channel == work.channel)
         found.waits |= bool(out & others.messages)
-    found.effects.configured.append(Configured(work.channel, work.policy, frozenset(out)))
+    found.effects.configured.append(Configured(work.channel, work.policy, out))
     found.effects.states.add(work.channel)
+    found.effects.messages |= out
+
+
+def _marked(books: Books, done: Effects, slot: int) -> frozenset[int]:
+    """The messages that are out without a slot of that kind, as this transaction sees them."""
+    out = (one.id for one in books.messages.values() if one.lease_id is not None and not one.slots & slot)
+    return frozenset(out) - done.ended.keys() - done.returned.keys()
+
+
+def _pause(books: Books, done: Effects, others: Effects, work: Paused, found: Plan) -> None:
+    if work.channel is None:
+        # Whether a queue without a row waits is not asked: it is left alone while another transaction changes it.
+        found.waits |= others.queue
+        found.effects.queue = True
+        found.effects.paused.append(work)
+        return
+    known = work.channel in books.channels or work.channel in done.made | found.effects.made
+    if not known and not work.paused:
+        return
+    if not known:
+        found.effects.made.add(work.channel)
+        found.waits |= work.channel in others.made
+    found.waits |= work.channel in others.states
+    found.effects.states.add(work.channel)
+    found.effects.paused.append(work)
+
+
+def _limit(books: Books, done: Effects, others: Effects, work: Limited, found: Plan) -> None:
+    found.waits |= others.queue or others.queue_state
+    out: frozenset[int] = frozenset()
+    if work.most is not None:
+        out = _marked(books, done, 2) - {one for earlier in done.limited for one in earlier.marked}
+        found.waits |= bool(out & others.messages)
+    found.effects.limited.append(Limited(work.most, out))
+    found.effects.queue = found.effects.queue_state = found.effects.gate = True
     found.effects.messages |= out
 
 
@@ -160,15 +194,46 @@ def _settle(
             continue
         found.waits |= message_id in others.messages
         effects.messages.add(message_id)
-        ending = _ending(work.verb, exhausted=message.attempts >= message.max_attempts)
+        ending: Ending = _ending(work.verb, exhausted=message.attempts >= message.max_attempts)
+        if ending != "completed" and (message.cancelled or message_id in done.withdrawn | effects.withdrawn):
+            ending = "cancelled"
         if ending == "returned":
             effects.returned[message_id] = work
         else:
             effects.ended[message_id] = ending
+        effects.attempts[message_id] = _outcome(work.verb, ending)
     return lost
 
 
-def _ending(verb: Verb, *, exhausted: bool) -> End | Literal["returned"]:
+def _ending(verb: Verb, *, exhausted: bool) -> Ending:
     if verb is Verb.COMPLETE:
         return "completed"
     return "dead" if verb is Verb.BURY or (verb is Verb.RETRY and exhausted) else "returned"
+
+
+def _outcome(verb: Verb, ending: Ending) -> Outcome:
+    match ending:
+        case "returned":
+            return "retried" if verb is Verb.RETRY else "released"
+        case "dead":
+            return "buried"
+    return ending
+
+
+def _cancel(books: Books, done: Effects, others: Effects, work: Cancelled, found: Plan, *, flags: bool) -> None:
+    message = books.messages.get(work.message_id)
+    effects = found.effects
+    view = Effects()
+    view.merge(done)
+    view.merge(effects)
+    if message is None or message.id in view.ended:
+        return
+    if message.lease_id is None or message.id in view.returned:
+        effects.returned.pop(message.id, None)
+        effects.ended[message.id] = "cancelled"
+    elif flags:
+        effects.withdrawn.add(message.id)
+    else:
+        return
+    found.waits |= message.id in others.messages
+    effects.messages.add(message.id)

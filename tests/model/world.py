@@ -9,13 +9,14 @@ from sqlalchemy import Row, create_engine, text
 from sqlalchemy_fairqueue import Queue
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
-from tests.model.invariants import HELD_AT_ANY_TIME, LEFT_WHEN_EMPTY, MESSAGES
+from tests.model import invariants
 from tests.model.work import QUEUE
 
 TICK = 1_000
 CONSUMERS = 3
 _START = 1_700_000_000_000_000
 _TABLES = ("fq_queue", "fq_channel", "fq_channel_state", "fq_message", "fq_signal", "fq_lease", "fq_dead_letter")
+_TABLES_OF_VERSION_2 = ("fq_queue_state", "fq_history")
 _TICKING = """
 create or replace function public.fq_now() returns bigint language sql volatile as $$
   select nextval('public.test_clock')
@@ -38,11 +39,13 @@ class World:
             database.url, pool_size=12, connect_args={"options": "-c lock_timeout=200ms -c synchronous_commit=off"}
         )
         self._observer = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        self.version = int(self.rows("select fq_version()")[0][0])
         self.reset()
 
     def reset(self) -> None:
         """Empty tables, new consumers, the clock at its start."""
-        self.rows(f"truncate {', '.join(_TABLES)} restart identity")
+        tables = (*_TABLES, *(_TABLES_OF_VERSION_2 if self.version > 1 else ()))
+        self.rows(f"truncate {', '.join(tables)} restart identity")
         self.rows("select setval('public.test_clock', :start)", start=_START)
         self.queues = [Queue(QUEUE) for _ in range(CONSUMERS)]
 
@@ -73,19 +76,26 @@ class World:
 
     def broken(self) -> list[str]:
         """The invariants that do not hold just now."""
-        return [row[0] for row in self.rows(HELD_AT_ANY_TIME, now=self.now())]
+        return [row[0] for row in self.rows(invariants.held_at_any_time(self.version), now=self.now())]
 
     def left(self) -> list[str]:
         """What is left in a queue that should be empty and at rest."""
-        return [row[0] for row in self.rows(LEFT_WHEN_EMPTY)]
+        return [row[0] for row in self.rows(invariants.left_when_empty(self.version))]
 
     def messages(self) -> dict[int, Row[Any]]:
         """All messages that are committed, by id."""
-        return {row.id: row for row in self.rows(MESSAGES)}
+        return {row.id: row for row in self.rows(invariants.messages(self.version))}
 
-    def dead(self) -> set[int]:
-        """The dead letters."""
-        return {row[0] for row in self.rows("select message_id from fq_dead_letter")}
+    def dead(self) -> dict[int, int]:
+        """The dead letters, and when they died."""
+        return {row.message_id: row.died_at for row in self.rows("select message_id, died_at from fq_dead_letter")}
+
+    def history(self) -> list[tuple[int, int, str]]:
+        """The attempts that are recorded: message, attempt, outcome."""
+        if self.version == 1:
+            return []
+        found = self.rows("select message_id, attempt, outcome from fq_history")
+        return sorted((row.message_id, row.attempt, row.outcome) for row in found)
 
     def state(self, channel: str) -> Row[Any]:
         """The state of a channel."""
