@@ -143,5 +143,11 @@ _ENQUEUE = {
         b" '{null}', '{null}', '{null}', '{null}', '{null}', '{null}')",
         (INT8,),
     ),
+    "fair_notifying": Statement(
+        b"enqueue",
+        b"select message_id from fairqueue.fq_enqueue('bench', '{busy}', '{default}', array[int8send($1)],"
+        b" '{null}', '{null}', '{null}', '{null}', '{null}', '{null}', p_notify => true)",
+        (INT8,),
+    ),
     "head": Statement(b"enqueue", b"select head.enqueue('bench', 'busy', int8send($1))", (INT8,)),
 }

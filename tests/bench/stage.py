@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.sql import install_statements
+from sqlalchemy_fairqueue.sql import LATEST_VERSION, install_statements
 from tests.bench.sides import hear
 from tests.bench.wire import Wire
 
@@ -69,7 +69,7 @@ class Stage:
             wire.run(f"create database {name}")
         with self._connected(name) as wire:
             wire.run("create schema fairqueue")
-            for statement in (*install_statements(1, "fairqueue"), *_baselines()):
+            for statement in (*install_statements(LATEST_VERSION, "fairqueue"), *_baselines()):
                 wire.run(statement)
             wire.run("select setseed(0.5)")
             values = {"channels": channels, "counted": side != "lean", "content": _CONTENT}
@@ -154,8 +154,8 @@ _MESSAGES = {
 }
 _AFTERWARDS = {
     "fair": (
-        "insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id)"
-        " select 'bench', m.channel_id, m.dequeue_at, m.id from fairqueue.fq_message m order by m.id;"
+        "insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added)"
+        " select 'bench', m.channel_id, m.dequeue_at, m.id, 1 from fairqueue.fq_message m order by m.id;"
         " analyze fairqueue.fq_channel, fairqueue.fq_channel_state, fairqueue.fq_message, fairqueue.fq_signal"
     ),
     "plain": "select",

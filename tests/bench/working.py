@@ -1,0 +1,158 @@
+"""What the processes of a crew do through the library's Python face: work, loop by hand, enqueue now and then."""
+
+from __future__ import annotations
+
+import random
+import struct
+import threading
+import time
+from array import array
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import BytesCodec, Delivery, Queue
+from sqlalchemy_fairqueue.worker import Worker
+from tests.bench.crew import Watch
+
+if TYPE_CHECKING:
+    from multiprocessing.synchronize import Barrier
+
+_LEASE = timedelta(seconds=30)
+_BATCH = 100
+# A consumer that finds nothing may have met another's locks: it is asked again.
+_ASKED_AGAIN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Working:
+    """What a process shall do.
+
+    Attributes:
+        url: the database.
+        threads: handlers, or loops, at once.
+        enough: messages after which it stops; for `enqueue_now_and_then`: how many it makes.
+        notify: whether a sleeping worker is woken.
+        poll_interval: seconds between two looks of a sleeping worker.
+        seconds: for `work_for_a_while`: how long; for `enqueue_now_and_then`: the mean time between two messages.
+    """
+
+    url: str
+    threads: int = 4
+    enough: int = 0
+    notify: bool = True
+    poll_interval: float = 5.0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Messages that handlers were given, and an event for the last of them."""
+
+    enough: int
+    ids: array[int] = field(default_factory=lambda: array("q"))
+    started: array[float] = field(default_factory=lambda: array("d"))
+    done: threading.Event = field(default_factory=threading.Event)
+
+    def count(self, delivery: Delivery) -> None:
+        self.started.append(time.monotonic())
+        self.ids.append(delivery.message_id)
+        if len(self.ids) == self.enough:
+            self.done.set()
+
+
+def _queue() -> Queue:
+    return Queue("bench", schema="fairqueue", codec=BytesCodec())
+
+
+def _worker(job: Working, queue: Queue, tally: _Tally) -> Worker:
+    queue.handler("default")(tally.count)
+    engine = create_engine(job.url, pool_size=job.threads + 4)
+    return Worker(
+        engine,
+        queue,
+        concurrency=job.threads,
+        lease=_LEASE,
+        notify=job.notify,
+        poll_interval=timedelta(seconds=job.poll_interval),
+    )
+
+
+def work(barrier: Barrier, job: Working) -> Watch:
+    """A worker whose handler does nothing, until it was given *enough* messages and all are completed."""
+    tally = _Tally(job.enough)
+    worker = _worker(job, _queue(), tally)
+    barrier.wait()
+    watch = Watch(time.monotonic())
+    worker.start()
+    tally.done.wait(600)
+    # What is in hand is completed before the clock stops.
+    worker.stop()
+    return _told(watch, tally)
+
+
+def work_for_a_while(barrier: Barrier, job: Working) -> Watch:
+    """A worker whose handler does nothing, for so many seconds; each message is a batch of its own in the watch."""
+    tally = _Tally(job.enough)
+    worker = _worker(job, _queue(), tally)
+    worker.start()
+    barrier.wait()
+    watch = Watch(time.monotonic())
+    tally.done.wait(job.seconds)
+    worker.stop()
+    watch.ids, watch.ended = tally.ids, tally.started
+    watch.counts = array("q", [1] * len(tally.ids))
+    return watch
+
+
+def loops(barrier: Barrier, job: Working) -> Watch:
+    """Threads that dequeue and complete batches by hand until the queue is empty."""
+    queue, tally = _queue(), _Tally(job.enough)
+    engine = create_engine(job.url, pool_size=job.threads)
+
+    def loop() -> None:
+        empty = 0
+        while empty < _ASKED_AGAIN:
+            batch = queue.dequeue(engine, limit=_BATCH, lease=_LEASE)
+            for delivery in batch:
+                tally.count(delivery)
+            if batch:
+                queue.complete(engine, batch)
+            empty = 0 if batch else empty + 1
+
+    threads = [threading.Thread(target=loop) for _ in range(job.threads)]
+    barrier.wait()
+    watch = Watch(time.monotonic())
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return _told(watch, tally)
+
+
+def enqueue_now_and_then(barrier: Barrier, job: Working) -> Watch:
+    """Commit one message after the other, some time apart; the watch has the moment when each commit returned."""
+    queue = _queue()
+    engine = create_engine(job.url)
+    chance = random.Random(1)  # noqa: S311 - no secret
+    with engine.connect():
+        pass
+    barrier.wait()
+    watch = Watch(time.monotonic())
+    for _ in range(job.enough):
+        time.sleep(chance.uniform(0.5, 1.5) * job.seconds)
+        with Session(engine) as session:
+            receipt = queue.enqueue(session, channel="a", payload=b"x")
+            session.commit()
+        watch.add([struct.pack("!q", receipt.message_id)])
+    return watch
+
+
+def _told(watch: Watch, tally: _Tally) -> Watch:
+    watch.ended.append(time.monotonic())
+    watch.counts.append(len(tally.ids))
+    watch.ids = tally.ids
+    return watch
