@@ -157,6 +157,7 @@ class Fetcher:
     def _take_from(self, source: Source, limit: int) -> int:
         consumer = source.consumer
         self._sleeper.before_look(self._line, source)
+        source.looks.begin(monotonic())
         with source.asking:
             if source.claims.is_lost(consumer.lease_id):
                 consumer.use_lease(None)

@@ -2,13 +2,19 @@
 
 After work was found a queue is looked at again at once; after nothing was found, soon at first and then ever later, up
 to the poll interval, or when the next message is due. A worker that can be woken says that it sleeps *before* its last
-look, so that whatever is committed after that look wakes it.
+look, so that whoever enqueues after that wakes it. Who enqueued before it said so, and commits after its look, wakes
+nobody: so a worker that falls asleep still looks a few times, ever later, before it relies on being woken.
+
+One thread looks; any thread may nudge or hint, also while a look is under way: what is said then is about what that
+look may have missed, and counts when it ends.
 """
 
 from __future__ import annotations
 
 _SOON = 0.005
 _LOCKED = 0.05
+# From one look to the next of a worker that falls asleep: transactions that enqueued before the mark end meanwhile.
+_DRIFT = 8
 
 
 class Looks:
@@ -20,14 +26,27 @@ class Looks:
         marked_until: Until when producers know that its consumer sleeps; 0: they do not.
     """
 
-    __slots__ = ("_found", "_hint", "_nothing", "interval", "marked_until", "next_at")
+    __slots__ = (
+        "_began_at",
+        "_drowsy",
+        "_found",
+        "_hint",
+        "_nothing",
+        "_nudged",
+        "interval",
+        "marked_until",
+        "next_at",
+    )
 
     def __init__(self, interval: float) -> None:
         self.interval = interval
         self.next_at = 0.0
         self.marked_until = 0.0
+        self._began_at = 0.0
+        self._drowsy = 0.0
         self._found = 0
         self._nothing = 0
+        self._nudged = False
         self._hint: float | None = None
 
     def needs_mark(self, now: float) -> bool:
@@ -38,23 +57,39 @@ class Looks:
         """Whether to tell them that we do not: work was found again and again."""
         return self._found > 1 and self.marked_until > 0
 
+    def marked(self, now: float, until: float) -> None:
+        """Producers that begin to enqueue from now on know that its consumer sleeps."""
+        if self.marked_until <= now:
+            self._drowsy = _SOON
+        self.marked_until = until
+
+    def unmarked(self) -> None:
+        """Producers do not know, or cannot wake it."""
+        self.marked_until = 0.0
+
+    def begin(self, now: float) -> None:
+        """A look begins."""
+        self._began_at = now
+        self._nudged = False
+
     def found(self, now: float, due_in: float | None, *, full: bool) -> None:
         """A look gave messages; *full*: as many as were asked for."""
         self._found += 1
         self._nothing = 0
-        self.next_at = now if full else self._due(now, due_in, _SOON)
+        self._next(now if full else self._due(now, due_in, _SOON))
 
     def nothing(self, now: float, due_in: float | None) -> None:
         """A look gave nothing."""
         # What is ready but in the hands of another call comes back soon, but not in a circle.
         soonest = min(_LOCKED, _SOON * 2 ** min(self._nothing, 10)) / 2
         if self.marked_until > now:
-            wait = min(self.interval, self.marked_until - now)
+            self._drowsy *= _DRIFT
+            wait = min(self.interval, self.marked_until - now, self._drowsy)
         else:
             wait = min(self.interval, _SOON * 2 ** min(self._nothing, 20))
         self._found = 0
         self._nothing += 1
-        self.next_at = self._due(now, None if due_in is None else max(due_in, soonest), wait)
+        self._next(self._due(now, None if due_in is None else max(due_in, soonest), wait))
 
     def failed(self, now: float, wait: float) -> None:
         """A look failed."""
@@ -62,6 +97,7 @@ class Looks:
 
     def nudge(self, now: float) -> None:
         """There may be something now."""
+        self._nudged = True
         self.next_at = min(self.next_at, now)
 
     def hint(self, at: float) -> None:
@@ -71,10 +107,16 @@ class Looks:
         self.next_at = min(self.next_at, at)
 
     def _due(self, now: float, due_in: float | None, wait: float) -> float:
-        due = now + (wait if due_in is None else min(wait, due_in))
-        if self._hint is not None:
-            if self._hint <= now:
+        return now + (wait if due_in is None else min(wait, due_in))
+
+    def _next(self, at: float) -> None:
+        """Set the next look; only then ask what others said meanwhile, for they set it before or after."""
+        self.next_at = at
+        if self._nudged:
+            self.next_at = min(at, self._began_at)
+        hint = self._hint
+        if hint is not None:
+            if hint <= self._began_at:
                 self._hint = None
             else:
-                due = min(due, self._hint)
-        return due
+                self.next_at = min(self.next_at, hint)

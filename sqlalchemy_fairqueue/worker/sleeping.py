@@ -1,4 +1,4 @@
-"""How a worker sleeps without missing work: it says so first, looks once more, and is woken by a notification.
+"""How a worker sleeps without missing work: it says so first, looks again, and is woken by a notification.
 
 Without notifications (``notify=False``, version 1 of the schema, no listening connection just now) it polls more often.
 """
@@ -47,7 +47,7 @@ class Sleeper:
         looks = source.looks
         if subscription is None or not subscription.is_heard or source.version == 1:
             looks.interval = self._alone
-            looks.marked_until = 0.0
+            looks.unmarked()
             return
         looks.interval = self._interval
         now = monotonic()
@@ -71,7 +71,7 @@ class Sleeper:
             return row.lease_id, row.topic
 
         source.marked_lease, topic = line.run(work)
-        looks.marked_until = now + seconds
+        looks.marked(now, now + seconds)
         subscription.follow(topic, source)
 
     def after_work(self, line: Line, source: Source) -> None:
@@ -91,7 +91,7 @@ class Sleeper:
                     self._unmark(line, source)
 
     def _unmark(self, line: Line, source: Source) -> None:
-        source.looks.marked_until = 0.0
+        source.looks.unmarked()
         lease_id = source.marked_lease
 
         def work(connection: Connection) -> None:

@@ -22,24 +22,75 @@ def test_soon_at_first_then_later() -> None:
     assert waits[-1] == 1.0
 
 
+def _asleep(looks: Looks, now: float, until: float) -> float:
+    """Fall asleep under a mark; returns when the worker looks for the first time after it trusts the mark."""
+    looks.marked(now, until)
+    while True:
+        looks.begin(now)
+        looks.nothing(now, None)
+        if looks.next_at - now >= min(looks.interval, until - now):
+            return now
+        now = looks.next_at
+
+
+def test_falling_asleep_it_looks_a_few_times() -> None:
+    """What was enqueued before the mark and committed after the look is found by further looks, ever later."""
+    looks, now, waits = Looks(5.0), 100.0, []
+    looks.nothing(now, None)
+    assert looks.needs_mark(now)
+    looks.marked(now, now + 11)
+    for _ in range(4):
+        looks.begin(now)
+        looks.nothing(now, None)
+        waits.append(looks.next_at - now)
+        now = looks.next_at
+    assert [round(wait, 2) for wait in waits] == [0.04, 0.32, 2.56, 5.0]
+
+
 def test_marked_it_sleeps() -> None:
-    """A worker that is marked as asleep sleeps for the interval, or until its mark ends."""
+    """A worker that is marked as asleep sleeps for the interval, or until its mark ends; a longer mark keeps it so."""
     looks = Looks(5.0)
-    looks.nothing(100.0, None)
-    assert looks.needs_mark(100.0)
-    looks.marked_until = 111.0
-    looks.nothing(100.1, None)
-    assert looks.next_at == 105.1
+    now = _asleep(looks, 100.0, 111.0)
+    assert looks.next_at == now + 5
     assert not looks.needs_mark(105.1)
     looks.nothing(105.9, None)
     assert looks.next_at == 110.9
     assert looks.needs_mark(110.9)
+    looks.marked(110.9, 121.9)
+    looks.nothing(110.9, None)
+    assert looks.next_at == 115.9
+
+
+def test_a_nudge_during_a_look_is_kept() -> None:
+    """What was committed after a look's snapshot, and told before the look ended, is looked for at once."""
+    looks = Looks(3600.0)
+    _asleep(looks, 100.0, 7300.0)
+    looks.begin(500.0)
+    looks.nudge(500.001)
+    looks.nothing(500.002, None)
+    assert looks.next_at <= 500.002
+    looks.begin(500.003)
+    looks.nothing(500.004, None)
+    assert looks.next_at > 4000
+
+
+def test_a_hint_during_a_look_is_kept() -> None:
+    """A message that is to be tried again at a moment that a look may have missed is looked for at once."""
+    looks = Looks(3600.0)
+    _asleep(looks, 100.0, 7300.0)
+    looks.begin(500.0)
+    looks.hint(500.001)
+    looks.nothing(500.002, None)
+    assert looks.next_at <= 500.002
+    looks.begin(500.003)
+    looks.nothing(500.004, None)
+    assert looks.next_at > 4000
 
 
 def test_due_in_is_kept() -> None:
     """The next scheduled message ends the sleep, exactly when it is due."""
     looks = Looks(3600.0)
-    looks.marked_until = 10_000.0
+    _asleep(looks, 50.0, 10_000.0)
     looks.nothing(100.0, 7.25)
     assert looks.next_at == 107.25
 
@@ -55,12 +106,12 @@ def test_what_is_locked_does_not_spin() -> None:
 
 def test_a_hint_is_kept() -> None:
     """A message that this worker gave back for a while ends its sleep."""
-    looks = Looks(5.0)
-    looks.marked_until = 200.0
-    looks.nothing(100.0, None)
+    looks = Looks(3600.0)
+    _asleep(looks, 50.0, 10_000.0)
     looks.hint(102.0)
     assert looks.next_at == 102.0
     looks.nudge(101.0)
+    looks.begin(101.0)
     looks.nothing(101.0, None)
     assert looks.next_at == 102.0
 
@@ -68,7 +119,7 @@ def test_a_hint_is_kept() -> None:
 def test_busy_again_and_again() -> None:
     """The mark is taken away when work is found twice in a row, not at a single message."""
     looks = Looks(5.0)
-    looks.marked_until = 111.0
+    looks.marked(100.0, 111.0)
     looks.found(100.0, None, full=False)
     assert not looks.needs_no_mark()
     looks.found(101.0, None, full=False)
