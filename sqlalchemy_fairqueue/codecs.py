@@ -9,7 +9,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from sqlalchemy_fairqueue.errors import PayloadError
+from sqlalchemy_fairqueue.errors import PayloadError, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,6 +151,6 @@ def decoded(codec: Codec, content: bytes) -> Any:
     except PayloadError as error:
         return error
     except Exception as error:  # noqa: BLE001 - a codec may raise whatever it likes
-        refused = PayloadError(f"{codec!r:.80} cannot decode it: {type(error).__name__}: {error}")
+        refused = PayloadError(f"{type(codec).__name__} cannot decode it: {type(error).__name__}: {said(error)}")
         refused.__cause__ = error
         return refused

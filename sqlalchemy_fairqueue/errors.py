@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
+def said(error: BaseException) -> str:
+    """The words of somebody else's exception, on one line: asking for them may fail too."""
+    try:
+        return " ".join(str(error).split())
+    except Exception as again:  # noqa: BLE001 - an exception's own __str__ may do anything
+        return f"(its words cannot be had: __str__ raises {type(again).__name__})"
+
+
 class FairQueueError(Exception):
     """Base of every error of this package.
 

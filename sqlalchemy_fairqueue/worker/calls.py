@@ -6,14 +6,14 @@ import logging
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled, PayloadError, WorkerError
-from sqlalchemy_fairqueue.values import Outcome
+from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled, PayloadError, WorkerError, said
+from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, Decision, of_error, of_undecodable
 from sqlalchemy_fairqueue.worker.logs import log
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.handling import Handler
-    from sqlalchemy_fairqueue.values import Delivery, RetryPolicy
+    from sqlalchemy_fairqueue.values import Delivery
     from sqlalchemy_fairqueue.worker.context import Context
 
 TRIES = 4
@@ -53,7 +53,21 @@ def check_time(context: Context) -> None:
 
 
 def failed(context: Context, error: BaseException, default: RetryPolicy, name: str) -> Decision | None:
-    """How a delivery ends whose handler did not return. None: it is not ours any more."""
+    """How a delivery ends whose handler did not return. None: it is not ours any more.
+
+    It always ends: an exception or a policy of the application's that fails itself costs the message an attempt, too.
+    """
+    try:
+        return _failed(context, error, default, name)
+    except Exception as again:  # noqa: BLE001 - see above
+        trouble = WorkerError(
+            f"a {type(error).__name__} failed while it was looked at: {type(again).__name__}: {said(again)}"
+        )
+        _log(logging.ERROR, name, context.delivery, trouble)
+        return of_error(trouble, context.delivery, RetryPolicy())
+
+
+def _failed(context: Context, error: BaseException, default: RetryPolicy, name: str) -> Decision | None:
     delivery = context.delivery
     if isinstance(error, _Undecodable):
         _log(logging.ERROR, name, delivery, error.of)
@@ -90,7 +104,7 @@ def _log(level: int, name: str, delivery: Delivery, error: BaseException) -> Non
         delivery.attempt,
         delivery.max_attempts,
         type(error).__name__,
-        (str(error).splitlines() or [""])[0],
+        said(error),
         extra={
             "worker": name,
             "queue": delivery.queue,

@@ -9,6 +9,8 @@ import random
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from sqlalchemy_fairqueue.errors import said
+
 if TYPE_CHECKING:
     from logging import Logger
 
@@ -52,7 +54,7 @@ class Outage:
                 self._failures,
                 now - self._since,
                 type(error).__name__,
-                str(error).splitlines()[0] if str(error) else "",
+                said(error),
                 extra={"worker": self._worker, "step": self._what, "failures": self._failures},
             )
         doubled: float = _FIRST * 2.0 ** min(self._failures - 1, 16)

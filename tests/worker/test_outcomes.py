@@ -93,6 +93,50 @@ def test_an_exception_is_tried_again(queue: Queue, engine: Engine, database: Dat
     assert attempts == [1, 2, 3]
 
 
+class _Speechless(Exception):
+    def __str__(self) -> str:
+        raise KeyError("no words")
+
+
+class _Undecided(RetryPolicy):
+    def delay(self, *_: object) -> timedelta:
+        raise ValueError("no delay")
+
+
+def test_an_exception_without_words(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """An exception whose words cannot be had fails its message like any other, and the only thread goes on."""
+
+    @queue.handler(retry=RetryPolicy(first=_LATER))
+    def handle(delivery: Delivery) -> None:
+        if delivery.payload == "odd":
+            raise _Speechless
+
+    send(engine, queue, "odd", "even")
+    start(queue, concurrency=1)
+    until(lambda: database.value("select count(*) from fq_message") == 1, "the other one is done")
+    until(
+        lambda: "_Speechless" in (database.value("select error from fq_message where lease_id is null") or ""),
+        "it is back",
+    )
+
+
+def test_a_policy_that_fails(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """A retry policy of the application's that raises costs its message an attempt, and the only thread goes on."""
+
+    @queue.handler(retry=_Undecided())
+    def handle(delivery: Delivery) -> None:
+        if delivery.payload == "odd":
+            raise LookupError
+
+    send(engine, queue, "odd", "even")
+    start(queue, concurrency=1)
+    until(lambda: database.value("select count(*) from fq_message") == 1, "the other one is done")
+    until(
+        lambda: "no delay" in (database.value("select error from fq_message where lease_id is null") or ""),
+        "it is back",
+    )
+
+
 def test_out_of_attempts(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
     """A message that always fails becomes a dead letter with its error and traceback; the lower limit counts."""
     tried = []
