@@ -68,7 +68,10 @@ def test_a_lost_listener(
     """When the listening connection is lost the worker listens again, and nothing is missed meanwhile."""
     start(queue, poll_interval=_NEVER)
     until(_asleep(database), "it sleeps")
-    database.execute("select pg_terminate_backend(pid) from pg_stat_activity where query = 'listen fairqueue'")
+    database.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity"
+        " where datname = current_database() and query = 'listen fairqueue'"
+    )
     send(engine, queue, 1)
     until(lambda: seen == [1], "it is found")
     until(lambda: database.value(_LISTENERS) == 1, "it listens again")
