@@ -1,0 +1,281 @@
+"""The figures of a report, as values. What each one means stands in ``definitions``, and on the page."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime, timedelta
+    from pathlib import Path
+
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Percentiles of durations, by nearest rank."""
+
+    p50: timedelta
+    p95: timedelta
+    p99: timedelta
+    max: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Ratios:
+    """Percentiles of ratios, by nearest rank; whole thousandths."""
+
+    p50: float
+    p95: float
+    p99: float
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """How attempts ended, counted."""
+
+    completed: int = 0
+    retried: int = 0
+    released: int = 0
+    buried: int = 0
+    expired: int = 0
+    cancelled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Starvation:
+    """The longest stretch in which a channel was starved.
+
+    Attributes:
+        lasted: How long others were served in it.
+        from_: When it began.
+        to: When the channel's next attempt began.
+    """
+
+    lasted: timedelta
+    from_: datetime
+    to: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the policy of a channel was when the report was made. None: no limit."""
+
+    max_concurrency: int | None = None
+    release_interval: timedelta | None = None
+    release_burst: int = 1
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelFigures:
+    """What a channel of a queue got.
+
+    Attributes:
+        queue: Name of the queue.
+        channel: Name of the channel.
+        attempts: Attempts that have ended.
+        outcomes: How.
+        wait: From ready to started.
+        service: From started to finished.
+        slowdown: (wait + service) / service.
+        mean_wait: Mean of the waits.
+        denied_wait: How much of it the channel would not have had at its fair share, at least.
+        fair_share: Served in relation to its fair share, while it had a backlog; None: it had none.
+        backlogged: For how long it had messages ready and not started.
+        starved: For how long of that it had nobody and others were served.
+        longest_starvation: The longest stretch of that; None: there was none.
+        greatest_concurrency: Most of its messages in consumers' hands at once.
+        greatest_rate: Most attempts begun in one second.
+        greatest_burst: Most messages in a row, by the interval of its policy; None: the policy has no rate.
+        policy: Its policy; None: not known.
+    """
+
+    queue: str
+    channel: str
+    attempts: int
+    outcomes: Outcomes
+    wait: Spread
+    service: Spread
+    slowdown: Ratios
+    mean_wait: timedelta
+    denied_wait: timedelta
+    fair_share: float | None
+    backlogged: timedelta
+    starved: timedelta
+    longest_starvation: Starvation | None
+    greatest_concurrency: int
+    greatest_rate: int
+    greatest_burst: int | None = None
+    policy: Policy | None = None
+
+    @property
+    def over_concurrency(self) -> bool:
+        """Whether more of its messages were out at once than the policy allows now."""
+        limit = self.policy.max_concurrency if self.policy else None
+        return limit is not None and self.greatest_concurrency > limit
+
+    @property
+    def over_rate(self) -> bool:
+        """Whether more messages came in a row than the policy allows now."""
+        return bool(self.policy and self.greatest_burst and self.greatest_burst > self.policy.release_burst)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowFigures:
+    """A queue in one window of time.
+
+    Attributes:
+        begin: When it begins.
+        started: Attempts begun.
+        completed: Attempts that completed their message.
+        waiting: Messages that were ready and not started when it ended.
+        wait: Waits of the attempts begun; None: there were none.
+        fairness: Mean of Jain's index over it; None: nobody was served in it.
+    """
+
+    begin: datetime
+    started: int
+    completed: int
+    waiting: int
+    wait: Spread | None
+    fairness: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFigures:
+    """A queue as a whole.
+
+    Attributes:
+        queue: Name of the queue.
+        from_: When the first of its messages became ready.
+        to: When its last attempt ended.
+        channels: How many channels were served.
+        attempts: Attempts that have ended.
+        outcomes: How.
+        wait: From ready to started.
+        service: From started to finished.
+        busy: For how long at least one message was in a consumer's hands.
+        greatest_concurrency: Most messages in consumers' hands at once.
+        fairness: Mean of Jain's index over its windows; None: nobody was served.
+        least_fairness: The index of its least fair window.
+        fairness_window: Width of the windows of the index.
+        contended: The part of these windows in which somebody was denied service.
+        window: Width of the windows in *windows*.
+        windows: Its course over time.
+    """
+
+    queue: str
+    from_: datetime
+    to: datetime
+    channels: int
+    attempts: int
+    outcomes: Outcomes
+    wait: Spread
+    service: Spread
+    busy: timedelta
+    greatest_concurrency: int
+    fairness: float | None
+    least_fairness: float | None
+    fairness_window: timedelta
+    contended: float
+    window: timedelta
+    windows: tuple[WindowFigures, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All figures of a history.
+
+    Attributes:
+        queues: Queues by name.
+        channels: Channels, those that suffered most first: by denied wait, then mean wait, then name.
+    """
+
+    queues: tuple[QueueFigures, ...]
+    channels: tuple[ChannelFigures, ...]
+
+    def of(self, queue: str) -> tuple[ChannelFigures, ...]:
+        """The channels of a queue, those that suffered most first."""
+        return tuple(channel for channel in self.channels if channel.queue == queue)
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What would have been, to be shown beside what was.
+
+    Attributes:
+        name: What it is called on the page, like "customer-7 with three workers".
+        channels: Figures of the same channels.
+        queues: Figures of the same queues, where known.
+    """
+
+    name: str
+    channels: Sequence[ChannelFigures]
+    queues: Sequence[QueueFigures] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A report that was made.
+
+    Attributes:
+        title: Its title.
+        figures: What happened.
+        replays: What would have been.
+        path: The page; None: none was asked for.
+        made_at: When it was made.
+    """
+
+    title: str
+    figures: Figures
+    replays: tuple[Replay, ...]
+    path: Path | None
+    made_at: datetime
+
+    @property
+    def channels(self) -> DataFrame:
+        """A row a channel, those that suffered most first; nested figures as ``wait_p95`` and the like."""
+        return frame_of(self.figures.channels)
+
+    @property
+    def queues(self) -> DataFrame:
+        """A row a queue."""
+        return frame_of(self.figures.queues, without="windows")
+
+    @property
+    def windows(self) -> DataFrame:
+        """A row a queue and window of time."""
+        import pandas as pd  # noqa: PLC0415 - a page needs none
+
+        rows = [{"queue": one.queue, **_flat(window)} for one in self.figures.queues for window in one.windows]
+        return pd.DataFrame(rows)
+
+
+def frame_of(values: Sequence[ChannelFigures | QueueFigures], without: str = "") -> DataFrame:
+    """Values as a pandas DataFrame, a row each."""
+    import pandas as pd  # noqa: PLC0415 - a page needs none
+
+    rows = [_flat(value) for value in values]
+    return pd.DataFrame([{name: value for name, value in row.items() if name != without} for row in rows])
+
+
+def document_of(value: ChannelFigures | QueueFigures) -> dict[str, Any]:
+    """A value as a document: dataclasses become mappings."""
+    return {name.rstrip("_"): field for name, field in asdict(value).items()}
+
+
+def _flat(value: Any) -> dict[str, Any]:
+    return dict(_fields(value))
+
+
+def _fields(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for field in fields(value):
+        one, name = getattr(value, field.name), prefix + field.name.rstrip("_")
+        if is_dataclass(one):
+            yield from _fields(one, f"{name}_")
+        else:
+            yield name, one
