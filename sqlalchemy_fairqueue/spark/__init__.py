@@ -1,0 +1,36 @@
+"""The data pipeline: queues as a Spark data source, in both directions (extra ``spark``, PySpark 4.1 or later).
+
+``register(spark)``, then ``df.write.format("fairqueue")``, ``spark.read.format("fairqueue")`` and their streaming
+forms. Executors import this package too: it, psycopg and pyarrow must be installed where they run.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+# Plain functions by the module that has them; each is imported at its first use, with what it needs.
+_FUNCTIONS: dict[str, str] = {}
+
+
+def register(spark: SparkSession) -> None:
+    """Make the data source ``fairqueue`` known to a session, classic or Connect.
+
+    It also adds the options that hold secrets to what the session blacks out in plans and logs
+    (``spark.sql.redaction.options.regex``).
+    """
+    from sqlalchemy_fairqueue.spark.source import FairQueueSource, hide_secrets  # noqa: PLC0415 - imports Spark
+
+    hide_secrets(spark)
+    spark.dataSource.register(FairQueueSource)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FUNCTIONS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_FUNCTIONS[name]), name)

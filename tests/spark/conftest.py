@@ -1,0 +1,63 @@
+"""One Spark session for all of these tests, and a place to write and read by."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fixtures.database import Database
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FOLDER = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what lies here."""
+    for item in items:
+        if item.path.is_relative_to(_FOLDER):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """A local session on two cores with the data source registered, stopped after the run."""
+    from sqlalchemy_fairqueue.spark import register  # noqa: PLC0415 - Spark is loaded only where it is tested
+    from sqlalchemy_fairqueue.spark.java import session  # noqa: PLC0415
+
+    folder = tmp_path_factory.mktemp("spark")
+    started = session(
+        "fairqueue tests",
+        **{
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.local.dir": str(folder / "local"),
+            "spark.sql.shuffle.partitions": "2",
+            "spark.log.level": "ERROR",
+        },
+    )
+    register(started)
+    yield started
+    started.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A queue in the test's database, as options of the data source: ``.options(**place.options)``."""
+
+    database: Database
+    queue: str
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Where and which queue."""
+        return {"dsn": self.database.conninfo, "queue": self.queue}
+
+
+@pytest.fixture
+def place(database: Database) -> Place:
+    """Queue ``documents`` in the test's own database."""
+    return Place(database, "documents")
