@@ -112,6 +112,7 @@ def session(name: str, **conf: object) -> SparkSession:
     if SparkSession.getActiveSession() is None:
         os.environ["JAVA_HOME"] = str(java_home())
         # Executors are Python processes of the same installation as this one.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)

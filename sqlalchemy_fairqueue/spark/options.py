@@ -97,7 +97,7 @@ def _unknown(name: str, names: list[str]) -> str:
     return f"option {name!r} is unknown; the options are {', '.join(sorted(names))}"
 
 
-def _read(text: str, hint: Any, name: str) -> Any:  # noqa: PLR0911 - one return a type
+def _read(text: str, hint: Any, name: str) -> Any:
     kinds = [one for one in get_args(hint) if one is not type(None)] if type(None) in get_args(hint) else [hint]
     kind = kinds[0]
     if get_origin(kind) is Literal:

@@ -1,6 +1,5 @@
 """One Spark session for all of these tests, and a place to write and read by."""
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
