@@ -11,7 +11,7 @@ from __future__ import annotations
 from sqlalchemy.orm import DeclarativeBase
 
 from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin
-from sqlalchemy_fairqueue.models.history import HistoryMixin
+from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
 from sqlalchemy_fairqueue.models.making import Models, make_models
 from sqlalchemy_fairqueue.models.messages import DeadLetterMixin, LeaseMixin, MessageMixin, SignalMixin
 from sqlalchemy_fairqueue.models.mixin import FairqueueMixin
@@ -36,6 +36,8 @@ __all__ = [
     "Message",
     "MessageMixin",
     "Models",
+    "PrunedHistory",
+    "PrunedHistoryMixin",
     "QueueConfig",
     "QueueConfigMixin",
     "QueueState",
@@ -87,6 +89,10 @@ class Lease(LeaseMixin, _Base):
 
 class History(HistoryMixin, _Base):
     """An attempt that has ended, in the connection's default schema."""
+
+
+class PrunedHistory(PrunedHistoryMixin, _Base):
+    """What was taken away from the history, in the connection's default schema."""
 
 
 metadata = _Base.metadata

@@ -1,4 +1,4 @@
-"""The mixin of the history: attempts that have ended, of the queues that record them."""
+"""The mixins of the history: attempts that have ended, of the queues that record them, and what was taken away."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ from __future__ import annotations
 from datetime import datetime, timedelta  # noqa: TC003 - SQLAlchemy reads the annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sqlalchemy import BigInteger, CheckConstraint, Index, Integer, Text, text, type_coerce
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Identity,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Text,
+    text,
+    type_coerce,
+)
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
@@ -89,4 +99,30 @@ class HistoryMixin(FairqueueMixin):
             Index(conv("fq_history_recorded_ix"), "recorded_xid", "id"),
             Index(conv("fq_history_id_ix"), "id", postgresql_using="brin"),
             {"schema": cls.__fairqueue_schema__, "postgresql_partition_by": "range (finished_at)"},
+        )
+
+
+class PrunedHistoryMixin(FairqueueMixin):
+    """What housekeeping took away from the history, a row a time and day. New in version 2 of the schema.
+
+    ``(recorded_xid, history_id)`` is the last attempt of what went: a reader that had come that far has missed nothing.
+    """
+
+    __fairqueue_verbs__ = "the housekeeping of the queues' history writes it"
+    __tablename__ = "fq_pruned_history"
+    __fairqueue_related__: ClassVar = {}
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True))
+    finished_from: Mapped[datetime] = mapped_column(Instant)
+    finished_until: Mapped[datetime] = mapped_column(Instant)
+    recorded_xid: Mapped[int] = mapped_column(Xid8)
+    history_id: Mapped[int] = mapped_column(BigInteger)
+    pruned_at: Mapped[datetime] = mapped_column(Instant)
+
+    @declared_attr.directive
+    def __table_args__(cls) -> tuple[Any, ...]:
+        """The key under the name that the installation gives it."""
+        return (
+            PrimaryKeyConstraint("id", name=conv("fq_pruned_history_pkey")),
+            {"schema": cls.__fairqueue_schema__},
         )

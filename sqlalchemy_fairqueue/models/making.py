@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sqlalchemy.orm import DeclarativeBase, registry
 
 from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin
-from sqlalchemy_fairqueue.models.history import HistoryMixin
+from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
 from sqlalchemy_fairqueue.models.messages import DeadLetterMixin, LeaseMixin, MessageMixin, SignalMixin
 from sqlalchemy_fairqueue.models.queues import QueueConfigMixin, QueueStateMixin
 
@@ -33,6 +33,7 @@ class Models:
         History: See :class:`HistoryMixin`.
         Lease: See :class:`LeaseMixin`.
         Message: See :class:`MessageMixin`.
+        PrunedHistory: See :class:`PrunedHistoryMixin`.
         QueueConfig: See :class:`QueueConfigMixin`.
         QueueState: See :class:`QueueStateMixin`.
         Signal: See :class:`SignalMixin`.
@@ -44,6 +45,7 @@ class Models:
     History: type[HistoryMixin]
     Lease: type[LeaseMixin]
     Message: type[MessageMixin]
+    PrunedHistory: type[PrunedHistoryMixin]
     QueueConfig: type[QueueConfigMixin]
     QueueState: type[QueueStateMixin]
     Signal: type[SignalMixin]
@@ -80,6 +82,7 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
         History=made("History", HistoryMixin),
         Lease=made("Lease", LeaseMixin),
         Message=made("Message", MessageMixin),
+        PrunedHistory=made("PrunedHistory", PrunedHistoryMixin),
         QueueConfig=made("QueueConfig", QueueConfigMixin),
         QueueState=made("QueueState", QueueStateMixin),
         Signal=made("Signal", SignalMixin),

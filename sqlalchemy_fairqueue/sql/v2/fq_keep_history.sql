@@ -3,6 +3,7 @@
 -- may die. Attempts that the default partition took move to their day. A partition goes when its last moment is older than the longest retention of a
 -- queue that has one or records its history (30 days where none is set). Rows: the partition and what was done: 'made', 'dropped', or 'emptied' and 'busy':
 -- a table was in use for longer than a tenth of a second, so that the next call drops or makes it.
+-- What is taken away is noted in fq_pruned_history in the same transaction, for readers that had not come so far.
 -- Locks: to make: the history share update exclusive, which hinders no verb, and the default partition access exclusive, which no verb needs while days are made
 -- ahead. To drop: the history access exclusive. Both till the commit, so commit at once; waits for a tenth of a second at most.
 -- Index: none; reads the default partition, which is empty as a rule.
@@ -28,6 +29,7 @@ declare
   v_days bigint[];
   v_made text[] := '{}';
   v_columns text;
+  v_note text;
 begin
   if p_ahead is null or p_ahead not between 0 and 366 then
     raise exception 'fq_keep_history has % days ahead', p_ahead
@@ -52,8 +54,15 @@ begin
     or q.history_retention is not null;
 
   -- What is too old in the default partition goes at once; the days of the rest are made like those ahead.
-  delete from fairqueue.fq_history_default h
-  where h.finished_at < (v_now - v_retention) / c_day * c_day;
+  with gone as (
+    delete from fairqueue.fq_history_default h
+    where h.finished_at < (v_now - v_retention) / c_day * c_day
+    returning h.finished_at / c_day as day, h.recorded_xid, h.id
+  )
+  insert into fairqueue.fq_pruned_history (finished_from, finished_until, recorded_xid, history_id, pruned_at)
+  select distinct on (g.day) g.day * c_day, (g.day + 1) * c_day, g.recorded_xid, g.id, v_now
+  from gone g
+  order by g.day, g.recorded_xid desc, g.id desc;
   select array_agg(d.day order by d.day) into v_days
   from (
     select v_today + i as day
@@ -111,8 +120,8 @@ begin
     end loop;
   end if;
 
-  for partition in
-    select c.relname
+  for partition, v_day in
+    select c.relname, to_date(substr(c.relname, 13, 8), 'YYYYMMDD') - date '1970-01-01'
     from pg_inherits i
     join pg_class c on c.oid = i.inhrelid
     where i.inhparent = v_history
@@ -120,7 +129,16 @@ begin
       and c.relname < 'fq_history_p' || to_char(to_timestamp((v_now - v_retention) / 1000000), 'YYYYMMDD')
     order by c.relname
   loop
+    v_note := format(
+      'insert into %I.fq_pruned_history (finished_from, finished_until, recorded_xid, history_id, pruned_at)'
+      ' select %s, %s, h.recorded_xid, h.id, %s from %I.%I h order by h.recorded_xid desc, h.id desc limit 1',
+      v_schema, v_day * c_day, (v_day + 1) * c_day, v_now, v_schema, partition
+    );
     begin
+      -- The locks of the drop, in its order: nothing can be added after the last attempt was noted.
+      execute format('lock table only %s in access exclusive mode', v_history::regclass);
+      execute format('lock table %I.%I in access exclusive mode', v_schema, partition);
+      execute v_note;
       execute format('drop table %I.%I', v_schema, partition);
       action := 'dropped';
     exception when lock_not_available then
@@ -129,6 +147,8 @@ begin
     if action = 'busy' then
       -- Somebody uses the history for long. Its place can be freed without locking more than the old partition.
       begin
+        execute format('lock table %I.%I in access exclusive mode', v_schema, partition);
+        execute v_note;
         execute format('truncate table %I.%I', v_schema, partition);
         action := 'emptied';
       exception when lock_not_available then

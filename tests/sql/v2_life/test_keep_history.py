@@ -81,6 +81,51 @@ def test_old_days_are_dropped(kernel: Kernel, noon: Clock) -> None:
     assert history(kernel) == []
 
 
+def test_what_goes_is_noted(kernel: Kernel, open_kernel: OpenKernel, noon: Clock) -> None:
+    """What is dropped, emptied or deleted as a stray is noted with its day and its last attempt; nothing else is."""
+    positions = [_position(kernel), _position(kernel)]
+    days = [_today(kernel)]
+    keep_history(kernel, 0)
+    assert _pruned(kernel) == []
+    noon.advance(timedelta(days=3))
+    keep_history(kernel, 9)
+    assert _pruned(kernel) == [(*days, positions[1])]
+    positions.append(_position(kernel))
+    days.append(_today(kernel))
+    noon.advance(timedelta(days=3))
+    hand = _attempt(kernel)
+    worker = open_kernel()
+    worker.complete(hand)
+    assert "emptied" in keep_history(kernel, 0).values()
+    worker.commit()
+    keep_history(kernel, 0)
+    noon.advance(timedelta(days=20))
+    positions.append(_position(kernel))
+    days.append(_today(kernel))
+    noon.advance(timedelta(days=20))
+    keep_history(kernel, 0)
+    assert _pruned(kernel)[1:3] == list(zip(days[1:], positions[2:], strict=True))
+
+
+def _position(kernel: Kernel) -> tuple[int, int]:
+    """Record an attempt; its place in the order of readers."""
+    kernel.complete(_attempt(kernel))
+    row = history(kernel)[-1]
+    return int(row["recorded_xid"]), row["id"]
+
+
+def _today(kernel: Kernel) -> int:
+    """The day of the database's clock, counted from the epoch."""
+    return int(kernel.value("select fq_now() / 86400000000"))
+
+
+def _pruned(kernel: Kernel) -> list[tuple[int, tuple[int, int]]]:
+    """What was taken away: the day, and the last attempt."""
+    rows = kernel.rows("select * from fq_pruned_history order by id")
+    assert all(row["finished_until"] - row["finished_from"] == DAY for row in rows)
+    return [(row["finished_from"] // DAY, (int(row["recorded_xid"]), row["history_id"])) for row in rows]
+
+
 def test_thirty_days_are_kept_where_nothing_is_said(kernel: Kernel, noon: Clock) -> None:
     """Without a retention, and with no queue that records at all, days are kept for 30 days."""
     keep_history(kernel, 0)

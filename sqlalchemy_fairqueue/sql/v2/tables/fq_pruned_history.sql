@@ -1,0 +1,11 @@
+-- What fq_keep_history has taken away: a row a time and day that had attempts, with the last of them in the order of (recorded_xid, id).
+-- A reader that had not come as far as that one has missed attempts; one that had, none. Written one after the other, so that ids commit in order.
+create table fairqueue.fq_pruned_history (
+  id bigint generated always as identity,
+  finished_from bigint not null,
+  finished_until bigint not null,
+  recorded_xid xid8 not null,
+  history_id bigint not null,
+  pruned_at bigint not null,
+  constraint fq_pruned_history_pkey primary key (id)
+);
