@@ -1,0 +1,72 @@
+"""The policies of channels, as a frame beside their history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.spark.report.figures import Policy
+from sqlalchemy_fairqueue.times import duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from sqlalchemy_fairqueue.spark.report.asking import Asking
+    from sqlalchemy_fairqueue.spark.report.attempts import Attempts
+
+_COLUMNS = ("queue", "channel", "max_concurrency", "release_interval", "release_burst", "weight")
+_KNOWN = """
+select queue, channel, cast(max_concurrency as bigint) as max_concurrency, {interval} as release_interval,
+  coalesce(cast(release_burst as bigint), 1) as release_burst, coalesce(cast(weight as bigint), 1) as weight
+from {{policies}}
+"""
+
+
+def policies_of(policies: DataFrame | None, attempts: Attempts, asking: Asking) -> tuple[DataFrame, dict[Any, Policy]]:
+    """Policies by the keys of the attempts.
+
+    Args:
+        policies: What ``table=channels`` reads: queue, channel, max_concurrency, release_interval (an interval, or whole
+            microseconds), release_burst, weight. Channels that it does not have count as without limits.
+        attempts: Whose they are.
+        asking: Whom to ask.
+
+    Returns:
+        A row a channel, with its mean service; and the policies that are known.
+
+    Raises:
+        InvalidArgument: A column is missing.
+    """
+    found = {(row.queue, row.channel): row for row in _read(policies, asking).collect()} if policies is not None else {}
+    known: dict[Any, Policy] = {}
+    rows = []
+    for total in attempts.totals:
+        row = found.get((attempts.queues[total.queue - 1], total.name))
+        if row is not None:
+            interval = row.release_interval or 0
+            rows.append(
+                (total.queue, total.channel, row.weight, interval, row.release_burst, row.max_concurrency,
+                 total.services / total.attempts)
+            )  # fmt: skip
+            known[total.queue, total.channel] = Policy(
+                row.max_concurrency, duration(interval) if interval else None, row.release_burst, row.weight
+            )
+    columns = (
+        "queue int, channel long, weight long, release_interval long, release_burst long, max_concurrency long, "
+        "mean_service double"
+    )
+    return asking.frame(rows, columns), known
+
+
+def _read(policies: DataFrame, asking: Asking) -> DataFrame:
+    missing = [name for name in _COLUMNS if name not in policies.columns]
+    if missing:
+        raise InvalidArgument(
+            f"the policies lack {', '.join(missing)}: they have {', '.join(policies.columns)}; "
+            'read them by format("fairqueue").option("table", "channels")'
+        )
+    kind = policies.schema["release_interval"].dataType.typeName()
+    whole = "cast(release_interval as bigint)"
+    # An interval is counted in whole microseconds by how far it moves an instant.
+    interval = "unix_micros(timestamp_micros(0) + release_interval)" if "interval" in kind else whole
+    return asking.sql(_KNOWN.format(interval=interval), policies=policies)

@@ -1,0 +1,73 @@
+"""How fast channels were served at their fastest, as such and by what their policies allow.
+
+The policies' rate is the generic cell rate algorithm (ITU-T I.371): it keeps a theoretical time of the next message, the
+later of that and now plus the interval, and a message may come while that time is at most the burst's intervals ahead.
+With the n-th message at t(n), it is the greatest of t(k) - (k - 1) interval up to here, plus n intervals: a running
+maximum, which is put together over buckets like a running sum.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from sqlalchemy_fairqueue.spark.report.asking import Asking
+    from sqlalchemy_fairqueue.spark.report.grid import Grid
+
+_RATES = """
+select queue, channel, max(number) as rate
+from (
+  select queue, channel, count(*) as number
+  from {attempts}
+  group by queue, channel, started div 1000000
+)
+group by queue, channel
+"""
+# ahead: by how much the theoretical time is ahead, if the bucket were the first; to_come: by how much if its reference were zero.
+_CELLS = """
+with numbered as (
+  select /*+ broadcast(p) */ a.queue, a.channel, a.started div :bucket as bucket, a.started, p.release_interval as interval,
+    row_number() over (partition by a.queue, a.channel, a.started div :bucket order by a.started) as number
+  from {attempts} a
+  join {policies} p on p.queue = a.queue and p.channel = a.channel
+  where p.release_interval > 0
+),
+referred as (
+  select *, max(started - (number - 1) * interval)
+    over (partition by queue, channel, bucket order by started, number rows between unbounded preceding and current row) as reference
+  from numbered
+)
+select queue, channel, bucket, interval, count(*) as number, max(reference) as reference,
+  max(reference + number * interval - started) as ahead, max(number * interval - started) as to_come
+from referred
+group by queue, channel, bucket, interval
+"""
+_BURSTS = """
+with carried as (
+  select *, coalesce(sum(number) over before, 0) as number_before
+  from {cells}
+  window before as (partition by queue, channel order by bucket rows between unbounded preceding and 1 preceding)
+),
+referred as (
+  select *, max(reference - number_before * interval)
+    over (partition by queue, channel order by bucket rows between unbounded preceding and 1 preceding) as reference_before
+  from carried
+)
+select queue, channel,
+  max((greatest(ahead, coalesce(reference_before + number_before * interval + to_come, ahead)) + interval - 1) div interval) as burst
+from referred
+group by queue, channel
+"""
+
+
+def rates(attempts: DataFrame, asking: Asking) -> DataFrame:
+    """A row a channel: most attempts begun in one second of UTC."""
+    return asking.sql(_RATES, attempts=attempts)
+
+
+def bursts(attempts: DataFrame, policies: DataFrame, grid: Grid, asking: Asking) -> DataFrame:
+    """A row a channel whose policy has a rate: the least burst that would have allowed what it got."""
+    cells = asking.sql(_CELLS, attempts=attempts, policies=policies, bucket=grid.bucket)
+    return asking.sql(_BURSTS, cells=cells)

@@ -1,0 +1,183 @@
+"""Goes through the events of a history in time: who waited, who was served, who was starved meanwhile.
+
+An attempt has three events: ready, started, finished. Time is cut into buckets, each sorted by itself, so that a queue or a
+channel that has most of the rows is spread over all tasks. A bucket begins with opening rows, which carry over what the
+buckets before left (counts, so sums of sums give them), and ends with closing rows. What lies across buckets is put
+together from one row a bucket.
+
+Sweep line: M. I. Shamos, D. Hoey, "Geometric intersection problems", 1976. Sums over sums: G. E. Blelloch, "Prefix sums
+and their applications", 1990.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from sqlalchemy_fairqueue.spark.report.asking import Asking
+    from sqlalchemy_fairqueue.spark.report.grid import Grid
+
+# Kinds of events in the order that they have at one instant: what ends makes room for what begins. An attempt that took no
+# time was never beside another: it holds nothing.
+_EVENTS = """
+select queue, channel, e.at div :bucket as bucket, e.at, e.kind, e.waiting, e.held
+from {attempts}
+lateral view stack(3,
+  ready, 1, 1, 0,
+  started, 2, -1, cast(service > 0 as int),
+  finished, 0, 0, -cast(service > 0 as int)
+) e as at, kind, waiting, held
+"""
+_BALANCES = """
+select queue, channel, bucket, sum(waiting) as waiting, sum(held) as held
+from {events}
+group by queue, channel, bucket
+"""
+_OPENINGS = """
+select queue, channel, bucket, coalesce(sum(waiting) over before, 0) as waiting, coalesce(sum(held) over before, 0) as held
+from {balances}
+window before as (partition by queue, channel order by bucket rows between unbounded preceding and 1 preceding)
+"""
+_QUEUE_OPENINGS = """
+select queue, bucket, coalesce(sum(held) over before, 0) as held
+from (
+  select queue, bucket, sum(held) as held
+  from {balances}
+  group by queue, bucket
+)
+window before as (partition by queue order by bucket rows between unbounded preceding and 1 preceding)
+"""
+# Rows without a channel are of the queue itself.
+_ALL_EVENTS = """
+select queue, channel, bucket, at, kind, waiting, held, held as queue_held
+from {events}
+union all
+select queue, channel, bucket, bucket * :bucket, -1, waiting, held, 0
+from {openings}
+union all
+select queue, channel, bucket, (bucket + 1) * :bucket, 3, 0, 0, 0
+from {openings}
+union all
+select queue, null, bucket, bucket * :bucket, -2, 0, 0, held
+from {queue_openings}
+union all
+select queue, null, bucket, (bucket + 1) * :bucket, 4, 0, 0, 0
+from {queue_openings}
+"""
+# served: for how long somebody of the queue has been served since the bucket began.
+_SERVED = """
+with steps as (
+  select *, at - lag(at) over whole as step, coalesce(sum(queue_held) over before, 0) as held_before
+  from {events}
+  window whole as (partition by queue, bucket order by at, kind),
+    before as (partition by queue, bucket order by at, kind rows between unbounded preceding and 1 preceding)
+)
+select queue, channel, bucket, at, kind, waiting, held,
+  sum(case when held_before > 0 then step else 0 end) over until_now as served,
+  max(held_before + queue_held) over until_now as queue_concurrency
+from steps
+window until_now as (partition by queue, bucket order by at, kind rows between unbounded preceding and current row)
+"""
+_STATES = """
+with before as (
+  select *, at - lag(at) over whole as step, served - lag(served) over whole as served_step,
+    coalesce(sum(waiting) over before, 0) as waiting_before, coalesce(sum(held) over before, 0) as held_before
+  from {events}
+  window whole as (partition by queue, bucket, channel order by at, kind),
+    before as (partition by queue, bucket, channel order by at, kind rows between unbounded preceding and 1 preceding)
+),
+states as (
+  select *, waiting_before > 0 and held_before = 0 as starving,
+    waiting_before + waiting > 0 and held_before + held = 0 as starving_after
+  from before
+)
+select *,
+  last(case when kind between 0 and 2 and starving_after and (kind = 2 or not starving) then struct(served, at) end, true)
+    over (partition by queue, bucket, channel order by at, kind rows between unbounded preceding and 1 preceding) as begun
+from states
+"""
+_CELLS = """
+select queue, channel, bucket, max(served) as served, max(queue_concurrency) as queue_concurrency,
+  sum(case when waiting_before > 0 then step else 0 end) as backlogged,
+  sum(case when starving then served_step else 0 end) as starved,
+  max(held_before + held) as concurrency,
+  max(case when kind = 2 and starving and begun is not null
+    then struct(served - begun.served as lasted, begun.at as begin, at as end) end) as longest,
+  max(case when kind = 2 and starving and begun is null then struct(served, at) end) as ended,
+  max(case when kind = 3 and starving then begun end) as open,
+  max(case when kind = 3 then waiting_before end) > 0 as waits_on,
+  bool_or(kind = 3 and starving) as starves_on
+from {states}
+group by queue, bucket, channel
+"""
+# served_before: for how long somebody of the queue was served until the bucket began. Where a queue has no event in a bucket
+# at all, it was served all through it if somebody held a message.
+_CLOCKS = """
+select c.queue, c.bucket, c.served, c.queue_concurrency,
+  coalesce(sum(c.served) over (partition by c.queue order by c.bucket rows between unbounded preceding and 1 preceding), 0)
+    + sum(case when o.held > 0 then coalesce(c.bucket - c.last_bucket - 1, 0) * :bucket else 0 end)
+      over (partition by c.queue order by c.bucket) as served_before
+from (
+  select queue, bucket, served, queue_concurrency, lag(bucket) over (partition by queue order by bucket) as last_bucket
+  from {cells}
+  where channel is null
+) c
+join {queue_openings} o on o.queue = c.queue and o.bucket = c.bucket
+"""
+_CHANNELS = """
+with placed as (
+  select c.*, k.served_before, k.served_before + k.served as served_until,
+    lead(c.bucket) over following as next_bucket, lead(k.served_before) over following as next_served,
+    last(case when c.open is not null then struct(c.open.served + k.served_before as served, c.open.at as at) end, true)
+      over (partition by c.queue, c.channel order by c.bucket rows between unbounded preceding and 1 preceding) as open_before
+  from {cells} c
+  join {clocks} k on k.queue = c.queue and k.bucket = c.bucket
+  where c.channel is not null
+  window following as (partition by c.queue, c.channel order by c.bucket)
+)
+select queue, channel, max(concurrency) as concurrency,
+  sum(backlogged + case when waits_on then (next_bucket - bucket - 1) * :bucket else 0 end) as backlogged,
+  sum(starved + case when starves_on then next_served - served_until else 0 end) as starved,
+  greatest(max(longest), max(case when ended is not null
+    then struct(ended.served + served_before - open_before.served as lasted, open_before.at as begin, ended.at as end) end)
+  ) as longest
+from placed
+group by queue, channel
+"""
+_QUEUES = """
+select queue, max(served_before + served) as served, max(queue_concurrency) as concurrency
+from {clocks}
+group by queue
+"""
+
+
+class Sweep:
+    """The events of some attempts, gone through in time.
+
+    Args:
+        attempts: A row an attempt.
+        grid: How time is cut.
+        asking: Whom to ask, and where to keep what is used twice.
+    """
+
+    def __init__(self, attempts: DataFrame, grid: Grid, asking: Asking) -> None:
+        sql, bucket = asking.sql, grid.bucket
+        events = sql(_EVENTS, attempts=attempts, bucket=bucket)
+        balances = asking.keep(sql(_BALANCES, events=events))
+        queue_openings = asking.keep(sql(_QUEUE_OPENINGS, balances=balances))
+        everything = sql(
+            _ALL_EVENTS,
+            events=events,
+            openings=sql(_OPENINGS, balances=balances),
+            queue_openings=queue_openings,
+            bucket=bucket,
+        ).repartition(grid.partitions, "queue", "bucket")
+        states = sql(_STATES, events=sql(_SERVED, events=everything))
+        cells = asking.keep(sql(_CELLS, states=states))
+        clocks = asking.keep(sql(_CLOCKS, cells=cells, queue_openings=queue_openings, bucket=bucket))
+        self.channels = sql(_CHANNELS, cells=cells, clocks=clocks, bucket=bucket)
+        """A row a channel: concurrency, backlogged, starved, longest (lasted, begin, end; null: never starved)."""
+        self.queues = sql(_QUEUES, clocks=clocks)
+        """A row a queue: for how long it served, greatest concurrency."""
