@@ -64,7 +64,11 @@ class Server:
 
 @contextlib.contextmanager
 def embedded_server(
-    programs: Programs | None = None, *, durable: bool = True, settings: Mapping[str, str] | None = None
+    programs: Programs | None = None,
+    *,
+    durable: bool = True,
+    settings: Mapping[str, str] | None = None,
+    parent: str | None = None,
 ) -> Iterator[Server]:
     """Start a private server, and stop it and remove its files at the end of the block, whatever ends it.
 
@@ -75,6 +79,7 @@ def embedded_server(
         durable: with fsync, as in production. Off is for tests: faster, and safe against a crash of the server
             but not of the machine.
         settings: more lines of ``postgresql.conf``; they win over all others.
+        parent: the folder to make the server's own in, if it can be used; default: the one for temporary files.
 
     Raises:
         EmbeddedServerError: programs are missing or the server does not start.
@@ -83,7 +88,7 @@ def embedded_server(
     version = programs.version
     account = Account.for_server()
     in_place = account.may(programs.directory / "postgres", "--version")
-    directory = _make_directory(account)
+    directory = _make_directory(account, parent or tempfile.gettempdir())
     copy = directory / "programs"
     with keeper(account, directory, programs if in_place else programs.below(copy)) as started:
         if not in_place:
@@ -113,9 +118,9 @@ def _append_settings(path: Path, settings: Mapping[str, str]) -> None:
             configuration.write(f"{name} = '{quoted}'\n")
 
 
-def _make_directory(account: Account) -> Path:
+def _make_directory(account: Account, wanted: str) -> Path:
     """Make an empty folder that *account* owns, where it can reach it and the path is short enough for a socket."""
-    for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp")):  # noqa: S108 - mkdtemp makes a name nobody can guess
+    for parent in dict.fromkeys((wanted, tempfile.gettempdir(), "/tmp")):  # noqa: S108 - mkdtemp makes a name nobody can guess
         short = len(f"{parent}/fairqueue-12345678/.s.PGSQL.5432") <= _SOCKET_PATH_LIMIT
         # To remove its folder in the end, the account must be able to write to the one above.
         if short and account.may("test", "-x", parent) and account.may("test", "-w", parent):
