@@ -22,6 +22,7 @@ class Message:
     number: int
     key: str | None
     dequeue_at: int
+    enqueued_at: int
     max_attempts: int
     attempts: int = 0
     deliveries: int = 0
@@ -49,6 +50,7 @@ class Channel:
 
     policy: ChannelPolicy = field(default_factory=ChannelPolicy)
     paused: bool = False
+    dropped: int = 0
     release_at: int = 0
     put_off_until: int = 0
     taken_at: list[int] = field(default_factory=list)
@@ -118,6 +120,7 @@ class Books:
     paused: bool = False
     limit: int | None = None
     records: bool = False
+    defaults: ChannelPolicy | None = None
 
     def add(self, message: Message) -> None:
         """A message was committed."""
@@ -141,6 +144,12 @@ class Books:
         message.give_back(counted=True)
         message.attempts, message.dequeue_at = 0, dequeue_at
         self.messages[message_id] = message
+
+    def replace(self, message_id: int, number: int, dequeue_at: int, max_attempts: int) -> None:
+        """A message in nobody's hands was rewritten: it keeps its id, its key, when it came, its hand-outs."""
+        message = self.messages[message_id]
+        assert message.lease_id is None, f"message {message_id} was rewritten in a consumer's hands"
+        message.number, message.dequeue_at, message.max_attempts, message.attempts = number, dequeue_at, max_attempts, 0
 
     def purge_letter(self, message_id: int) -> None:
         """A dead letter is gone for good."""

@@ -1,6 +1,7 @@
 """Rules of business transactions: work recorded or sent at once, savepoints, commit, rollback."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -11,24 +12,19 @@ from hypothesis.stateful import initialize, precondition, rule
 from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Enqueue, Receipt
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.unit_of_work import Verb
-from tests.model.stage import Stage
+from sqlalchemy_fairqueue.values.messages import OnDuplicate
+from sqlalchemy_fairqueue.values.policies import OnFull
+from tests.model.sending import Sending
 from tests.model.transactions import Layer
-from tests.model.work import Cancelled, Configured, Limited, Paused, Recorded, Settled, Wanted, Work
+from tests.model.work import Cancelled, Purged, Settled, Wanted, Work
 
 CHANNELS = st.sampled_from(["a", "b", "c", "d", "e"])
 TRANSACTIONS = st.integers(0, 2)
-MESSAGES = st.tuples(
-    CHANNELS,
-    st.none() | st.sampled_from(["k1", "k2"]),
-    st.just(0) | st.sampled_from([5_000, 2_000_000, -1, -9]),
-)
-POLICIES = st.builds(
-    ChannelPolicy,
-    max_concurrency=st.none() | st.integers(1, 3),
-    release_interval=st.sampled_from([timedelta(), timedelta(), timedelta(milliseconds=20), timedelta(seconds=1)]),
-    release_burst=st.integers(1, 3),
-    weight=st.integers(1, 3),
-)
+WHEN = st.just(0) | st.sampled_from([5_000, 2_000_000, -1, -9])
+ON_DUPLICATE: st.SearchStrategy[OnDuplicate] = st.sampled_from(["skip", "raise", "replace", "replace"])
+MESSAGES = st.tuples(CHANNELS, st.none() | st.sampled_from(["k1", "k2"]), WHEN, ON_DUPLICATE)
+KEYED = st.tuples(st.sampled_from(["a", "b", "b", "c"]), st.sampled_from(["k1", "k2"]), WHEN, ON_DUPLICATE)
+BROUGHT = st.sampled_from([None, None, (10, "raise"), (6, "drop")])
 VERBS = st.sampled_from(list(Verb))
 DELAYS = st.sampled_from([0, 0, 3_000, 1_000_000])
 
@@ -38,63 +34,89 @@ def arguments(wanted: Wanted) -> dict[str, Any]:
     return {
         "channel": wanted.channel,
         "payload": wanted.number,
+        "kind": f"kind-{wanted.number % 3}",
+        "headers": {"number": wanted.number} if wanted.number % 2 else None,
         "key": wanted.key,
+        "on_duplicate": wanted.on_duplicate,
         "delay": timedelta(microseconds=wanted.when) if wanted.when > 0 else None,
         "priority": -wanted.when if wanted.when < 0 else None,
         "max_attempts": wanted.max_attempts,
     }
 
 
-class Business(Stage):
+class Business(Sending):
     """What applications do in their own transactions."""
 
-    def _wanted(self, channel: str, key: str | None, when: int, max_attempts: int) -> Wanted:
+    def wanted(
+        self, channel: str, key: str | None, when: int, on_duplicate: OnDuplicate = "skip", max_attempts: int = 2
+    ) -> Wanted:
+        """The next message to be enqueued, with a number of its own."""
         self.numbers += 1
-        return Wanted(self.numbers, channel, key, when, max_attempts, Receipt(channel))
+        if key is None or self.world.version == 1:
+            on_duplicate = "skip"
+        return Wanted(self.numbers, channel, key, when, max_attempts, on_duplicate, Receipt(channel))
 
-    @initialize(backlog=st.dictionaries(CHANNELS, st.integers(1, 12), min_size=1))
-    def begin_with_a_backlog(self, backlog: dict[str, int]) -> None:
-        """There is something to serve from the first step on."""
+    @initialize(backlog=st.dictionaries(CHANNELS, st.integers(1, 12), min_size=1), bound=BROUGHT)
+    def begin_with_a_backlog(self, backlog: dict[str, int], bound: tuple[int, OnFull] | None) -> None:
+        """There is something to serve from the first step on; the application's queue may bring a bound."""
+        if bound is not None and self.world.version > 1:
+            self.brought = ChannelPolicy(max_backlog=bound[0], on_full=bound[1])
+            self.world.queues[0].defaults = self.brought
         for channel, count in backlog.items():
             self.enqueue_and_commit(channel, count)
 
     @rule(channel=CHANNELS, count=st.integers(1, 8))
     def enqueue_and_commit(self, channel: str, count: int) -> None:
         """A short transaction of its own: the common case, and a backlog to be fair about."""
-        tx = -1
-        session, transaction = self.session(tx)
-        for _ in range(count):
-            self._record(tx, self._wanted(channel, None, 0, 3))
+        self.commit_messages([self.wanted(channel, None, 0, max_attempts=3) for _ in range(count)])
+
+    @rule(messages=st.lists(KEYED, min_size=1, max_size=4))
+    def enqueue_keys_and_commit(self, messages: list[tuple[str, str | None, int, OnDuplicate]]) -> None:
+        """A short transaction that adds messages with keys, or meets those that stand."""
+        self.commit_messages([self.wanted(*message) for message in messages])
+
+    def commit_messages(self, messages: Iterable[Wanted]) -> None:
+        """Enqueue messages in a short transaction of their own, if that neither waits nor fails."""
+        session, transaction = self.session(-1)
+        for wanted in messages:
+            self.record(-1, wanted)
         assert transaction.recorded
         assert session.in_transaction()
-        self.commit_open(tx)
-        if tx in self.open:
-            self.roll_back(tx, close=True)
+        self.commit_or_roll_back(-1)
 
     @rule(tx=TRANSACTIONS, messages=st.lists(MESSAGES, min_size=1, max_size=4), max_attempts=st.integers(1, 3))
-    def enqueue(self, tx: int, messages: list[tuple[str, str | None, int]], max_attempts: int) -> None:
+    def enqueue(self, tx: int, messages: list[tuple[str, str | None, int, OnDuplicate]], max_attempts: int) -> None:
         """Recorded: sent with the commit."""
         self.session(tx)
-        for channel, key, when in messages:
-            self._record(tx, self._wanted(channel, key, when, max_attempts))
+        for message in messages:
+            self.record(tx, self.wanted(*message, max_attempts=max_attempts))
 
-    def _record(self, tx: int, wanted: Wanted) -> None:
+    def record(self, tx: int, wanted: Wanted) -> None:
+        """Record a message in an open transaction."""
         session, transaction = self.session(tx)
         [receipt] = self.world.queues[0].enqueue_many(session, [Enqueue(**arguments(wanted))])
-        asked = Wanted(wanted.number, wanted.channel, wanted.key, wanted.when, wanted.max_attempts, receipt)
-        transaction.layers[-1].recorded.append(asked)
+        if wanted.key is not None:
+            holder = self.books.holder_of(wanted.channel, wanted.key)
+            if holder is not None and holder.lease_id is None:
+                self.awaited.add(wanted.number)
+        transaction.layers[-1].recorded.append(replace(wanted, receipt=receipt))
 
     @rule(tx=TRANSACTIONS, message=MESSAGES)
-    def enqueue_now(self, tx: int, message: tuple[str, str | None, int]) -> None:
+    def enqueue_now(self, tx: int, message: tuple[str, str | None, int, OnDuplicate]) -> None:
         """Sent at once: a first use or a key is held until the transaction ends."""
+        self.add_now(tx, self.wanted(*message))
+
+    def add_now(self, tx: int, wanted: Wanted) -> None:
+        """Enqueue a message at once in an open transaction."""
         session, transaction = self.session(tx)
-        wanted = self._wanted(*message, 2)
+        receipt = wanted.receipt
 
         def send() -> None:
-            wanted.receipt.message_id = self.world.queues[0].enqueue_now(session, **arguments(wanted))
+            receipt.message_id = self.world.queues[0].enqueue_now(session, **arguments(wanted))
 
         if self.send_now(tx, [wanted], send):
-            wanted.receipt.created = transaction.sent.added[-1].existing is None
+            receipt.outcome = transaction.sent.added[-1].outcome
+            receipt.created = receipt.outcome == "created"
 
     @rule(
         tx=st.none() | TRANSACTIONS,
@@ -146,9 +168,7 @@ class Business(Stage):
         delivery = self.stale()[which % len(self.stale())]
         if session:
             self.settle_in(3, [delivery], verb, timedelta(), now=False)
-            self.commit_open(3)
-            if 3 in self.open:
-                self.roll_back(3, close=True)
+            self.commit_or_roll_back(3)
         else:
             self.settle_in(None, [delivery], verb, timedelta(), now=True)
 
@@ -159,52 +179,25 @@ class Business(Stage):
         held = [one.id for one in self.books.messages.values() if one.lease_id is not None]
         ids = sorted(held if out and held else self.books.messages)
         work = Cancelled(ids[which % len(ids)])
-        self._set(tx, work, partial(self.world.queues[0].cancel, message_id=work.message_id), now=now)
+        self.change(tx, work, partial(self.world.queues[0].cancel, message_id=work.message_id), now=now)
 
-    @rule(tx=st.none() | TRANSACTIONS, channel=CHANNELS, policy=POLICIES, now=st.booleans())
-    def configure(self, tx: int | None, channel: str, policy: ChannelPolicy, *, now: bool) -> None:
-        """Set a limit, a rate or a weight, raise it, lower it, lift it."""
-        change = partial(self.world.queues[0].configure_channel, channel=channel, policy=policy)
-        self._set(tx, Configured(channel, policy), change, now=now)
+    def change(self, tx: int | None, work: Work, perform: Callable[[Any], Any], *, now: bool) -> None:
+        """Do something in an open transaction, recorded or at once, or (tx None) in a transaction of its own."""
 
-    @rule(tx=st.none() | TRANSACTIONS, channel=st.none() | CHANNELS | CHANNELS, paused=st.booleans(), now=st.booleans())
-    @precondition(lambda self: self.world.version > 1)
-    def pause(self, tx: int | None, channel: str | None, *, paused: bool, now: bool) -> None:
-        """Stop or go on serving a channel or the queue."""
-        queue = self.world.queues[0]
-        self._set(
-            tx, Paused(channel, paused), partial(queue.pause if paused else queue.resume, channel=channel), now=now
-        )
+        def send(where: object) -> None:
+            receipt = perform(where)
+            if isinstance(work, Cancelled | Purged):
+                work.told.append(receipt)
 
-    @rule(tx=st.none() | TRANSACTIONS, most=st.none() | st.integers(1, 5), now=st.booleans())
-    @precondition(lambda self: self.world.version > 1)
-    def limit_queue(self, tx: int | None, most: int | None, *, now: bool) -> None:
-        """Set a limit of the whole queue, raise it, lower it, lift it."""
-        self._set(tx, Limited(most), partial(self.world.queues[0].configure, max_concurrency=most), now=now)
-
-    @rule(tx=st.none() | TRANSACTIONS, history=st.sampled_from([True, True, False]), now=st.booleans())
-    @precondition(lambda self: self.world.version > 1)
-    def record_history(self, tx: int | None, *, history: bool, now: bool) -> None:
-        """Keep every attempt from now on, or none; those that are under way end as they began."""
-        self._set(tx, Recorded(history), partial(self.world.queues[0].configure, history=history), now=now)
-
-    def _set(self, tx: int | None, work: Work, change: Callable[[Any], object], *, now: bool) -> None:
         if tx is None:
-            self.send_now(None, [work], lambda: change(self.world.engine))
+            self.send_now(None, [work], lambda: send(self.world.engine))
             return
         session, transaction = self.session(tx)
         if now:
-            self.send_now(tx, [work], lambda: change(session.connection()))
+            self.send_now(tx, [work], lambda: send(session.connection()))
         else:
-            change(session)
+            send(session)
             transaction.layers[-1].recorded.append(work)
-
-    def resume_all(self) -> None:
-        """Whatever is paused goes on."""
-        for channel in [name for name, one in self.books.channels.items() if one.paused]:
-            self.pause(None, channel, paused=False, now=True)
-        if self.books.paused:
-            self.pause(None, None, paused=False, now=True)
 
     @rule(tx=TRANSACTIONS)
     def savepoint(self, tx: int) -> None:

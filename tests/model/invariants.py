@@ -46,7 +46,7 @@ union all
 select format('I8: channel %s is put off until %s, head %s, rate %s',
   s.name, s.next_dequeue_at, s.head_dequeue_at, s.release_at)
 from state s
-where s.next_dequeue_at > greatest(s.head_dequeue_at, :now + 11000, s.release_at)
+where s.next_dequeue_at > greatest(s.head_dequeue_at, (select last_value from public.test_clock) + 11000, s.release_at)
 union all
 select format('I4: channel %s has a credit of %s, its weight is %s', s.name, s.credit, s.weight)
 from state s
@@ -98,17 +98,15 @@ select format('I18: the queue has %s state rows', count(*))
 from fq_queue_state q
 having count(*) > 1
 union all
+select format('I20: channel %s has heard signal %s, the last one made is %s', s.name, s.heard_id, q.last_value)
+from state s
+cross join fq_signal_id_seq q
+where s.heard_id > q.last_value
+union all
 select format('I2: message %s was withdrawn and is in nobody''s hands', m.id)
 from fq_message m
 where m.cancelled
   and m.lease_id is null
-"""
-
-_MESSAGES = """
-select m.id, c.name as channel, convert_from(m.content, 'UTF8')::integer as number, m.dedupe_key as key, m.dequeue_at,
-  m.max_attempts, m.attempts, m.deliveries, m.lease_id, m.slots, m.enqueued_at, {withdrawn}
-from fq_message m
-join fq_channel c on c.id = m.channel_id
 """
 
 _LEFT = """
@@ -140,15 +138,6 @@ def held_at_any_time(version: int) -> str:
     if version == 1:
         return _HELD.format(served="true")
     return _HELD.format(served="s.paused_at is null") + _HELD_IN_VERSION_2
-
-
-def messages(version: int) -> str:
-    """All messages."""
-    return _MESSAGES.format(
-        withdrawn="false as cancelled, false as recorded"
-        if version == 1
-        else "m.cancelled, m.delivered_at is not null as recorded"
-    )
 
 
 def left_when_empty(version: int) -> str:

@@ -6,13 +6,14 @@ from hypothesis.stateful import precondition, rule
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from tests.model.business import CHANNELS, TRANSACTIONS, Business
+from tests.model.business import CHANNELS, TRANSACTIONS
+from tests.model.keys import Keys
 from tests.model.work import Effects
 
 WHICH = st.none() | st.lists(st.integers(0, 6), min_size=1, max_size=3, unique=True)
 
 
-class Letters(Business):
+class Letters(Keys):
     """What administrators do with dead letters."""
 
     @rule(tx=st.none() | TRANSACTIONS, which=WHICH, limit=st.sampled_from([1, 2, 1000]))
@@ -46,10 +47,14 @@ class Letters(Business):
             return "redriven"
         holder = self.books.holder_of(channel, key)
         older = [*own.redriven, *taken[: taken.index(message_id)]]
+        added = [one.wanted for one in own.added if one.outcome == "created"]
         stands = (
-            (holder is not None and holder.id not in own.ended and holder.id not in own.withdrawn)
-            or any((one.wanted.channel, one.wanted.key) == place for one in own.added if one.existing is None)
-            or any((self.books.dead[one].channel, self.books.dead[one].key) == place for one in older)
+            (holder is not None and holder.id not in own.without_key())
+            or any((one.channel, one.key) == place and one.number not in own.purged_new for one in added)
+            or any(
+                (self.books.dead[one].channel, self.books.dead[one].key) == place and one not in own.purged
+                for one in older
+            )
         )
         return "duplicate" if stands else "redriven"
 
@@ -74,7 +79,7 @@ class Letters(Business):
         """What the transaction has done, and the dead letters that it sees, with the instants of their deaths."""
         own = Effects() if tx is None else self.session(tx)[1].sent
         gone = own.redriven.keys() | own.purged_letters
-        return own, {one: at for one, at in self.world.dead().items() if one not in gone}
+        return own, {one: at for one, at in self.world.deaths().items() if one not in gone}
 
     def _named(self, which: list[int] | None) -> list[int] | None:
         if which is None:

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Receipt
+from sqlalchemy_fairqueue import CancelReceipt, ChannelPolicy, Delivery, PurgeReceipt, Receipt
 from sqlalchemy_fairqueue.unit_of_work import Verb
-from tests.model.books import Books, End, Outcome
+from sqlalchemy_fairqueue.values.messages import CancelOutcome, EnqueueOutcome, OnDuplicate
+from tests.model.books import Books, End, Message, Outcome
 
 QUEUE = "model"
 
@@ -18,6 +19,7 @@ class Wanted:
     key: str | None
     when: int
     max_attempts: int
+    on_duplicate: OnDuplicate
     receipt: Receipt = field(repr=False, compare=False)
 
     @property
@@ -47,9 +49,10 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """A message to be withdrawn."""
+    """A message to be withdrawn. ``told``: the receipt, once there is one."""
 
     message_id: int
+    told: list[CancelReceipt] = field(default_factory=list, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,21 @@ class Configured:
     channel: str
     policy: ChannelPolicy
     marked: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Defaulted:
+    """The policy that channels made from now on start with."""
+
+    policy: ChannelPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """A channel to be emptied of what is in nobody's hands. ``told``: the receipt, once there is one."""
+
+    channel: str
+    told: list[PurgeReceipt] = field(default_factory=list, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,40 +102,59 @@ class Limited:
     marked: frozenset[int] = frozenset()
 
 
-Work = Wanted | Settled | Cancelled | Configured | Paused | Recorded | Limited
+Work = Wanted | Settled | Cancelled | Configured | Defaulted | Paused | Recorded | Limited | Purged
+Holder = Message | Wanted | None
 
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A message of one enqueue call, the ordinal-th of so many; ``existing`` is what holds its key already."""
+    """What became of a message that was to be enqueued.
+
+    Attributes:
+        wanted: The message.
+        outcome: What became of it.
+        holder: The message that holds its key and was left alone or rewritten.
+        at: Where it stands in its channel.
+        now: The instant of the call.
+        bounded: Whether its channel has a bound.
+    """
 
     wanted: Wanted
-    ordinal: int
-    count: int
-    keyed: bool
-    existing: "int | Wanted | None"
+    outcome: EnqueueOutcome
+    holder: Holder
+    at: int
+    now: int
+    bounded: bool
 
 
 @dataclass(slots=True)
 class Effects:
     """What an open transaction has done, to be seen when it commits, and the rows that it has locked by it.
 
-    ``attempts``: how attempts ended. ``redriven``: dead letters, and between which instants. ``queue`` and
-    ``queue_state``: the queue's own rows; ``gate``: what no dequeue passes.
+    ``made``: channels, and the policies they start with. ``unkeyed``: messages that are out and gave their key up.
+    ``attempts``: how attempts ended. ``redriven``: dead letters, and between which instants. ``purged``: messages, by
+    id, and ``purged_new``: by the number of what the transaction itself added. ``cancels``, ``purges``: what receipts
+    must say. ``queue`` and ``queue_state``: the queue's own rows; ``gate``: what no dequeue passes.
     """
 
-    made: set[str] = field(default_factory=set)
+    made: dict[str, ChannelPolicy] = field(default_factory=dict)
     added: list[Addition] = field(default_factory=list)
+    unkeyed: set[int] = field(default_factory=set)
     ended: dict[int, End] = field(default_factory=dict)
     returned: dict[int, Settled] = field(default_factory=dict)
     configured: list[Configured] = field(default_factory=list)
+    defaults: list[ChannelPolicy] = field(default_factory=list)
     paused: list[Paused] = field(default_factory=list)
     recorded: list[Recorded] = field(default_factory=list)
     limited: list[Limited] = field(default_factory=list)
     attempts: dict[int, Outcome] = field(default_factory=dict)
     withdrawn: set[int] = field(default_factory=set)
     redriven: dict[int, tuple[int, int]] = field(default_factory=dict)
+    purged: set[int] = field(default_factory=set)
+    purged_new: set[int] = field(default_factory=set)
     purged_letters: set[int] = field(default_factory=set)
+    cancels: list[tuple[Cancelled, CancelOutcome]] = field(default_factory=list)
+    purges: list[tuple[Purged, int]] = field(default_factory=list)
     messages: set[int] = field(default_factory=set)
     letters: set[int] = field(default_factory=set)
     states: set[str] = field(default_factory=set)
@@ -126,33 +163,41 @@ class Effects:
     queue_state: bool = False
     gate: bool = False
 
+    def gone(self) -> set[int]:
+        """The messages that are there no more."""
+        return self.ended.keys() | self.purged
+
+    def without_key(self) -> set[int]:
+        """The messages that hold their key no more."""
+        return self.gone() | self.withdrawn | self.unkeyed
+
     def touches_key(self, books: Books, channel: str, key: str) -> bool:
         """Whether who needs the key waits: it was added, or the message that holds it is locked."""
         place, holder = (channel, key), books.holder_of(channel, key)
         return (
             (holder is not None and holder.id in self.messages)
-            or any((one.wanted.channel, one.wanted.key) == place for one in self.added)
+            or any((one.wanted.channel, one.wanted.key) == place for one in self.added if one.outcome == "created")
             or any((books.dead[one].channel, books.dead[one].key) == place for one in self.redriven)
         )
 
     def merge(self, later: "Effects") -> None:
         """Add what was done after."""
-        self.made |= later.made
-        self.added += later.added
-        self.returned = {one: how for one, how in {**self.returned, **later.returned}.items() if one not in later.ended}
-        self.ended |= later.ended
-        self.configured += later.configured
-        self.paused += later.paused
-        self.recorded += later.recorded
-        self.limited += later.limited
-        self.attempts |= later.attempts
-        self.withdrawn |= later.withdrawn
-        self.redriven |= later.redriven
-        self.purged_letters |= later.purged_letters
-        self.messages |= later.messages
-        self.letters |= later.letters
-        self.states |= later.states
-        self.leases |= later.leases
+        self.returned = {
+            one: how for one, how in {**self.returned, **later.returned}.items() if one not in later.gone()
+        }
+        for name in ("made", "ended", "attempts", "redriven"):
+            setattr(self, name, getattr(self, name) | getattr(later, name))
+        for name in _LISTS:
+            getattr(self, name).extend(getattr(later, name))
+        for name in _SETS:
+            getattr(self, name).update(getattr(later, name))
         self.queue |= later.queue
         self.queue_state |= later.queue_state
         self.gate |= later.gate
+
+
+_LISTS = ("added", "configured", "defaults", "paused", "recorded", "limited", "cancels", "purges")
+_SETS = (
+    *("unkeyed", "withdrawn", "purged", "purged_new", "purged_letters"),
+    *("messages", "letters", "states", "leases"),
+)

@@ -1,19 +1,23 @@
 """The database under the machine: connections, consumers, an observer, and a clock that only calls and tests move."""
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Row, create_engine, text
+import psycopg
+from psycopg.rows import namedtuple_row
+from sqlalchemy import Connection, create_engine, text
 
 from sqlalchemy_fairqueue import Queue
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
 from tests.model import invariants
+from tests.model.seeing import HIDDEN, Sight, sight
 from tests.model.work import QUEUE
 
+Observer = psycopg.Connection[Any]
 TICK = 1_000
 CONSUMERS = 3
+_OPTIONS = "-c lock_timeout=200ms -c synchronous_commit=off"
 _START = 1_700_000_000_000_000
 _TABLES = ("fq_queue", "fq_channel", "fq_channel_state", "fq_message", "fq_signal", "fq_lease", "fq_dead_letter")
 _TABLES_OF_VERSION_2 = ("fq_queue_state", "fq_history")
@@ -35,33 +39,34 @@ class World:
         install_clock(database)
         database.execute(f"alter sequence public.test_clock increment by {TICK}")
         database.execute(_TICKING)
-        self.engine = create_engine(
-            database.url, pool_size=12, connect_args={"options": "-c lock_timeout=200ms -c synchronous_commit=off"}
+        self.engine = create_engine(database.url, pool_size=12, connect_args={"options": _OPTIONS})
+        self._observer: Observer = psycopg.connect(
+            database.conninfo, autocommit=True, row_factory=namedtuple_row, options=_OPTIONS
         )
-        self._observer = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         self.version = int(self.rows("select fq_version()")[0][0])
+        self._sight = sight(self.version)
         self.reset()
 
     def reset(self) -> None:
         """Empty tables, new consumers, the clock at its start."""
         tables = (*_TABLES, *(_TABLES_OF_VERSION_2 if self.version > 1 else ()))
         self.rows(f"truncate {', '.join(tables)} restart identity")
-        self.rows("select setval('public.test_clock', :start)", start=_START)
+        self.rows("select setval('public.test_clock', %(start)s)", start=_START)
         self.queues = [Queue(QUEUE) for _ in range(CONSUMERS)]
 
     def install(self, function: str) -> None:
         """Put another text of a function in, verbatim."""
-        self._observer.exec_driver_sql(function, execution_options={"no_parameters": True})
+        self.rows(function)
 
     def close(self) -> None:
         """Give the connections back."""
         self._observer.close()
         self.engine.dispose()
 
-    def rows(self, sql: str, **parameters: object) -> Sequence[Row[Any]]:
-        """What an observer's statement returns."""
-        result = self._observer.execute(text(sql), parameters)
-        return result.all() if result.returns_rows else []
+    def rows(self, sql: str, **parameters: object) -> list[Any]:
+        """What an observer's statement returns; parameters are written %(name)s."""
+        cursor = self._observer.execute(sql, parameters or None)
+        return cursor.fetchall() if cursor.description else []
 
     def now(self) -> int:
         """The clock, without moving it."""
@@ -70,37 +75,33 @@ class World:
     def advance(self, by: timedelta) -> None:
         """Put the clock forward."""
         self.rows(
-            "select setval('public.test_clock', last_value + :by) from public.test_clock",
+            "select setval('public.test_clock', last_value + %(by)s) from public.test_clock",
             by=by // timedelta(microseconds=1),
         )
 
-    def broken(self) -> list[str]:
-        """The invariants that do not hold just now."""
-        return [row[0] for row in self.rows(invariants.held_at_any_time(self.version), now=self.now())]
+    def look(self) -> Sight:
+        """All that is committed, in one snapshot, and the invariants that do not hold in it."""
+        [[seen]] = self.rows(self._sight)
+        return Sight(**seen)
 
     def left(self) -> list[str]:
         """What is left in a queue that should be empty and at rest."""
         return [row[0] for row in self.rows(invariants.left_when_empty(self.version))]
 
-    def messages(self) -> dict[int, Row[Any]]:
-        """All messages that are committed, by id."""
-        return {row.id: row for row in self.rows(invariants.messages(self.version))}
-
-    def dead(self) -> dict[int, int]:
+    def deaths(self) -> dict[int, int]:
         """The dead letters, and when they died."""
-        return {row.message_id: row.died_at for row in self.rows("select message_id, died_at from fq_dead_letter")}
+        return dict(self.rows("select message_id, died_at from fq_dead_letter"))
 
-    def history(self) -> list[tuple[int, int, str]]:
-        """The attempts that are recorded: message, attempt, outcome."""
-        if self.version == 1:
-            return []
-        found = self.rows("select message_id, attempt, outcome from fq_history")
-        return sorted((row.message_id, row.attempt, row.outcome) for row in found)
+    def hidden(self, connection: Connection | None) -> dict[str, int]:
+        """How many messages of each bounded channel an enqueue on the connection cannot know of."""
+        if connection is None:
+            return dict(self.rows(HIDDEN))
+        return {row.name: row.messages for row in connection.execute(text(HIDDEN))}
 
-    def state(self, channel: str) -> Row[Any]:
+    def state(self, channel: str) -> Any:
         """The state of a channel."""
         return self.rows(
-            "select s.* from fq_channel_state s join fq_channel c on c.id = s.channel_id where c.name = :name",
+            "select s.* from fq_channel_state s join fq_channel c on c.id = s.channel_id where c.name = %(name)s",
             name=channel,
         )[0]
 
@@ -111,7 +112,7 @@ class World:
             return set()
         found = self.rows(
             "select c.name from fq_channel_state s join fq_channel c on c.id = s.channel_id "
-            "where s.next_dequeue_at < :floor",
+            "where s.next_dequeue_at < %(floor)s",
             floor=hints[0],
         )
         return {row[0] for row in found}

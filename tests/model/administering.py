@@ -1,0 +1,110 @@
+"""The model of what changes how the queue is served: policies, pauses, limits, purges."""
+
+from sqlalchemy_fairqueue import ChannelPolicy
+from tests.model.transactions import Plan, Scene
+from tests.model.work import Configured, Defaulted, Limited, Paused, Purged, Recorded, Work
+
+
+def administer(scene: Scene, works: list[Work], found: Plan) -> None:
+    """Say what settings do to the plan: what is the queue's first, then channel by channel, its limit last."""
+    settings = [one for one in works if isinstance(one, Configured | Defaulted | Paused | Recorded | Limited | Purged)]
+    for work in sorted(settings, key=_place):
+        match work:
+            case Configured():
+                _configure(scene, work, found)
+            case Paused():
+                _pause(scene, work, found)
+            case Recorded():
+                _lock_queue(scene, found)
+                found.effects.recorded.append(work)
+            case Defaulted():
+                _lock_queue(scene, found)
+                found.effects.defaults.append(work.policy)
+            case Limited():
+                _limit(scene, work, found)
+            case Purged():
+                _purge(scene, work, found)
+
+
+def _place(work: Work) -> tuple[bool, str]:
+    return isinstance(work, Limited), getattr(work, "channel", None) or ""
+
+
+def _lock_queue(scene: Scene, found: Plan) -> None:
+    # Whether a queue without a row waits is not asked: it is left alone while another transaction changes it.
+    found.waits |= scene.others.queue
+    found.effects.queue = True
+
+
+def _lock_state(scene: Scene, channel: str, found: Plan) -> None:
+    found.waits |= channel in scene.others.states
+    found.effects.states.add(channel)
+
+
+def _configure(scene: Scene, work: Configured, found: Plan) -> None:
+    scene.make(work.channel, found)
+    _lock_state(scene, work.channel, found)
+    out: frozenset[int] = frozenset()
+    if work.policy.max_concurrency is not None:
+        marked = {one for earlier in (*scene.own.configured, *found.effects.configured) for one in earlier.marked}
+        out = _marked(scene, 1) - marked
+        out = frozenset(one for one in out if scene.books.messages[one].channel == work.channel)
+        found.waits |= bool(out & scene.others.messages)
+    found.effects.configured.append(Configured(work.channel, work.policy, out))
+    found.effects.messages |= out
+
+
+def _marked(scene: Scene, slot: int) -> frozenset[int]:
+    """The messages that are out without a slot of that kind, as this transaction sees them."""
+    out = (one.id for one in scene.books.messages.values() if one.lease_id is not None and not one.slots & slot)
+    return frozenset(out) - scene.own.ended.keys() - scene.own.returned.keys() - scene.own.purged
+
+
+def _pause(scene: Scene, work: Paused, found: Plan) -> None:
+    if work.channel is None:
+        _lock_queue(scene, found)
+        found.effects.paused.append(work)
+    elif work.paused or scene.knows(work.channel, found):
+        scene.make(work.channel, found)
+        _lock_state(scene, work.channel, found)
+        found.effects.paused.append(work)
+
+
+def _limit(scene: Scene, work: Limited, found: Plan) -> None:
+    found.waits |= scene.others.queue_state
+    _lock_queue(scene, found)
+    out: frozenset[int] = frozenset()
+    if work.most is not None:
+        out = _marked(scene, 2) - {one for earlier in scene.own.limited for one in earlier.marked}
+        found.waits |= bool(out & scene.others.messages)
+    found.effects.limited.append(Limited(work.most, out))
+    found.effects.queue_state = found.effects.gate = True
+    found.effects.messages |= out
+
+
+def _purge(scene: Scene, work: Purged, found: Plan) -> None:
+    if not scene.knows(work.channel, found):
+        found.effects.purges.append((work, 0))
+        return
+    _lock_state(scene, work.channel, found)
+    seen = scene.view(found)
+    committed = {
+        one.id
+        for one in scene.books.messages.values()
+        if one.channel == work.channel and (one.lease_id is None or one.id in seen.returned)
+    }
+    committed -= seen.ended.keys() | seen.purged | scene.others.messages
+    redriven = {one for one in seen.redriven if scene.books.dead[one].channel == work.channel} - seen.purged
+    new = {one.wanted.number for one in seen.added if one.wanted.channel == work.channel and one.outcome == "created"}
+    new -= seen.purged_new
+    found.effects.purged |= committed | redriven
+    found.effects.purged_new |= new
+    found.effects.messages |= committed
+    found.effects.purges.append((work, len(committed) + len(redriven) + len(new)))
+
+
+def policy_of_version(policy: ChannelPolicy, version: int) -> ChannelPolicy:
+    """The policy, as far as a version of the schema can keep it."""
+    if version > 1:
+        return policy
+    return ChannelPolicy(policy.max_concurrency, policy.release_interval, policy.release_burst, policy.weight)

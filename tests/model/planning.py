@@ -1,0 +1,107 @@
+"""What sending work in a transaction does while others are open.
+
+``plan`` is the whole of it: given work and who has locked what, it says what the work does (effects), which error it
+raises, or that it would wait for another transaction. The machine never does what would wait.
+"""
+
+from typing import Literal
+
+from sqlalchemy_fairqueue import LeaseLost, LockOrderError
+from sqlalchemy_fairqueue.unit_of_work import Verb
+from tests.model.adding import Adding
+from tests.model.administering import administer
+from tests.model.books import Outcome
+from tests.model.transactions import Plan, Scene, Transaction
+from tests.model.work import Cancelled, Settled, Wanted, Work
+
+Ending = Literal["completed", "dead", "cancelled", "returned"]
+
+
+def plan(scene: Scene, own: Transaction, works: list[Work]) -> Plan:
+    """What sending *works* in transaction *own* does.
+
+    Waits that are predicted: the first use of a channel that another transaction is making; a key whose message another
+    transaction has added, ended or changed; a message, or a channel's state, that another transaction has locked.
+    """
+    found = Plan()
+    wanted = [work for work in works if isinstance(work, Wanted)]
+    ends = [work for work in works if isinstance(work, Settled | Cancelled)]
+    least = min((one.position for one in wanted), default=None)
+    if least is not None and (own.settled or (own.furthest is not None and least < own.furthest)):
+        found.error = LockOrderError
+        return found
+    if wanted:
+        Adding(scene, found, wanted, frozenset(one.message_id for one in ends)).run()
+        if found.error is not None:
+            return found
+    administer(scene, works, found)
+    if scene.version > 1 and len({type(work) for work in ends}) > 1:
+        # Settlements and cancels: all of their messages are locked together before one changes.
+        found.waits |= any(one.message_id in scene.others.messages for one in ends)
+    for verb in Verb:
+        same = {work.token: work for work in works if isinstance(work, Settled) and work.verb is verb}
+        if _settle(scene, same, found):
+            found.error = LeaseLost
+    for work in works:
+        if isinstance(work, Cancelled):
+            _cancel(scene, work, found)
+    return found
+
+
+def _settle(scene: Scene, works: dict[tuple[int, int, int], Settled], found: Plan) -> bool:
+    lost = False
+    done, effects = scene.own, found.effects
+    for (message_id, lease_id, deliveries), work in works.items():
+        message = scene.books.messages.get(message_id)
+        gone = any(message_id in ids for ids in (done.gone(), done.returned, effects.gone(), effects.returned))
+        if gone or message is None or (message.lease_id, message.deliveries) != (lease_id, deliveries):
+            lost = True
+            continue
+        found.waits |= message_id in scene.others.messages
+        effects.messages.add(message_id)
+        ending: Ending = _ending(work.verb, exhausted=message.attempts >= message.max_attempts)
+        if ending != "completed" and (message.cancelled or message_id in done.withdrawn | effects.withdrawn):
+            ending = "cancelled"
+        if ending == "returned":
+            effects.returned[message_id] = work
+        else:
+            effects.ended[message_id] = ending
+        effects.attempts[message_id] = _outcome(work.verb, ending)
+    return lost
+
+
+def _ending(verb: Verb, *, exhausted: bool) -> Ending:
+    if verb is Verb.COMPLETE:
+        return "completed"
+    return "dead" if verb is Verb.BURY or (verb is Verb.RETRY and exhausted) else "returned"
+
+
+def _outcome(verb: Verb, ending: Ending) -> Outcome:
+    match ending:
+        case "returned":
+            return "retried" if verb is Verb.RETRY else "released"
+        case "dead":
+            return "buried"
+    return ending
+
+
+def _cancel(scene: Scene, work: Cancelled, found: Plan) -> None:
+    message = scene.books.messages.get(work.message_id)
+    effects, seen = found.effects, scene.view(found)
+    if earlier := [told for asked, told in effects.cancels if asked.message_id == work.message_id]:
+        effects.cancels.append((work, earlier[0]))
+        return
+    if message is None or message.id in seen.gone():
+        effects.cancels.append((work, "missing"))
+        return
+    found.waits |= message.id in scene.others.messages
+    if message.lease_id is None or message.id in seen.returned:
+        effects.returned.pop(message.id, None)
+        effects.ended[message.id] = "cancelled"
+        effects.cancels.append((work, "cancelled"))
+    else:
+        effects.cancels.append((work, "leased"))
+        if scene.version == 1:
+            return
+        effects.withdrawn.add(message.id)
+    effects.messages.add(message.id)

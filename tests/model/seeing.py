@@ -1,0 +1,103 @@
+"""What an observer sees: everything that is committed, in one snapshot, by one statement."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy_fairqueue import ChannelPolicy
+from tests.model.books import Message
+from tests.model.invariants import held_at_any_time
+from tests.model.signals import Signal
+
+_MESSAGES = """
+select m.id, c.name as channel, convert_from(m.content, 'UTF8')::integer as number, m.dedupe_key as key, m.dequeue_at,
+  m.enqueued_at, m.max_attempts, m.attempts, m.deliveries, m.lease_id, m.slots, {withdrawn}
+from fq_message m
+join fq_channel c on c.id = m.channel_id
+"""
+_DEAD = "select message_id, dedupe_key as key from fq_dead_letter"
+_HISTORY = "select message_id, attempt, outcome from fq_history"
+_CHANNELS = """
+select c.name, s.max_concurrency, s.release_interval, s.release_burst, s.weight, s.max_backlog,
+  case when s.drop_when_full then 'drop' else 'raise' end as on_full, s.paused_at is not null as paused,
+  s.dropped + (select coalesce(sum(g.dropped), 0) from fq_signal g where g.channel_id = s.channel_id) as dropped
+from fq_channel_state s
+join fq_channel c on c.id = s.channel_id
+"""
+_SIGNALS = """
+select g.id, c.name as channel, g.added, g.bounded, g.queue_freed, g.id <= s.heard_id as passed
+from fq_signal g
+join fq_channel c on c.id = g.channel_id
+join fq_channel_state s on s.channel_id = g.channel_id
+"""
+_NOTHING = "select where false"
+
+HIDDEN = """
+select c.name, sum(g.added) as messages
+from fq_signal g
+join fq_channel c on c.id = g.channel_id
+join fq_channel_state s on s.channel_id = g.channel_id
+where s.max_backlog is not null
+  and (not g.bounded or g.id <= s.heard_id)
+group by c.name
+having sum(g.added) <> 0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Rows by table, and a line for each invariant that does not hold."""
+
+    messages: list[dict[str, Any]]
+    dead: list[dict[str, Any]]
+    history: list[dict[str, Any]]
+    channels: list[dict[str, Any]]
+    signals: list[dict[str, Any]]
+    broken: list[dict[str, str]]
+
+    def present(self) -> dict[int, Message]:
+        """The messages that are present."""
+        return {row["id"]: Message(**row) for row in self.messages}
+
+    def letters(self) -> dict[int, str | None]:
+        """The dead letters, and their keys."""
+        return {row["message_id"]: row["key"] for row in self.dead}
+
+    def attempts(self) -> list[tuple[int, int, str]]:
+        """The attempts that are recorded: message, attempt, outcome."""
+        return sorted((row["message_id"], row["attempt"], row["outcome"]) for row in self.history)
+
+    def served(self) -> dict[str, tuple[ChannelPolicy, bool, int]]:
+        """The channels: how each is served, whether it is paused, and how many messages it has dropped."""
+        found: dict[str, tuple[ChannelPolicy, bool, int]] = {}
+        for row in self.channels:
+            columns = dict(row)
+            name, paused, dropped = columns.pop("name"), columns.pop("paused"), columns.pop("dropped")
+            columns["release_interval"] = timedelta(microseconds=columns["release_interval"])
+            found[name] = ChannelPolicy(**columns), paused, dropped
+        return found
+
+    def unheard(self) -> list[Signal]:
+        """The signals that nobody has heard yet."""
+        return [Signal(**row) for row in self.signals]
+
+
+def sight(version: int) -> str:
+    """The statement: one row of one column, the rows of each table as JSON."""
+    first = version == 1
+    withdrawn = (
+        "false as cancelled, false as recorded" if first else "m.cancelled, m.delivered_at is not null as recorded"
+    )
+    tables = {
+        "messages": _MESSAGES.format(withdrawn=withdrawn),
+        "dead": _DEAD,
+        "history": _NOTHING if first else _HISTORY,
+        "channels": _NOTHING if first else _CHANNELS,
+        "signals": _NOTHING if first else _SIGNALS,
+        "broken": f"select b.line from ({held_at_any_time(version)}) b(line)",
+    }
+    parts = (
+        f"'{name}', (select coalesce(json_agg(row_to_json(r)), '[]'::json) from ({rows}) r)"
+        for name, rows in tables.items()
+    )
+    return f"select json_build_object({', '.join(parts)})"

@@ -1,0 +1,51 @@
+"""Which signals the enqueues of bounded channels may leave out when they add up what waits: no others."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tests.model.work import Addition
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A signal that nobody has heard yet. ``passed``: a later one of its channel was heard."""
+
+    id: int
+    channel: str
+    added: int
+    bounded: bool
+    queue_freed: int
+    passed: bool
+
+
+@dataclass(slots=True)
+class Signals:
+    """The signals of the last look, and what was committed since.
+
+    Attributes:
+        known: Their ids, and whether each was below the last one of its channel that was heard.
+        unbounded: Channels without a bound to which messages were added since the last look.
+    """
+
+    known: dict[int, bool] = field(default_factory=dict)
+    unbounded: set[str] = field(default_factory=set)
+
+    def committed(self, added: Iterable[Addition]) -> None:
+        """Messages were added by a transaction that has committed."""
+        self.unbounded |= {one.wanted.channel for one in added if not one.bounded and one.outcome == "created"}
+
+    def check(self, unheard: Sequence[Signal]) -> None:
+        """Fail if one counts for nothing without a reason.
+
+        It was sent when its channel had no bound; or a later one was heard first, for it committed late, or it frees
+        slots of the queue, whose count somebody had locked.
+        """
+        for one in unheard:
+            if not one.added:
+                continue
+            if one.id not in self.known:
+                assert one.bounded or one.channel in self.unbounded, f"signal {one.id} does not count in {one.channel}"
+            elif one.passed and not self.known[one.id]:
+                assert one.queue_freed, f"signal {one.id} of channel {one.channel} was passed over"
+        self.known = {one.id: one.passed for one in unheard}
+        self.unbounded = set()
