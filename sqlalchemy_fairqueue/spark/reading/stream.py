@@ -1,0 +1,178 @@
+"""Following the history: each attempt comes in exactly one micro-batch, whatever order transactions commit in.
+
+A micro-batch ends below the oldest transaction that is still open anywhere in the cluster, so that a transaction that
+stays open holds the stream back, and loses nothing. Its rows are named by two positions: read again after a failure it
+gives the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from sqlalchemy_fairqueue.spark.connecting import connect, refusals
+from sqlalchemy_fairqueue.spark.errors import BadOption
+from sqlalchemy_fairqueue.spark.reading.lags import lag_behind
+from sqlalchemy_fairqueue.spark.reading.limits import LIMITS_ARE_KNOWN, AvailableNow, ReadAllAvailable, ReadMaxRows
+from sqlalchemy_fairqueue.spark.reading.losses import check_losses, last_pruned
+from sqlalchemy_fairqueue.spark.reading.offsets import EARLIEST, LATEST, Offset, Position, offset_of, read_offset
+from sqlalchemy_fairqueue.spark.reading.origin import check_origin, horizon
+from sqlalchemy_fairqueue.spark.reading.places import last_position, position_after
+from sqlalchemy_fairqueue.spark.reading.querying import Condition, between, opened, prepared, rows, wanted
+from sqlalchemy_fairqueue.spark.reading.spans import Span, spans
+from sqlalchemy_fairqueue.spark.reading.tables import HISTORY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeVar
+
+    import pyarrow as pa
+
+    from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
+    from sqlalchemy_fairqueue.spark.reading.tables import Column
+
+    T = TypeVar("T")
+
+
+@dataclass
+class StreamPart(InputPartition):
+    """What one task of a micro-batch reads.
+
+    Attributes:
+        span: Transactions from one to another.
+        condition: What else holds of its rows.
+        after: The start of the micro-batch.
+    """
+
+    span: Span
+    condition: Condition
+    after: Offset
+
+
+class StreamReader(DataSourceStreamReader, AvailableNow):
+    """Follows the history. One lives as long as its query, in a process of its own beside the driver."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[Column]) -> None:
+        if options.max_offsets_per_trigger is not None and not LIMITS_ARE_KNOWN:
+            raise BadOption("option maxOffsetsPerTrigger needs PySpark 4.2 or later; leave it out, or upgrade PySpark")
+        self._options = options
+        self._columns = columns
+        self._connection: psycopg.Connection | None = None
+        self._schema = ""
+        self._target: Position | None = None
+        self._reached: Offset | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the connection: tasks open their own."""
+        return self.__dict__ | {"_connection": None}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a query without a checkpoint begins."""
+        asked = self._options.starting_offsets or EARLIEST
+        if asked not in (EARLIEST, LATEST):
+            return read_offset(asked, "option startingOffsets").as_dict()
+        return self._ask(lambda connection: self._edge(connection, latest=asked == LATEST).as_dict())
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
+        """Where the next micro-batch ends. PySpark 4.1 gives no start and no limit."""
+        return self._ask(lambda connection: self._end(connection, start, limit))
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """The option maxOffsetsPerTrigger."""
+        most = self._options.max_offsets_per_trigger
+        return ReadMaxRows(most) if most is not None else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Note where the history ends now: the query ends there."""
+        self._target = self._ask(lambda connection: self._edge(connection, latest=True).position)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The end of the history and how far behind it the stream is, for the query's progress."""
+        reached = self._reached
+        if reached is None:
+            return None
+        return self._ask(lambda connection: lag_behind(connection, self._schema, reached).as_dict())
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """What each task of a micro-batch reads."""
+        first, last = offset_of(start), offset_of(end)
+        self._reached = last
+        self._ask(lambda connection: self._check(connection, first))
+        if first.position >= last.position:
+            return []
+        condition = between(wanted(HISTORY, self._options), first.position, last.position)
+        count = self._options.num_partitions or 1
+        shares = spans("h.recorded_xid", first.position.xid, last.position.xid, count)
+        after = Offset(last.origin, first.position, first.pruned)
+        return [StreamPart(share, condition, after) for share in shares]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        assert isinstance(partition, StreamPart)  # noqa: S101 - Spark gives what partitions() gave
+        with opened(self._options, "stream read") as (connection, schema):
+            check_origin(partition.after, horizon(connection, schema), self._options.accepted_origin)
+            with connection.transaction():
+                # Statistics may be older than the batch; by the index it costs as much as it has rows.
+                connection.execute("set local enable_seqscan = off")
+                yield from rows(connection, schema, HISTORY, self._columns, partition.span.narrow(partition.condition))
+                self._check_losses(connection, schema, partition.after)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: the history belongs to housekeeping."""
+
+    def stop(self) -> None:
+        """Close the driver's connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _edge(self, connection: psycopg.Connection, *, latest: bool) -> Offset:
+        # In this order: what is noted as taken away later than here is found by the next check.
+        pruned = last_pruned(connection, self._schema)
+        now = horizon(connection, self._schema)
+        return Offset(now.origin, last_position(connection, self._schema, now.xmin) if latest else Position(), pruned)
+
+    def _end(self, connection: psycopg.Connection, start: dict[str, Any] | None, limit: object) -> dict[str, Any]:
+        pruned = last_pruned(connection, self._schema)
+        now = horizon(connection, self._schema)
+        if start is None:
+            return Offset(now.origin, last_position(connection, self._schema, now.xmin), pruned).as_dict()
+        after = offset_of(start)
+        check_origin(after, now, self._options.accepted_origin)
+        self._check_losses(connection, self._schema, after)
+        if isinstance(limit, ReadMaxRows):
+            end = position_after(connection, self._schema, after.position, limit.max_rows, now.xmin)
+        else:
+            end = last_position(connection, self._schema, now.xmin)
+        if self._target is not None:
+            end = min(end, self._target)
+        # What stays as it was is given back as it was: Spark takes any other text for new data.
+        return Offset(now.origin, end, pruned).as_dict() if end > after.position else start
+
+    def _check(self, connection: psycopg.Connection, start: Offset) -> None:
+        check_origin(start, horizon(connection, self._schema), self._options.accepted_origin)
+        self._check_losses(connection, self._schema, start)
+
+    def _check_losses(self, connection: psycopg.Connection, schema: str, start: Offset) -> None:
+        check_losses(
+            connection,
+            schema,
+            position=start.position,
+            pruned=start.pruned,
+            fail=self._options.fail_on_data_loss,
+        )
+
+    def _ask(self, question: Callable[[psycopg.Connection], T]) -> T:
+        """Ask on the driver's connection, which is kept: Spark asks many times a second. One that broke is replaced."""
+        with refusals("follow the history"):
+            if self._connection is not None and not self._connection.closed:
+                try:
+                    return question(self._connection)
+                except psycopg.OperationalError:
+                    self.stop()
+            self._connection = connect(self._options, "stream", autocommit=True)
+            self._schema = prepared(self._connection, self._options)
+            return question(self._connection)

@@ -1,0 +1,184 @@
+"""What can be read: the columns of each table with their types in Spark, and the SQL that gives them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DayTimeIntervalType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from sqlalchemy_fairqueue.spark.errors import BadFrame, BadOption
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LONG, _INTEGER, _STRING, _BOOLEAN = LongType(), IntegerType(), StringType(), BooleanType()
+_INSTANT, _BINARY, _DURATION = TimestampType(), BinaryType(), DayTimeIntervalType()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: instants and durations come from the server as microseconds, binaries as hexadecimal digits.
+
+    Attributes:
+        name: Its name in the frame.
+        type: Its type in Spark.
+        sql: The expression that gives it.
+    """
+
+    name: str
+    type: DataType
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that can be read.
+
+    Attributes:
+        name: What the option calls it.
+        columns: All of its columns.
+        source: The from clause, with ``{schema}`` for the quoted schema.
+        key: The expression that tasks share the rows by.
+        queue: The expression of the queue's name.
+        channel: The expression of the channel's name.
+        bounds: A statement that gives the least and the greatest key, about.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    source: str
+    key: str
+    queue: str
+    channel: str
+    bounds: str
+
+
+def _plain(alias: str, **types: DataType) -> list[Column]:
+    return [Column(name, kind, f"{alias}.{name}") for name, kind in types.items()]
+
+
+HISTORY = Table(
+    "history",
+    (
+        *_plain("h", id=_LONG, queue=_STRING, channel_id=_LONG, channel=_STRING, message_id=_LONG, kind=_STRING),
+        *_plain("h", consumer=_STRING, attempt=_INTEGER, enqueued_at=_INSTANT, ready_at=_INSTANT),
+        *_plain("h", started_at=_INSTANT, finished_at=_INSTANT, outcome=_STRING, error=_STRING),
+        *_plain("h", recorded_xid=_LONG),
+    ),
+    "{schema}.fq_history h",
+    key="h.id",
+    queue="h.queue",
+    channel="h.channel",
+    # The first and the last row recorded, by the index on that: their ids are about the least and the greatest.
+    bounds=(
+        "select (select h.id from {schema}.fq_history h where {where} order by h.recorded_xid, h.id limit 1), "
+        "(select h.id from {schema}.fq_history h where {where} order by h.recorded_xid desc, h.id desc limit 1)"
+    ),
+)
+_CHANNEL_OF = "left join {{schema}}.fq_channel c on c.id = {alias}.channel_id"
+_TABLES = (
+    HISTORY,
+    Table(
+        "messages",
+        (
+            *_plain("m", id=_LONG),
+            Column("queue", _STRING, "c.queue"),
+            *_plain("m", channel_id=_LONG),
+            Column("channel", _STRING, "c.name"),
+            *_plain("m", kind=_STRING, content=_BINARY, headers=_STRING, dedupe_key=_STRING, enqueued_at=_INSTANT),
+            Column("due_at", _INSTANT, "case when m.dequeue_at >= 0 then m.dequeue_at end"),
+            Column("priority", _LONG, "case when m.dequeue_at < 0 then -m.dequeue_at end"),
+            *_plain("m", attempts=_INTEGER, max_attempts=_INTEGER, deliveries=_INTEGER, lease_id=_LONG),
+            *_plain("m", cancelled=_BOOLEAN, error=_STRING),
+        ),
+        "{schema}.fq_message m " + _CHANNEL_OF.format(alias="m").format(schema="{schema}"),
+        key="m.id",
+        queue="c.queue",
+        channel="c.name",
+        bounds="select min(m.id), max(m.id) from {schema}.fq_message m",
+    ),
+    Table(
+        "channels",
+        (
+            *_plain("c", id=_LONG, queue=_STRING),
+            Column("channel", _STRING, "c.name"),
+            *_plain("s", max_concurrency=_INTEGER, current_concurrency=_INTEGER, release_interval=_DURATION),
+            *_plain("s", release_burst=_INTEGER, weight=_INTEGER, max_backlog=_INTEGER, drop_when_full=_BOOLEAN),
+            *_plain("s", backlog=_LONG, dropped=_LONG, paused_at=_INSTANT),
+        ),
+        "{schema}.fq_channel c cross join lateral (select * from {schema}.fq_channel_state s "
+        "where s.channel_id = c.id order by s.channel_id desc, s.turn desc limit 1) s",
+        key="c.id",
+        queue="c.queue",
+        channel="c.name",
+        bounds="select min(c.id), max(c.id) from {schema}.fq_channel c",
+    ),
+    Table(
+        "dead_letters",
+        (
+            *_plain("d", message_id=_LONG, queue=_STRING, channel_id=_LONG),
+            Column("channel", _STRING, "c.name"),
+            *_plain("d", kind=_STRING, content=_BINARY, headers=_STRING, dedupe_key=_STRING, enqueued_at=_INSTANT),
+            *_plain("d", attempts=_INTEGER, max_attempts=_INTEGER, deliveries=_INTEGER, reason=_STRING),
+            *_plain("d", error=_STRING, died_at=_INSTANT),
+        ),
+        "{schema}.fq_dead_letter d " + _CHANNEL_OF.format(alias="d").format(schema="{schema}"),
+        key="d.message_id",
+        queue="d.queue",
+        channel="c.name",
+        bounds="select min(d.message_id), max(d.message_id) from {schema}.fq_dead_letter d",
+    ),
+)
+
+
+def table_named(name: str) -> Table:
+    """The table of that name, which is one of the option's words."""
+    return next(table for table in _TABLES if table.name == name)
+
+
+def frame_schema(table: Table, names: Sequence[str]) -> StructType:
+    """The columns of these names, or all, as Spark knows them.
+
+    Raises:
+        BadOption: The table has no column of a name, or a name stands twice.
+    """
+    known = {column.name: column for column in table.columns}
+    for name in names:
+        if name not in known:
+            raise BadOption(f"option columns names {name!r}; table {table.name} has {', '.join(known)}")
+    if len(set(names)) < len(names):
+        raise BadOption(f"option columns names a column twice: {', '.join(names)}; give each once")
+    return StructType([StructField(name, known[name].type) for name in names or known])
+
+
+def chosen(table: Table, schema: StructType) -> tuple[Column, ...]:
+    """The columns of a frame of that schema, which may be the user's own.
+
+    Raises:
+        BadFrame: The table has no such column, or one of another type.
+    """
+    known = {column.name: column for column in table.columns}
+    for field in schema.fields:
+        column = known.get(field.name)
+        if column is None:
+            raise BadFrame(f"the schema has column {field.name!r}; table {table.name} has {', '.join(known)}")
+        if field.dataType != column.type:
+            raise BadFrame(
+                f"the schema has column {field.name!r} as {field.dataType.simpleString()}, and table {table.name} has "
+                f"it as {column.type.simpleString()}; give that, and cast the frame"
+            )
+    if not schema.fields:
+        raise BadFrame(f"the schema has no columns; give some of {', '.join(known)}")
+    return tuple(known[field.name] for field in schema.fields)
