@@ -1,0 +1,148 @@
+"""A history with everything that may go wrong in one: for the figures of the report."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import astuple, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.fixtures.database import Database
+
+BEGIN = datetime(2026, 3, 28, 23, 50, tzinfo=UTC)
+GIANT = "giant"
+HOSTILE = "</script><script>alert('1')</script> & \"q\" {{ 7*7 }} \u202egnp\u2028"
+POLICIES = {
+    GIANT: (4, 0, 1, 3),
+    "small-1": (1, 700_000, 2, 1),
+    "small-2": (None, 3_000_000, 1, 1),
+    "small-3": (2, 0, 1, 2),
+    HOSTILE: (None, 250_000, 5, 1),
+}
+"""max_concurrency, release_interval in microseconds, release_burst, weight."""
+
+_SCHEMA = (
+    "id long, queue string, channel_id long, channel string, message_id long, kind string, consumer string, attempt int, "
+    "enqueued_at timestamp, ready_at timestamp, started_at timestamp, finished_at timestamp, outcome string, error string, "
+    "recorded_xid long"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the history, in the order of the frame that all share."""
+
+    id: int
+    queue: str
+    channel_id: int
+    channel: str
+    message_id: int
+    kind: str
+    consumer: str | None
+    attempt: int
+    enqueued_at: datetime
+    ready_at: datetime
+    started_at: datetime
+    finished_at: datetime
+    outcome: str
+    error: str | None
+    recorded_xid: int
+
+
+def nasty(seed: int = 7, attempts: int = 1500) -> list[Row]:
+    """Retries, releases, expired leases, cancels; ties, services without length, clocks set back; a giant tenant beside
+    small ones; an outage; an attempt that goes on while nothing else happens; a second queue.
+    """
+    names = [GIANT, HOSTILE, *(f"small-{number}" for number in range(1, 9))]
+    dice = random.Random(seed)  # noqa: S311 - a history that is the same each time
+    rows = []
+    for number, made in enumerate(_attempts(dice, names, attempts), 1):
+        queue, channel, attempt, ready, service, wait, outcome = made
+        started = BEGIN + timedelta(microseconds=ready + wait)
+        rows.append(
+            Row(
+                number, queue, names.index(channel) + 1 + 100 * (queue == "mails"), channel, number, "parse",
+                None if outcome == "expired" else "worker 1", attempt, BEGIN + timedelta(microseconds=ready - attempt),
+                BEGIN + timedelta(microseconds=ready), started, started + timedelta(microseconds=service), outcome,
+                "Traceback" if outcome in {"retried", "buried"} else None, 700 + number,
+            )
+        )  # fmt: skip
+    return rows
+
+
+def _attempts(
+    dice: random.Random, names: list[str], attempts: int
+) -> Iterator[tuple[str, str, int, int, int, int, str]]:
+    second = 1_000_000
+    for _ in range(attempts):
+        channel = GIANT if dice.random() < 0.6 else dice.choice(names[1:])
+        ready = dice.randrange(600 * second)
+        wait = dice.choice([0, 1, 50_000, int(dice.expovariate(1 / (20 * second)))])
+        service = dice.choice([0, 0, 1, 100_000, int(dice.expovariate(1 / (2 * second)))])
+        if dice.random() < 0.5:
+            # Ties, within the channel and across.
+            ready, wait, service = (value // second * second for value in (ready, wait, service))
+        if 300 * second < ready + wait < 420 * second:
+            # Everybody is away for two minutes.
+            wait = 420 * second + dice.randrange(3 * second) - ready
+        attempt, chance = 1, dice.random()
+        while chance < 0.15 and attempt < 4:
+            outcome = dice.choice(["retried", "released", "expired"])
+            yield "documents", channel, attempt, ready, service, wait, outcome
+            ready += max(wait, 0) + service + dice.choice([0, second])
+            attempt, chance = attempt + 1, dice.random()
+        yield "documents", channel, attempt, ready, service, wait, "completed" if chance < 0.95 else "buried"
+    # The clock was set back, while a message waited and while it was handled.
+    yield "documents", "small-1", 1, 200 * second, 5, -3 * second, "completed"
+    yield "documents", "small-1", 1, 210 * second, -4 * second, 1, "completed"
+    yield "documents", "small-8", 1, 220 * second, 3 * second, 90 * second, "cancelled"
+    # A queue in which nothing happens for days but that one attempt goes on, and then that others wait for long.
+    yield "mails", GIANT, 1, 0, 3 * 86_400 * second, 17, "completed"
+    yield "mails", "small-1", 1, 5 * second, second, 2 * 86_400 * second + 3, "completed"
+    yield "mails", "small-2", 1, 7 * second, 0, 3 * 86_400 * second, "completed"
+    yield "mails", "small-2", 1, 4 * 86_400 * second, 0, 0, "completed"
+    for number in range(40):
+        yield "mails", GIANT, 1, 5 * 86_400 * second + number, 60 * second, 60 * number * second, "completed"
+        yield "mails", "small-3", 1, 5 * 86_400 * second + number, 60 * second, 2_400 * second + number, "completed"
+
+
+def frame(spark: SparkSession, rows: list[Row]) -> DataFrame:
+    """The rows as the frame that readers give."""
+    return spark.createDataFrame([astuple(row) for row in rows], _SCHEMA)
+
+
+def policies(spark: SparkSession) -> DataFrame:
+    """The policies as the frame that readers give."""
+    return spark.createDataFrame(
+        [("documents", name, *policy) for name, policy in POLICIES.items()],
+        "queue string, channel string, max_concurrency int, release_interval long, release_burst int, weight int",
+    )
+
+
+def store(database: Database, rows: list[Row]) -> None:
+    """Put the rows into the history of a database, and the policies beside it."""
+    import psycopg  # noqa: PLC0415
+
+    with psycopg.connect(database.conninfo) as connection, connection.cursor() as cursor:
+        columns = ", ".join(Row.__dataclass_fields__)
+        with cursor.copy(f"copy fq_history ({columns}) from stdin") as copy:
+            for row in rows:
+                values = astuple(row)
+                copy.write_row([_micros(value) if isinstance(value, datetime) else value for value in values])
+        cursor.execute(
+            "create table policy (queue text, channel text, max_concurrency bigint, release_interval bigint, "
+            "release_burst bigint, weight bigint)"
+        )
+        cursor.executemany(
+            "insert into policy values (%s, %s, %s, %s, %s, %s)",
+            [("documents", name, *policy) for name, policy in POLICIES.items()],
+        )
+
+
+def _micros(instant: datetime) -> int:
+    return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
