@@ -49,7 +49,7 @@ class Sending(Stage):
         channels = {one.channel for one in works if isinstance(one, Wanted)}
         bounded = {name for name, one in self.books.channels.items() if one.policy.max_backlog is not None}
         hidden: dict[str, int] = {}
-        if channels & (bounded | own.made.keys()):
+        if self.world.version > 1 and channels & (bounded | own.made.keys()):
             # What it has sent itself, only it can see.
             hidden = self.world.hidden(self.sessions[tx].connection() if tx is not None and own.added else None)
         if hidden:
