@@ -6,18 +6,25 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import csv
-from pyspark.sql.types import BinaryType, BooleanType, DayTimeIntervalType, IntegerType, LongType, TimestampType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DayTimeIntervalType,
+    IntegerType,
+    LongType,
+    TimestampType,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import psycopg
-    from pyspark.sql.types import DataType
 
     from sqlalchemy_fairqueue.spark.reading.tables import Column
 
 _CHUNK_BYTES = 1 << 20
-_ARROW = {
+_ARROW: dict[DataType, pa.DataType] = {
     LongType(): pa.int64(),
     IntegerType(): pa.int32(),
     BooleanType(): pa.bool_(),

@@ -71,9 +71,9 @@ class ReadOptions(PlaceOptions):
         if self.finished[0] >= self.finished[1]:
             raise BadOption(f"option since {self.since!r} is not before until {self.until!r}; give an earlier instant")
         for name in ("startingOffsets", "endingOffsets"):
-            value = given[name]
-            if value is not None and value not in (EARLIEST, LATEST):
-                read_offset(value, f"option {name}")
+            text = given[name]
+            if text is not None and text not in (EARLIEST, LATEST):
+                read_offset(text, f"option {name}")
 
     @property
     def finished(self) -> tuple[int, int]:

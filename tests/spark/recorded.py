@@ -1,0 +1,61 @@
+"""Histories for tests: rows as queues record them, put in by plain SQL."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+
+from tests.fixtures.database import Database
+
+DAY = timedelta(days=1)
+NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
+COLUMNS = (
+    "id", "queue", "channel_id", "channel", "message_id", "kind", "consumer", "attempt", "enqueued_at", "ready_at",
+    "started_at", "finished_at", "outcome", "error", "recorded_xid",
+)  # fmt: skip
+_INSERT = """
+insert into fq_history (queue, channel_id, channel, message_id, kind, consumer, attempt, enqueued_at, ready_at,
+  started_at, finished_at, outcome, error)
+select %(queue)s, i %% 3, 'customer-' || i %% 3, i, 'parse', case when i %% 2 = 0 then 'worker, "two"' end, 1,
+  t - 3000001, t - 2000001, t - 1000001, t, 'completed',
+  case i %% 4 when 0 then '' when 1 then E'line 1\n"line", 2\r\n' when 2 then 'naïve ☃ \\N' end
+from (select i, %(finished)s + i::bigint as t from generate_series(1, %(count)s) i) x
+"""
+_ROWS = """
+select id, queue, channel_id, channel, message_id, kind, consumer, attempt,
+  to_timestamp(0) + enqueued_at * interval '1 microsecond', to_timestamp(0) + ready_at * interval '1 microsecond',
+  to_timestamp(0) + started_at * interval '1 microsecond', to_timestamp(0) + finished_at * interval '1 microsecond',
+  outcome, error, recorded_xid::text::bigint
+from fq_history order by id
+"""
+
+
+def add(
+    place: Database | psycopg.Connection, count: int = 1, *, finished: datetime = NOON, queue: str = "documents"
+) -> None:
+    """Record so many attempts in one transaction, which is the caller's where a connection is given."""
+    microseconds = (finished - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    values = {"queue": queue, "finished": microseconds, "count": count}
+    if isinstance(place, psycopg.Connection):
+        place.execute(_INSERT.encode(), values)
+        return
+    with closing(psycopg.connect(place.conninfo)) as connection:
+        connection.execute(_INSERT.encode(), values)
+        connection.commit()
+
+
+def table(database: Database) -> list[tuple[Any, ...]]:
+    """The whole history as the table has it, in the order of ids; times as datetimes."""
+    with closing(psycopg.connect(database.conninfo, options="-c timezone=UTC")) as connection:
+        return connection.execute(_ROWS.encode()).fetchall()
+
+
+def in_order(rows: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """What was read, in the order of ids; aware datetimes in UTC."""
+
+    def aware(value: Any) -> Any:
+        return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
+
+    return sorted(tuple(map(aware, row)) for row in rows)

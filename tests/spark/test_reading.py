@@ -1,0 +1,216 @@
+"""Reading once: what arrives in Spark is what the tables hold, of one instant."""
+
+from contextlib import closing
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import ChannelPolicy, Queue
+from sqlalchemy_fairqueue.spark.errors import BadFrame, BadOption
+from sqlalchemy_fairqueue.spark.reading import reader, schema
+from sqlalchemy_fairqueue.spark.reading.losses import DataLoss
+from tests.fixtures.clock import Clock
+from tests.fixtures.database import Database
+from tests.spark.conftest import Place
+from tests.spark.recorded import COLUMNS, DAY, NOON, add, in_order, table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def parts(database: Database, **options: object) -> Any:
+    """A reader and its parts, planned now; each part is read when the test says so."""
+    given = {"dsn": database.conninfo} | {name: str(value) for name, value in options.items()}
+    made = reader(given, schema(given))
+    return made, made.partitions()
+
+
+def rows(made: Any, partitions: Any) -> list[dict[str, Any]]:
+    """What the parts give."""
+    batches = [batch for part in partitions for batch in made.read(part)]
+    return pa.Table.from_batches(batches).to_pylist() if batches else []
+
+
+def read(database: Database, **options: object) -> list[dict[str, Any]]:
+    """Plan and read at once."""
+    return rows(*parts(database, **options))
+
+
+def test_the_history_arrives_row_for_row(spark: "SparkSession", place: Place) -> None:
+    """Every column of every row is what the table has: nulls, empty texts, quotes, ends of lines, microseconds."""
+    add(place.database, 40)
+    add(place.database, 8, finished=NOON - DAY)
+    frame = spark.read.format("fairqueue").options(**place.options, numPartitions="3").load()
+    assert tuple(frame.columns) == COLUMNS
+    assert frame.rdd.getNumPartitions() == 3
+    seen = frame.selectExpr("* except (enqueued_at, ready_at, started_at, finished_at)").collect()
+    times = frame.selectExpr("id", *(f"unix_micros({name}) - 0 as {name}" for name in COLUMNS[8:12])).collect()
+    held = table(place.database)
+    assert in_order(seen) == [row[:8] + row[12:] for row in held]
+    assert sorted(map(tuple, times)) == [(row[0], *(round(at.timestamp() * 1e6) for at in row[8:12])) for row in held]
+
+
+def test_columns_channels_and_times_are_chosen(database: Database) -> None:
+    """Options leave out columns and rows before they leave the server."""
+    add(database, 6)
+    add(database, 6, finished=NOON - DAY)
+    add(database, 6, queue="other")
+    assert read(database, columns="message_id, id", channels="customer-1", queue="other") == [
+        {"message_id": 1, "id": 13},
+        {"message_id": 4, "id": 16},
+    ]
+    since = (NOON + timedelta(microseconds=3)).isoformat()
+    until = (NOON + timedelta(microseconds=5)).replace(tzinfo=None).isoformat()
+    chosen = read(database, since=since, until=until, columns="message_id", queue="documents", numPartitions=4)
+    assert [row["message_id"] for row in chosen] == [3, 4]
+    assert read(database, columns="error", queue="none") == []
+    nulls = read(database, columns="consumer", queue="other", channels="customer-0,customer-1")
+    assert [row["consumer"] for row in nulls] == [None, None, 'worker, "two"', 'worker, "two"']
+
+
+def test_all_tasks_read_one_instant(database: Database) -> None:
+    """What was not committed when the read was planned comes in no task, whenever that runs; the rest in one."""
+    add(database, 10)
+    with (
+        closing(psycopg.connect(database.conninfo)) as open_since_before,
+        closing(psycopg.connect(database.conninfo)) as late,
+    ):
+        add(open_since_before, 2)
+        add(late, 2)
+        add(database, 5)
+        held = [row[0] for row in table(database)]
+        made, planned = parts(database, numPartitions=4)
+        assert len(planned) == 4
+        seen = rows(made, planned[:2])
+        open_since_before.commit()
+        late.rollback()
+        add(database, 5)
+        seen += rows(made, planned[2:])
+    assert sorted(row["id"] for row in seen) == held
+
+
+def test_rows_that_move_to_their_day_are_read_once(database: Database, clock: Clock) -> None:
+    """Housekeeping moves rows from the default partition to their day between two tasks: each comes once."""
+    add(database, 12, finished=clock.now())
+    made, planned = parts(database, numPartitions=3)
+    seen = rows(made, planned[:1])
+    assert database.value("select count(*) from fq_keep_history(1)") == 2
+    assert database.value("select count(*) from fq_history_default") == 0
+    seen += rows(made, planned[1:])
+    assert sorted(row["id"] for row in seen) == list(range(1, 13))
+
+
+def test_days_that_go_while_they_are_read_are_noticed(database: Database, clock: Clock) -> None:
+    """A day that is dropped between plan and task is an error, or a warning if asked; of other days it is neither."""
+    add(database, 3, finished=clock.now())
+    database.execute("select fq_keep_history(0)")
+    made, planned = parts(database)
+    tolerant, same = parts(database, failOnDataLoss=False)
+    other, elsewhere = parts(database, since=(NOON + 5 * DAY).isoformat())
+    clock.advance(40 * DAY)
+    database.execute("select fq_keep_history(0)")
+    with pytest.raises(DataLoss, match=f"from {NOON:%Y-%m-%d} until .* were taken away .*; go on without them with"):
+        rows(made, planned)
+    assert rows(tolerant, same) == []
+    assert rows(other, elsewhere) == []
+    assert read(database) == []
+
+
+def test_between_two_offsets(database: Database) -> None:
+    """Behind one offset up to another the rows are those that a stream gives: below the open transactions."""
+    from sqlalchemy_fairqueue.spark.reading.lags import history_lag  # noqa: PLC0415
+    from tests.spark.streams import edge  # noqa: PLC0415
+
+    add(database, 4)
+    first = edge(database)
+    add(database, 4)
+    second = edge(database)
+    with closing(psycopg.connect(database.conninfo)) as writer:
+        add(writer, 1)
+        add(database, 4)
+        assert [row["id"] for row in read(database, startingOffsets=first, numPartitions=3)] == [5, 6, 7, 8]
+        lag = history_lag(first, dsn=database.conninfo)
+        assert (lag.rows, lag.held_rows, lag.held_by) == (4, 4, writer.info.backend_pid)
+        assert str(lag.latest) == second
+        writer.commit()
+    assert [row["id"] for row in read(database, endingOffsets=second)] == list(range(1, 9))
+    assert [row["id"] for row in read(database, startingOffsets=second)] == list(range(9, 14))
+    assert len(read(database, startingOffsets="earliest", endingOffsets="latest")) == 13
+
+
+def test_live_tables(database: Database) -> None:
+    """Messages, channels and dead letters come with their types; contents as bytes."""
+    queue, engine = Queue("documents"), create_engine(database.url)
+    with Session(engine) as session, session.begin():
+        queue.configure_channel(session, "a", ChannelPolicy(release_interval=timedelta(seconds=2), weight=3))
+        queue.enqueue(session, channel="a", payload={"n": 1}, kind="parse", priority=5, headers={"trace": "x"})
+        queue.enqueue(session, channel="b", payload={"n": 2}, kind="index", key="k")
+    (dead,) = [one for one in queue.dequeue(engine, limit=2, lease=timedelta(minutes=1)) if one.channel == "b"]
+    queue.bury(engine, dead, reason="poison")
+    engine.dispose()
+    (message,) = read(database, table="messages", queue="documents")
+    assert (message["channel"], message["content"], message["headers"]) == ("a", b'{"n":1}', '{"trace": "x"}')
+    assert (message["priority"], message["due_at"], message["deliveries"]) == (5, None, 1)
+    assert message["lease_id"] is not None
+    assert message["cancelled"] is False
+    channels = read(database, table="channels", columns="channel,release_interval,weight,paused_at")
+    assert sorted(channels, key=lambda row: str(row["channel"])) == [
+        {"channel": "a", "release_interval": timedelta(seconds=2), "weight": 3, "paused_at": None},
+        {"channel": "b", "release_interval": timedelta(0), "weight": 1, "paused_at": None},
+    ]
+    (letter,) = read(database, table="dead_letters", channels="b", numPartitions=2)
+    assert (letter["content"], letter["dedupe_key"], letter["reason"]) == (b'{"n":2}', "k", "poison")
+    assert letter["died_at"] >= letter["enqueued_at"]
+
+
+def test_live_tables_in_spark(spark: "SparkSession", place: Place) -> None:
+    """Durations and binaries are Spark's own types."""
+    frame = spark.read.format("fairqueue").options(**place.options, table="channels").load()
+    assert frame.collect() == []
+    frame = spark.read.format("fairqueue").options(**place.options, table="messages", columns="content,due_at").load()
+    assert frame.dtypes == [("content", "binary"), ("due_at", "timestamp")]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"table": "leases"}, r"option table is 'leases'; give one of history, messages, channels, dead_letters"),
+        ({"columns": "id,colour"}, r"option columns names 'colour'; table history has id, queue, .*recorded_xid"),
+        ({"columns": "id,id"}, r"names a column twice: id, id; give each once"),
+        ({"numPartitions": "0"}, r"option numPartitions is 0; give a number from 1 to 1000"),
+        ({"numPartition": "2"}, r"option 'numPartition' is unknown; did you mean numPartitions\?"),
+        ({"table": "messages", "since": "2026-01-01"}, r"option since is for the history, and table is 'messages'"),
+        ({"since": "yesterday"}, r"option since is 'yesterday'; give an instant like"),
+        ({"since": "2026-01-02", "until": "2026-01-02"}, r"since '2026-01-02' is not before until '2026-01-02'"),
+        (
+            {"startingOffsets": "first"},
+            r"option startingOffsets is 'first'; give earliest, latest, or an offset as JSON",
+        ),
+        ({"startingOffsets": '{"xid": 5}'}, r"option startingOffsets is \{'xid': 5\}, which is no offset"),
+        ({"startingOffsets": "latest"}, r"startingOffsets latest or endingOffsets earliest leave nothing to read"),
+        ({"maxOffsetsPerTrigger": "5"}, r"option maxOffsetsPerTrigger is for streams"),
+    ],
+)
+def test_wrong_options_are_refused_on_the_driver(options: dict[str, str], words: str) -> None:
+    """Before anything is connected to, the error names the option, its value, and what it may be."""
+    given = {"dsn": "postgresql://nobody@nowhere.invalid/none"} | options
+    with pytest.raises(BadOption, match=words):
+        reader(given, schema(given))
+
+
+def test_a_schema_of_the_user_chooses_columns() -> None:
+    """A schema that the user gives chooses columns by name and must have their types."""
+    from pyspark.sql.types import IntegerType, StructType  # noqa: PLC0415
+
+    given = {"dsn": "postgresql:///none"}
+    with pytest.raises(BadFrame, match=r"column 'id' as int, and table history has it as bigint; give that"):
+        reader(given, StructType().add("id", IntegerType()))
+    with pytest.raises(BadFrame, match="column 'colour'; table history has id"):
+        reader(given, StructType().add("colour", IntegerType()))
+    with pytest.raises(BadFrame, match="has no columns"):
+        reader(given, StructType())

@@ -1,0 +1,305 @@
+"""Following the history: each attempt comes once, whatever order transactions commit in, and a gap is never silent."""
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import psycopg
+import pytest
+
+from sqlalchemy_fairqueue.spark.errors import BadOption
+from sqlalchemy_fairqueue.spark.reading import schema, stream_reader
+from sqlalchemy_fairqueue.spark.reading.limits import LIMITS_ARE_KNOWN, ReadMaxRows
+from sqlalchemy_fairqueue.spark.reading.losses import DataLoss
+from sqlalchemy_fairqueue.spark.reading.offsets import offset_of
+from sqlalchemy_fairqueue.spark.reading.origin import OriginChanged
+from tests.fixtures.clock import Clock
+from tests.fixtures.database import Database
+from tests.fixtures.waits import Waits
+from tests.spark.conftest import Place
+from tests.spark.recorded import COLUMNS, DAY, add, in_order, table
+from tests.spark.streams import Follower, edge
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+needs_limits = pytest.mark.skipif(not LIMITS_ARE_KNOWN, reason="PySpark 4.1 has no read limits")
+
+
+Follow = Callable[..., Follower]
+
+
+@pytest.fixture
+def follow(database: Database) -> Iterator[Follow]:
+    """Begin a query, or go on with one: ``follow(checkpoint, startingOffsets="latest")``; stopped after the test."""
+    with ExitStack() as stack:
+
+        def begin(checkpoint: dict[str, Any] | None = None, **options: object) -> Follower:
+            follower = Follower(database, checkpoint, **options)
+            stack.callback(follower.reader.stop)
+            return follower
+
+        yield begin
+
+
+class Writers:
+    """Transactions on connections of their own that record a few rows each and commit in another order; some fail."""
+
+    def __init__(self, database: Database, count: int, transactions: int) -> None:
+        self._database = database
+        self._transactions = transactions
+        self._threads = [threading.Thread(target=self._write, args=(seed,)) for seed in range(count)]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for thread in self._threads:
+            thread.join()
+
+    @property
+    def busy(self) -> bool:
+        """Whether any still writes."""
+        return any(thread.is_alive() for thread in self._threads)
+
+    def _write(self, seed: int) -> None:
+        chance = random.Random(seed)  # noqa: S311 - the same disorder each time
+        with (
+            closing(psycopg.connect(self._database.conninfo)) as one,
+            closing(psycopg.connect(self._database.conninfo)) as two,
+        ):
+            for _ in range(self._transactions):
+                # The ids of the two interleave, and the one that wrote first often commits last.
+                for connection in (one, two, one):
+                    add(connection, chance.randint(1, 3))
+                for connection in chance.sample((one, two), 2):
+                    (connection.rollback if chance.random() < 0.2 else connection.commit)()
+
+
+def test_under_concurrent_writers_each_row_comes_once(database: Database, follow: Follow) -> None:
+    """Many transactions commit out of order while batches are read by readers that stop and start anew."""
+    follower, seen = follow(numPartitions=2), []
+    with Writers(database, 4, 60) as writers:
+        while writers.busy:
+            seen += follower.batch()
+            follower.reader.stop()
+            follower = follow(follower.checkpoint)
+    seen += follower.batch()
+    assert sorted(seen) == [row[0] for row in table(database)]
+    assert follower.batch() == []
+
+
+def test_a_query_of_spark_gives_the_table(spark: "SparkSession", place: Place, tmp_path: Path) -> None:
+    """Through Spark, with stops, restarts and a transaction open for long, row for row what the table holds is written."""
+    database = place.database
+
+    def query() -> "StreamingQuery":
+        options = place.options | ({"maxOffsetsPerTrigger": "200"} if LIMITS_ARE_KNOWN else {})
+        frame = spark.readStream.format("fairqueue").options(**options).load()
+        writing = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        return writing.trigger(availableNow=True).start(str(tmp_path / "rows"))
+
+    with closing(psycopg.connect(database.conninfo)) as long_writer:
+        add(long_writer, 5)
+        with Writers(database, 2, 20):
+            running = query()
+        running.stop()
+        running = query()
+        assert running.awaitTermination(60)
+        early = spark.read.parquet(str(tmp_path / "rows")).count() if (tmp_path / "rows").exists() else 0
+        add(long_writer, 5)
+        long_writer.commit()
+    last = query()
+    assert last.awaitTermination(60)
+    held = table(database)
+    assert early < len(held)
+    rows = spark.read.parquet(str(tmp_path / "rows"))
+    assert tuple(rows.columns) == COLUMNS
+    names = ["id", "message_id", "consumer", "error", "recorded_xid", "unix_micros(finished_at)"]
+    expected = [(row[0], row[4], row[6], row[13], row[14], round(row[11].timestamp() * 1e6)) for row in held]
+    assert in_order(rows.selectExpr(*names).collect()) == expected
+
+
+def test_a_long_transaction_holds_back_and_loses_nothing(database: Database, follow: Follow) -> None:
+    """Rows behind an open transaction wait for it; so do those of a transaction that only got its number."""
+    follower = follow()
+    with closing(psycopg.connect(database.conninfo)) as writer:
+        writer.execute("select pg_current_xact_id()")
+        add(database, 3)
+        assert follower.batch() == []
+        add(writer, 2)
+        writer.commit()
+    assert follower.batch() == [1, 2, 3, 4, 5]
+
+
+@needs_limits
+def test_batches_are_as_large_as_asked(database: Database, follow: Follow) -> None:
+    """A limit cuts within a transaction; a batch that is read again gives the same rows; without one, all come."""
+    follower = follow(maxOffsetsPerTrigger=4)
+    assert follower.reader.getDefaultReadLimit() == ReadMaxRows(4)
+    add(database, 10)
+    end = follower.reader.latestOffset(follower.checkpoint, ReadMaxRows(4))
+    assert follower.again(end) == follower.again(end) == [1, 2, 3, 4]
+    assert follower.batch(ReadMaxRows(4)) == [1, 2, 3, 4]
+    assert follower.batch(ReadMaxRows(4)) == [5, 6, 7, 8]
+    follower.reader.prepareForTriggerAvailableNow()
+    add(database, 3)
+    assert follower.batch() == [9, 10]
+    assert follower.batch() == []
+
+
+@needs_limits
+def test_the_lag_is_in_the_progress(database: Database, follow: Follow) -> None:
+    """What Spark reports as the latest offset says how many rows are behind, and who holds others back."""
+    add(database, 6)
+    follower = follow()
+    assert follower.reader.reportLatestOffset() is None
+    follower.batch(ReadMaxRows(2))
+    with closing(psycopg.connect(database.conninfo, application_name="slow report")) as writer:
+        add(writer)
+        add(database, 3)
+        report = follower.reader.reportLatestOffset()
+    assert report is not None
+    assert (report["rows"], report["held_rows"], report["held_by_application"]) == (4, 3, "slow report")
+
+
+def test_where_a_stream_begins(database: Database, follow: Follow) -> None:
+    """At the earliest row, at the next one, or behind an offset."""
+    add(database, 3)
+    middle = edge(database)
+    add(database, 3)
+    followers = [follow(startingOffsets=where) for where in ("earliest", middle, "latest")]
+    add(database, 1)
+    assert [one.batch() for one in followers] == [[1, 2, 3, 4, 5, 6, 7], [4, 5, 6, 7], [7]]
+
+
+def test_another_history_is_refused(database: Database, follow: Follow) -> None:
+    """A checkpoint of another cluster, timeline, database or table stops the stream; accepted by name, it goes on."""
+    add(database, 2)
+    follower = follow()
+    follower.batch()
+    reached = offset_of(follower.checkpoint)
+    follower.reader.stop()
+    add(database, 1)
+    for changed, words in (
+        ({"system": "4711"}, "is of cluster 4711, and the connection leads to cluster"),
+        ({"timeline": 7}, "is of timeline 7, and the server is on timeline 1: a standby was promoted"),
+        ({"database": 5}, r"is of database 5 \(oid\)"),
+        ({"history": 9}, "is of the table with oid 9, .* it was made anew"),
+    ):
+        foreign = replace(reached, origin=replace(reached.origin, **changed)).as_dict()
+        stranger = follow(foreign)
+        with pytest.raises(OriginChanged, match=words) as refusal:
+            stranger.batch()
+        with pytest.raises(OriginChanged, match=words):
+            stranger.reader.partitions(foreign, reached.as_dict())
+        assert f"'{reached.origin}'" in str(refusal.value)
+        accepting = follow(foreign, acceptedOrigin=reached.origin)
+        assert accepting.batch() == [3]
+        assert offset_of(accepting.checkpoint).origin == reached.origin
+
+
+def test_a_table_made_anew_and_a_database_put_back_are_noticed(database: Database, follow: Follow) -> None:
+    """Tables dropped and installed again, or a server put back behind the offset: an error, not silence."""
+    add(database)
+    reached = offset_of(follow(startingOffsets="latest").checkpoint)
+    future = replace(reached, position=replace(reached.position, xid=reached.position.xid + 10**9))
+    with pytest.raises(OriginChanged, match="was put back to an earlier state; begin anew"):
+        follow(future.as_dict(), acceptedOrigin=reached.origin).batch()
+    database.execute("alter table fq_history rename to fq_history_before")
+    database.execute("create table fq_history (like fq_history_before including all)")
+    with pytest.raises(OriginChanged, match="it was made anew"):
+        follow(reached.as_dict()).batch()
+
+
+def test_days_that_went_unread_are_noticed(database: Database, clock: Clock, follow: Follow) -> None:
+    """A day dropped with unread rows stops the stream or is warned of; one that was read, or was empty, does not."""
+    add(database, 3, finished=clock.now())
+    database.execute("select fq_keep_history(60)")
+    reader = follow()
+    reader.batch()
+    behind = reader.checkpoint
+    clock.advance(3 * DAY)
+    add(database, 2, finished=clock.now())
+    clock.advance(29 * DAY)
+    assert database.value("select count(*) from fq_keep_history(0) where action = 'dropped'") == 2
+    fresh = follow()
+    assert reader.batch() == fresh.batch() == [4, 5]
+    add(database, 2, finished=clock.now())
+    clock.advance(35 * DAY)
+    database.execute("select fq_keep_history(0)")
+    with pytest.raises(DataLoss, match=r"taken away from the history .* before they were read"):
+        reader.batch()
+    with pytest.raises(DataLoss, match="taken away"):
+        follow(behind).reader.partitions(behind, fresh.checkpoint)
+    add(database, 1, finished=clock.now())
+    tolerant = follow(reader.checkpoint, failOnDataLoss=False)
+    assert tolerant.batch() == [8]
+    assert follow(tolerant.checkpoint).batch() == []
+    assert follow().batch() == [8]
+
+
+def test_days_that_go_while_a_batch_is_read_are_noticed(database: Database, clock: Clock, follow: Follow) -> None:
+    """A batch planned before its day was dropped does not come out short in silence."""
+    add(database, 3, finished=clock.now())
+    database.execute("select fq_keep_history(0)")
+    follower = follow()
+    end = follower.reader.latestOffset(follower.checkpoint)
+    parts = follower.reader.partitions(follower.checkpoint, end)
+    clock.advance(40 * DAY)
+    database.execute("select fq_keep_history(0)")
+    with pytest.raises(DataLoss):
+        list(follower.reader.read(parts[0]))
+
+
+def test_a_lost_connection_is_replaced(database: Database, waits: Waits, follow: Follow) -> None:
+    """A server that restarted between two batches is connected to anew, without losing the place."""
+    follower = follow()
+    add(database, 2)
+    assert follower.batch() == [1, 2]
+    database.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'fairqueue spark stream'"
+    )
+    waits.until(
+        "select where not exists (select from pg_stat_activity where application_name = 'fairqueue spark stream')"
+    )
+    add(database, 1)
+    assert follower.batch() == [3]
+
+
+def test_a_batch_costs_as_much_as_it_has_rows(database: Database, follow: Follow) -> None:
+    """End, share and rows of a batch are found by the index on (recorded_xid, id), without statistics."""
+    add(database, 20_000)
+    follower = follow(startingOffsets="latest")
+    add(database, 5)
+    database.execute("select pg_stat_force_next_flush()")
+    reads = "select seq_tup_read, idx_scan > 0 as used from pg_stat_user_tables where relname = 'fq_history_default'"
+    (before,) = database.rows(reads)
+    assert len(follower.batch()) == 5
+    follower.reader.reportLatestOffset()
+    follower.reader.stop()
+    (after,) = database.rows(reads)
+    assert after == (before[0], True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"table": "messages"}, "table 'messages' cannot be followed as a stream"),
+        ({"endingOffsets": "latest"}, "option endingOffsets is for reading once"),
+        ({"since": "2026-01-01"}, "option since is for reading once"),
+        ({"maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger is 0; give a number from 1"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, str], words: str) -> None:
+    """Before anything is connected to."""
+    given = {"dsn": "postgresql:///none"} | options
+    with pytest.raises(BadOption, match=words):
+        stream_reader(given, schema(given))
