@@ -1,0 +1,61 @@
+"""The simulator against fq_dequeue: the same deliveries, in the same order, at the same instants."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from hypothesis import given
+
+from sqlalchemy_fairqueue.spark.replay.playing import attempts_under
+from sqlalchemy_fairqueue.spark.replay.trace import trace_of
+from tests.fixtures.database import Database
+from tests.spark.replaying import START, Doing, Program, programs
+from tests.sql.kernel import Kernel
+
+_queues = count(1)
+
+
+@pytest.fixture
+def kernel(database: Database) -> Iterator[Kernel]:
+    """The functions, under a clock that stands still until it is set."""
+    kernel = Doing.prepare(database)
+    yield kernel
+    kernel.connection.close()
+
+
+def done(kernel: Kernel, program: Program) -> list[tuple[int, int, int]]:
+    """Each delivery of the SQL functions in turn, in a queue of its own: when, which task, which of its attempts."""
+    kernel.queue = f"q{next(_queues)}"
+    return Doing(kernel, program).run()
+
+
+def simulated(program: Program) -> list[tuple[int, int, int]]:
+    """The same, of the simulator."""
+    trace = trace_of(program.history())._replace(begin=START + program.begin)
+    attempts = attempts_under(trace, program.scenario)
+    deliveries = sorted(
+        (int(attempts["order"][number]), int(attempts["started"][number]), task, number - int(message["attempt"]))
+        for task, message in enumerate(trace.messages)
+        for number in range(int(message["attempt"]), int(message["stop"]))
+    )
+    return [delivery[1:] for delivery in deliveries]
+
+
+def test_one_at_a_time(kernel: Kernel) -> None:
+    """Workers that take one message at a time get those that the SQL gives them, in that order, at those instants."""
+
+    @given(programs(batch=1))
+    def check(program: Program) -> None:
+        assert simulated(program) == done(kernel, program)
+
+    check()
+
+
+def test_batches(kernel: Kernel) -> None:
+    """So do workers that take several, in the order of the turns within each batch."""
+
+    @given(programs())
+    def check(program: Program) -> None:
+        assert simulated(program) == done(kernel, program)
+
+    check()
