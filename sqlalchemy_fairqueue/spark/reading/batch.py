@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.spark.connecting import refusals
 from sqlalchemy_fairqueue.spark.reading.losses import check_losses, last_pruned
 from sqlalchemy_fairqueue.spark.reading.offsets import EARLIEST, LATEST, Offset, Position, read_offset
 from sqlalchemy_fairqueue.spark.reading.origin import check_origin, horizon
-from sqlalchemy_fairqueue.spark.reading.places import last_position
+from sqlalchemy_fairqueue.spark.reading.places import ends, last_position
 from sqlalchemy_fairqueue.spark.reading.querying import Condition, between, opened, rows, wanted
 from sqlalchemy_fairqueue.spark.reading.spans import Span, parts_of, spans
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, table_named
@@ -118,12 +118,12 @@ class BatchReader(DataSourceReader):
             end = read_offset(self._options.ending_offsets or "", "option endingOffsets")
             check_origin(end, now, self._options.accepted_origin)
         upto = end.position if end else last_position(connection, schema, now.xmin)
-        condition = between(wanted(HISTORY, self._options), start.position, upto)
-        low, high = start.position.xid, upto.xid
+        first, last = ends(connection, schema, between(self._days(), start.position, upto))
         # Ids are as good as rows to count by, transactions are not.
-        count = parts_of(start.position.id, upto.id, self._options.num_partitions)
+        count = parts_of(first.id, last.id, self._options.num_partitions)
+        condition = between(wanted(HISTORY, self._options), start.position, upto)
         found = Offset(now.origin, start.position, start.pruned)
-        return [Part(span, condition, found) for span in spans("h.recorded_xid", low, high, count)]
+        return [Part(span, condition, found) for span in spans("h.recorded_xid", first.xid, last.xid, count)]
 
     def _days(self) -> Condition:
         """The days that hold what was asked for: whole days, whose indexes give their first and last row at once."""

@@ -9,6 +9,8 @@ from sqlalchemy_fairqueue.spark.reading.offsets import Position
 if TYPE_CHECKING:
     import psycopg
 
+    from sqlalchemy_fairqueue.spark.reading.querying import Condition
+
 _LAST = """
 select h.recorded_xid::text::bigint, h.id
 from {schema}.fq_history h
@@ -24,6 +26,13 @@ where (h.recorded_xid, h.id) > (%(xid)s::text::xid8, %(id)s)
 order by h.recorded_xid, h.id
 offset %(skip)s
 limit 1
+"""
+_ENDS = """
+select f.recorded_xid::text::bigint, f.id, l.recorded_xid::text::bigint, l.id
+from (select h.recorded_xid, h.id from {schema}.fq_history h where {where} order by h.recorded_xid, h.id limit 1) f,
+  (
+    select h.recorded_xid, h.id from {schema}.fq_history h where {where} order by h.recorded_xid desc, h.id desc limit 1
+  ) l
 """
 _COUNT = """
 select count(*)
@@ -48,6 +57,13 @@ def position_after(connection: psycopg.Connection, schema: str, after: Position,
     values = {"xid": str(after.xid), "id": after.id, "skip": rows - 1, "xmin": str(xmin)}
     row = connection.execute(_NEXT.format(schema=schema).encode(), values).fetchone()
     return Position(*row) if row else max(after, last_position(connection, schema, xmin))
+
+
+def ends(connection: psycopg.Connection, schema: str, condition: Condition) -> tuple[Position, Position]:
+    """The first and the last row that a condition leaves; the beginning twice if there is none."""
+    statement = _ENDS.format(schema=schema, where=condition.text).encode()
+    row = connection.execute(statement, condition.values).fetchone()
+    return (Position(*row[:2]), Position(*row[2:])) if row else (Position(), Position())
 
 
 def rows_after(connection: psycopg.Connection, schema: str, after: Position, xmin: int, most: int) -> int:

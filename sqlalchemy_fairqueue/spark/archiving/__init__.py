@@ -1,0 +1,81 @@
+"""The archive: the history as Parquet, a folder a UTC day, kept up to date by runs that may die at any time.
+
+What a reader finds is decided by single renames: the rows of a day that a run adds are one file, which its name says
+all about. ``names`` knows those names, ``storage`` the files, ``marker`` whose archive it is, ``pending`` what is
+missing, ``running`` puts them together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.spark.archiving.errors import ArchiveBusy, ArchiveDamaged, ArchiveError
+from sqlalchemy_fairqueue.spark.archiving.running import ArchivedDay, ArchiveResult, run
+from sqlalchemy_fairqueue.spark.options import read_options
+from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
+from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, frame_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = [
+    "ArchiveBusy",
+    "ArchiveDamaged",
+    "ArchiveError",
+    "ArchiveResult",
+    "ArchivedDay",
+    "archive",
+    "read_archive",
+]
+
+
+def archive(
+    spark: SparkSession,
+    path: str,
+    *,
+    dsn: str | None = None,
+    dsn_env: str | None = None,
+    schema: str | None = None,
+    today: bool = False,
+    num_partitions: int | None = None,
+    fail_on_data_loss: bool = True,
+    accepted_origin: str | None = None,
+    progress: Callable[[ArchivedDay], None] | None = None,
+) -> ArchiveResult:
+    """Bring the archive at *path* up to date with the history.
+
+    A day is added whole by one rename, and so is what was recorded later of a day that is there: readers never see half
+    of what a run adds to a day. A run that dies leaves the days that it finished; the next goes on from there. Run it
+    after midnight UTC at the latest before housekeeping drops the oldest day.
+
+    Args:
+        spark: A classic session (not Spark Connect: it works with the session's file systems).
+        path: A folder on any file system that the session knows and whose rename is atomic.
+        dsn: Where the history is; or *dsn_env*, the variable that holds it on driver and executors.
+        dsn_env: See *dsn*.
+        schema: The schema of the installation; None: the connection's default.
+        today: Whether the day that is not over is archived as far as it goes, which makes a file each time.
+        num_partitions: How many tasks read a day; None: one for a quarter of a million rows, up to 16.
+        fail_on_data_loss: Whether days that were dropped before they were archived are an error, or a warning.
+        accepted_origin: The origin, as the error wrote it, with which the archive of another one goes on.
+        progress: Called after each day that was added to.
+
+    Raises:
+        ArchiveBusy: Another process is at it.
+        ArchiveDamaged: The folder holds what no run leaves there.
+        OriginChanged: The archive is of another history.
+        DataLoss: Days were dropped from the history before they were archived.
+    """
+    given = {"dsn": dsn, "dsnEnv": dsn_env, "schema": schema, "acceptedOrigin": accepted_origin}
+    words = {name: value for name, value in given.items() if value is not None}
+    words |= {"failOnDataLoss": str(fail_on_data_loss).lower()}
+    if num_partitions is not None:
+        words["numPartitions"] = str(num_partitions)
+    return run(spark, path, read_options(ReadOptions, words), words, today=today, progress=progress)
+
+
+def read_archive(spark: SparkSession, path: str) -> DataFrame:
+    """The archive as a frame: the columns of the history and ``day``, the UTC day of ``finished_at``."""
+    return spark.read.schema(frame_schema(HISTORY, ()).add("day", "date")).parquet(path)
