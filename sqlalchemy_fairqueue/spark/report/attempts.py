@@ -109,7 +109,11 @@ def attempts_of(history: DataFrame, asking: Asking) -> Attempts:
 def _check_ids(totals: Sequence[Any], queues: Sequence[str]) -> None:
     known: dict[int, tuple[int, str]] = {}
     for row in totals:
-        names = {known.setdefault(row.channel, (row.queue, row.name)), (row.queue, row.name), (row.queue, row.other_name)}
+        names = {
+            known.setdefault(row.channel, (row.queue, row.name)),
+            (row.queue, row.name),
+            (row.queue, row.other_name),
+        }
         if len(names) > 1:
             one, other, *_ = sorted(names)
             raise InvalidArgument(

@@ -115,9 +115,7 @@ class Fairness:
         asking: Whom to ask, and where to keep what is used twice.
     """
 
-    def __init__(
-        self, attempts: DataFrame, widths: DataFrame, policies: DataFrame, shown: int, asking: Asking
-    ) -> None:
+    def __init__(self, attempts: DataFrame, widths: DataFrame, policies: DataFrame, shown: int, asking: Asking) -> None:
         sql = asking.sql
         windows = sql(_CHANNEL_WINDOWS, attempts=attempts, widths=widths)
         uses = sql(_USES, windows=windows, policies=policies)

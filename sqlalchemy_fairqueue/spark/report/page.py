@@ -1,0 +1,136 @@
+"""The page of a report: one HTML file that needs nothing else, neither a network nor a script.
+
+Names of tenants are whatever people typed: jinja2 escapes them, what does not print is shown as an escape, and the page
+forbids scripts and foreign resources besides (Content-Security-Policy).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy_fairqueue.spark.report import plots, wording
+from sqlalchemy_fairqueue.spark.report.definitions import DEFINITIONS
+from sqlalchemy_fairqueue.spark.report.figures import Outcomes
+from sqlalchemy_fairqueue.spark.report.svg import drawing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy_fairqueue.spark.report.figures import ChannelFigures, QueueFigures, Replay, Report
+
+_LISTED = 100
+_DRAWN = 20
+_COMPARED = 15
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """What the page shows of a queue."""
+
+    queue: QueueFigures
+    channels: Sequence[ChannelFigures]
+    starved: Sequence[ChannelFigures]
+    replays: Sequence[tuple[ChannelFigures, Sequence[tuple[str, ChannelFigures | None]]]]
+    plots: dict[str, Any]
+    verdict: str
+    left_out: str
+
+
+def page_of(report: Report) -> str:
+    """The page as HTML."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - the figures are had without it
+
+    environment = Environment(
+        loader=PackageLoader("sqlalchemy_fairqueue.spark.report", "template"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {
+        "name": wording.name,
+        "duration": wording.duration,
+        "amount": wording.number,
+        "percent": wording.percent,
+        "moment": wording.moment,
+        "anchors": {field: one.anchor for one in DEFINITIONS for field in one.fields},
+        "titles": {field: one.title for one in DEFINITIONS for field in one.fields},
+    }
+    loader = environment.loader
+    assert loader is not None  # noqa: S101 - it was just given
+    style, _, _ = loader.get_source(environment, "style.css")
+    with drawing():
+        sections = [_section(queue, report, number) for number, queue in enumerate(report.figures.queues, 1)]
+    return environment.get_template("report.html.jinja").render(
+        report=report,
+        sections=sections,
+        definitions=DEFINITIONS,
+        outcomes=[field.name for field in fields(Outcomes)],
+        style=_safe(style),
+        version=metadata.version("sqlalchemy-fairqueue"),
+    )
+
+
+def _section(queue: QueueFigures, report: Report, number: int) -> _Section:
+    channels = report.figures.of(queue.queue)
+    starved = sorted(
+        (one for one in channels if one.longest_starvation),
+        key=lambda one: one.longest_starvation.lasted if one.longest_starvation else queue.busy,
+        reverse=True,
+    )[:_DRAWN]
+    drawn = channels[:_DRAWN]
+    pictures = {
+        "suffering": plots.suffering(drawn, f"s{number}a"),
+        "course": plots.course(queue, f"s{number}b"),
+        "waits": plots.waits(queue, f"s{number}c"),
+        "fairness": plots.fairness(queue, f"s{number}d") if queue.fairness is not None else "",
+        "limits": plots.limits(drawn, f"s{number}e"),
+        "starvation": plots.starvation(starved, queue, f"s{number}f") if starved else "",
+    }
+    compared = [one for one in report.replays if any(other.queue == queue.queue for other in one.channels)]
+    if compared:
+        pictures["comparison"] = plots.comparison(drawn[:_COMPARED], compared, f"s{number}g")
+    left = len(channels) - _LISTED
+    return _Section(
+        queue,
+        channels[:_LISTED],
+        starved,
+        _compared(drawn[:_COMPARED], compared) if compared else (),
+        {key: _safe(picture) for key, picture in pictures.items()},
+        _verdict(queue, channels),
+        f" ({left:,} that suffered less are left out)" if left > 0 else "",
+    )
+
+
+def _compared(
+    channels: Sequence[ChannelFigures], replays: Sequence[Replay]
+) -> list[tuple[ChannelFigures, list[tuple[str, ChannelFigures | None]]]]:
+    found = [(one.name, {(other.queue, other.channel): other for other in one.channels}) for one in replays]
+    return [
+        (one, [("as it was", one), *((name, by_name.get((one.queue, one.channel))) for name, by_name in found)])
+        for one in channels
+    ]
+
+
+def _verdict(queue: QueueFigures, channels: Sequence[ChannelFigures]) -> str:
+    denied = [one for one in channels if one.denied_wait]
+    if not denied:
+        return (
+            f"In no window of {wording.duration(queue.fairness_window)} was any of the {len(channels):,} tenants denied "
+            "a part of its fair share."
+        )
+    worst = denied[0]
+    return (
+        f"{len(denied):,} of {len(channels):,} tenants were denied a part of their fair share at some time. "
+        f"{wording.name(worst.channel, 60)} suffered most: it waited {wording.duration(worst.mean_wait)} on average, at "
+        f"least {wording.duration(worst.denied_wait)} of that because others got what was its share."
+    )
+
+
+def _safe(text: str) -> Any:
+    from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
+
+    # Our own style sheet, and drawings whose texts matplotlib has escaped.
+    return Markup(text)  # noqa: S704

@@ -1,0 +1,205 @@
+"""The plots of a report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy_fairqueue.spark.report import wording
+from sqlalchemy_fairqueue.spark.report.svg import INK, PALE, SERIES, svg_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import timedelta
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from sqlalchemy_fairqueue.spark.report.figures import ChannelFigures, QueueFigures, Replay, Spread
+
+_WIDTH = 8.4
+_ROW = 0.27
+_LONGEST_NAME = 26
+_SECOND = 1e6
+
+
+def course(queue: QueueFigures, key: str) -> str:
+    """Throughput and backlog over time."""
+    figure, panels = _figure(2, 1.7)
+    seconds = queue.window.total_seconds()
+    times = [window.begin for window in queue.windows] + [queue.windows[-1].begin + queue.window]
+    for label, colour, values in (
+        ("started", SERIES[0], [window.started / seconds for window in queue.windows]),
+        ("completed", SERIES[1], [window.completed / seconds for window in queue.windows]),
+    ):
+        panels[0].stairs(values, times, color=colour, label=label, linewidth=1.4, baseline=None)
+    panels[0].set_ylabel("attempts / s")
+    _legend(panels[0])
+    panels[1].stairs([window.waiting for window in queue.windows], times, color=SERIES[2], fill=True, alpha=0.55)
+    panels[1].set_ylabel("messages waiting")
+    _over_time(panels, queue)
+    return svg_of(figure, key, "Attempts a second and messages waiting, over time")
+
+
+def waits(queue: QueueFigures, key: str) -> str:
+    """Percentiles of waits over time."""
+    figure, (panel,) = _figure(1, 2.4)
+    marks: list[tuple[str, str, Callable[[Spread], timedelta]]] = [
+        ("p50", SERIES[0], lambda spread: spread.p50),
+        ("p95", SERIES[2], lambda spread: spread.p95),
+        ("p99", SERIES[3], lambda spread: spread.p99),
+        ("max", SERIES[4], lambda spread: spread.max),
+    ]
+    times = [window.begin + queue.window / 2 for window in queue.windows]
+    for label, colour, value in marks:
+        values = [_micros(value(window.wait)) if window.wait else float("nan") for window in queue.windows]
+        panel.plot(times, values, color=colour, label=label, linewidth=1.3, marker=".", markersize=2.5)  # type: ignore[arg-type]
+    _durations(panel, "y")
+    panel.set_ylabel("wait")
+    _legend(panel)
+    _over_time([panel], queue)
+    return svg_of(figure, key, "Percentiles of waits over time")
+
+
+def fairness(queue: QueueFigures, key: str) -> str:
+    """Jain's index over time."""
+    figure, (panel,) = _figure(1, 1.9)
+    times = [window.begin + queue.window / 2 for window in queue.windows]
+    values = [float("nan") if window.fairness is None else window.fairness for window in queue.windows]
+    panel.plot(times, values, color=SERIES[0], linewidth=1.2, marker=".", markersize=4)  # type: ignore[arg-type]
+    panel.set_ylim(0, 1.05)
+    panel.set_ylabel("Jain's index")
+    _over_time([panel], queue)
+    return svg_of(figure, key, "Index of fairness over time")
+
+
+def suffering(channels: Sequence[ChannelFigures], key: str) -> str:
+    """Mean waits, and what of them was denied."""
+    figure, panel = _rows(channels)
+    rows = range(len(channels))
+    panel.barh(rows, [one.mean_wait.total_seconds() for one in channels], color=PALE, height=0.62, label="mean wait")
+    denied = [one.denied_wait.total_seconds() for one in channels]
+    panel.barh(rows, denied, color=SERIES[4], height=0.62, label="of it denied, at least")
+    panel.set_xlabel("seconds")
+    _legend(panel)
+    return svg_of(figure, key, "Mean wait of each tenant and what of it was denied")
+
+
+def limits(channels: Sequence[ChannelFigures], key: str) -> str:
+    """The greatest concurrency beside the policy's."""
+    figure, panel = _rows(channels)
+    for row, one in enumerate(channels):
+        limit = one.policy.max_concurrency if one.policy else None
+        if limit is not None:
+            panel.plot([limit, limit], [row - 0.36, row + 0.36], color=INK, linewidth=2.2)
+        panel.plot(one.greatest_concurrency, row, "o", color=SERIES[4 if one.over_concurrency else 0], markersize=6)
+    panel.plot([], [], "o", color=SERIES[0], label="greatest concurrency")
+    panel.plot([], [], color=INK, linewidth=2.2, label="policy")
+    if any(one.over_concurrency for one in channels):
+        panel.plot([], [], "o", color=SERIES[4], label="above the policy")
+    panel.set_xlim(left=0)
+    panel.set_xlabel("messages in consumers' hands")
+    _legend(panel)
+    return svg_of(figure, key, "Greatest concurrency of each tenant beside its limit")
+
+
+def starvation(channels: Sequence[ChannelFigures], queue: QueueFigures, key: str) -> str:
+    """When channels were starved for longest."""
+    figure, panel = _rows(channels)
+    for row, one in enumerate(channels):
+        longest = one.longest_starvation
+        if longest:
+            lasted = longest.to - longest.from_
+            panel.barh(row, lasted, left=longest.from_, height=0.6, color=SERIES[2])  # type: ignore[arg-type]
+            panel.annotate(
+                wording.duration(longest.lasted), (longest.to, row), (4, 0), textcoords="offset points",  # type: ignore[arg-type]
+                va="center", fontsize=8,
+            )  # fmt: skip
+    _over_time([panel], queue)
+    return svg_of(figure, key, "Longest starvation of each tenant")
+
+
+def comparison(channels: Sequence[ChannelFigures], replays: Sequence[Replay], key: str) -> str:
+    """95th percentiles of waits, as they were and as they would have been."""
+    figure, panel = _rows(channels)
+    for number, (label, found) in enumerate([("as it was", channels), *((one.name, one.channels) for one in replays)]):
+        by_name = {(one.queue, one.channel): one for one in found}
+        points = [
+            (_micros(other.wait.p95), row + 0.09 * (number - len(replays) / 2))
+            for row, one in enumerate(channels)
+            if (other := by_name.get((one.queue, one.channel)))
+        ]
+        panel.plot(
+            [x for x, _ in points], [y for _, y in points], "os^DvP"[number % 6],
+            color=INK if not number else SERIES[(number - 1) % len(SERIES)], label=wording.name(label, _LONGEST_NAME),
+            linestyle="", markersize=5,
+        )  # fmt: skip
+    _durations(panel, "x")
+    panel.set_xlabel("95th percentile of waits")
+    _legend(panel)
+    return svg_of(figure, key, "Waits of each tenant as they were and as they would have been")
+
+
+def _micros(value: timedelta) -> float:
+    # A wait of zero has no place on a logarithmic axis; a microsecond is as short as can be told.
+    return max(value.total_seconds() * _SECOND, 1)
+
+
+def _figure(panels: int, height: float) -> tuple[Figure, list[Axes]]:
+    from matplotlib.figure import Figure  # noqa: PLC0415 - within drawing()
+
+    figure = Figure(figsize=(_WIDTH, panels * height), layout="constrained")
+    axes: list[Axes] = [*figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0]]
+    for panel in axes:
+        panel.grid(linewidth=0.5)
+        panel.set_axisbelow(True)
+        panel.tick_params(length=0)
+        for side in ("top", "right", "left"):
+            panel.spines[side].set_visible(False)
+    return figure, axes
+
+
+def _rows(channels: Sequence[ChannelFigures]) -> tuple[Figure, Axes]:
+    figure, (panel,) = _figure(1, 0.95 + _ROW * len(channels))
+    panel.set_yticks(range(len(channels)), [wording.name(one.channel, _LONGEST_NAME) for one in channels])
+    panel.set_ylim(len(channels) - 0.4, -0.6)
+    panel.grid(visible=False, axis="y")
+    return figure, panel
+
+
+def _legend(panel: Axes) -> None:
+    panel.legend(
+        loc="lower right", bbox_to_anchor=(1, 1), ncols=4, frameon=False, borderaxespad=0.1, handlelength=1.4,
+        columnspacing=1.2,
+    )  # fmt: skip
+
+
+def _over_time(panels: Sequence[Axes], queue: QueueFigures) -> None:
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415 - within drawing()
+
+    for panel in panels:
+        panel.set_ylim(bottom=None if panel.get_yscale() == "log" or panel.yaxis_inverted() else 0)
+        locator = AutoDateLocator(maxticks=8)
+        panel.xaxis.set_major_locator(locator)
+        panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    begin, end = queue.windows[0].begin, queue.windows[-1].begin + queue.window
+    panels[-1].set_xlim(begin, end)  # type: ignore[arg-type]
+    panels[-1].set_xlabel("UTC")
+
+
+def _durations(panel: Axes, axis: str) -> None:
+    """A logarithmic axis of microseconds, told as durations."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator  # noqa: PLC0415 - within drawing()
+
+    getattr(panel, f"set_{axis}scale")("log")
+    shown: Any = getattr(panel, f"{axis}axis")
+    ticks = [1, 1e3, 1e4, 1e5, 1e6, 1e7, 6e7, 6e8, 3.6e9, 8.64e10, 8.64e11]
+    shown.set_major_locator(FixedLocator(ticks))
+    shown.set_minor_locator(NullLocator())
+    shown.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
+
+
+def _tick(value: float) -> str:
+    for size, unit in ((8.64e10, "d"), (3.6e9, "h"), (6e7, "min"), (1e6, "s"), (1e3, "ms")):
+        if value >= size:
+            return f"{value / size:g} {unit}"
+    return f"{value:g} \u00b5s"
