@@ -21,7 +21,7 @@ def said(error: BaseException) -> str:
     """The words of somebody else's exception, on one line: asking for them may fail too."""
     try:
         return " ".join(str(error).split())
-    except Exception as again:  # noqa: BLE001 - an exception's own __str__ may do anything
+    except BaseException as again:  # noqa: BLE001 - an exception's own __str__ may do anything
         return f"(its words cannot be had: __str__ raises {type(again).__name__})"
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
-from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Self
@@ -75,7 +75,8 @@ class AsyncWorker:
         )
         self._sessions = session_factory or _sessions(engine)
         self._running: tuple[Machine, TaskCrew] | None = None
-        self._stopped: asyncio.Future[None] | None = None
+        self._crew: TaskCrew | None = None
+        self._stopping: asyncio.Task[None] | None = None
         self._starting = False
         # What run() waits for.
         self._asked: asyncio.Event | None = None
@@ -93,8 +94,7 @@ class AsyncWorker:
             WorkerError: It runs already, or a handler cannot be called by it.
             SchemaMismatch: A queue is not installed, or in a version that this library does not know.
         """
-        if self._starting or self._running is not None or self._stopped is not None:
-            raise WorkerError(f"worker {self.name} runs already; stop it first, or make another")
+        self._check_idle()
         self._check_handlers()
         settings = self._settings
         pace = Pace(settings.concurrency, settings.prefetch)
@@ -106,28 +106,39 @@ class AsyncWorker:
             await in_thread(machine.check)
         finally:
             self._starting = False
+        self._crew = crew
+        try:
+            machine.launch()
+        except BaseException:
+            await in_thread(lambda: machine.stop([]))
+            raise
         self._running = machine, crew
-        machine.launch()
         log.info("worker %s started on %s", self.name, [queue.name for queue in settings.queues])
 
     async def stop(self, grace: timedelta | None = None) -> None:
         """Take no more, let handlers finish, give the rest back uncounted, and return; it may be started again.
 
+        A handler of this worker cannot wait for its own end: called by one this returns at once, and the worker stops
+        when its handlers have ended. Who cancels this does not wait for the end, but it comes.
+
         Args:
             grace: How long handlers may go on; default: the worker's. Those that are still at it then are cancelled.
         """
-        if self._stopped is not None:
-            await asyncio.shield(self._stopped)
-            return
-        if self._running is None:
-            return
-        (machine, crew), self._running = self._running, None
-        self._stopped = asyncio.get_running_loop().create_future()
-        try:
+        if self._running is not None and not self._running[1].gone():
+            (machine, crew), self._running = self._running, None
             allowed = seconds(grace, self._settings.grace)
-            until = monotonic() + allowed
-            await in_thread(lambda: machine.stop_taking(max(allowed, 1.0)))
-            left = await crew.stop(until)
+            self._stopping = asyncio.get_running_loop().create_task(self._stop(machine, crew, allowed))
+        if self._stopping is not None and not (self._crew is not None and self._crew.is_mine()):
+            await asyncio.shield(self._stopping)
+
+    async def _stop(self, machine: Machine, crew: TaskCrew, allowed: float) -> None:
+        until = monotonic() + allowed
+        try:
+            # A loop that is about to be closed cancels everything: that ends the patience, not the stop.
+            with contextlib.suppress(asyncio.CancelledError):
+                await in_thread(lambda: machine.stop_taking(max(allowed, 1.0)))
+                await crew.stop(until)
+            left = crew.give_up()
             if left:
                 log.warning(
                     "worker %s stops and cancels %d handler(s) that are still at work after %.1f s: messages %s",
@@ -137,10 +148,11 @@ class AsyncWorker:
                     [context.delivery.message_id for context in left][:20],
                     extra={"worker": self.name},
                 )
+            with contextlib.suppress(asyncio.CancelledError):
+                await crew.clean()
             await in_thread(lambda: machine.stop(left))
         finally:
-            self._stopped.set_result(None)
-            self._stopped = None
+            self._stopping = None
             if self._asked is not None:
                 self._asked.set()
         log.info("worker %s stopped: %s", self.name, self.stats.as_dict(), extra={"worker": self.name})
@@ -152,16 +164,19 @@ class AsyncWorker:
             handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once. Default: signals
                 are the program's business.
         """
+        self._check_idle()
         asked = self._asked = asyncio.Event()
-        with _signals(asked) if handle_signals else nullcontext():
-            try:
-                await self.start()
-                await asked.wait()
-            except asyncio.CancelledError:
-                # Who cancels again does not wait for the end, but it comes.
-                await asyncio.shield(asyncio.ensure_future(self.stop(timedelta())))
-                raise
-            await self.stop()
+        try:
+            with _signals(asked) if handle_signals else contextlib.nullcontext():
+                try:
+                    await self.start()
+                    await asked.wait()
+                except asyncio.CancelledError:
+                    await self.stop(timedelta())
+                    raise
+                await self.stop()
+        finally:
+            self._asked = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -169,6 +184,11 @@ class AsyncWorker:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+    def _check_idle(self) -> None:
+        is_running = self._running is not None and not self._running[1].gone()
+        if self._starting or is_running or self._stopping is not None:
+            raise WorkerError(f"worker {self.name} runs already; stop it first, or make another")
 
     def _check_handlers(self) -> None:
         for queue in self._settings.queues:
@@ -180,7 +200,7 @@ class AsyncWorker:
                     )
 
 
-@contextmanager
+@contextlib.contextmanager
 def _signals(asked: asyncio.Event) -> Iterator[None]:
     """The first signal asks for a stop, the second one ends the process."""
     loop = asyncio.get_running_loop()

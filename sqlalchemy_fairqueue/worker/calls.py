@@ -59,7 +59,7 @@ def failed(context: Context, error: BaseException, default: RetryPolicy, name: s
     """
     try:
         return _failed(context, error, default, name)
-    except Exception as again:  # noqa: BLE001 - see above
+    except BaseException as again:  # noqa: BLE001 - see above
         trouble = WorkerError(
             f"a {type(error).__name__} failed while it was looked at: {type(again).__name__}: {said(again)}"
         )

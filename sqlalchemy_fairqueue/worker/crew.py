@@ -6,6 +6,8 @@ from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE
+
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.context import Context
     from sqlalchemy_fairqueue.worker.decisions import Decision
@@ -35,10 +37,27 @@ class CrewBase:
         """How many could start at once."""
         return self._concurrency - len(self.running)
 
+    def gone(self) -> bool:
+        """Whether nobody can call a handler any more, though the worker was not stopped."""
+        return False
+
     def busy(self, now: float) -> float:
         """For how many seconds nobody has been free; zero if somebody is."""
         started = list(self.running.values())
         return now - max(started) if len(started) >= self._concurrency else 0.0
+
+    @staticmethod
+    def untried(context: Context) -> Decision | None:
+        """How a delivery ends that nobody should begin to work on; None: it is good."""
+        # What was lost while it waited was not tried.
+        return RELEASE if context.lost else COMPLETE if context.cancelled else None
+
+    def give_up(self) -> list[Context]:
+        """Leave behind what is still worked on; the deliveries, which are somebody else's now."""
+        left = [context for context in list(self.running) if self.running.pop(context, None) is not None]
+        for context in left:
+            context.give_up()
+        return left
 
     def leave(self, context: Context, decision: Decision | None) -> None:
         """A handler is done; nothing happens if its delivery was given back meanwhile."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 from typing import TYPE_CHECKING, Any
+
+from sqlalchemy_fairqueue.errors import said
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +34,10 @@ async def in_thread(work: Callable[[], Any]) -> Any:
             result = within.run(work)
         except BaseException as error:  # noqa: BLE001 - it is raised where the work was asked for
             # A future takes no StopIteration.
-            raised = RuntimeError(f"the handler raised {error!r}") if isinstance(error, StopIteration) else error
-        if not loop.is_closed():
+            words = said(error) or type(error).__name__
+            raised = RuntimeError(f"the handler raised {words}") if isinstance(error, StopIteration) else error
+        # A loop that was closed waits for nothing.
+        with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, result, raised)
 
     threading.Thread(target=run, name="fairqueue-handler", daemon=True).start()

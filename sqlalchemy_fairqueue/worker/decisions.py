@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb
-from sqlalchemy_fairqueue.values import Bury, Outcome, Release, Retry, RetryPolicy, check_text
+from sqlalchemy_fairqueue.values import Bury, Outcome, Release, Retry, RetryPolicy, check_duration, check_text
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 # A message that fails in a deep recursion must not fill the table.
 _MOST = 16_000
+_NO_YIELD = "do not yield in it, nor in what it is wrapped around"
 _SERIALIZATION = ("40001", "40P01")
 
 
@@ -39,6 +42,14 @@ class Decision:
     error: str | None = None
     sent: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse what could not be sent: a policy or an outcome of the application's own may say anything."""
+        if self.delay is not None:
+            check_duration("delay", self.delay)
+        for what, text in ("reason", self.reason), ("error", self.error):
+            if text is not None:
+                check_text(what, text)
+
     def settle(self, target: Target, delivery: Delivery) -> Settle:
         """As the operation on a delivery."""
         return Settle(target, self.verb, delivery, self.delay, self.reason, self.error)
@@ -54,7 +65,13 @@ RELEASE = Decision(Verb.RELEASE)
 
 
 def of_return(result: object, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """What a returned value asks for: any that is no outcome means done."""
+    """What a returned value asks for: any that is no outcome means done.
+
+    Raises:
+        WorkerError: It is a generator, so that nothing was done.
+    """
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise WorkerError(f"the handler returned a generator, which nobody runs: nothing was done; {_NO_YIELD}")
     return of_outcome(result, delivery, policy) if isinstance(result, Outcome) else COMPLETE
 
 

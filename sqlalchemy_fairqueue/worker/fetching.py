@@ -9,10 +9,13 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
+from sqlalchemy_fairqueue.errors import said
 from sqlalchemy_fairqueue.installation import version_of
 from sqlalchemy_fairqueue.worker.bell import Bell
 from sqlalchemy_fairqueue.worker.context import Context
 from sqlalchemy_fairqueue.worker.decisions import RELEASE
+from sqlalchemy_fairqueue.worker.logs import log
+from sqlalchemy_fairqueue.worker.outage import Outage
 from sqlalchemy_fairqueue.worker.pace import STALE, Pace, shares
 
 if TYPE_CHECKING:
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 # More unsettled deliveries than this: the database is slower than the handlers, and takes no more of them.
 _UNSETTLED = 2000
+# Seconds after which it sees that its crew is gone, at the latest.
+_LONGEST = 30.0
 
 
 class Crew(Protocol):
@@ -44,6 +49,10 @@ class Crew(Protocol):
 
     def free(self) -> int:
         """How many could start at once."""
+        ...
+
+    def gone(self) -> bool:
+        """Whether nobody can call a handler any more, though the worker was not stopped."""
         ...
 
     def busy(self, now: float) -> float:
@@ -67,6 +76,7 @@ class Fetcher:
         settler: Gives back what cannot be started.
         sleeper: Says and hears about sleep.
         stats: Counted here: dequeues and what they gave.
+        name: The worker's name, for the log.
     """
 
     def __init__(
@@ -80,6 +90,7 @@ class Fetcher:
         settler: Settler,
         sleeper: Sleeper,
         stats: WorkerStats,
+        name: str,
     ) -> None:
         # How short the buffer must be for a ring to be worth it.
         self.hungry_at = -1
@@ -92,6 +103,7 @@ class Fetcher:
         self._sleeper = sleeper
         self._stats = stats
         self._bell = Bell()
+        self._outage = Outage(log, "go its rounds", name)
         self._stopping = False
 
     def ring(self) -> None:
@@ -111,18 +123,26 @@ class Fetcher:
         self._bell.ring()
 
     def run(self) -> None:
-        """Take until stopped."""
-        while not self._stopping:
-            wait = self._round(monotonic())
+        """Take until stopped, or until nobody calls handlers any more."""
+        while not self._stopping and not self._crew.gone():
+            try:
+                wait = self._round(monotonic())
+                self._outage.over()
+            except BaseException as error:  # noqa: BLE001 - whatever it is, messages must be taken
+                self._stats.failures += 1
+                wait = self._outage.failed(error)
             if wait > 0:
-                self._bell.wait(wait)
+                self._bell.wait(min(wait, _LONGEST))
             self.hungry_at = -1
+        # What came while it was being stopped.
+        self.give_back()
         self._sleeper.close(self._line, self._sources)
         self._line.close()
 
     def _round(self, now: float) -> float:
         """Take what there is room for. Returns how long to wait for the next round, at most."""
         self._give_back_stale(now)
+        self._recover(now)
         crew = self._crew
         buffered = len(crew.buffer)
         busy = crew.busy(now)
@@ -135,7 +155,17 @@ class Fetcher:
         if due:
             self._take(due, room)
             return 0
-        return max(0.0, min(source.looks.next_at for source in self._sources) - now)
+        return max(0.0, min(min(source.looks.next_at, source.recovery.due_at) for source in self._sources) - now)
+
+    def _recover(self, now: float) -> None:
+        """Look after dequeues that were not answered, whether there is room for messages or not."""
+        for source in self._sources:
+            if source.recovery.due_at <= now:
+                try:
+                    self._line.run(source.recovery.turn)
+                except BaseException as error:  # noqa: BLE001 - it is tried again
+                    self._stats.failures += 1
+                    log.warning("worker cannot look after queue %s: %s", source.queue.name, said(error))
 
     def _take(self, due: list[Source], room: int) -> None:
         """One call a queue that is due; what one leaves the next ones may have."""
@@ -146,7 +176,7 @@ class Fetcher:
             try:
                 room -= self._take_from(source, limit)
                 source.outage.over()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the worker and its other queues go on
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the worker and its other queues go on
                 self._stats.failures += 1
                 source.looks.failed(monotonic(), source.outage.failed(error))
         # Who was asked first is asked last in the next round.
@@ -183,7 +213,6 @@ class Fetcher:
     def _call(self, connection: Connection, source: Source, limit: int) -> Batch:
         # Known already, but for an older schema, that somebody may have upgraded.
         source.version = version_of(connection, source.target.schema)
-        source.recovery.turn(connection)
         return source.consumer.dequeue(connection, limit, self._ask)
 
     def _hand_on(self, source: Source, batch: Batch, now: float) -> None:
@@ -196,8 +225,11 @@ class Fetcher:
 
     def _give_back_stale(self, now: float) -> None:
         """Nobody came for the buffer: handlers take longer than they used to, and others may be free."""
-        buffer = self._crew.buffer
-        if buffer and now - buffer[0].taken_at > STALE:
+        try:
+            waits = now - self._crew.buffer[0].taken_at
+        except IndexError:
+            return
+        if waits > STALE:
             self.give_back()
 
     def give_back(self) -> None:

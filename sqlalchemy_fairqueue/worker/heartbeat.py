@@ -88,9 +88,9 @@ class Heartbeat:
         beat_at = 0.0
         while not self._stopping:
             now = monotonic()
-            for other in self._watched:
-                other.cut_if_stuck(max(self._seconds, _STUCK))
             try:
+                for other in self._watched:
+                    other.cut_if_stuck(max(self._seconds, _STUCK))
                 if now >= beat_at:
                     self._beat()
                     # Workers that were started together do not beat together.
@@ -100,7 +100,7 @@ class Heartbeat:
                     self._housekeeping.turn(now)
                 self._outage.over()
                 wait = min(beat_at - monotonic(), _UNHEARD)
-            except Exception as error:  # noqa: BLE001 - whatever it is, leases must be kept
+            except BaseException as error:  # noqa: BLE001 - whatever it is, leases must be kept
                 self._stats.failures += 1
                 wait = self._outage.failed(error)
                 beat_at = 0.0
@@ -111,11 +111,17 @@ class Heartbeat:
 
     def _beat(self) -> None:
         self._tell_lost()
+        failures = []
         for source in self._sources:
             claims = [claim for claim in source.claims.held() if not claim.lost]
-            if claims:
-                self._extend(source, claims)
+            try:
+                if claims:
+                    self._extend(source, claims)
+            except Exception as error:  # noqa: BLE001 - what one queue refuses costs no other its leases
+                failures.append(error)
         self._tell_lost()
+        if failures:
+            raise failures[0]
 
     def _extend(self, source: Source, claims: list[Claim]) -> None:
         sent_at = monotonic()
@@ -167,6 +173,7 @@ class Heartbeat:
                 context.cancelled = True
                 told.append(context)
         if told:
+            self._stats.cancelled += len(told)
             self._tell(told)
 
     def _tell_lost(self) -> None:

@@ -105,7 +105,11 @@ class SyncLine:
 
     def driver(self) -> Any:
         """As for Line."""
-        return self._open().connection.driver_connection
+        try:
+            return self._open().connection.driver_connection
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """As for Line."""
@@ -127,12 +131,13 @@ class SyncLine:
 
     def _open(self) -> Connection:
         if self._connection is None:
-            connection = self._engine.connect().execution_options(isolation_level=self._isolation)
+            # Kept at once: whatever fails in it, close() lets it go.
+            connection = self._connection = self._engine.connect()
+            connection.execution_options(isolation_level=self._isolation)
             self._peer.watch(connection.connection.driver_connection)
             if self._set_up is not None:
                 connection.exec_driver_sql(self._set_up)
                 connection.commit()
-            self._connection = connection
         return self._connection
 
 
@@ -164,7 +169,11 @@ class AsyncLine:
 
     def driver(self) -> Any:
         """As for Line."""
-        return self._in_loop(self._driver())
+        try:
+            return self._in_loop(self._driver())
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """As for Line."""
@@ -205,8 +214,8 @@ class AsyncLine:
 
     async def _open(self) -> AsyncConnection:
         if self._connection is None:
-            connection = await self._engine.connect()
-            self._connection = await connection.execution_options(isolation_level=self._isolation)
+            self._connection = await self._engine.connect()
+            await self._connection.execution_options(isolation_level=self._isolation)
             self._peer.watch(await self._driver())
             if self._set_up is not None:
                 await self._connection.exec_driver_sql(self._set_up)

@@ -1,5 +1,30 @@
 """The worker's logger: nothing a message at INFO or above but what failed."""
 
-import logging
+from __future__ import annotations
 
-log = logging.getLogger("sqlalchemy_fairqueue.worker")
+import logging
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+
+class _Log(logging.LoggerAdapter[logging.Logger]):
+    """Filters and handlers are the application's: one that raises must end no thread of a worker."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        """Leave the caller's extra fields as they are."""
+        return msg, kwargs
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log, or say on stderr why it cannot be done, as logging itself does."""
+        try:
+            super().log(level, msg, *args, **{"stacklevel": 2, **kwargs})
+        except Exception:  # noqa: BLE001 - see above
+            if logging.raiseExceptions and sys.stderr:
+                traceback.print_exc(file=sys.stderr)
+
+
+log = _Log(logging.getLogger("sqlalchemy_fairqueue.worker"))

@@ -15,6 +15,7 @@ from sqlalchemy_fairqueue.worker.fetching import Crew, Fetcher
 from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
 from sqlalchemy_fairqueue.worker.housekeeping import Housekeeping
 from sqlalchemy_fairqueue.worker.lines import line
+from sqlalchemy_fairqueue.worker.logs import log
 from sqlalchemy_fairqueue.worker.schema_check import check_schema
 from sqlalchemy_fairqueue.worker.sending import LOCK_TIMEOUT
 from sqlalchemy_fairqueue.worker.settling import Settler
@@ -45,6 +46,10 @@ class Manned(Crew, Protocol):
         """These deliveries are lost or cancelled: their handlers should stop."""
         ...
 
+    def give_up(self) -> list[Context]:
+        """Leave behind what is still worked on; the deliveries, which are somebody else's now."""
+        ...
+
 
 class Machine:
     """The parts of one worker from its start to its stop."""
@@ -53,6 +58,7 @@ class Machine:
         self._settings = settings
         self._engine = settings.engine
         self._stats = stats
+        self._crew = crew
         name = settings.name
         self.sources = [Source(queue, name, settings.ask, settings.alone_interval) for queue in settings.queues]
         taking, settling = line(self._engine), line(self._engine, LOCK_TIMEOUT if settings.notify else None)
@@ -67,6 +73,7 @@ class Machine:
             settler=self.settler,
             sleeper=Sleeper(listen, settings.woken_interval, settings.alone_interval),
             stats=stats,
+            name=name,
         )
         chores = None
         if settings.housekeeping:
@@ -82,9 +89,13 @@ class Machine:
             name=name,
         )
         crew.fetcher, crew.settler = self.fetcher, self.settler
-        self._threads = {
-            part: threading.Thread(target=part.run, name=f"{name}-{word}", daemon=True)
-            for part, word in ((self.fetcher, "fetch"), (self.settler, "settle"), (self.heartbeat, "heartbeat"))
+        self._threads: dict[object, threading.Thread] = {
+            part: threading.Thread(target=run, name=f"{name}-{word}", daemon=True)
+            for part, run, word in (
+                (self.fetcher, self._fetch, "fetch"),
+                (self.settler, self.settler.run, "settle"),
+                (self.heartbeat, self.heartbeat.run, "heartbeat"),
+            )
         }
 
     def check(self) -> None:
@@ -110,7 +121,7 @@ class Machine:
     def stop_taking(self, within: float) -> None:
         """Take no more, and give back uncounted what nobody works on."""
         self.fetcher.stop()
-        self._threads[self.fetcher].join(within)
+        self._join(self.fetcher, within)
         self.fetcher.give_back()
 
     def stop(self, left: list[Context]) -> None:
@@ -119,9 +130,25 @@ class Machine:
             self.settler.end(context, RELEASE)
         self.settler.stop()
         until = monotonic() + _ENDING
-        self._threads[self.settler].join(_ENDING)
+        self._join(self.settler, _ENDING)
         self.heartbeat.stop()
-        self._threads[self.heartbeat].join(max(0.1, until - monotonic()))
+        self._join(self.heartbeat, max(0.1, until - monotonic()))
+
+    def _join(self, part: object, within: float) -> None:
+        thread = self._threads[part]
+        # One that could not be started is none.
+        if thread.is_alive():
+            thread.join(within)
+
+    def _fetch(self) -> None:
+        self.fetcher.run()
+        if self._crew.gone():
+            log.error(
+                "worker %s gives back what it had and ends: its event loop was closed; call stop() first",
+                self._settings.name,
+                extra={"worker": self._settings.name},
+            )
+            self.stop(self._crew.give_up())
 
     def _settled(self, sources: set[Source]) -> None:
         self.fetcher.nudge(sources)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue.errors import said
 
 if TYPE_CHECKING:
-    from logging import Logger
+    from logging import LoggerAdapter
+    from typing import Any
 
 _FIRST = 0.05
 _AGAIN = 60.0
@@ -30,7 +31,7 @@ class Outage:
         cap: The longest wait in seconds.
     """
 
-    def __init__(self, log: Logger, what: str, worker: str, cap: float = 5.0) -> None:
+    def __init__(self, log: LoggerAdapter[Any], what: str, worker: str, cap: float = 5.0) -> None:
         self._log = log
         self._what = what
         self._worker = worker

@@ -3,11 +3,12 @@
 When a connection breaks after the database committed a dequeue and before it answered, messages are held that no
 handler will see. They come back when their lease ends; but a lease that handlers at work are held under too is extended
 for as long as these take. So after such a failure the worker looks what is held under the lease, and gives back what it
-does not know.
+does not know; and again, ever more seldom, while the lease is kept, for a network may deliver the call late.
 """
 
 from __future__ import annotations
 
+import math
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -25,30 +26,41 @@ _AFTER = 2.0
 
 
 class Recovery:
-    """The leases of one queue whose last dequeue was not answered."""
+    """The leases of one queue under which a dequeue was not answered. The fetcher's thread looks."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._leases: dict[int, float] = {}
+        # By lease: when to look, and how many seconds after that to look again.
+        self._leases: dict[int, tuple[float, float]] = {}
+
+    @property
+    def due_at(self) -> float:
+        """When to look next, on time.monotonic."""
+        return min((at for at, _ in self._leases.values()), default=math.inf)
 
     def unanswered(self, lease_id: int | None) -> None:
         """A dequeue that may have used this lease failed."""
         if lease_id is not None:
-            self._leases[lease_id] = monotonic()
+            self._leases[lease_id] = (monotonic() + _AFTER, _AFTER)
 
     def turn(self, connection: Connection) -> None:
-        """Give back what nobody knows of, some seconds after the failure."""
-        for lease_id, failed_at in list(self._leases.items()):
-            if monotonic() - failed_at >= _AFTER:
-                self._give_back(connection, lease_id)
+        """Give back what nobody knows of."""
+        now = monotonic()
+        for lease_id, (at, wait) in list(self._leases.items()):
+            if at > now:
+                continue
+            # Before it is tried: a look that fails is made again as late.
+            self._leases[lease_id] = (now + 2 * wait, 2 * wait)
+            if not self._give_back(connection, lease_id):
                 del self._leases[lease_id]
 
-    def _give_back(self, connection: Connection, lease_id: int) -> None:
+    def _give_back(self, connection: Connection, lease_id: int) -> bool:
+        """Returns whether the lease is kept."""
         source = self._source
         claims = [claim for claim in source.claims.held() if claim.lease_id == lease_id]
         if not claims:
             # Nobody extends it: it ends by itself.
-            return
+            return False
         with translated(f"find what is held under lease {lease_id}"):
             rows = connection.execute(statements.held(source.target.schema), {"lease_id": lease_id}).all()
             connection.commit()
@@ -56,7 +68,7 @@ class Recovery:
         known = {context.delivery.message_id for claim in claims for context in claim.held.copy()}
         unknown = [row for row in rows if row.message_id not in known]
         if not unknown:
-            return
+            return True
         log.warning(
             "worker gives back %d messages of queue %s that a dequeue took whose answer was lost",
             len(unknown),
@@ -76,3 +88,4 @@ class Recovery:
                 },
             ).all()
             connection.commit()
+        return True

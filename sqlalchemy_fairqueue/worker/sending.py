@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 LOCK_TIMEOUT = "200ms"
 """How long a call may wait for a message that somebody has locked: the others of the call must not wait with it."""
-_LOCKED = {"55P03"}
+# A statement_timeout that is shorter says no more.
+_LOCKED = {"55P03", "57014"}
 # The same call would be refused again: bad data and the like.
 _REFUSED = {"22", "23", "42", "0A", "54", "XX", "P0"}
 
@@ -78,8 +79,7 @@ class Sender:
                 return self.send(source, verb, endings[:half]) + self.send(source, verb, endings[half:])
             if state in _LOCKED:
                 return list(endings)
-            self._refused(source, verb, endings[0][0], error)
-            return []
+            return self._refused(source, verb, endings[0][0], error)
         self.count(verb, len(settles) - lost)
         return []
 
@@ -111,7 +111,9 @@ class Sender:
         )
         return lost
 
-    def _refused(self, source: Source, verb: Verb, context: Context, error: DBAPIError) -> None:
+    def _refused(
+        self, source: Source, verb: Verb, context: Context, error: DBAPIError
+    ) -> list[tuple[Context, Decision]]:
         log.error(
             "worker %s cannot %s message %d of queue %s: %s",
             self._name,
@@ -124,5 +126,4 @@ class Sender:
         )
         # Left as it is, it would stay ours as long as the lease lives.
         source.consumer.use_lease(None)
-        if verb is not Verb.RELEASE:
-            self.send(source, Verb.RELEASE, [(context, RELEASE)])
+        return [] if verb is Verb.RELEASE else self.send(source, Verb.RELEASE, [(context, RELEASE)])

@@ -81,7 +81,7 @@ class Settler:
                 self._try_locked()
                 self._outage.over()
                 wait = self._locked[0][0] - monotonic() if self._locked else None
-            except Exception as error:  # noqa: BLE001 - whatever it is, deliveries wait to be settled
+            except BaseException as error:  # noqa: BLE001 - whatever it is, deliveries wait to be settled
                 self._stats.failures += 1
                 wait = self._outage.failed(error)
             if self._give_up_at is not None and not self._ends:
@@ -132,12 +132,12 @@ class Settler:
             raise refused
 
     def _send(self, source: Source, verb: Verb, endings: list[tuple[Context, Decision]]) -> None:
-        locked = self._sender.send(source, verb, endings)
+        locked = dict(self._sender.send(source, verb, endings))
         for context, _ in endings:
             self._pending.pop(context, None)
-            context.claim.held.discard(context)
-        for context, decision in locked:
-            context.claim.held.add(context)
+            if context not in locked:
+                context.claim.held.discard(context)
+        for context, decision in locked.items():
             self._locked.append((monotonic() + _LOCKED_AGAIN, context, decision))
             log.warning(
                 "worker %s cannot %s message %d of queue %s yet: somebody has it locked (pg_locks tells who)",

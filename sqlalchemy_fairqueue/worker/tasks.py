@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from functools import partial
 from time import monotonic
@@ -14,6 +15,7 @@ from sqlalchemy_fairqueue.worker.calls import TRIES, begin, check_time, extras, 
 from sqlalchemy_fairqueue.worker.crew import CrewBase
 from sqlalchemy_fairqueue.worker.daemons import in_thread
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure, of_return
+from sqlalchemy_fairqueue.worker.pace import STALE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,44 +48,56 @@ class TaskCrew(CrewBase):
         self._tasks: dict[Context, asyncio.Task[Decision | None]] = {}
         self._watch: asyncio.TimerHandle | None = None
         self._stopping = False
+        # Since when the loop has not come to look at the buffer.
+        self._called_at: float | None = None
 
     def start(self) -> None:
         """There is work in the buffer. Called by the fetcher's thread."""
+        if self._called_at is None:
+            self._called_at = monotonic()
         self._call_in_loop(self._begin)
 
     def tell(self, contexts: list[Context]) -> None:
         """Cancel the handlers of these deliveries. Called by the heartbeat's thread."""
         self._call_in_loop(self._cancel, contexts)
 
-    async def stop(self, until: float) -> list[Context]:
-        """Wait for the handlers at work; cancel those that are still at it *until* then.
+    def free(self) -> int:
+        """How many could start at once: none in a loop that is blocked, which others should not wait for."""
+        called_at = self._called_at
+        return 0 if called_at is not None and monotonic() - called_at > STALE else super().free()
 
-        Returns:
-            The deliveries of the cancelled ones.
-        """
+    def gone(self) -> bool:
+        """Whether the loop was closed without a stop."""
+        return self._loop.is_closed()
+
+    def is_mine(self) -> bool:
+        """Whether one of its handlers asks."""
+        return asyncio.current_task() in self._tasks.values()
+
+    async def stop(self, until: float) -> None:
+        """Begin no more, wait for the handlers at work, and cancel those that are still at it *until* then."""
         self._stopping = True
         for context in self.running:
             context.stopping = True
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=max(0.0, until - monotonic()))
-        left = []
-        for context, task in list(self._tasks.items()):
-            if self.running.pop(context, None) is not None:
-                context.give_up()
-                left.append(context)
+
+    async def clean(self) -> None:
+        """Cancel what was given up, and give it a moment to tidy up."""
+        for task in self._tasks.values():
             task.cancel("the worker stops")
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=_CLEANING)
         if self._watch is not None:
             self._watch.cancel()
-        return left
 
     def _call_in_loop(self, function: Callable[..., None], *arguments: Any) -> None:
         # A loop that was closed under us has no handlers any more.
-        if not self._loop.is_closed():
+        with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def _begin(self) -> None:
+        self._called_at = None
         while len(self._tasks) < self._concurrency and not self._stopping:
             try:
                 context = self.buffer.popleft()
@@ -122,9 +136,8 @@ class TaskCrew(CrewBase):
         self._begin()
 
     async def _call(self, context: Context) -> Decision | None:
-        # What was lost while it waited was not tried.
-        if context.lost:
-            return RELEASE
+        if (untried := self.untried(context)) is not None:
+            return untried
         try:
             handler = begin(context)
             allowed = None if handler.timeout is None else handler.timeout.total_seconds()

@@ -59,40 +59,46 @@ class ThreadCrew(CrewBase):
     def tell(self, contexts: list[Context]) -> None:
         """These deliveries are lost or cancelled: their contexts say so already, and threads cannot be interrupted."""
 
-    def stop(self, until: float) -> list[Context]:
-        """Wait for the handlers at work. Returns those that are still at it *until* then; they are given up."""
+    def is_mine(self) -> bool:
+        """Whether one of its handlers asks."""
+        return threading.current_thread() in self._threads
+
+    def stop(self, until: float) -> None:
+        """Begin no more, and wait for the handlers at work *until* then."""
+        self._end()
+        for thread in self._threads:
+            thread.join(max(0.0, until - monotonic()))
+
+    def give_up(self) -> list[Context]:
+        """As for CrewBase."""
+        self._end()
+        return super().give_up()
+
+    def _end(self) -> None:
+        self._stopping = True
         for context in list(self.running):
             context.stopping = True
         with self._changed:
-            self._stopping = True
             self._changed.notify_all()
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, until - monotonic()))
-        left = [context for context in list(self.running) if self.running.pop(context, None) is not None]
-        for context in left:
-            context.give_up()
-        return left
 
     def _work(self) -> None:
-        while True:
+        while not self._stopping:
             try:
                 context = self.buffer.popleft()
             except IndexError:
-                if not self._wait():
-                    return
+                self._wait()
                 continue
             self.running[context] = monotonic()
-            # What was lost while it waited was not tried.
-            self.leave(context, RELEASE if context.lost else self._call(context))
+            # Asked again: from now on a stop waits for it.
+            untried = RELEASE if self._stopping else self.untried(context)
+            self.leave(context, untried or self._call(context))
 
-    def _wait(self) -> bool:
+    def _wait(self) -> None:
         with self._changed:
             self._idle += 1
             while not self.buffer and not self._stopping:
                 self._changed.wait()
             self._idle -= 1
-        return not self._stopping
 
     def _call(self, context: Context) -> Decision | None:
         try:

@@ -7,9 +7,8 @@ connection was made for threads or for asyncio.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
+import selectors
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -108,9 +107,9 @@ class _Hub:
 
     def join(self, subscription: Subscription) -> None:
         """One more follower."""
-        self._followers = [*self._followers, subscription]
-        if len(self._followers) == 1:
+        if self._thread.ident is None:
             self._thread.start()
+        self._followers = [*self._followers, subscription]
 
     def leave(self, subscription: Subscription) -> None:
         """One less; without any it ends."""
@@ -124,12 +123,14 @@ class _Hub:
         while not self._stopping:
             try:
                 self._listen()
-            except Exception as error:  # noqa: BLE001 - followers poll meanwhile
+            except BaseException as error:  # noqa: BLE001 - followers poll meanwhile
                 self.is_listening = False
                 self._line.close()
                 wait = self._outage.failed(error)
                 self._tell(None)
-                select.select([self._ear], [], [], wait)
+                with selectors.DefaultSelector() as selector:
+                    selector.register(self._ear, selectors.EVENT_READ)
+                    selector.select(wait)
         self.is_listening = False
         self._line.close()
         os.close(self._ear)
@@ -141,22 +142,32 @@ class _Hub:
         self.is_listening = True
         self._outage.over()
         self._tell(None)
-        while not self._stopping:
-            ready, _, _ = select.select([connection.socket, self._ear], [], [], _SILENCE)
-            if not ready:
-                self._ask(connection, "select 1")
-            elif connection.socket in ready:
-                connection.consume_input()
-            topics = set()
-            while (notification := connection.notifies()) is not None:
-                topics.add(notification.extra.decode(errors="replace"))
-            if topics:
-                self._tell(topics)
+        # Not select(), which knows no file above 1023.
+        with selectors.DefaultSelector() as selector:
+            for file in connection.socket, self._ear:
+                selector.register(file, selectors.EVENT_READ)
+            while not self._stopping:
+                # First: what libpq has read with an answer makes no socket ready.
+                self._hear(connection)
+                ready = {key.fd for key, _ in selector.select(_SILENCE)}
+                if not ready:
+                    self._ask(connection, "select 1")
+                elif connection.socket in ready:
+                    connection.consume_input()
+
+    def _hear(self, connection: Any) -> None:
+        topics = set()
+        while (notification := connection.notifies()) is not None:
+            topics.add(notification.extra.decode(errors="replace"))
+        if topics:
+            self._tell(topics)
 
     def _tell(self, topics: set[str] | None) -> None:
         for follower in self._followers:
-            with contextlib.suppress(Exception):
+            try:
                 follower.notified(topics)
+            except Exception:  # noqa: BLE001 - the others are to be woken
+                log.exception("a worker cannot be woken; it polls")
 
     def _ask(self, connection: Any, sql: str) -> None:
         with self._line.calling(_ANSWER):

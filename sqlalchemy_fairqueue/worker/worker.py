@@ -91,9 +91,11 @@ class Worker:
             housekeeping=housekeeping,
         )
         self._sessions = session_factory or sessionmaker(engine)
-        self._lock = threading.Lock()
+        # A signal handler of the application's may call stop() while the same thread does.
+        self._lock = threading.RLock()
         self._running: tuple[Machine, ThreadCrew] | None = None
-        # What run() waits for. Reentrant, so that a signal handler may use it.
+        self._crew: ThreadCrew | None = None
+        # What run() waits for. Reentrant, too.
         self._stops: SimpleQueue[None] | None = None
         self.stats = WorkerStats()
 
@@ -110,46 +112,64 @@ class Worker:
             SchemaMismatch: A queue is not installed, or in a version that this library does not know.
         """
         with self._lock:
-            if self._running is not None:
-                raise WorkerError(f"worker {self.name} runs already; stop it first, or make another")
+            self._check_idle()
             self._check_handlers()
             settings = self._settings
             pace = Pace(settings.concurrency, settings.prefetch)
             crew = ThreadCrew(settings.concurrency, pace, settings.retry, self._sessions, settings.name)
             machine = Machine(settings, crew, pace, self.stats)
             machine.check()
-            crew.launch()
-            machine.launch()
+            self._crew = crew
+            try:
+                crew.launch()
+                machine.launch()
+            except BaseException:
+                machine.stop_taking(0)
+                machine.stop(crew.give_up())
+                raise
             self._running = machine, crew
         log.info("worker %s started on %s", self.name, [queue.name for queue in settings.queues])
 
     def stop(self, grace: timedelta | None = None) -> None:
         """Take no more, let handlers finish, give the rest back uncounted, and return; it may be started again.
 
+        A handler of this worker cannot wait for its own end: called by one this returns at once, and the worker stops
+        when its handlers have ended.
+
         Args:
             grace: How long handlers may go on; default: the worker's. One that is still at it then is left behind: its
                 message is given back, ``context.check()`` raises, and its session refuses to commit.
         """
+        if self._crew is not None and self._crew.is_mine():
+            threading.Thread(target=self._stop, args=(grace,), name=f"{self.name}-stop", daemon=True).start()
+        else:
+            self._stop(grace)
+
+    def _stop(self, grace: timedelta | None) -> None:
         with self._lock:
             if self._running is None:
                 return
             (machine, crew), self._running = self._running, None
             allowed = seconds(grace, self._settings.grace)
             until = monotonic() + allowed
-            machine.stop_taking(max(allowed, 1.0))
-            left = crew.stop(until)
-            if left:
-                log.warning(
-                    "worker %s stops with %d handler(s) still at work after %.1f s; their messages are given back: %s",
-                    self.name,
-                    len(left),
-                    allowed,
-                    [context.delivery.message_id for context in left][:20],
-                    extra={"worker": self.name},
-                )
-            machine.stop(left)
-            if self._stops is not None:
-                self._stops.put(None)
+            try:
+                machine.stop_taking(max(allowed, 1.0))
+                crew.stop(until)
+            finally:
+                # An interrupt ends the patience, not the stop.
+                left = crew.give_up()
+                if left:
+                    log.warning(
+                        "worker %s stops with %d handler(s) still at work after %.1f s, and gives back messages %s",
+                        self.name,
+                        len(left),
+                        allowed,
+                        [context.delivery.message_id for context in left][:20],
+                        extra={"worker": self.name},
+                    )
+                machine.stop(left)
+                if self._stops is not None:
+                    self._stops.put(None)
         log.info("worker %s stopped: %s", self.name, self.stats.as_dict(), extra={"worker": self.name})
 
     def run(self, *, handle_signals: bool = False) -> None:
@@ -159,13 +179,19 @@ class Worker:
             handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once. Only in the main
                 thread. Default: signals are the program's business; a KeyboardInterrupt stops it and is raised again.
         """
-        stops = self._stops = SimpleQueue()
-        with _signals(stops) if handle_signals else nullcontext():
-            self.start()
-            try:
-                stops.get()
-            finally:
-                self.stop()
+        stops: SimpleQueue[None] = SimpleQueue()
+        with self._lock:
+            self._check_idle()
+            self._stops = stops
+        try:
+            with _signals(stops) if handle_signals else nullcontext():
+                self.start()
+                try:
+                    stops.get()
+                finally:
+                    self.stop()
+        finally:
+            self._stops = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -173,6 +199,10 @@ class Worker:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def _check_idle(self) -> None:
+        if self._running is not None:
+            raise WorkerError(f"worker {self.name} runs already; stop it first, or make another")
 
     def _check_handlers(self) -> None:
         for queue in self._settings.queues:

@@ -1,8 +1,11 @@
 """How an idle worker finds work: woken, by the clock, or by polling."""
 
+import contextlib
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,6 +47,19 @@ def test_woken(queue: Queue, engine: Engine, database: Database, start: StartWor
         send(engine, queue, number)
         until(partial(_equal, seen, list(range(number + 1))), "it is woken")
     until(lambda: is_empty(database), "all are completed")
+
+
+def test_many_open_files(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]
+) -> None:
+    """A process with thousands of open files hears notifications as any other."""
+    with contextlib.ExitStack() as files:
+        for _ in range(1100):
+            files.enter_context(Path(os.devnull).open("rb"))
+        start(queue, poll_interval=_NEVER)
+        until(_asleep(database), "it sleeps")
+        send(engine, queue, 1)
+        until(lambda: seen == [1], "it is woken")
 
 
 def test_one_listener_a_process(engine: Engine, database: Database, start: StartWorker) -> None:

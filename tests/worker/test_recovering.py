@@ -1,0 +1,98 @@
+"""What becomes of messages that a dequeue took whose answer was lost."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Connection, Engine, TextClause
+
+from sqlalchemy_fairqueue import Delivery, Queue, statements
+from sqlalchemy_fairqueue.consumer import Consumer
+from sqlalchemy_fairqueue.values import Batch
+from sqlalchemy_fairqueue.worker import recovering
+from tests.fixtures.database import Database
+from tests.worker.conftest import StartWorker
+from tests.worker.helpers import is_empty, send, until
+
+
+@pytest.fixture
+def lost(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The first dequeue of a message "lost" fails before it is answered; here is what it took."""
+    took: list[int] = []
+    answer = Consumer.dequeue
+
+    def dequeue(consumer: Consumer, connection: Connection, limit: int, lease: timedelta) -> Batch:
+        batch = answer(consumer, connection, limit, lease)
+        if not took and any(delivery.payload == "lost" for delivery in batch):
+            took.extend(delivery.message_id for delivery in batch)
+            consumer.use_lease(None)
+            raise ConnectionError("the connection is gone")
+        return batch
+
+    monkeypatch.setattr(Consumer, "dequeue", dequeue)
+    return took
+
+
+def test_while_all_are_at_work(  # noqa: PLR0917 - fixtures
+    queue: Queue,
+    engine: Engine,
+    database: Database,
+    start: StartWorker,
+    lost: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was lost is given back while no handler is free, so that other workers can do it."""
+    monkeypatch.setattr(recovering, "_AFTER", 0.3)
+    go, started = threading.Event(), []
+
+    @queue.handler()
+    def handle(delivery: Delivery) -> None:
+        started.append(delivery.payload)
+        go.wait(20)
+
+    send(engine, queue, "first")
+    worker = start(queue, concurrency=2, lease=timedelta(hours=1))
+    until(lambda: started == ["first"], "the first is at work")
+    send(engine, queue, "lost", channel="a")
+    until(lambda: lost, "an answer is lost")
+    send(engine, queue, "second", channel="b")
+    until(lambda: len(started) == 2, "all are at work")
+    until(
+        lambda: database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1,
+        "the lost one is free for others",
+    )
+    go.set()
+    until(lambda: is_empty(database), "all are done")
+    assert worker.stats.failures == 1
+
+
+def test_a_dequeue_that_comes_late(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a network delivered to the database long after the worker had looked is found by a later look."""
+    monkeypatch.setattr(recovering, "_AFTER", 0.05)
+    go, looks = threading.Event(), []
+    queue.handler()(lambda _: go.wait(20))
+    held = statements.held
+
+    def look(schema: str | None) -> TextClause:
+        looks.append(schema)
+        return held(schema)
+
+    monkeypatch.setattr(statements, "held", look)
+    send(engine, queue, 1)
+    worker = start(queue, concurrency=1, lease=timedelta(hours=1))
+    until(lambda: worker.stats.taken == 1, "all are at work")
+    lease_id = database.value("select lease_id from fq_message")
+    assert worker._running is not None
+    worker._running[0].sources[0].recovery.unanswered(lease_id)
+    worker._running[0].fetcher.ring()
+    until(lambda: looks, "the worker has looked")
+    send(engine, queue, 2)
+    late = Consumer(queue._target, queue.codec)
+    late.use_lease(lease_id)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        assert late.dequeue(connection, 1, timedelta(seconds=1))
+    until(lambda: database.value("select count(*) from fq_message where lease_id is null") == 1, "it is given back")
+    go.set()
+    until(lambda: is_empty(database), "both are done")

@@ -1,0 +1,323 @@
+"""Stops that come from odd places, twice, or not at all."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, Worker, WorkerError
+from sqlalchemy_fairqueue.consumer import Consumer
+from tests.fixtures.database import Database
+from tests.fixtures.options import PATIENCE
+from tests.worker.conftest import StartWorker
+from tests.worker.helpers import auntil, is_empty, send, until
+
+
+def _threads(name: str) -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(name)]
+
+
+def test_by_a_handler(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """A handler that stops its worker does not wait for itself: it ends as ever, and then the worker stops."""
+    returned = threading.Event()
+
+    @queue.handler()
+    def handle(_: Delivery) -> None:
+        worker.stop()
+        worker.stop()
+        returned.set()
+
+    worker = start(queue, concurrency=1)
+    send(engine, queue, 1)
+    until(returned.is_set, "it has returned")
+    until(lambda: not _threads(worker.name), "the worker has stopped")
+    assert is_empty(database)
+    assert (worker.stats.completed, worker.stats.released) == (1, 0)
+
+
+async def test_by_an_async_handler(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+    """The same in asyncio, and run returns."""
+
+    @queue.handler()
+    async def handle(_: Delivery) -> None:
+        await worker.stop()
+        await worker.stop()
+
+    worker = AsyncWorker(async_engine, queue)
+    send(engine, queue, 1)
+    await asyncio.wait_for(worker.run(), PATIENCE.total_seconds())
+    assert is_empty(database)
+    assert worker.stats.completed == 1
+
+
+async def test_a_stop_that_is_cancelled(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """Who cancels a stop does not wait for its end, but it comes: nothing of the worker is left."""
+    started, go = asyncio.Event(), asyncio.Event()
+
+    @queue.handler()
+    async def handle(_: Delivery) -> None:
+        started.set()
+        await go.wait()
+
+    worker = AsyncWorker(async_engine, queue)
+    await worker.start()
+    send(engine, queue, 1)
+    await started.wait()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(worker.stop(), 0.05)
+    go.set()
+    await auntil(lambda: not _threads(worker.name), "the worker has stopped")
+    await worker.stop()
+    assert worker.stats.completed == 1
+
+
+def test_a_loop_that_is_closed(queue: Queue, engine: Engine, database: Database) -> None:
+    """A worker whose loop is closed under it gives back what it had, holds nothing more, and can be started again."""
+    own = create_async_engine(engine.url)
+    worker = AsyncWorker(own, queue, concurrency=2)
+    started, forever = threading.Event(), [True]
+
+    @queue.handler()
+    async def handle(_: Delivery) -> None:
+        started.set()
+        while forever[0]:  # noqa: ASYNC110 - that is the point
+            await asyncio.sleep(0.01)
+
+    async def begin() -> None:
+        await worker.start()
+        await auntil(started.is_set, "it is at work")
+
+    async def finish() -> None:
+        await worker.start()
+        await auntil(lambda: is_empty(database), "all is done")
+        await worker.stop()
+
+    send(engine, queue, 1)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(begin())
+    # Nobody cancels its tasks, as asyncio.run would.
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+    loop.close()
+    until(lambda: database.value("select count(*) from fq_message where lease_id is null") == 1, "it is given back")
+    until(lambda: not _threads(worker.name), "its threads have ended")
+    forever[0] = False
+    asyncio.run(finish())
+
+
+async def test_a_loop_that_is_blocked_takes_once(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
+) -> None:
+    """A worker whose loop is blocked does not take again and again what it gives back."""
+
+    @queue.handler()
+    async def handle(delivery: Delivery) -> None:
+        if delivery.payload == "block":
+            # Whatever comes meanwhile.
+            send(engine, queue, *range(4), channel="customer-2")
+            until(lambda: worker.stats.released >= 3, "what it took is given back")
+            taken = worker.stats.taken
+            until(lambda: database.value("select max(deliveries) from fq_message where lease_id is null") == 1, "once")
+            pause.wait(1.5)
+            again.append(worker.stats.taken - taken)
+
+    pause, again = threading.Event(), list[int]()
+    async with AsyncWorker(async_engine, queue, concurrency=4) as worker:
+        send(engine, queue, "block")
+        await auntil(lambda: is_empty(database), "all are done")
+    assert again == [0]
+
+
+def test_a_batch_that_comes_after_the_stop(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a slow dequeue brings when the worker has stopped is not begun by a handler that was left behind."""
+    go, answered = threading.Event(), threading.Event()
+    seen: list[object] = []
+
+    @queue.handler()
+    def handle(delivery: Delivery) -> None:
+        seen.append(delivery.payload)
+        until(go.is_set, "it may end")
+
+    original = Consumer.dequeue
+
+    def dequeue(*arguments: Any) -> Any:
+        batch = original(*arguments)
+        if batch and batch[0].payload == "late":
+            until(answered.is_set, "the worker has stopped")
+        return batch
+
+    monkeypatch.setattr(Consumer, "dequeue", dequeue)
+    worker = start(queue, concurrency=2)
+    send(engine, queue, "first")
+    until(lambda: seen == ["first"], "it is at work")
+    send(engine, queue, "late")
+    until(lambda: database.value("select count(*) from fq_message where lease_id is not null") == 2, "it is taken")
+    worker.stop(timedelta())
+    answered.set()
+    go.set()
+    until(lambda: not _threads(worker.name), "all threads have ended")
+    assert seen == ["first"]
+
+
+_OWN_SIGNALS = """
+import signal, sys, threading
+from sqlalchemy import create_engine
+from sqlalchemy_fairqueue import Queue, Worker
+
+queue = Queue("documents")
+
+@queue.handler()
+def handle(delivery, context):
+    print("started", flush=True)
+    while not context.stopping:
+        threading.Event().wait(0.005)
+    print("stopping", flush=True)
+    for _ in sys.stdin:
+        break
+
+worker = Worker(create_engine(sys.argv[1]), queue, concurrency=1)
+
+def stop(*_):
+    worker.stop()
+    print("told", flush=True)
+
+signal.signal(signal.SIGTERM, stop)
+worker.run()
+print("returned", flush=True)
+"""
+
+
+def test_signal_handlers_of_the_application(queue: Queue, engine: Engine, database: Database) -> None:
+    """A program's own signal handler may call stop, also while a stop is under way."""
+    send(engine, queue, 1)
+    url = database.url.render_as_string(hide_password=False)
+    command = [sys.executable, "-c", textwrap.dedent(_OWN_SIGNALS), url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        try:
+            assert program.stdout.readline() == "started\n"
+            os.kill(program.pid, signal.SIGTERM)
+            assert program.stdout.readline() == "stopping\n"
+            os.kill(program.pid, signal.SIGTERM)
+            assert program.stdout.readline() == "told\n"
+            program.stdin.write("go on\n")
+            program.stdin.flush()
+            assert program.stdout.read() == "told\nreturned\n"
+            assert program.wait(PATIENCE.total_seconds()) == 0
+        finally:
+            program.kill()
+    assert is_empty(database)
+
+
+def test_a_second_run(queue: Queue, engine: Engine, database: Database) -> None:
+    """A second run of a worker that runs is refused, and does not keep the first one from ending."""
+    queue.handler()(lambda _: None)
+    worker = Worker(engine, queue)
+    first = threading.Thread(target=worker.run, daemon=True)
+    first.start()
+    send(engine, queue, 1)
+    until(lambda: is_empty(database), "it works")
+    with pytest.raises(WorkerError, match="runs already"):
+        worker.run()
+    worker.stop()
+    first.join(PATIENCE.total_seconds())
+    assert not first.is_alive()
+
+
+async def test_a_second_async_run(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+    """The same in asyncio."""
+    queue.handler()(lambda _: None)
+    worker = AsyncWorker(async_engine, queue)
+    first = asyncio.create_task(worker.run())
+    send(engine, queue, 1)
+    await auntil(lambda: is_empty(database), "it works")
+    with pytest.raises(WorkerError, match="runs already"):
+        await worker.run()
+    await worker.stop()
+    await asyncio.wait_for(first, PATIENCE.total_seconds())
+
+
+def test_an_interrupted_stop(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt during a stop ends the patience, not the stop: what was at work is given back."""
+    go, started = threading.Event(), threading.Event()
+
+    @queue.handler()
+    def handle(_: Delivery) -> None:
+        started.set()
+        go.wait(20)
+
+    send(engine, queue, 1)
+    worker = start(queue, concurrency=1)
+    until(started.is_set, "it is at work")
+    assert worker._running is not None
+    handlers = worker._running[1]._threads
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(handlers[0], "join", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        worker.stop()
+    assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1
+    go.set()
+    until(lambda: not _threads(worker.name), "all threads have ended")
+
+
+def test_too_many_threads(queue: Queue, engine: Engine, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that cannot start all of its threads starts none."""
+    original = threading.Thread.start
+
+    def limited(thread: threading.Thread) -> None:
+        if thread.name.endswith("heartbeat"):
+            raise RuntimeError("can't start new thread")
+        original(thread)
+
+    worker = Worker(engine, queue)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", limited)
+        with pytest.raises(RuntimeError, match="new thread"):
+            worker.start()
+    until(lambda: not _threads(worker.name), "none is left")
+    queue.handler()(lambda _: None)
+    send(engine, queue, 1)
+    with worker:
+        until(lambda: is_empty(database), "it can be started later")
+
+
+def test_cancelled_before_it_begins(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """A message that was withdrawn while it waited for a handler is not begun, and is counted."""
+    seen: list[object] = []
+    go = threading.Event()
+
+    @queue.handler()
+    def handle(delivery: Delivery, context: Context) -> None:
+        seen.append(delivery.payload)
+        if delivery.payload == "slow":
+            until(lambda: go.is_set() or context.cancelled, "it may end")
+
+    worker = start(queue, concurrency=1, lease=timedelta(seconds=1))
+    send(engine, queue, *["quick"] * 300)
+    until(lambda: worker.stats.completed == 300, "handlers are known to be quick")
+    ids = send(engine, queue, *["slow"] * 3)
+    until(lambda: worker.stats.taken == 303, "all are taken")
+    for message_id in ids:
+        queue.cancel(engine, message_id)
+    until(lambda: is_empty(database), "all are gone")
+    go.set()
+    assert seen.count("slow") == 1
+    assert worker.stats.cancelled == 3

@@ -1,0 +1,211 @@
+"""No thread of a worker ends before its worker does, whatever is thrown at it."""
+
+import logging
+import threading
+from collections import deque
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, NullPool, create_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy
+from sqlalchemy_fairqueue.worker.fetching import Fetcher
+from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
+from sqlalchemy_fairqueue.worker.lines import line
+from sqlalchemy_fairqueue.worker.settling import Settler
+from tests.fixtures.database import Database, install
+from tests.worker.conftest import StartWorker
+from tests.worker.helpers import auntil, is_empty, send, until
+
+
+def test_the_last_one_is_taken_meanwhile(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """A buffer that handlers empty while the fetcher looks at its first delivery does not end the fetcher."""
+
+    class Racing(deque[Context]):
+        """As a deque that somebody empties between two looks at it."""
+
+        def __bool__(self) -> bool:
+            return True
+
+    queue.handler()(lambda _: None)
+    worker = start(queue)
+    assert worker._running is not None
+    machine, crew = worker._running
+    crew.buffer = Racing(crew.buffer)
+    machine.fetcher.ring()
+    send(engine, queue, 1)
+    until(lambda: is_empty(database), "the fetcher goes on")
+
+
+@pytest.mark.parametrize(
+    ("part", "step"),
+    [(Fetcher, "_round"), (Settler, "_gather"), (Heartbeat, "_beat")],
+    ids=["fetcher", "settler", "heartbeat"],
+)
+@pytest.mark.parametrize("error", [SystemExit, RuntimeError])
+def test_whatever_is_raised(  # noqa: PLR0917 - fixtures
+    queue: Queue,
+    engine: Engine,
+    database: Database,
+    start: StartWorker,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    part: type,
+    step: str,
+    error: type[BaseException],
+) -> None:
+    """A part in which something is raised that nobody thought of says so in the log and goes on."""
+    queue.handler()(lambda _: None)
+    original = getattr(part, step)
+    raised = threading.Event()
+
+    def once(self: Any, *arguments: Any) -> Any:
+        if not raised.is_set():
+            raised.set()
+            raise error("nobody thought of it")
+        return original(self, *arguments)
+
+    monkeypatch.setattr(part, step, once)
+    with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
+        worker = start(queue, lease=timedelta(seconds=1))
+        until(raised.is_set, "it is raised")
+        send(engine, queue, 1)
+        until(lambda: is_empty(database), "it goes on")
+        until(lambda: worker.stats.heartbeats or part is not Heartbeat or "again" in caplog.text, "it beats")
+    assert "nobody thought of it" in caplog.text
+
+
+def test_a_log_that_fails(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """A handler of the application's logging that raises costs no thread and no message."""
+
+    class Broken(logging.Handler):
+        def emit(self, _: logging.LogRecord) -> None:
+            raise OSError("the disk is full")
+
+    @queue.handler()
+    def handle(delivery: Delivery) -> None:
+        if delivery.attempt == 1:
+            raise ValueError("so that something is logged")
+
+    log = logging.getLogger("sqlalchemy_fairqueue.worker")
+    broken = Broken()
+    log.addHandler(broken)
+    try:
+        start(queue, concurrency=1, retry=RetryPolicy(first=timedelta()))
+        send(engine, queue, *range(5))
+        until(lambda: is_empty(database), "all are done")
+    finally:
+        log.removeHandler(broken)
+
+
+class _Unspeakable(BaseException):
+    def __str__(self) -> str:
+        raise SystemExit("no words")
+
+
+def test_an_exception_that_exits_when_asked(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker
+) -> None:
+    """An exception whose words end threads costs its message an attempt, and no thread."""
+
+    @queue.handler()
+    def handle(delivery: Delivery) -> None:
+        if delivery.attempt == 1:
+            raise _Unspeakable
+
+    start(queue, concurrency=1)
+    send(engine, queue, *range(3))
+    until(lambda: database.value("select count(*) from fq_message where error is not null") == 3, "each has failed")
+
+
+def test_a_policy_that_says_nonsense(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """A policy whose delay is no duration costs its message an attempt, and keeps no other from being settled."""
+
+    class Nonsense(RetryPolicy):
+        def delay(self, *_: Any) -> Any:
+            return "soon"
+
+    @queue.handler()
+    def handle(delivery: Delivery) -> None:
+        if delivery.payload == "bad":
+            raise ValueError
+
+    start(queue, retry=Nonsense())
+    send(engine, queue, "bad", *range(5))
+    until(lambda: database.value("select count(*) from fq_message") == 1, "the others are completed")
+    until(lambda: "soon" in (database.value("select error from fq_message") or ""), "it says why")
+
+
+def test_one_broken_queue(engine: Engine, database: Database, start: StartWorker) -> None:
+    """A queue whose schema refuses its heartbeat costs the worker's other queues no lease."""
+    with create_engine(database.url, poolclass=NullPool).begin() as connection:
+        connection.exec_driver_sql("create schema apart")
+        install(connection, version=2, schema="apart")
+    broken, sound = Queue("broken", schema="apart"), Queue("sound")
+    go, lost = threading.Event(), []
+
+    def handle(delivery: Delivery, context: Context) -> None:
+        go.wait(20)
+        lost.append((delivery.queue, context.lost))
+
+    broken.handler()(handle)
+    sound.handler()(handle)
+    send(engine, broken, 1)
+    send(engine, sound, 1)
+    worker = start(broken, sound, lease=timedelta(seconds=4))
+    until(lambda: worker.stats.taken == 2, "both are at work")
+    database.execute("alter function apart.fq_heartbeat rename to fq_heartbroken")
+    [lease_id] = database.rows("select lease_id from fq_message")[0]
+    before = database.value("select expires_at from fq_lease where id = :id", id=lease_id)
+    until(
+        lambda: (database.value("select expires_at from fq_lease where id = :id", id=lease_id) or 0) - before > 1e6,
+        "the other lease goes on",
+    )
+    go.set()
+    until(lambda: len(lost) == 2, "both have ended")
+    assert ("sound", False) in lost
+
+
+def test_a_line_that_cannot_be_set_up(engine: Engine) -> None:
+    """A connection that a server refuses to set up is not left behind."""
+    own = create_engine(engine.url, connect_args={"application_name": "half-made"}, pool_size=1)
+    half_made = line(own)
+    half_made._set_up = "select nonsense"  # type: ignore[attr-defined]  # as a server would refuse a setting
+    for _ in range(3):
+        with pytest.raises(Exception, match="nonsense"):
+            half_made.run(lambda connection: connection.exec_driver_sql("select 1"))
+    with engine.connect() as connection:
+        count = "select count(*) from pg_stat_activity where application_name = 'half-made'"
+        until(lambda: connection.exec_driver_sql(count).scalar() == 0, "none is left")
+
+
+async def test_a_handler_that_stops_iterations(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
+) -> None:
+    """A plain function in a thread of an AsyncWorker may raise a StopIteration that cannot be shown."""
+
+    class Odd(StopIteration):
+        def __repr__(self) -> str:
+            raise ValueError("cannot be shown")
+
+    @queue.handler()
+    def handle(delivery: Delivery) -> None:
+        if delivery.attempt == 1:
+            raise Odd
+
+    send(engine, queue, 1)
+    async with AsyncWorker(async_engine, queue, retry=RetryPolicy(first=timedelta())):
+        await auntil(lambda: is_empty(database), "it is tried again")
+
+
+def test_a_generator_in_disguise(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """A function that returns a generator has done nothing, and its message says so; another iterator is a result."""
+    queue.handler("generator")(lambda _: (page for page in "ab"))
+    queue.handler("iterator")(lambda _: iter("ab"))
+    for kind in "generator", "iterator":
+        send(engine, queue, 1, kind=kind)
+    start(queue)
+    until(lambda: database.value("select count(*) from fq_message") == 1, "the iterator is done")
+    until(lambda: "generator" in (database.value("select error from fq_message") or ""), "the generator has failed")
