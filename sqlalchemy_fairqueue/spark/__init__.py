@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 # Plain functions by the module that has them; each is imported at its first use, with what it needs.
-_FUNCTIONS: dict[str, str] = {}
+_FUNCTIONS: dict[str, str] = {
+    "enqueue": "sqlalchemy_fairqueue.spark.writing.enqueuing",
+    "Scenario": "sqlalchemy_fairqueue.spark.replaying.scenarios",
+    "replay": "sqlalchemy_fairqueue.spark.replaying.frames",
+    "replays": "sqlalchemy_fairqueue.spark.replaying.frames",
+}
 
 
 def register(spark: SparkSession) -> None:

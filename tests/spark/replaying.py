@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from sqlalchemy_fairqueue.spark.replay.scenarios import Scenario
+from sqlalchemy_fairqueue.spark.replaying.scenarios import Scenario
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
 from tests.sql.answers import Hand

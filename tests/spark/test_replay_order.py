@@ -6,8 +6,8 @@ from itertools import count
 import pytest
 from hypothesis import given
 
-from sqlalchemy_fairqueue.spark.replay.playing import attempts_under
-from sqlalchemy_fairqueue.spark.replay.trace import trace_of
+from sqlalchemy_fairqueue.spark.replaying.playing import attempts_under
+from sqlalchemy_fairqueue.spark.replaying.trace import trace_of
 from tests.fixtures.database import Database
 from tests.spark.replaying import START, Doing, Program, programs
 from tests.sql.kernel import Kernel

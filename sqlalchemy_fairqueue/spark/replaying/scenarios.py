@@ -20,6 +20,7 @@ RECORDED = "as recorded"
 """The scenario of what really happened."""
 
 _MOST = 2**31 - 1
+_PATTERN = re.compile(r"[*?[]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,9 @@ class Scenario:
 
     def policies_of(self, channels: Sequence[str]) -> list[tuple[ChannelPolicy, list[int]]]:
         """The policies that apply, and the numbers of the channels that each is for."""
-        patterns = [(re.compile(translate(pattern)), policy) for pattern, policy in self.policies.items()]
+        patterns = [
+            (re.compile(translate(name)), policy) for name, policy in self.policies.items() if _PATTERN.search(name)
+        ]
         found: dict[int, tuple[ChannelPolicy, list[int]]] = {}
         for number, name in enumerate(channels):
             policy = self.policies.get(name)

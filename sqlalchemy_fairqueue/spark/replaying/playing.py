@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sqlalchemy_fairqueue.spark.replay.compiling import compiled
-from sqlalchemy_fairqueue.spark.replay.rows import (
+from sqlalchemy_fairqueue.spark.replaying.compiling import compiled
+from sqlalchemy_fairqueue.spark.replaying.rows import (
     NEVER,
     Attempt,
     Channel,
@@ -20,13 +20,13 @@ from sqlalchemy_fairqueue.spark.replay.rows import (
     objects,
     records,
 )
-from sqlalchemy_fairqueue.spark.replay.simulator import simulate
-from sqlalchemy_fairqueue.spark.replay.trace import trace_of
+from sqlalchemy_fairqueue.spark.replaying.simulator import simulate
+from sqlalchemy_fairqueue.spark.replaying.trace import trace_of
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
-    from sqlalchemy_fairqueue.spark.replay.scenarios import Scenario
-    from sqlalchemy_fairqueue.spark.replay.trace import Trace
+    from sqlalchemy_fairqueue.spark.replaying.scenarios import Scenario
+    from sqlalchemy_fairqueue.spark.replaying.trace import Trace
 
 # To compile takes longer than to interpret as many attempts.
 _WORTH_COMPILING = 200_000

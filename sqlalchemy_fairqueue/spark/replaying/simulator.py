@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.spark.replay.compiling import compilable
-from sqlalchemy_fairqueue.spark.replay.rows import NEVER
+from sqlalchemy_fairqueue.spark.replaying.compiling import compilable
+from sqlalchemy_fairqueue.spark.replaying.rows import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy_fairqueue.spark.replay.rows import (
+    from sqlalchemy_fairqueue.spark.replaying.rows import (
         Attempt,
         Channel,
         Crew,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.spark.replay.rows import Attempt, Message, records
+from sqlalchemy_fairqueue.spark.replaying.rows import Attempt, Message, records
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
