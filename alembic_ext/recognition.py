@@ -5,6 +5,7 @@ A name alone does not say it, as a table of the user's may have it: the columns 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -35,6 +36,9 @@ class TransactionId(UserDefinedType[str]):
 
 # SQLAlchemy has no such type, and would warn whenever it reflects the table.
 ischema_names.setdefault("xid8", TransactionId)
+
+_STAGE = re.compile(r"fq_stage_\d{1,18}_[0-9a-f]{12}")
+_STAGED = {"attempt", "channel", "kind", "content"}
 
 _PARTITIONS = """
 select c.relname
@@ -84,7 +88,12 @@ def look(connection: Connection, place: str | None) -> Installation:
 
 
 def is_ours(table: str, columns: Collection[str]) -> bool:
-    """Whether a table of this name with these columns is one of ours, further columns of the user's included."""
+    """Whether a table of this name with these columns is one of ours, further columns of the user's included.
+
+    So is what ``fq_make_stage`` makes for a bulk load, while the load runs and, if it died, for a day.
+    """
+    if _STAGE.fullmatch(table):
+        return set(columns) >= _STAGED
     return any(table in of_version and of_version[table] <= set(columns) for of_version in _columns())
 
 

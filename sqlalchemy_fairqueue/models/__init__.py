@@ -12,6 +12,7 @@ from sqlalchemy.orm import DeclarativeBase
 
 from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
+from sqlalchemy_fairqueue.models.loads import LoadMixin
 from sqlalchemy_fairqueue.models.making import Models, make_models
 from sqlalchemy_fairqueue.models.messages import DeadLetterMixin, LeaseMixin, MessageMixin, SignalMixin
 from sqlalchemy_fairqueue.models.mixin import FairqueueMixin
@@ -33,6 +34,8 @@ __all__ = [
     "Instant",
     "Lease",
     "LeaseMixin",
+    "Load",
+    "LoadMixin",
     "Message",
     "MessageMixin",
     "Models",
@@ -89,6 +92,10 @@ class Lease(LeaseMixin, _Base):
 
 class History(HistoryMixin, _Base):
     """An attempt that has ended, in the connection's default schema."""
+
+
+class Load(LoadMixin, _Base):
+    """A bulk load that was committed, in the connection's default schema."""
 
 
 class PrunedHistory(PrunedHistoryMixin, _Base):

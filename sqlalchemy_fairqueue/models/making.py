@@ -9,6 +9,7 @@ from sqlalchemy.orm import DeclarativeBase, registry
 
 from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
+from sqlalchemy_fairqueue.models.loads import LoadMixin
 from sqlalchemy_fairqueue.models.messages import DeadLetterMixin, LeaseMixin, MessageMixin, SignalMixin
 from sqlalchemy_fairqueue.models.queues import QueueConfigMixin, QueueStateMixin
 
@@ -32,6 +33,7 @@ class Models:
         DeadLetter: See :class:`DeadLetterMixin`.
         History: See :class:`HistoryMixin`.
         Lease: See :class:`LeaseMixin`.
+        Load: See :class:`LoadMixin`.
         Message: See :class:`MessageMixin`.
         PrunedHistory: See :class:`PrunedHistoryMixin`.
         QueueConfig: See :class:`QueueConfigMixin`.
@@ -44,6 +46,7 @@ class Models:
     DeadLetter: type[DeadLetterMixin]
     History: type[HistoryMixin]
     Lease: type[LeaseMixin]
+    Load: type[LoadMixin]
     Message: type[MessageMixin]
     PrunedHistory: type[PrunedHistoryMixin]
     QueueConfig: type[QueueConfigMixin]
@@ -81,6 +84,7 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
         DeadLetter=made("DeadLetter", DeadLetterMixin),
         History=made("History", HistoryMixin),
         Lease=made("Lease", LeaseMixin),
+        Load=made("Load", LoadMixin),
         Message=made("Message", MessageMixin),
         PrunedHistory=made("PrunedHistory", PrunedHistoryMixin),
         QueueConfig=made("QueueConfig", QueueConfigMixin),

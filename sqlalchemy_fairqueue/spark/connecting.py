@@ -11,7 +11,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
-from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError
+from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, Unreachable
 from sqlalchemy_fairqueue.sql import LATEST_VERSION, quoted
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def connect(place: PlaceOptions, purpose: str, *, autocommit: bool = False) -> p
 
     Raises:
         BadOption: The dsn cannot be read, or the variable that should hold it is not set.
-        PipelineError: The server cannot be reached, or refuses.
+        Unreachable: The server cannot be reached, or refuses.
     """
     conninfo = _conninfo(place)
     secrets = _secrets(conninfo)
@@ -83,7 +83,7 @@ def connect(place: PlaceOptions, purpose: str, *, autocommit: bool = False) -> p
         )
     except psycopg.Error as error:
         said = _without(secrets, str(error).strip())
-        raise PipelineError(f"cannot connect to {shown(place)}: {said}; check the dsn from this machine") from None
+        raise Unreachable(f"cannot connect to {shown(place)}: {said}; check the dsn from this machine") from None
 
 
 def installation(connection: psycopg.Connection, schema: str | None) -> Installation:

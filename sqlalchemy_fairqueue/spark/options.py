@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from sqlalchemy_fairqueue.spark.errors import BadOption
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from _typeshed import DataclassInstance
 
@@ -35,14 +35,9 @@ class PlaceOptions:
         schema: Where the queues are installed; None: the connection's default schema.
     """
 
-    dsn: str | None = None
+    dsn: str | None = field(default=None, repr=False)
     dsn_env: str | None = None
     schema: str | None = None
-
-    def __repr__(self) -> str:
-        """Everything but the dsn."""
-        shown = (f"{one.name}={getattr(self, one.name)!r}" for one in fields(self) if one.name != "dsn")
-        return f"{type(self).__name__}({', '.join(shown)})"
 
     def __post_init__(self) -> None:
         """Refuse two sources of the dsn, and none."""
@@ -52,7 +47,7 @@ class PlaceOptions:
             )
 
 
-def read_options(kind: type[OptionsT], given: Mapping[str, str]) -> OptionsT:
+def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collection[str] = ()) -> OptionsT:
     """The options as a value of *kind*.
 
     Text is read by the field's type: str, int, bool (``true``, ``false``), timedelta (``36h``; us, ms, s, m, h, d),
@@ -61,6 +56,7 @@ def read_options(kind: type[OptionsT], given: Mapping[str, str]) -> OptionsT:
     Args:
         kind: A frozen dataclass.
         given: What Spark gives.
+        ignored: Options that are for Spark itself, in any case.
 
     Raises:
         BadOption: An option is unknown, missing, or cannot be read. The value of dsn is never shown.
@@ -68,11 +64,14 @@ def read_options(kind: type[OptionsT], given: Mapping[str, str]) -> OptionsT:
     known = {camel(one.name).lower(): one for one in fields(kind)}
     hints = get_type_hints(kind)
     values: dict[str, Any] = {}
+    passed = {name.lower() for name in ignored}
     for name, text in given.items():
-        field = known.get(name.lower())
-        if field is None:
+        if name.lower() in passed:
+            continue
+        option = known.get(name.lower())
+        if option is None:
             raise BadOption(_unknown(name, [camel(one.name) for one in known.values()]))
-        values[field.name] = _read(text, hints[field.name], camel(field.name))
+        values[option.name] = _read(text, hints[option.name], camel(option.name))
     missing = [camel(one.name) for one in known.values() if one.name not in values and _required(one)]
     if missing:
         raise BadOption(f"the data source was not given {', '.join(missing)}; add .option({missing[0]!r}, ...)")
@@ -85,8 +84,8 @@ def camel(name: str) -> str:
     return first + "".join(map(str.capitalize, others))
 
 
-def _required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
+def _required(option: Field[Any]) -> bool:
+    return option.default is MISSING and option.default_factory is MISSING
 
 
 def _unknown(name: str, names: list[str]) -> str:

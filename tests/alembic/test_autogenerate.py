@@ -254,3 +254,15 @@ def test_without_the_import(project: Project, empty_database: Database) -> None:
     project.run_program("revision", "--autogenerate", "--rev-id", "one", "-m", "made")
     assert "op.create_table('fq_message'" in project.body("one")
     assert "fairqueue(" not in project.body("one")
+
+
+def test_stages_of_loads_are_left_alone(project: Project, empty_database: Database) -> None:
+    """A table that a bulk load is using is not in the metadata, and no migration drops it."""
+    environment(project, MODELS)
+    project.point_at(empty_database.url)
+    install(project)
+    stage = empty_database.value("select fq_make_stage(0)")
+    empty_database.execute("create table fq_stage_mine (id bigint primary key)")
+    upgrade = project.autogenerate("two").split("def downgrade")[0]
+    assert calls(upgrade) == ["op.drop_table('fq_stage_mine')"]
+    assert stage not in upgrade

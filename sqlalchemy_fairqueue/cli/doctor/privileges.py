@@ -26,6 +26,7 @@ RIGHTS = {
     "fq_lease": _ALL,
     "fq_dead_letter": _ALL,
     "fq_history": ("select", "insert"),
+    "fq_load": ("select", "insert", "update"),
 }
 """What the functions do to each table: they run with the rights of whoever calls them."""
 

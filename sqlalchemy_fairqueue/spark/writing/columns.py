@@ -1,0 +1,184 @@
+"""A frame's columns as columns of the staging table: checked once on the driver by their types, then row by row.
+
+It must not open connections.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types
+
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.spark.errors import BadFrame
+from sqlalchemy_fairqueue.spark.writing.contents import Problems, checked_json, json_texts
+from sqlalchemy_fairqueue.values.checks import NAME_BYTES, check_name
+
+if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.spark.writing.settings import WriteOptions
+
+_TEXT = (types.StringType,)
+_WHOLE = (types.ByteType, types.ShortType, types.IntegerType, types.LongType)
+_NESTED = (types.StructType, types.MapType)
+_TAKEN: dict[str, tuple[tuple[type[types.DataType], ...], str]] = {
+    "channel": (_TEXT, "a string"),
+    "payload": (
+        (*_NESTED, types.ArrayType, types.StringType, types.BinaryType),
+        "a struct, map, array, string or binary",
+    ),
+    "kind": (_TEXT, "a string"),
+    "at": ((types.TimestampType,), "a timestamp (with time zone: cast a timestamp_ntz)"),
+    "delay": ((types.DayTimeIntervalType,), "an interval, like expr(\"interval '5' minute\")"),
+    "priority": (_WHOLE, "a whole number"),
+    "key": (_TEXT, "a string"),
+    "headers": (_NESTED, "a map or struct"),
+    "max_attempts": (_WHOLE, "a whole number"),
+}
+_REQUIRED = ("channel", "payload")
+# What JSON has words for, besides structs, maps with text keys and arrays of these.
+_PLAIN = (*_TEXT, *_WHOLE, types.BooleanType, types.FloatType, types.DoubleType, types.NullType)
+_NUMBERS = {"delay": (0, 3_153_600_000_000_000), "priority": (1, 2**31 - 1), "max_attempts": (1, 2**31 - 1)}
+_STAGED = {"payload": "content"}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which columns a frame has, and how its rows become rows of the stage.
+
+    Attributes:
+        places: Where each of our columns is in the frame, by our name.
+    """
+
+    places: dict[str, int]
+    kind: str
+    max_attempts: int | None
+    json_payload: bool
+
+    @property
+    def staged(self) -> tuple[str, ...]:
+        """The columns of the stage that rows are copied into, apart from the attempt."""
+        return (*(_STAGED.get(name, name) for name in self.places), *self._constants())
+
+    def rows(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], Problems]:
+        """The rows as columns in the order of ``staged``, those with problems included, and the problems."""
+        problems: Problems = {}
+        given = {name: batch.column(place) for name, place in self.places.items()}
+        columns = [self._encoded(name, values, problems) for name, values in given.items()]
+        _check_one_time(given, problems)
+        count = batch.num_rows
+        return [*columns, *(pa.array([value] * count) for value in self._constants().values())], problems
+
+    def _constants(self) -> dict[str, Any]:
+        """What all rows share because the frame does not say it."""
+        found = {"kind": self.kind} | ({"max_attempts": self.max_attempts} if self.max_attempts else {})
+        return {name: value for name, value in found.items() if name not in self.places}
+
+    def _encoded(self, name: str, values: pa.Array, problems: Problems) -> pa.Array:
+        if name == "payload":
+            return self._contents(values, problems)
+        if name == "headers":
+            texts = json_texts(values, problems)
+            return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string())) if values.null_count else texts
+        if name in {"channel", "key", "kind"}:
+            if name == "kind" and values.null_count:
+                values = values.fill_null(self.kind)
+            _check_texts(name, values, problems)
+            return values
+        whole = values.cast(pa.int64())
+        if name == "max_attempts" and self.max_attempts and whole.null_count:
+            whole = whole.fill_null(self.max_attempts)
+        if name in _NUMBERS:
+            _check_numbers(name, whole, problems)
+        return whole
+
+    def _contents(self, values: pa.Array, problems: Problems) -> pa.Array:
+        """Contents in the words of PostgreSQL's bytea: hexadecimal, or text with backslashes doubled."""
+        if values.null_count:
+            for place in pc.indices_nonzero(values.is_null()).to_pylist():
+                problems.setdefault(place, "payload is null; drop the row, or give it a value")
+        if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
+            return pa.array(["\\x" + (value or b"").hex() for value in values.to_pylist()], pa.string())
+        if self.json_payload and pa.types.is_string(values.type):
+            texts = checked_json(values, problems)
+        else:
+            texts = json_texts(values, problems)
+        return pc.replace_substring(texts, "\\", "\\\\")
+
+
+def columns_of(schema: types.StructType, options: WriteOptions) -> Columns:
+    """The columns of a frame.
+
+    Raises:
+        BadFrame: One is unknown, missing, there twice, or of a type that it cannot have.
+    """
+    places: dict[str, int] = {}
+    for place, field in enumerate(schema.fields):
+        name = field.name.lower()
+        if name not in _TAKEN:
+            close = difflib.get_close_matches(name, _TAKEN, n=1)
+            meant = (
+                f"did you mean {close[0]}?" if close else f"the columns are {', '.join(_TAKEN)}; put others in payload"
+            )
+            raise BadFrame(f"column {field.name!r} is unknown; {meant}")
+        if name in places:
+            raise BadFrame(f"column {name!r} is there twice; select one of them")
+        kinds, words = _TAKEN[name]
+        if not isinstance(field.dataType, kinds):
+            raise BadFrame(f"column {field.name!r} is {field.dataType.simpleString()}; make it {words}")
+        if name in {"payload", "headers"} and not isinstance(field.dataType, types.BinaryType):
+            _check_words(field.dataType, field.name)
+        places[name] = place
+    if missing := [name for name in _REQUIRED if name not in places]:
+        raise BadFrame(f"the frame has no column {missing[0]!r}; it has {', '.join(schema.fieldNames()) or 'none'}")
+    return Columns(places, options.kind, options.max_attempts, options.payload_format == "json")
+
+
+def _check_words(kind: types.DataType, path: str) -> None:
+    """Refuse what JSON has no word for, wherever it is nested."""
+    if isinstance(kind, types.StructType):
+        for field in kind.fields:
+            _check_words(field.dataType, f"{path}.{field.name}")
+    elif isinstance(kind, types.MapType):
+        if not isinstance(kind.keyType, types.StringType):
+            raise BadFrame(f"{path} has keys of type {kind.keyType.simpleString()}; cast them to string for JSON")
+        _check_words(kind.valueType, f"{path}.*")
+    elif isinstance(kind, types.ArrayType):
+        _check_words(kind.elementType, f"{path}[]")
+    elif not isinstance(kind, _PLAIN):
+        raise BadFrame(f"{path} is {kind.simpleString()}, which JSON has no word for; cast it to string or a number")
+
+
+def _check_texts(name: str, values: pa.Array, problems: Problems) -> None:
+    if name == "channel" and values.null_count:
+        for place in pc.indices_nonzero(values.is_null()).to_pylist():
+            problems.setdefault(place, "channel is null; drop the row, or give it a value")
+    size = pc.binary_length(values)
+    wrong = pc.or_(pc.or_(pc.less(size, 1), pc.greater(size, NAME_BYTES)), pc.match_substring(values, "\x00"))
+    for place in pc.indices_nonzero(pc.fill_null(wrong, False)).to_pylist():
+        try:
+            check_name(name, values[place].as_py())
+        except InvalidArgument as error:
+            problems.setdefault(place, str(error))
+
+
+def _check_numbers(name: str, values: pa.Array, problems: Problems) -> None:
+    least, most = _NUMBERS[name]
+    wrong = pc.or_(pc.less(values, least), pc.greater(values, most))
+    for place in pc.indices_nonzero(pc.fill_null(wrong, False)).to_pylist():
+        unit = " microseconds" if name == "delay" else ""
+        problems.setdefault(place, f"{name} is {values[place].as_py()}{unit}; give {least} to {most}")
+
+
+def _check_one_time(given: dict[str, pa.Array], problems: Problems) -> None:
+    times = [values.is_valid().cast(pa.int8()) for name, values in given.items() if name in {"at", "delay", "priority"}]
+    if len(times) < 2:  # noqa: PLR2004 - one of them cannot contradict another
+        return
+    total = times[0]
+    for more in times[1:]:
+        total = pc.add(total, more)
+    for place in pc.indices_nonzero(pc.greater(total, 1)).to_pylist():
+        problems.setdefault(place, "two of at, delay and priority are given; leave the others null")

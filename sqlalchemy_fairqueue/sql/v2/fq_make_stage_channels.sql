@@ -1,0 +1,45 @@
+-- fq_make_stage_channels: make the channels that a stage names and its queue does not have, at most p_limit of them. Returns how many were new to this call.
+-- A load calls it until it returns 0, each call in a transaction of its own, before it merges: a first use is what others could wait for.
+-- The policy is what channels start with unless the queue has one of its own, as in fq_enqueue.
+-- Guarantees and locks: as fq_make_channels. Index: fq_channel_queue_name_key. Errors: QF001 bad name or policy.
+create function fairqueue.fq_make_stage_channels(
+  p_queue text,
+  p_stage text,
+  p_attempts bigint[],
+  p_limit integer,
+  p_max_concurrency integer default null,
+  p_release_interval bigint default null,
+  p_release_burst integer default null,
+  p_weight integer default null,
+  p_max_backlog integer default null,
+  p_drop_when_full boolean default null
+)
+returns integer
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set work_mem = '32MB'
+set jit = off
+as $$
+declare
+  v_schema regnamespace := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));
+  v_names text[];
+begin
+  execute format(
+    'select array_agg(n.channel) from ('
+    '  select s.channel from (select distinct g.channel from %s.%I g where g.attempt = any (%L)) s'
+    '  where not exists (select from %s.fq_channel c where c.queue = %L and c.name = s.channel)'
+    '  order by s.channel limit %s'
+    ') n',
+    v_schema, p_stage, p_attempts, v_schema, p_queue, p_limit
+  )
+  into v_names;
+  if v_names is null then
+    return 0;
+  end if;
+  perform fairqueue.fq_make_channels(
+    p_queue, v_names, p_max_concurrency, p_release_interval, p_release_burst, p_weight, p_max_backlog, p_drop_when_full
+  );
+  return cardinality(v_names);
+end
+$$;

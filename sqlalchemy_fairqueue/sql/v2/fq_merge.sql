@@ -1,0 +1,244 @@
+-- fq_merge: enqueue what a bulk load has staged, once. To be called in a READ COMMITTED transaction of its own, after fq_make_stage_channels.
+-- p_attempts: the copies into the stage that count, p_messages: how many rows they have, p_rejected: how many the load kept back.
+-- p_batch_id: null for a job that is one load; of a stream its micro-batch, and p_source what the numbers of its batches belong to (a checkpoint).
+-- p_on_duplicate: of a message whose key stands in its channel (skip, raise, replace), as in fq_enqueue.
+-- Guarantees: all of them are added or none, with the job's row in fq_load; the same job, or a batch up to the last one, adds nothing: merged is false,
+-- and the counts are those of the last time. Every message of the stage is created, replaced, a duplicate or dropped. One signal a channel for
+-- messages without a key whose channel has no max_backlog; one each 1000 messages of the others. Memory does not grow with the load, but for 8 bytes a
+-- message that has a key to replace by, and a channel that has a bound. p_notify: wake consumers that sleep, with the commit.
+-- Locks: the job's row, which only the same job waits for. Then what an ordinary enqueue of these messages takes, in its order, until the commit:
+-- nothing for messages without a key; the others come last, in the order (channel, key). Replacing, or keys in a channel that has a bound, wait 500 ms at most.
+-- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix.
+-- Errors: QF001 bad argument, or a job that is not the same after all; QF002 a key stands already; QF005 a channel is full; QF006 the stage does not
+-- have the rows that it should; 42P01 it is gone; 55P03, 40P01: somebody else has what is to be replaced, try again.
+create function fairqueue.fq_merge(
+  p_queue text,
+  p_job_id text,
+  p_stage text,
+  p_attempts bigint[],
+  p_messages bigint,
+  p_batch_id bigint default null,
+  p_source text default null,
+  p_on_duplicate text default 'skip',
+  p_rejected bigint default 0,
+  p_notify boolean default true
+)
+returns table (merged boolean, messages bigint, created bigint, replaced bigint, duplicates bigint, dropped bigint, rejected bigint)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set work_mem = '64MB'
+set enable_nestloop = off
+set enable_mergejoin = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  c_chunk constant integer := 1000;
+  v_schema regnamespace := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));
+  -- what counts of the stage, and which of its channels is which: one look-up a channel, whatever the queue has of others
+  v_stage text := format('(select g.*, g.ctid as row from %s.%I g where g.attempt = any (%L::bigint[]))', v_schema, p_stage, p_attempts);
+  v_channels text := format(
+    '(select d.channel, k.id from (select distinct g.channel from %s g) d'
+    ' cross join lateral (select c.id from %s.fq_channel c where c.queue = %L and c.name = d.channel limit 1) k)',
+    v_stage, v_schema, p_queue
+  );
+  v_now bigint := fairqueue.fq_now();
+  v_load fairqueue.fq_load;
+  v_timeout text := current_setting('lock_timeout');
+  v_found bigint;
+  v_plain bigint;
+  v_keyed bigint;
+  v_keyed_bounded bigint;
+  v_rest_keyed bigint := 0;
+  v_bounded bigint[];
+  v_missing text;
+  v_by_enqueue text;
+  v_held bigint[];
+  v_full text;
+  v_added bigint;
+  v_created bigint := 0;
+  v_replaced bigint := 0;
+  v_duplicates bigint := 0;
+  v_dropped bigint := 0;
+  r record;
+begin
+  if p_queue is null or p_job_id is null or p_stage is null or p_attempts is null or p_messages is null or p_rejected is null
+    or p_on_duplicate is null or p_on_duplicate not in ('skip', 'raise', 'replace') or octet_length(p_job_id) not between 1 and 512 then
+    raise exception 'fq_merge has queue %, job %, stage %, % messages, on_duplicate %', p_queue, left(p_job_id, 80), p_stage, p_messages, p_on_duplicate
+      using errcode = 'QF001', hint = 'name the queue, the job (1 to 512 bytes), the stage, its attempts and the number of their rows; on_duplicate is skip, raise or replace';
+  end if;
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'fq_merge runs in a % transaction', current_setting('transaction_isolation')
+      using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own';
+  end if;
+
+  insert into fairqueue.fq_load as l (
+    queue, job_id, batch_id, source, messages, created, replaced, duplicates, dropped, rejected, committed_at
+  )
+  values (p_queue, p_job_id, null, p_source, 0, 0, 0, 0, 0, 0, v_now)
+  on conflict (queue, job_id) do nothing;
+  if not found then
+    select * into v_load
+    from fairqueue.fq_load l
+    where l.queue = p_queue
+      and l.job_id = p_job_id
+    for update;
+    if (v_load.batch_id is null) <> (p_batch_id is null) or (p_batch_id is not null and v_load.source is distinct from p_source) then
+      raise exception 'job % of queue % was another load', left(p_job_id, 80), p_queue
+        using errcode = 'QF001',
+          detail = format('then: batch %s of source %L; now: batch %s of source %L', coalesce(v_load.batch_id::text, 'none'), v_load.source,
+            coalesce(p_batch_id::text, 'none'), p_source),
+          hint = 'give this one a job id of its own; a stream goes on with its checkpoint, and one that starts anew needs a new job id';
+    end if;
+    if v_load.batch_id is null or v_load.batch_id >= p_batch_id then
+      return query
+      select false, v_load.messages, v_load.created, v_load.replaced, v_load.duplicates, v_load.dropped, v_load.rejected;
+      return;
+    end if;
+  end if;
+
+  execute format(
+    'select coalesce(sum(s.messages), 0), coalesce(sum(s.messages - s.keyed) filter (where n.max_backlog is null), 0), coalesce(sum(s.keyed), 0),'
+    '  coalesce(sum(s.keyed) filter (where n.max_backlog is not null), 0),'
+    '  coalesce(array_agg(n.id) filter (where n.max_backlog is not null), array[]::bigint[]), min(s.channel) filter (where n.id is null)'
+    ' from (select g.channel, count(*) as messages, count(g.key) as keyed from %s g group by g.channel) s'
+    ' left join lateral ('
+    '   select c.id, t.max_backlog'
+    '   from %s.fq_channel c'
+    '   cross join lateral ('
+    '     select n.max_backlog from %s.fq_channel_state n where n.channel_id = c.id order by n.channel_id desc, n.turn desc limit 1'
+    '   ) t'
+    '   where c.queue = %L and c.name = s.channel'
+    ' ) n on true',
+    v_stage, v_schema, v_schema, p_queue
+  )
+  into v_found, v_plain, v_keyed, v_keyed_bounded, v_bounded, v_missing;
+  if v_found <> p_messages then
+    raise exception 'the stage of job % has % of % messages', left(p_job_id, 80), v_found, p_messages
+      using errcode = 'QF006', hint = 'a crash of the server empties what was staged, and nothing was enqueued; run the job again';
+  end if;
+  if v_missing is not null then
+    raise exception 'channel % of queue % does not exist', left(v_missing, 80), p_queue
+      using errcode = 'QF001', hint = 'call fq_make_stage_channels before, and do not delete channels that are in use';
+  end if;
+
+  -- What needs more than an insert goes through fq_enqueue; if any key does, then all keys do, for they are taken in one order.
+  v_by_enqueue := format('c.id = any (%L::bigint[])', v_bounded);
+  if p_on_duplicate = 'replace' or v_keyed_bounded > 0 then
+    v_by_enqueue := v_by_enqueue || ' or s.key is not null';
+    v_rest_keyed := v_keyed;
+    v_keyed := 0;
+  end if;
+
+  -- Messages without a key wait for nobody, so they come in whichever order the stage has; keys in the lock order.
+  for r in
+    select u.*
+    from (
+      values ('s.key is null', '', v_plain),
+        ('s.key is not null', 'order by s.channel, s.key on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing', v_keyed)
+    ) u(which, in_order, messages)
+    where u.messages > 0
+  loop
+    execute format(
+      'with added as ('
+      '  insert into %s.fq_message (channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts)'
+      '  select c.id, s.kind, s.content, s.headers,'
+      '    case when s.priority is not null then -s.priority::bigint else greatest(s.at, %s + coalesce(s.delay, 0)) end,'
+      '    %s, s.key, coalesce(s.max_attempts, 20)'
+      '  from %s s'
+      '  join %s c on c.channel = s.channel'
+      '  where %s and c.id <> all (%L::bigint[])'
+      '  %s'
+      '  returning channel_id, dequeue_at, id'
+      '), told as ('
+      '  insert into %s.fq_signal (queue, channel_id, dequeue_at, message_id, added)'
+      '  select %L, l.channel_id, l.least[1], l.least[2], l.messages'
+      '  from (select a.channel_id, min(array[a.dequeue_at, a.id]) as least, count(*) as messages from added a group by a.channel_id) l'
+      '  returning added'
+      ') select coalesce(sum(t.added), 0) from told t',
+      v_schema, v_now, v_now, v_stage, v_channels, r.which, v_bounded, r.in_order, v_schema, p_queue
+    )
+    into v_added;
+    if v_added <> r.messages and r.in_order = '' then
+      raise exception 'a channel of queue % vanished while the messages of job % were added to it', p_queue, left(p_job_id, 80)
+        using errcode = 'QF001', hint = 'do not delete channels that are in use; run the job again';
+    end if;
+    v_created := v_created + v_added;
+    v_duplicates := v_duplicates + r.messages - v_added;
+  end loop;
+
+  if v_bounded <> '{}' or v_rest_keyed > 0 then
+    -- Replacing locks messages before keys, unlike an enqueue: rather than be waited for in a circle, where somebody else could be the victim, give up soon.
+    if v_rest_keyed > 0 then
+      perform set_config('lock_timeout', '500ms', true);
+    end if;
+    if p_on_duplicate = 'replace' then
+      execute format(
+        'select array_agg(m.id) from %s s'
+        ' join %s c on c.channel = s.channel'
+        ' cross join lateral (select m.id from %s.fq_message m where m.channel_id = c.id and m.dedupe_key = s.key limit 1) m'
+        ' where s.key is not null',
+        v_stage, v_channels, v_schema
+      )
+      into v_held;
+      perform fairqueue.fq_hold_messages(v_held);
+    end if;
+    for r in
+      execute format(
+        'select array_agg(n.channel order by n.place) as channels, array_agg(n.kind order by n.place) as kinds,'
+        '  array_agg(n.content order by n.place) as contents, array_agg(n.headers order by n.place) as headers,'
+        '  array_agg(n.delay order by n.place) as delays, array_agg(n.at order by n.place) as ats,'
+        '  array_agg(n.priority order by n.place) as priorities, array_agg(n.key order by n.place) as keys,'
+        '  array_agg(n.max_attempts order by n.place) as max_attempts, count(*)::integer as messages'
+        ' from ('
+        '   select s.*, row_number() over (order by s.channel, s.key nulls first, s.attempt, s.row) as place'
+        '   from %s s'
+        '   join %s c on c.channel = s.channel'
+        '   where %s'
+        ' ) n'
+        ' group by (n.place - 1) / %s'
+        ' order by (n.place - 1) / %s',
+        v_stage, v_channels, v_by_enqueue, c_chunk, c_chunk
+      )
+    loop
+      select v_created + count(*) filter (where e.outcome = 'created'),
+        v_replaced + count(*) filter (where e.outcome = 'replaced'),
+        v_duplicates + count(*) filter (where e.outcome = 'duplicate'),
+        v_dropped + count(*) filter (where e.outcome = 'dropped'),
+        min(r.channels[e.ordinal]) filter (where e.outcome = 'full')
+      into v_created, v_replaced, v_duplicates, v_dropped, v_full
+      from fairqueue.fq_enqueue(
+        p_queue, r.channels, r.kinds, r.contents, r.headers, r.delays, r.ats, r.priorities, r.keys, r.max_attempts,
+        p_on_duplicates => array_fill(p_on_duplicate, array[r.messages])
+      ) e;
+      if v_full is not null then
+        raise exception 'channel % of queue % has no room for the messages of job %', left(v_full, 80), p_queue, left(p_job_id, 80)
+          using errcode = 'QF005', hint = 'run the job again later, or give the channel a greater max_backlog; nothing was enqueued';
+      end if;
+    end loop;
+    perform set_config('lock_timeout', v_timeout, true);
+  end if;
+
+  if v_duplicates > 0 and p_on_duplicate = 'raise' then
+    raise exception '% of % messages of job % have a key that stands in their channel, or has come twice', v_duplicates, p_messages, left(p_job_id, 80)
+      using errcode = 'QF002', hint = 'nothing was enqueued; let the job skip or replace them';
+  end if;
+  update fairqueue.fq_load l
+  set batch_id = p_batch_id,
+    messages = p_messages,
+    created = v_created,
+    replaced = v_replaced,
+    duplicates = v_duplicates,
+    dropped = v_dropped,
+    rejected = p_rejected,
+    committed_at = v_now
+  where l.queue = p_queue
+    and l.job_id = p_job_id;
+  if p_notify and v_created + v_replaced > 0 then
+    perform fairqueue.fq_wake(p_queue);
+  end if;
+  return query
+  select true, p_messages, v_created, v_replaced, v_duplicates, v_dropped, p_rejected;
+end
+$$;
