@@ -18,6 +18,7 @@ __all__ = ["register"]
 _FUNCTIONS: dict[str, str] = {
     "enqueue": "sqlalchemy_fairqueue.spark.writing.enqueuing",
     "Scenario": "sqlalchemy_fairqueue.spark.replaying.scenarios",
+    "report": "sqlalchemy_fairqueue.spark.reporting",
     "replay": "sqlalchemy_fairqueue.spark.replaying.frames",
     "replays": "sqlalchemy_fairqueue.spark.replaying.frames",
 }

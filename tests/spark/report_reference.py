@@ -14,7 +14,7 @@ select queue, channel, count(*) as attempts,
   percentile_disc(array[0.5, 0.95, 0.99, 1]) within group (order by started - ready) as wait,
   percentile_disc(array[0.5, 0.95, 0.99, 1]) within group (order by finished - started) as service,
   percentile_disc(array[0.5, 0.95, 0.99, 1])
-    within group (order by (finished - ready) * 1000 / greatest(finished - started, 10000)) as slowdown,
+    within group (order by greatest((finished - ready) * 1000 / greatest(finished - started, 10000), 1000)) as slowdown,
   avg(started - ready) as mean_wait,
   array[count(*) filter (where outcome = 'completed'), count(*) filter (where outcome = 'retried'),
     count(*) filter (where outcome = 'released'), count(*) filter (where outcome = 'buried'),

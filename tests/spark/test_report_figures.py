@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.spark.report import ChannelFigures, Figures, Spread
+from sqlalchemy_fairqueue.spark.reporting import ChannelFigures, Figures, Spread
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from tests.fixtures.database import Database
 from tests.spark import report_reference
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture(scope="module")
 def figures(spark: "SparkSession") -> Figures:
     """What the report finds."""
-    from sqlalchemy_fairqueue.spark.report.measuring import measure  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.reporting.measuring import measure  # noqa: PLC0415
 
     return measure(frame(spark, nasty()), policies=policies(spark), bucket=timedelta(seconds=37))
 
@@ -145,14 +145,14 @@ def test_fairness(figures: Figures, reference: Database, queue: str) -> None:
 
 def test_buckets_do_not_matter(spark: "SparkSession", figures: Figures) -> None:
     """The same figures come from one bucket as from hundreds."""
-    from sqlalchemy_fairqueue.spark.report.measuring import measure  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.reporting.measuring import measure  # noqa: PLC0415
 
     assert measure(frame(spark, nasty()), policies=policies(spark), bucket=timedelta(days=30)) == figures
 
 
 def test_a_history_of_several_databases_is_refused(spark: "SparkSession") -> None:
     """An id that stands for two channels is named."""
-    from sqlalchemy_fairqueue.spark.report.measuring import measure  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.reporting.measuring import measure  # noqa: PLC0415
 
     rows = frame(spark, nasty(attempts=3))
     other = rows.withColumn("channel", rows.channel.substr(2, 9))
@@ -162,8 +162,8 @@ def test_a_history_of_several_databases_is_refused(spark: "SparkSession") -> Non
 
 def test_what_is_missing_is_named(spark: "SparkSession") -> None:
     """A frame that is no history, policies that are none, and an empty history are refused in words."""
-    from sqlalchemy_fairqueue.spark.report.attempts import HistoryEmpty  # noqa: PLC0415
-    from sqlalchemy_fairqueue.spark.report.measuring import measure  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.reporting.attempts import HistoryEmpty  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.reporting.measuring import measure  # noqa: PLC0415
 
     rows = frame(spark, nasty(attempts=1))
     with pytest.raises(InvalidArgument, match="the history lacks ready_at, outcome: it has id, "):

@@ -15,8 +15,8 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.spark.replaying.playing import play
 from sqlalchemy_fairqueue.spark.replaying.scenarios import RECORDED, check_scenarios
 from sqlalchemy_fairqueue.spark.replaying.trace import COLUMNS, PRIORITY
-from sqlalchemy_fairqueue.spark.report.figures import Replay
-from sqlalchemy_fairqueue.spark.report.measuring import measure
+from sqlalchemy_fairqueue.spark.reporting.figures import Replay
+from sqlalchemy_fairqueue.spark.reporting.measuring import measure
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ DEFINITIONS = (
     Definition(
         "Slowdown",
         "(wait + service) / service of an attempt: how many times as long it took because it had to wait. A service "
-        "counts as 10 ms at least, so that short work does not make it endless.",
+        "counts as 10 ms at least, and the slowdown as 1 at least, so that short work does not make it endless.",
         "Bounded slowdown: D. G. Feitelson and others, Theory and practice in parallel job scheduling, 1997",
         ("slowdown",),
     ),

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sqlalchemy_fairqueue.spark.report.asking import Asking
-    from sqlalchemy_fairqueue.spark.report.grid import Grid
+    from sqlalchemy_fairqueue.spark.reporting.asking import Asking
+    from sqlalchemy_fairqueue.spark.reporting.grid import Grid
 
 # Kinds of events in the order that they have at one instant: what ends makes room for what begins. An attempt that took no
 # time was never beside another: it holds nothing.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.spark.report.figures import Policy
+from sqlalchemy_fairqueue.spark.reporting.figures import Policy
 from sqlalchemy_fairqueue.times import duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sqlalchemy_fairqueue.spark.report.asking import Asking
-    from sqlalchemy_fairqueue.spark.report.attempts import Attempts
+    from sqlalchemy_fairqueue.spark.reporting.asking import Asking
+    from sqlalchemy_fairqueue.spark.reporting.attempts import Attempts
 
 _COLUMNS = ("queue", "channel", "max_concurrency", "release_interval", "release_burst", "weight")
 _KNOWN = """

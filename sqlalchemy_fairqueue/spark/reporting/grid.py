@@ -36,14 +36,12 @@ class Grid:
         end: When its last attempt ended.
         attempts: How many there are.
         bucket: Width of the buckets that spread the work; no figure depends on it.
-        window: Width of the windows that are shown.
     """
 
     begin: int
     end: int
     attempts: int
     bucket: int
-    window: int
 
     @property
     def partitions(self) -> int:
@@ -51,11 +49,16 @@ class Grid:
         return max(1, min(3 * self.attempts // _EVENTS_A_PARTITION, 2000))
 
 
-def grid_of(begin: int, end: int, attempts: int, window: int | None = None, bucket: int | None = None) -> Grid:
-    """Cut the time from *begin* to *end*; *window* and *bucket* are chosen unless they are given."""
+def grid_of(begin: int, end: int, attempts: int, bucket: int | None = None) -> Grid:
+    """Cut the time from *begin* to *end*; *bucket* is chosen unless it is given."""
     span = max(end - begin, 1)
     buckets = max(1, min(3 * attempts // _EVENTS_A_BUCKET, _BUCKETS))
-    return Grid(begin, end, attempts, bucket or -(-span // buckets), window or rung(span / _WINDOWS))
+    return Grid(begin, end, attempts, bucket or -(-span // buckets))
+
+
+def shown_window(span: int) -> int:
+    """The width of the windows in which a queue is shown."""
+    return rung(span / _WINDOWS)
 
 
 def fairness_window(span: int, attempts: int, backlogged: int) -> int:

@@ -10,15 +10,15 @@ from dataclasses import dataclass, fields
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.spark.report import plots, wording
-from sqlalchemy_fairqueue.spark.report.definitions import DEFINITIONS
-from sqlalchemy_fairqueue.spark.report.figures import Outcomes
-from sqlalchemy_fairqueue.spark.report.svg import drawing
+from sqlalchemy_fairqueue.spark.reporting import plots, wording
+from sqlalchemy_fairqueue.spark.reporting.definitions import DEFINITIONS
+from sqlalchemy_fairqueue.spark.reporting.figures import Outcomes
+from sqlalchemy_fairqueue.spark.reporting.svg import drawing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy_fairqueue.spark.report.figures import ChannelFigures, QueueFigures, Replay, Report
+    from sqlalchemy_fairqueue.spark.reporting.figures import ChannelFigures, QueueFigures, Replay, Report
 
 _LISTED = 100
 _DRAWN = 20
@@ -43,7 +43,7 @@ def page_of(report: Report) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - the figures are had without it
 
     environment = Environment(
-        loader=PackageLoader("sqlalchemy_fairqueue.spark.report", "template"),
+        loader=PackageLoader("sqlalchemy_fairqueue.spark.reporting", "template"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -53,6 +53,7 @@ def page_of(report: Report) -> str:
         "name": wording.name,
         "duration": wording.duration,
         "amount": wording.number,
+        "ratio": wording.ratio,
         "percent": wording.percent,
         "moment": wording.moment,
         "anchors": {field: one.anchor for one in DEFINITIONS for field in one.fields},

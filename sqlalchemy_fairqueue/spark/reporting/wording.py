@@ -46,6 +46,11 @@ def number(value: float | None, digits: int = 0) -> str:
     return "\u2013" if value is None else f"{value:,.{digits}f}"
 
 
+def ratio(value: float) -> str:
+    """A ratio with as many digits as mean something."""
+    return number(value) if value >= _LARGE else _digits(value)
+
+
 def percent(value: float | None) -> str:
     """A part as a percentage; a dash for None."""
     return "\u2013" if value is None else f"{100 * value:,.1f} %"

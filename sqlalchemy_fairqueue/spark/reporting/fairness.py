@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sqlalchemy_fairqueue.spark.report.asking import Asking
+    from sqlalchemy_fairqueue.spark.reporting.asking import Asking
 
 # Windows without an event in which somebody waits have rows too: nobody served him then.
 _CHANNEL_WINDOWS = """
@@ -98,9 +98,10 @@ from {indexes}
 group by queue
 """
 _WINDOWS = """
-select queue, window * width div :shown as window, avg(fairness) as fairness
-from {indexes}
-group by queue, window * width div :shown
+select i.queue, i.window * i.width div w.shown as window, avg(i.fairness) as fairness
+from {indexes} i
+join {widths} w on w.queue = i.queue
+group by i.queue, i.window * i.width div w.shown
 """
 
 
@@ -109,13 +110,12 @@ class Fairness:
 
     Args:
         attempts: A row an attempt.
-        widths: The width of the windows of each queue.
+        widths: A row a queue: width, that of its windows, and shown, that of the windows in which it is shown.
         policies: A row a channel whose policy is known, with its mean service.
-        shown: Width of the windows that are shown.
         asking: Whom to ask, and where to keep what is used twice.
     """
 
-    def __init__(self, attempts: DataFrame, widths: DataFrame, policies: DataFrame, shown: int, asking: Asking) -> None:
+    def __init__(self, attempts: DataFrame, widths: DataFrame, policies: DataFrame, asking: Asking) -> None:
         sql = asking.sql
         windows = sql(_CHANNEL_WINDOWS, attempts=attempts, widths=widths)
         uses = sql(_USES, windows=windows, policies=policies)
@@ -125,5 +125,5 @@ class Fairness:
         """A row a channel: share and served while it had a backlog, denied (messages by microseconds)."""
         self.queues = sql(_QUEUES, indexes=indexes)
         """A row a queue: fairness (mean and least index), contended (part of its windows)."""
-        self.windows = sql(_WINDOWS, indexes=indexes, shown=shown)
+        self.windows = sql(_WINDOWS, indexes=indexes, widths=widths)
         """A row a queue and shown window: its mean index."""

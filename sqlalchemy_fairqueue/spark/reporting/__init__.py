@@ -1,13 +1,13 @@
 """The fairness report: what a history tells about who was served, as figures and as a page.
 
 Read ``definitions`` first: what each figure means, and where that comes from. ``attempts`` is what is read of the
-history; ``sweeping`` goes through its events in time, ``fairness`` compares with the fair share, ``ranking`` finds exact
-percentiles, ``rates`` and ``windows`` count; ``measuring`` puts it together. ``page`` and ``plots`` show it.
+history. ``sweeping`` goes through its events in time, ``fairness`` compares with the fair share, ``ranking`` finds
+exact percentiles, ``rates`` and ``windows`` count; ``measuring`` puts it together. ``page`` and ``plots`` show it.
 """
 
 from __future__ import annotations
 
-from sqlalchemy_fairqueue.spark.report.figures import (
+from sqlalchemy_fairqueue.spark.reporting.figures import (
     ChannelFigures,
     Figures,
     Outcomes,
@@ -20,6 +20,8 @@ from sqlalchemy_fairqueue.spark.report.figures import (
     Starvation,
     WindowFigures,
 )
+from sqlalchemy_fairqueue.spark.reporting.making import report
+from sqlalchemy_fairqueue.spark.reporting.measuring import measure
 
 __all__ = [
     "ChannelFigures",
@@ -33,4 +35,6 @@ __all__ = [
     "Spread",
     "Starvation",
     "WindowFigures",
+    "measure",
+    "report",
 ]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sqlalchemy_fairqueue.spark.report.asking import Asking
-    from sqlalchemy_fairqueue.spark.report.grid import Grid
+    from sqlalchemy_fairqueue.spark.reporting.asking import Asking
+    from sqlalchemy_fairqueue.spark.reporting.grid import Grid
 
 _RATES = """
 select queue, channel, max(number) as rate

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from sqlalchemy_fairqueue.spark.report.asking import Asking
+    from sqlalchemy_fairqueue.spark.reporting.asking import Asking
 
 COLUMNS = ("queue", "channel_id", "channel", "ready_at", "started_at", "finished_at", "outcome")
 
@@ -31,7 +31,7 @@ _QUEUES = "select distinct queue from {rows} order by queue"
 _ATTEMPTS = """
 select cast(array_position(:queues, queue) as int) as queue, channel, name, ready, started, finished, outcome,
   started - ready as wait, finished - started as service,
-  (finished - ready) * 1000 div greatest(finished - started, 10000) as slowdown
+  greatest((finished - ready) * 1000 div greatest(finished - started, 10000), 1000) as slowdown
 from {rows}
 """
 _TOTALS = """

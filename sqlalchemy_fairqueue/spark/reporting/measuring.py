@@ -6,10 +6,10 @@ from collections import defaultdict
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.spark.report.asking import Asking
-from sqlalchemy_fairqueue.spark.report.attempts import attempts_of
-from sqlalchemy_fairqueue.spark.report.fairness import Fairness
-from sqlalchemy_fairqueue.spark.report.figures import (
+from sqlalchemy_fairqueue.spark.reporting.asking import Asking
+from sqlalchemy_fairqueue.spark.reporting.attempts import attempts_of
+from sqlalchemy_fairqueue.spark.reporting.fairness import Fairness
+from sqlalchemy_fairqueue.spark.reporting.figures import (
     ChannelFigures,
     Figures,
     Outcomes,
@@ -19,12 +19,12 @@ from sqlalchemy_fairqueue.spark.report.figures import (
     Starvation,
     WindowFigures,
 )
-from sqlalchemy_fairqueue.spark.report.grid import fairness_window, grid_of
-from sqlalchemy_fairqueue.spark.report.policies import policies_of
-from sqlalchemy_fairqueue.spark.report.ranking import PERCENTILES, percentiles
-from sqlalchemy_fairqueue.spark.report.rates import bursts, rates
-from sqlalchemy_fairqueue.spark.report.sweeping import Sweep
-from sqlalchemy_fairqueue.spark.report.windows import (
+from sqlalchemy_fairqueue.spark.reporting.grid import fairness_window, grid_of, shown_window
+from sqlalchemy_fairqueue.spark.reporting.policies import policies_of
+from sqlalchemy_fairqueue.spark.reporting.ranking import PERCENTILES, percentiles
+from sqlalchemy_fairqueue.spark.reporting.rates import bursts, rates
+from sqlalchemy_fairqueue.spark.reporting.sweeping import Sweep
+from sqlalchemy_fairqueue.spark.reporting.windows import (
     QUEUE_SERVICE,
     QUEUE_WAIT,
     SERVICE,
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from sqlalchemy_fairqueue.spark.report.attempts import Attempts
-    from sqlalchemy_fairqueue.spark.report.figures import Policy
-    from sqlalchemy_fairqueue.spark.report.grid import Grid
+    from sqlalchemy_fairqueue.spark.reporting.attempts import Attempts
+    from sqlalchemy_fairqueue.spark.reporting.figures import Policy
+    from sqlalchemy_fairqueue.spark.reporting.grid import Grid
 
 _OUTCOMES = ("completed", "retried", "released", "buried", "expired", "cancelled")
 _THOUSAND = 1000
@@ -74,27 +74,26 @@ def measure(
     """
     with Asking(history.sparkSession) as asking:
         attempts = attempts_of(history, asking)
-        grid = grid_of(
-            attempts.begin, attempts.end, attempts.count,
-            None if window is None else microseconds(window), None if bucket is None else microseconds(bucket),
-        )  # fmt: skip
-        return _Measuring(attempts, grid, policies, asking).figures()
+        grid = grid_of(attempts.begin, attempts.end, attempts.count, None if bucket is None else microseconds(bucket))
+        return _Measuring(attempts, grid, policies, window, asking).figures()
 
 
 class _Measuring:
     """Asks, and puts the answers together."""
 
-    def __init__(self, attempts: Attempts, grid: Grid, policies: DataFrame | None, asking: Asking) -> None:
+    def __init__(
+        self, attempts: Attempts, grid: Grid, policies: DataFrame | None, window: timedelta | None, asking: Asking
+    ) -> None:
         frame = attempts.frame
         self._attempts = attempts
-        self._grid = grid
+        self._window = window
         limits, self._policies = policies_of(policies, attempts, asking)
         sweep = Sweep(frame, grid, asking)
         self._swept = _by_channel(sweep.channels)
         self._served = {row.queue: row for row in sweep.queues.collect()}
-        self._widths = dict(self._fairness_windows())
-        widths = asking.frame([*self._widths.items()], "queue int, width long")
-        fairness = Fairness(frame, widths, limits, grid.window, asking)
+        self._widths = {row[0]: row for row in self._cut()}
+        widths = asking.frame([*self._widths.values()], "queue int, width long, shown long")
+        fairness = Fairness(frame, widths, limits, asking)
         self._shares = _by_channel(fairness.channels)
         self._fair_queues = {row.queue: row for row in fairness.queues.collect()}
         self._fair_windows = {(row.queue, row.window): row.fairness for row in fairness.windows.collect()}
@@ -103,11 +102,11 @@ class _Measuring:
         if any(policy.release_interval for policy in self._policies.values()):
             self._bursts = _by_channel(bursts(frame, limits, grid, asking))
         self._windows: defaultdict[int, dict[int, Any]] = defaultdict(dict)
-        for row in windows(frame, grid, asking).collect():
+        for row in windows(frame, widths, asking).collect():
             self._windows[row.queue][row.window] = row
         self._percentiles: defaultdict[tuple[int, int, int], dict[int, int]] = defaultdict(dict)
         groups = len(attempts.totals)
-        for row in percentiles(values(frame, grid, asking), groups, asking).collect():
+        for row in percentiles(values(frame, widths, asking), groups, asking).collect():
             self._percentiles[row.subject, row.queue, row.key][row.percentile] = row.cell
 
     def figures(self) -> Figures:
@@ -117,14 +116,16 @@ class _Measuring:
         numbers = range(1, len(self._attempts.queues) + 1)
         return Figures(tuple(self._queue(number) for number in numbers), tuple(channels))
 
-    def _fairness_windows(self) -> Iterable[tuple[int, int]]:
+    def _cut(self) -> Iterable[tuple[int, int, int]]:
+        """Each queue with its window of fairness and the one in which it is shown."""
         backlogged: defaultdict[int, int] = defaultdict(int)
         for (queue, _), row in self._swept.items():
             backlogged[queue] += row.backlogged
         for queue in range(1, len(self._attempts.queues) + 1):
             rows = self._of(queue)
             span = max(row.last for row in rows) - min(row.first for row in rows)
-            yield queue, fairness_window(span, sum(row.attempts for row in rows), backlogged[queue])
+            width = fairness_window(span, sum(row.attempts for row in rows), backlogged[queue])
+            yield queue, width, shown_window(span) if self._window is None else microseconds(self._window)
 
     def _of(self, queue: int) -> list[Any]:
         return [row for row in self._attempts.totals if row.queue == queue]
@@ -173,9 +174,9 @@ class _Measuring:
             greatest_concurrency=served.concurrency,
             fairness=fair.fairness,
             least_fairness=fair.least_fairness,
-            fairness_window=duration(self._widths[queue]),
+            fairness_window=duration(self._widths[queue][1]),
             contended=fair.contended or 0.0,
-            window=duration(self._grid.window),
+            window=duration(self._widths[queue][2]),
             windows=tuple(self._over_time(queue)),
         )
 
@@ -187,7 +188,7 @@ class _Measuring:
         for number, row, left in zip(numbers, rows, waiting, strict=True):
             started = row.started if row else 0
             yield WindowFigures(
-                begin=instant(number * self._grid.window),
+                begin=instant(number * self._widths[queue][2]),
                 started=started,
                 completed=row.completed if row else 0,
                 waiting=left,
