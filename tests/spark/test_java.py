@@ -1,5 +1,6 @@
 """A Java is found on every machine, and a session starts without any."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -7,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from sqlalchemy_fairqueue.spark import java
 from sqlalchemy_fairqueue.spark.java import JavaMissing, java_home, java_version
 
 _FAKE = "#!/bin/sh\necho 'openjdk version \"{version}\" 2025-01-01' >&2\n"
@@ -47,7 +47,7 @@ def test_without_any_java_the_error_says_what_was_tried(tmp_path: Path, monkeypa
     """The message names the versions that were found and what to install."""
     monkeypatch.setenv("JAVA_HOME", str(_java(tmp_path, "11.0.1")))
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(java.importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(JavaMissing, match=r"java is version 11\); install sqlalchemy-fairqueue\[spark\]"):
         java_home()
 

@@ -103,4 +103,5 @@ def _csv(attempt: int, names: Sequence[str], batch: Sequence[pa.Array]) -> bytes
     marks = pa.repeat(pa.scalar(attempt, pa.int64()), len(batch[0]))
     sink = pa.BufferOutputStream()
     csv.write_csv(pa.table([marks, *batch], ["attempt", *names]), sink, _CSV)
-    return sink.getvalue().to_pybytes()
+    written: bytes = sink.getvalue().to_pybytes()
+    return written
