@@ -18,6 +18,7 @@ from sqlalchemy_fairqueue.cli.looking import channels, stats
 from sqlalchemy_fairqueue.cli.pausing import pause, resume
 from sqlalchemy_fairqueue.cli.printing import print_document, print_message
 from sqlalchemy_fairqueue.cli.serving import worker
+from sqlalchemy_fairqueue.cli.spark.group import COMMANDS as SPARK_COMMANDS
 from sqlalchemy_fairqueue.cli.statuses import Status
 from sqlalchemy_fairqueue.cli.top.command import top
 from sqlalchemy_fairqueue.cli.withdrawing import cancel, purge
@@ -42,6 +43,7 @@ program = typer.Typer(
 dead = typer.Typer(no_args_is_help=True, help="Dead letters: messages that will not be tried again.")
 configure = typer.Typer(no_args_is_help=True, help="How a queue or a channel is served.")
 history = typer.Typer(no_args_is_help=True, help="The record of attempts.")
+spark = typer.Typer(no_args_is_help=True, help="The data pipeline: bulk loads, archive, fairness report, replay.")
 
 
 def _show_version(*, asked: bool) -> None:
@@ -83,6 +85,7 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
     (history, "prune", prune_history),
     (program, "doctor", doctor),
     (program, "top", top),
+    *((spark, name, function) for name, function in SPARK_COMMANDS),
 )
 for _group, _name, _function in _COMMANDS:
     # The queues of an application know their names and schemas.
@@ -90,6 +93,7 @@ for _group, _name, _function in _COMMANDS:
 program.add_typer(configure, name="configure")
 program.add_typer(dead, name="dead")
 program.add_typer(history, name="history")
+program.add_typer(spark, name="spark")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

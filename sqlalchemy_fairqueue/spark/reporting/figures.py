@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -263,9 +263,18 @@ def frame_of(values: Sequence[ChannelFigures | QueueFigures], without: str = "")
     return pd.DataFrame([{name: value for name, value in row.items() if name != without} for row in rows])
 
 
-def document_of(value: ChannelFigures | QueueFigures) -> dict[str, Any]:
-    """A value as a document: dataclasses become mappings."""
-    return {name.rstrip("_"): field for name, field in asdict(value).items()}
+def document_of(value: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A value as a document for programs: values in it become mappings, durations seconds."""
+    document: dict[str, Any] = {}
+    for field in fields(value):
+        one, name = getattr(value, field.name), field.name.rstrip("_")
+        if field.name in without:
+            continue
+        if "timedelta" in str(field.type):
+            document[f"{name}_seconds"] = None if one is None else one.total_seconds()
+        else:
+            document[name] = document_of(one) if is_dataclass(one) else one
+    return document
 
 
 def _flat(value: Any) -> dict[str, Any]:

@@ -67,7 +67,8 @@ def svg_of(figure: Figure, key: str, title: str) -> str:
     figure.savefig(out, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     text = out.getvalue()
     text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    # What matplotlib styles is styled by the page: a style element in here would be for the whole page.
+    text = re.sub(r"<(metadata|style)\b.*?</\1>", "", text, flags=re.DOTALL)
     text = _ID.sub(rf"\g<1>{key}-", text)
     for colour, named in _COLOURS.items():
         text = text.replace(colour, named)

@@ -1,0 +1,181 @@
+"""The page of the report: one file, whole, safe, and readable by everybody."""
+
+import re
+from dataclasses import fields
+from datetime import timedelta
+from html.parser import HTMLParser
+
+import pytest
+
+from sqlalchemy_fairqueue.spark.reporting import ChannelFigures, QueueFigures, WindowFigures, wording
+from sqlalchemy_fairqueue.spark.reporting.definitions import DEFINITIONS
+from sqlalchemy_fairqueue.spark.reporting.figures import document_of
+from sqlalchemy_fairqueue.spark.reporting.page import page_of
+from tests.spark.report_values import HOSTILE, channel, report
+
+_VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+
+class _Page(HTMLParser):
+    """What a page is made of; a tag that is not closed, or that nobody opened, fails."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.text = text
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    def every(self, tag: str) -> list[dict[str, str | None]]:
+        """The attributes of the elements of a kind."""
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture(scope="module")
+def page() -> _Page:
+    """A page of hostile names everywhere."""
+    return _Page(page_of(report(*HOSTILE, queues=("documents", HOSTILE[1]), title=HOSTILE[0])))
+
+
+def test_it_is_whole(page: _Page) -> None:
+    """Ids are there once, and every link and reference of the page leads to one."""
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    led_to = {
+        value.removeprefix("#")
+        for _, attributes in page.elements
+        for name in ("href", "xlink:href")
+        if (value := attributes.get(name)) is not None
+    }
+    led_to |= {str(value) for _, attributes in page.elements if (value := attributes.get("aria-labelledby"))}
+    led_to |= set(re.findall(r"url\(#([^)]*)\)", page.text))
+    assert len(led_to) > 30
+    assert led_to <= set(ids)
+
+
+def test_it_needs_nothing_else(page: _Page) -> None:
+    """Nothing is fetched: no scripts, images, fonts or style sheets, and the page forbids them too."""
+    assert {tag for tag, _ in page.elements} & {
+        "script",
+        "img",
+        "link",
+        "iframe",
+        "object",
+        "image",
+        "base",
+        "form",
+    } == set()
+    assert not re.search(r"@import|url\((?!#)", page.text)
+    policies = [one["content"] for one in page.every("meta") if one.get("http-equiv") == "Content-Security-Policy"]
+    assert policies == ["default-src 'none'; style-src 'unsafe-inline'"]
+    assert [name for _, attributes in page.elements for name in attributes if name.startswith("on")] == []
+    addresses = set(re.findall(r"https?://[^\s\"'<>]+", page.text))
+    assert addresses == {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+
+
+def test_names_stand_as_they_are(page: _Page) -> None:
+    """Whatever a tenant is called is shown as text, in tables and drawings; what does not print, as an escape."""
+    words = "\n".join(page.words)
+    for name in HOSTILE[:4]:
+        assert wording.name(name) in words
+        assert wording.name(name, 26) in words
+    assert r"\u202eright to left\u2028\x1b[2J\x00" in words
+    assert not re.search("[\u202e\u2028\x1b\x00]", page.text)
+    assert len(page.every("style")) == 1
+    assert "k\u00f6ln \u6771\u4eac" in words
+
+
+def test_it_can_be_read_without_looking(page: _Page) -> None:
+    """The page has a language, a title, one first heading and a main part; drawings and tables say what they are."""
+    assert page.every("html") == [{"lang": "en"}]
+    assert (len(page.every("h1")), len(page.every("main")), len(page.every("title"))) == (1, 1, 1)
+    drawings = page.every("svg")
+    assert len(drawings) == 2 * 7
+    for one in drawings:
+        assert one["role"] == "img"
+        assert one["aria-label"]
+    assert len(page.every("caption")) == len(page.every("table")) == 2 * 5
+    assert {one.get("scope") for one in page.every("th")} == {"col", "row", "rowgroup"}
+    for one in page.every("div"):
+        if one.get("role") == "region":
+            assert (one["tabindex"], bool(one["aria-label"])) == ("0", True)
+
+
+def test_colours_are_the_page_s(page: _Page) -> None:
+    """Drawings have the colours of the style sheet, which has them for light, for dark and for paper."""
+    style = page.text.partition("<style>")[2].partition("</style>")[0]
+    drawings = "".join(re.findall(r"<svg.*?</svg>", page.text, re.DOTALL))
+    used = set(re.findall(r"(?:fill|stroke|color): ([^;\"]+)", drawings)) - {"none"}
+    assert len(used) > 5
+    assert {colour for colour in used if not colour.startswith("var(--")} == set()
+    for colour in used:
+        assert style.count(f"{colour.removeprefix('var(').removesuffix(')')}: #") == 3, colour
+    assert "prefers-color-scheme: dark" in style
+    assert "@media print" in style
+
+
+def test_every_figure_is_defined(page: _Page) -> None:
+    """Each figure's meaning and source stand on the page."""
+    defined = [field for one in DEFINITIONS for field in one.fields]
+    assert len(defined) == len(set(defined))
+    expected = {field.name for kind in (ChannelFigures, QueueFigures, WindowFigures) for field in fields(kind)}
+    assert set(defined) == expected
+    words = "\n".join(page.words)
+    for one in DEFINITIONS:
+        assert one.meaning in words
+        assert f"Source: {one.source}" in words
+
+
+def test_replays_stand_beside_what_was(page: _Page) -> None:
+    """Each tenant that is compared has a row a scenario, and where one lacks it, that is said."""
+    words = "\n".join(page.words)
+    assert "first come, first served" in words
+    assert "<b>others</b>" in words
+    assert words.count("not in this replay") == len(HOSTILE) - 1
+
+
+def test_many_tenants() -> None:
+    """The page of ten thousand tenants shows those that suffered most, and says how many are left out."""
+    text = page_of(report(*(f"tenant-{number}" for number in range(10_000))))
+    assert len(text) < 1_500_000
+    assert "9,900 that suffered less are left out" in text
+
+
+@pytest.mark.parametrize(
+    ("micros", "words"),
+    [
+        (0, "0"), (17, "17 \u00b5s"), (3_240, "3.24 ms"), (999_999, "1000 ms"), (1_250_000, "1.25 s"),
+        (59_700_000, "1 min 00 s"), (125_000_000, "2 min 05 s"), (10_921_000_000, "3 h 02 min"),
+        (356_400_000_000, "4 d 03 h"),
+    ],
+)  # fmt: skip
+def test_durations(micros: int, words: str) -> None:
+    """Durations are told in the units that people think in."""
+    assert wording.duration(timedelta(microseconds=micros)) == words
+
+
+def test_documents() -> None:
+    """Figures are documents for programs: durations in seconds under names that say so, nested ones too."""
+    document = document_of(channel("a"))
+    assert document["mean_wait_seconds"] == 40
+    assert document["wait"] == {"p50_seconds": 0.1, "p95_seconds": 2.0, "p99_seconds": 30.0, "max_seconds": 400.0}
+    assert document["longest_starvation"]["lasted_seconds"] == 75
+    assert document["policy"]["release_interval_seconds"] == 1
+    assert set(report("a").channels.columns) >= {"channel", "wait_p95", "mean_wait", "longest_starvation_lasted"}
