@@ -76,7 +76,7 @@ def archived(pieces: Iterable[Piece]) -> Mapping[int, int]:
         if one.low != reached.get(one.day, 0) or one.high <= one.low:
             raise ArchiveDamaged(
                 f"{one.folder}/{one.file} does not follow on transaction {reached.get(one.day, 0)}, up to which the "
-                "day is archived: a file is missing, or there twice; put it back as it was, or archive to another folder"
+                "day is archived: a file is missing, or there twice; put it back, or archive to another folder"
             )
         reached[one.day] = one.high
     return reached

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import psycopg
+from pyspark.errors import AnalysisException
 
 from sqlalchemy_fairqueue.spark import register
 from sqlalchemy_fairqueue.spark.archiving.errors import ArchiveBusy, ArchiveError
@@ -35,12 +36,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LAST_ID = 2**63 - 1
-# Instants are stored as such, in UTC, and as every reader of Parquet understands them.
-_SETTINGS = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.files.maxRecordsPerFile": "0",
-}
+_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +86,8 @@ def run(
     progress: Callable[[ArchivedDay], None] | None,
 ) -> ArchiveResult:
     """Bring the archive up to date; the arguments are those of :func:`archive`."""
-    # A session of its own: settings and registrations of the caller's stay as they are.
-    own = spark.newSession()
-    for name, value in _SETTINGS.items():
-        own.conf.set(name, value)
-    register(own)
-    storage = Storage(own, path)
-    with opened(options, "archive") as (connection, schema), refusals("archive the history"):
+    storage = Storage(spark, path)
+    with _prepared(spark), opened(options, "archive") as (connection, schema), refusals("archive the history"):
         pruned = last_pruned(connection, schema)
         now = horizon(connection, schema)
         marker = _marked(storage, now, pruned)
@@ -117,7 +108,7 @@ def run(
             for day, rows in pending(connection, schema, held, now.xmin, until).items():
                 piece = Piece(day, held.get(day, 0), now.xmin)
                 given = words | {"numPartitions": str(parts_of(0, rows, options.num_partitions))}
-                frame = _frame(own, given, piece, Offset(now.origin, Position(), marker.pruned))
+                frame = _frame(spark, given, piece, Offset(now.origin, Position(), marker.pruned))
                 written = storage.write(frame, piece)
                 if written != rows and options.fail_on_data_loss:
                     raise ArchiveError(
@@ -131,6 +122,23 @@ def run(
                     progress(added[-1])
             storage.clean()
     return ArchiveResult(tuple(added), now.xmin, day_of(until), tuple(map(day_of, lost)))
+
+
+@contextmanager
+def _prepared(spark: SparkSession) -> Iterator[None]:
+    """Have the session know the data source, and write instants as such, in UTC; what it wrote before, afterwards."""
+    try:
+        register(spark)
+    except AnalysisException as error:
+        # Some sessions refuse to be told twice.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+    before = spark.conf.get(_TIMESTAMPS)
+    spark.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+    try:
+        yield
+    finally:
+        spark.conf.set(_TIMESTAMPS, str(before))
 
 
 def _marked(storage: Storage, now: Horizon, pruned: int) -> Marker:

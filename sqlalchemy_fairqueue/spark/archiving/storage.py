@@ -90,7 +90,8 @@ class Storage:
     def write(self, rows: DataFrame, one: Piece) -> int:
         """Write the file of a piece where no reader sees it; how many rows it has."""
         place = self._at(_WORK, one.folder)
-        rows.write.mode("overwrite").parquet(str(place))
+        # One file, whatever the session says.
+        rows.write.mode("overwrite").option("maxRecordsPerFile", "0").parquet(str(place))
         return self._spark.read.parquet(str(place)).count()
 
     def publish(self, one: Piece) -> None:

@@ -1,0 +1,267 @@
+"""The archive: the history as Parquet by day, whatever comes late and whoever dies at it."""
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from pyarrow import parquet
+
+from sqlalchemy_fairqueue.spark import archiving
+from sqlalchemy_fairqueue.spark.archiving import (
+    ArchiveBusy,
+    ArchiveDamaged,
+    ArchivedDay,
+    ArchiveError,
+    ArchiveResult,
+    running,
+)
+from sqlalchemy_fairqueue.spark.archiving.names import Piece
+from sqlalchemy_fairqueue.spark.archiving.storage import Storage
+from sqlalchemy_fairqueue.spark.reading.losses import DataLoss
+from sqlalchemy_fairqueue.spark.reading.origin import OriginChanged
+from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, frame_schema
+from tests.fixtures.clock import Clock
+from tests.fixtures.database import Database
+from tests.spark.recorded import COLUMNS, DAY, NOON, add, in_order, table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Archive = Callable[..., ArchiveResult]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the archive is."""
+    return tmp_path / "archive"
+
+
+@pytest.fixture
+def archive(spark: "SparkSession", database: Database, folder: Path) -> Archive:
+    """Bring the archive up to date: ``archive(today=True)``."""
+
+    def run(**options: Any) -> ArchiveResult:
+        return archiving.archive(spark, str(folder), dsn=database.conninfo, **options)
+
+    return run
+
+
+@pytest.fixture
+def noon(clock: Clock) -> Clock:
+    """A clock at noon UTC, far from the change of the day."""
+    now = clock.now()
+    clock.advance(timedelta(hours=36) - (now - now.replace(hour=0, minute=0, second=0)))
+    return clock
+
+
+def ids(spark: "SparkSession", folder: Path) -> dict[str, list[int]]:
+    """What readers find: the ids of each day."""
+    found: dict[str, list[int]] = {}
+    for day, number in sorted(archiving.read_archive(spark, str(folder)).selectExpr("string(day)", "id").collect()):
+        found.setdefault(day, []).append(number)
+    return found
+
+
+def files(folder: Path) -> list[str]:
+    """What readers look at."""
+    return sorted(str(file.relative_to(folder)) for file in folder.glob("[!_.]*/[!_.]*"))
+
+
+def test_days_that_are_over_are_archived_row_for_row(
+    spark: "SparkSession", database: Database, folder: Path, archive: Archive, noon: Clock
+) -> None:
+    """Each day is a file of what the table holds; today waits, or comes as far as it goes; again changes nothing."""
+    today = noon.now()
+    add(database, 8, finished=today - 2 * DAY)
+    add(database, 4, finished=today - DAY)
+    add(database, 2, finished=today)
+    seen: list[ArchivedDay] = []
+    result = archive(progress=seen.append)
+    assert [(one.day, one.rows, one.is_late) for one in result.days] == [
+        ((today - 2 * DAY).date(), 8, False),
+        ((today - DAY).date(), 4, False),
+    ]
+    assert (result.days, result.rows, result.until) == (tuple(seen), 12, today.date())
+    first = files(folder)
+    assert [name.split("/")[0] for name in first] == [f"day={today - days * DAY:%Y-%m-%d}" for days in (2, 1)]
+    assert archive().days == ()
+    assert [(one.rows, one.is_late) for one in archive(today=True).days] == [(2, False)]
+    assert files(folder)[:2] == first
+    frame = archiving.read_archive(spark, str(folder))
+    assert tuple(frame.columns) == (*COLUMNS, "day")
+    micros = [f"unix_micros({name})" for name in COLUMNS[8:12]]
+    found = frame.selectExpr(*COLUMNS[:8], *micros, *COLUMNS[12:], "string(day)").collect()
+    assert in_order(found) == [
+        (*row[:8], *(round(at.timestamp() * 1e6) for at in row[8:12]), *row[12:], f"{row[11]:%Y-%m-%d}")
+        for row in table(database)
+    ]
+
+
+def test_what_comes_late_is_added(
+    spark: "SparkSession", database: Database, folder: Path, archive: Archive, noon: Clock
+) -> None:
+    """Rows of archived days that commit later, out of order and behind a long transaction, are one more file."""
+    day = f"{noon.now() - DAY:%Y-%m-%d}"
+    with closing(psycopg.connect(database.conninfo)) as long_writer:
+        add(database, 2, finished=noon.now() - DAY)
+        add(long_writer, 1, finished=noon.now() - DAY)
+        add(database, 2, finished=noon.now() - DAY)
+        assert archive().rows == 2
+        add(long_writer, 1, finished=noon.now() - DAY)
+        assert archive().days == ()
+        long_writer.commit()
+    before = files(folder)
+    (late,) = archive().days
+    assert (late.rows, late.is_late) == (4, True)
+    assert ids(spark, folder) == {day: [1, 2, 3, 4, 5, 6]}
+    assert len(files(folder)) == 2
+    assert set(before) < set(files(folder))
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+class Death:
+    """Kills a run before and after each thing that it does to files, at each once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.met: set[str] = set()
+        self.calls: Counter[str] = Counter()
+        for name in ("mark", "clean", "write", "publish", "_rename"):
+            monkeypatch.setattr(Storage, name, self._around(name))
+
+    def _around(self, name: str) -> Callable[..., Any]:
+        real = getattr(Storage, name)
+
+        def step(storage: Storage, *arguments: Any, **options: Any) -> Any:
+            self.calls[name] += 1
+            subject = {"write": 1, "publish": 0, "_rename": 1}.get(name)
+            what = self.calls[name] if subject is None else arguments[subject]
+            self._strike(f"before {name} {what}")
+            result = real(storage, *arguments, **options)
+            self._strike(f"after {name} {what}")
+            return result
+
+        return step
+
+    def _strike(self, moment: str) -> None:
+        if moment not in self.met:
+            self.met.add(moment)
+            raise Killed(moment)
+
+
+@pytest.fixture
+def rows_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows by no data source, three a day: reading is not what the test is about, and takes Spark seconds."""
+
+    def frame(spark: "SparkSession", _words: object, piece: Piece, _start: object) -> object:
+        columns = (
+            f"cast(null as {one.dataType.simpleString()}) as {one.name}" for one in frame_schema(HISTORY, ())[1:]
+        )
+        return spark.range(piece.day * 10, piece.day * 10 + 3, numPartitions=1).selectExpr("id", *columns)
+
+    monkeypatch.setattr(running, "_frame", frame)
+
+
+@pytest.mark.usefixtures("rows_at_hand")
+def test_a_run_that_dies_anywhere_is_taken_up(
+    spark: "SparkSession", database: Database, folder: Path, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before and after anything done to files: readers see whole days, and the runs after it end with each row once."""
+    for back in (2, 1):
+        add(database, 3, finished=NOON - back * DAY)
+    death, killed = Death(monkeypatch), 0
+    while True:
+        death.calls.clear()
+        try:
+            result = archive()
+        except Killed:
+            killed += 1
+            assert all(parquet.read_metadata(folder / name).num_rows == 3 for name in files(folder))
+        else:
+            break
+    assert killed == len(death.met) >= 17
+    assert result.days == ()
+    assert [len(rows) for rows in ids(spark, folder).values()] == [3, 3]
+    assert [name.split("/")[0] for name in files(folder)] == [f"day={NOON - back * DAY:%Y-%m-%d}" for back in (2, 1)]
+    assert not list(folder.glob("_fairqueue_work*"))
+
+
+@pytest.mark.usefixtures("rows_at_hand")
+def test_one_process_at_a_time(archive: Archive, database: Database, noon: Clock) -> None:
+    """While one is at it another is refused; a connection lost meanwhile ends the run before it shows anything more."""
+    for back in (2, 1):
+        add(database, 3, finished=noon.now() - back * DAY)
+
+    def meanwhile(_: ArchivedDay) -> None:
+        with pytest.raises(ArchiveBusy, match=r"another process is bringing the archive at .* up to date; wait"):
+            archive()
+        database.execute(
+            "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
+            " where application_name = 'fairqueue spark archive'"
+        )
+
+    with pytest.raises(ArchiveError, match="the connection that keeps other processes from the archive was lost"):
+        archive(progress=meanwhile)
+    assert [one.day for one in archive().days] == [(noon.now() - DAY).date()]
+
+
+def test_days_that_went_unarchived_are_noticed(
+    spark: "SparkSession", archive: Archive, database: Database, folder: Path, noon: Clock
+) -> None:
+    """A day dropped before it was archived is an error, or a warning once; one dropped after is neither."""
+    add(database, 1, finished=noon.now() - DAY)
+    assert archive().rows == 1
+    add(database, 1, finished=noon.now())
+    database.execute("select fq_keep_history(0)")
+    noon.advance(40 * DAY)
+    database.execute("select fq_keep_history(0)")
+    lost = noon.now().date() - 40 * DAY
+    with pytest.raises(DataLoss, match=f"attempts of {lost} were taken away from the history before"):
+        archive()
+    assert archive(fail_on_data_loss=False).lost == (lost,)
+    add(database, 1, finished=noon.now() - DAY)
+    assert [(one.rows, one.is_late) for one in archive().days] == [(1, False)]
+    assert [len(rows) for rows in ids(spark, folder).values()] == [1, 1]
+
+
+def test_another_history_is_refused(
+    archive: Archive, make_database: Callable[..., Database], spark: "SparkSession", folder: Path
+) -> None:
+    """An archive of one database takes nothing of another one, unless that is accepted by name."""
+    archive()
+    other = make_database()
+    with pytest.raises(OriginChanged, match="rows may be missing or come twice") as refusal:
+        archiving.archive(spark, str(folder), dsn=other.conninfo)
+    archiving.archive(spark, str(folder), dsn=other.conninfo, accepted_origin=str(refusal.value.found_origin))
+    archiving.archive(spark, str(folder), dsn=other.conninfo)
+    with pytest.raises(OriginChanged):
+        archive()
+
+
+def test_strange_folders_are_refused(archive: Archive, folder: Path) -> None:
+    """A folder with other files, a file that no run made, a missing one, a marker that cannot be read."""
+    folder.mkdir()
+    (folder / "other.parquet").touch()
+    with pytest.raises(ArchiveDamaged, match=r"is no archive and not empty: it holds other\.parquet"):
+        archive()
+    (folder / "other.parquet").unlink()
+    archive()
+    (folder / "day=2026-01-01").mkdir()
+    stranger = folder / "day=2026-01-01" / "part-1.parquet"
+    stranger.touch()
+    with pytest.raises(ArchiveDamaged, match=r"day=2026-01-01/part-1\.parquet is no file of an archive"):
+        archive()
+    stranger.rename(stranger.with_name("history-5-9.parquet"))
+    with pytest.raises(ArchiveDamaged, match="does not follow on transaction 0, up to which the day is archived"):
+        archive()
+    (folder / "._fairqueue.json.crc").unlink()
+    (folder / "_fairqueue.json").write_text("{}")
+    with pytest.raises(ArchiveDamaged, match="cannot be read"):
+        archive()
