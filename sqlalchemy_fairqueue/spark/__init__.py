@@ -16,6 +16,9 @@ __all__ = ["register"]
 
 # Plain functions by the module that has them; each is imported at its first use, with what it needs.
 _FUNCTIONS: dict[str, str] = {
+    "archive": "sqlalchemy_fairqueue.spark.archiving",
+    "read_archive": "sqlalchemy_fairqueue.spark.archiving",
+    "history_lag": "sqlalchemy_fairqueue.spark.reading.lags",
     "enqueue": "sqlalchemy_fairqueue.spark.writing.enqueuing",
     "Scenario": "sqlalchemy_fairqueue.spark.replaying.scenarios",
     "report": "sqlalchemy_fairqueue.spark.reporting",
