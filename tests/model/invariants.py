@@ -98,7 +98,7 @@ select format('I18: the queue has %s state rows', count(*))
 from fq_queue_state q
 having count(*) > 1
 union all
-select format('I20: channel %s has heard signal %s, the last one made is %s', s.name, s.heard_id, q.last_value)
+select format('I21: channel %s has heard signal %s, the last one made is %s', s.name, s.heard_id, q.last_value)
 from state s
 cross join fq_signal_id_seq q
 where s.heard_id > q.last_value

@@ -3,7 +3,7 @@
 import sys
 from datetime import timedelta
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 from hypothesis import note
@@ -15,11 +15,14 @@ from sqlalchemy_fairqueue import Batch, LeaseLost
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from tests.model.books import Lease
-from tests.model.business import CHANNELS, TRANSACTIONS
+from tests.model.business import CHANNELS, KEYED, TRANSACTIONS
 from tests.model.letters import Letters
 from tests.model.serving import check_batch, check_due_in, offers, put_off, unhindered
 from tests.model.work import QUEUE, Settled, Work
 from tests.model.world import CONSUMERS, TICK
+
+if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.values.messages import OnDuplicate
 
 LEASES = st.sampled_from([timedelta(seconds=1), timedelta(seconds=30)])
 LIMITS = st.integers(1, 3) | st.integers(1, 20)
@@ -126,6 +129,24 @@ class FairQueueMachine(Letters):
         if batch:
             self.settle_in(None, batch, verb, timedelta(), now=True)
             self._take(consumer, 20, timedelta(seconds=1), "full")
+
+    @rule(
+        message=KEYED,
+        verb=st.sampled_from([Verb.BURY, Verb.BURY, Verb.RETRY]),
+        taken=st.sampled_from(["tried", "tried", "released", "no"]),
+    )
+    @precondition(lambda self: self.world.version > 1)
+    def ask_again(self, message: tuple[str, str, int, "OnDuplicate"], verb: Verb, taken: str) -> None:
+        """A message with a key is tried in vain and asked for again; if it died, it is redriven besides."""
+        channel, key, when, on_duplicate = message
+        self.commit_messages([self.wanted(channel, key, -9)])
+        batch = self._take(0, 5, timedelta(seconds=30), "full")
+        tried = [one for one in batch if self.books.messages[one.message_id].key is not None]
+        if tried and taken != "no":
+            self.settle_in(None, tried, verb if taken == "tried" else Verb.RELEASE, timedelta(), now=True)
+        self.commit_messages([self.wanted(channel, key, when, on_duplicate)])
+        if self.books.dead:
+            self.redrive(None, None, 1000)
 
     @rule(count=st.integers(1, 6), verb=st.sampled_from([Verb.COMPLETE, Verb.BURY]))
     @precondition(lambda self: self.books.messages)

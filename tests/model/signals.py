@@ -44,8 +44,9 @@ class Signals:
             if not one.added:
                 continue
             if one.id not in self.known:
-                assert one.bounded or one.channel in self.unbounded, f"signal {one.id} does not count in {one.channel}"
+                counts = one.bounded or one.channel in self.unbounded
+                assert counts, f"I21: signal {one.id} of channel {one.channel} does not count"
             elif one.passed and not self.known[one.id]:
-                assert one.queue_freed, f"signal {one.id} of channel {one.channel} was passed over"
+                assert one.queue_freed, f"I21: signal {one.id} of channel {one.channel} was passed over"
         self.known = {one.id: one.passed for one in unheard}
         self.unbounded = set()

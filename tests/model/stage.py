@@ -26,10 +26,12 @@ class Stage(RuleBasedStateMachine):
 
     world: ClassVar[World]
     tally: ClassVar[Counter[str]] = Counter()
+    programs: ClassVar[Counter[str]] = Counter()
 
     def __init__(self) -> None:
         super().__init__()
-        self.tally["examples"] += 1
+        self.programs["all"] += 1
+        self.reached: set[str] = set()
         self.world.reset()
         self.books = Books()
         self.turns = Turns()
@@ -46,6 +48,9 @@ class Stage(RuleBasedStateMachine):
         """Count what happened, to know what the programs reach."""
         event(what)
         self.tally[what] += 1
+        if what not in self.reached:
+            self.reached.add(what)
+            self.programs[what] += 1
 
     def apply(self, effects: Effects) -> None:
         """A commit: the books take what it did, after a look at the rows that it left."""

@@ -1,0 +1,160 @@
+"""Small mistakes in the functions of the schema, which the machine must notice."""
+
+from dataclasses import dataclass
+
+from tests.fixtures.database import SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A small mistake in a function. ``slow``: many programs must run before one stumbles over it."""
+
+    name: str
+    function: str
+    right: str
+    wrong: str
+    slow: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_KERNEL = [
+    Mutation(
+        "a message is taken before it is due",
+        "fq_dequeue",
+        "t.rank <= t.quota and t.dequeue_at <= v_now as taken",
+        "t.rank <= t.quota and t.dequeue_at is not null as taken",
+    ),
+    Mutation(
+        "the head goes past a locked message",
+        "fq_dequeue",
+        "        limit 1\n      ) h on true",
+        "        limit 1\n        for no key update skip locked\n      ) h on true",
+    ),
+    Mutation(
+        "a returned message lowers no head",
+        "fq_hear",
+        "(t.dequeue_at, t.message_id) <",
+        "(t.dequeue_at, t.message_id) >",
+    ),
+    Mutation("the limit is not looked at", "fq_dequeue", "  s.max_concurrency - s.current_concurrency,", ""),
+    Mutation("an old hand-out completes", "fq_complete", "and m.deliveries = u.deliveries", ""),
+]
+_SERVING = [
+    Mutation(
+        "a limit does not close the gate",
+        "fq_limit_queue",
+        "perform pg_advisory_xact_lock(fairqueue.fq_gate_key(p_queue));",
+        "",
+    ),
+    Mutation("the queue's limit is not looked at", "fq_dequeue", ", s.max_concurrency - s.current_concurrency))", "))"),
+    Mutation("what is out is not marked", "fq_limit_queue", "set slots = m.slots | 2", "set slots = m.slots"),
+    Mutation(
+        "the queue's slots are not freed", "fq_hear", "q.current_concurrency - v_queue_freed", "q.current_concurrency"
+    ),
+    Mutation("a paused channel is scheduled", "fq_hear", "n.lower and s.paused_at is null", "n.lower"),
+    Mutation(
+        "a resumed channel has no place", "fq_resume", "when s.head_dequeue_at is not null then", "when false then"
+    ),
+    Mutation("a backlog never grows", "fq_hear", "backlog = s.backlog + t.added", "backlog = s.backlog"),
+    Mutation("a withdrawn message stays", "fq_return_messages", "      and h.cancelled\n", "      and false\n"),
+    Mutation(
+        "a purge forgets what is locked",
+        "fq_purge_channel",
+        "where x.channel_id = v_channel_id\n      and x.lease_id is null",
+        "where false",
+        slow=True,
+    ),
+    Mutation("a purge counts nothing", "fq_purge_channel", "    backlog = s.backlog - v_deleted,\n", ""),
+    Mutation(
+        "a purge waits for what is locked",
+        "fq_purge_channel",
+        "    for update skip locked",
+        "    for update",
+        slow=True,
+    ),
+    Mutation(
+        "a purged channel that is paused is scheduled",
+        "fq_purge_channel",
+        "when n.id is null or s.paused_at is not null then null",
+        "when n.id is null then null",
+        slow=True,
+    ),
+]
+_KEYS = [
+    Mutation("a replaced message keeps its attempts", "fq_enqueue", "              attempts = 0,\n", ""),
+    Mutation("a replaced message keeps its place", "fq_enqueue", "              dequeue_at = v_at,\n", ""),
+    Mutation(
+        "a replaced message is told to nobody",
+        "fq_enqueue",
+        "if outcome in ('created', 'replaced', 'dropped') then",
+        "if outcome in ('created', 'dropped') then",
+    ),
+    Mutation(
+        "a message that is out is rewritten",
+        "fq_enqueue",
+        "elsif found and v_lease_id is null then",
+        "elsif found then",
+    ),
+    Mutation(
+        "a replaced message counts twice",
+        "fq_enqueue",
+        "v_note_added := v_note_added || created::integer",
+        "v_note_added := v_note_added || 1",
+    ),
+    Mutation(
+        "a duplicate is told before what replaces",
+        "fq_enqueue",
+        "v_policy = 'replace' or (v_later_channels[cardinality(v_later)], v_later_keys[cardinality(v_later)]) = "
+        "(v_channel_id, r.key)",
+        "v_policy = 'replace'",
+        slow=True,
+    ),
+    Mutation(
+        "a letter whose key stands is lost", "fq_redrive", "using unnest(v_back) u(id)", "using unnest(v_ids) u(id)"
+    ),
+    Mutation("what is redriven is not counted", "fq_redrive", "count(*) as added", "0 as added"),
+]
+_BOUNDS = [
+    Mutation(
+        "what was dropped is not counted",
+        "fq_enqueue",
+        "count(*) filter (where u.id is null) as dropped",
+        "0 as dropped",
+    ),
+    Mutation("what was dropped is not heard", "fq_hear", "dropped = s.dropped + t.dropped", "dropped = s.dropped"),
+    Mutation(
+        "what nobody has heard of takes no room",
+        "fq_enqueue",
+        "and g.bounded\n                  and g.id > n.heard_id",
+        "and false",
+    ),
+    Mutation(
+        "no signal takes room",
+        "fq_enqueue",
+        "t.added > 0 and t.channel_id = any (v_bounded_channels)",
+        "false",
+    ),
+    Mutation("a call takes no room", "fq_enqueue", "            v_room := v_room - 1;\n", ""),
+    Mutation(
+        "a channel hears what was not told",
+        "fq_hear",
+        "heard_id = greatest(s.heard_id, t.last_id)",
+        "heard_id = t.last_id + 1",
+    ),
+    Mutation("a new channel has no bound", "fq_make_channels", "v_policy.max_backlog := p_max_backlog;", "null;"),
+    Mutation("a new channel has no policy", "fq_make_channels", "    and q.has_policy;", "    and false;"),
+    Mutation("a limit of the queue is a policy", "fq_make_channels", "    and q.has_policy;", ";", slow=True),
+    Mutation("a policy is none", "fq_configure_queue", "  set has_policy = true,\n    max", "  set max", slow=True),
+    Mutation("a bound counts what is to come", "fq_configure_channel", "select coalesce(sum(g.added), 0)", "select 0"),
+    Mutation(
+        "a bound is never lifted",
+        "fq_configure_channel",
+        "max_backlog = case when p_drop_when_full is null then s.max_backlog else p_max_backlog end",
+        "max_backlog = coalesce(p_max_backlog, s.max_backlog)",
+        slow=True,
+    ),
+]
+
+MUTATIONS = _KERNEL if SCHEMA_VERSION == 1 else [*_KERNEL, *_SERVING, *_KEYS, *_BOUNDS]
