@@ -215,7 +215,7 @@ class AsyncLine:
     async def _open(self) -> AsyncConnection:
         if self._connection is None:
             self._connection = await self._engine.connect()
-            await self._connection.execution_options(isolation_level=self._isolation)
+            self._connection = await self._connection.execution_options(isolation_level=self._isolation)
             self._peer.watch(await self._driver())
             if self._set_up is not None:
                 await self._connection.exec_driver_sql(self._set_up)

@@ -39,7 +39,7 @@ class ThreadCrew(CrewBase):
         self._name = name
         self._changed = threading.Condition()
         self._idle = 0
-        self._stopping = False
+        self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=self._work, name=f"{name}-handler-{number}", daemon=True)
             for number in range(1, concurrency + 1)
@@ -75,14 +75,14 @@ class ThreadCrew(CrewBase):
         return super().give_up()
 
     def _end(self) -> None:
-        self._stopping = True
+        self._stopping.set()
         for context in list(self.running):
             context.stopping = True
         with self._changed:
             self._changed.notify_all()
 
     def _work(self) -> None:
-        while not self._stopping:
+        while not self._stopping.is_set():
             try:
                 context = self.buffer.popleft()
             except IndexError:
@@ -90,13 +90,13 @@ class ThreadCrew(CrewBase):
                 continue
             self.running[context] = monotonic()
             # Asked again: from now on a stop waits for it.
-            untried = RELEASE if self._stopping else self.untried(context)
+            untried = RELEASE if self._stopping.is_set() else self.untried(context)
             self.leave(context, untried or self._call(context))
 
     def _wait(self) -> None:
         with self._changed:
             self._idle += 1
-            while not self.buffer and not self._stopping:
+            while not self.buffer and not self._stopping.is_set():
                 self._changed.wait()
             self._idle -= 1
 

@@ -1,11 +1,11 @@
 """The soak: worker processes, channels with mixed limits, a producer, and faults that come all the time."""
 
+import contextlib
 import random
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -51,6 +51,7 @@ class Soak:
         folder: For the logs of the workers.
         workers: How many processes.
         seed: Of the faults.
+        looks: How many snapshots were looked at.
         faults: How often each happened.
         unbalanced: What did not come out in a snapshot.
         ended: What workers said last that ended though nobody had asked them to, or otherwise than asked.
@@ -61,12 +62,16 @@ class Soak:
     folder: Path
     workers: int
     seed: int
+    looks: int = 0
     lease: float = 2.0
     faults: "Counter[str]" = field(default_factory=Counter)
     unbalanced: list[str] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
     _children: list[Child] = field(default_factory=list)
     _frozen: list[Child] = field(default_factory=list)
+    _aside: list[threading.Thread] = field(default_factory=list)
+    _restarting: threading.Lock = field(default_factory=threading.Lock)
+    _over: threading.Event = field(default_factory=threading.Event)
     _started: int = 0
 
     def start(self) -> None:
@@ -85,14 +90,18 @@ class Soak:
             )
         )
 
-    @contextmanager
+    @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Workers at work for the time of the block."""
+        """Workers at work, and somebody who looks, for the time of the block."""
         for _ in range(self.workers):
             self.start()
+        self._do_aside(self._look_on)
         try:
             yield
         finally:
+            self._over.set()
+            for thread in self._aside:
+                thread.join()
             for child in self._children + self._frozen:
                 child.close()
 
@@ -117,7 +126,7 @@ class Soak:
         return True
 
     def fault(self, name: str) -> None:
-        """Do some harm."""
+        """Do some harm, and return before its consequences are over: the next fault need not wait for them."""
         self._replace_ended()
         self.faults[name] += 1
         chance = random.Random(self.seed + self.faults.total())  # noqa: S311 - a repeatable choice
@@ -129,9 +138,7 @@ class Soak:
             case "stop":
                 victim = self._children.pop(0)
                 victim.send(signal.SIGTERM)
-                if victim.ended() != 0:
-                    self._note(victim)
-                victim.close()
+                self._do_aside(self._see_off, victim)
                 self.start()
             case "freeze":
                 while self._frozen:
@@ -144,18 +151,37 @@ class Soak:
             case "terminate":
                 self._terminate(chance.randint(1, 8))
             case "restart":
-                self.server.restart("immediate")
+                self._do_aside(self._restart)
             case _:
                 raise ValueError(name)
-        self.look()
+
+    def _do_aside(self, work: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        self._aside.append(thread)
+        thread.start()
+
+    def _see_off(self, victim: Child) -> None:
+        if victim.ended() != 0:
+            self._note(victim)
+        victim.close()
+
+    def _restart(self) -> None:
+        with self._restarting:
+            self.server.restart("immediate")
+
+    def _look_on(self) -> None:
+        while not self._over.wait(1):
+            self.look()
 
     def _terminate(self, most: int) -> None:
-        self.books.database.execute(
-            "select pg_terminate_backend(pid) from (select pid from pg_stat_activity where pid <> pg_backend_pid()"
-            " and datname = current_database() and application_name like 'worker-%'"
-            " order by random() limit :most) v",
-            most=most,
-        )
+        # While the server is away nobody is connected.
+        with contextlib.suppress(DBAPIError):
+            self.books.database.execute(
+                "select pg_terminate_backend(pid) from (select pid from pg_stat_activity where pid <> pg_backend_pid()"
+                " and datname = current_database() and application_name like 'worker-%'"
+                " order by random() limit :most) v",
+                most=most,
+            )
 
     def _replace_ended(self) -> None:
         """A supervisor would: a worker that is started while the server is away fails."""
@@ -171,8 +197,10 @@ class Soak:
             self.faults["start in vain"] += 1
 
     def look(self) -> None:
-        """Check in one snapshot what must hold in every one."""
-        self.unbalanced += self.books.unbalanced()
+        """Check in one snapshot what must hold in every one, unless the server is away."""
+        with contextlib.suppress(DBAPIError):
+            self.unbalanced += self.books.unbalanced()
+            self.looks += 1
 
     def thaw(self) -> None:
         """Let frozen workers go on."""
@@ -180,8 +208,11 @@ class Soak:
             child.send(signal.SIGCONT)
 
     def left(self) -> int:
-        """How many messages there are."""
-        return int(self.books.database.value("select count(*) from fq_message"))
+        """How many messages there are, as soon as the server can say."""
+        while True:
+            with contextlib.suppress(DBAPIError):
+                return int(self.books.database.value("select count(*) from fq_message"))
+            threading.Event().wait(0.05)
 
     def rated_too_often(self, limits: dict[str, ChannelPolicy]) -> list[str]:
         """A line for each stretch in which a channel gave more than its rate allows, by the history."""

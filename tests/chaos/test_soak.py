@@ -17,20 +17,23 @@ from tests.fixtures.database import Database
 _FAULTS = ("kill", "terminate", "freeze", "kill", "terminate", "stop", "restart")
 
 
-def _run(soak: Soak, messages: int, channels: int, faults: list[str] | None, within: float) -> float:
-    """Send, disturb, wait for the end, and check; how many seconds it took."""
+def _run(soak: Soak, messages: int, channels: int, faults: list[str] | None, within: float) -> tuple[float, float]:
+    """Send, disturb, wait for the end, and check; how many seconds it took, and how many of them faults came."""
     limits = policies(channels)
-    began = monotonic()
-    producer = threading.Thread(target=soak.produce, args=(messages, list(limits)))
+    began = due = monotonic()
+    producer = threading.Thread(target=soak.produce, args=(messages, list(limits)), daemon=True)
     pause = threading.Event()
     with soak.running():
         producer.start()
         for fault in cycle(_FAULTS) if faults is None else faults:
-            pause.wait(1)
+            # By the clock, not a second after the last one was done.
+            due += 1
+            pause.wait(max(0.0, due - monotonic()))
             if not producer.is_alive() and not soak.left():
                 break
             soak.fault(fault)
             assert monotonic() - began < within, f"{soak.left()} messages are left"
+        disturbed = monotonic() - began
         soak.thaw()
         producer.join()
         while soak.left():
@@ -40,11 +43,12 @@ def _run(soak: Soak, messages: int, channels: int, faults: list[str] | None, wit
     books = soak.books
     books.check()
     assert soak.unbalanced == []
+    assert soak.looks
     assert soak.ended == []
     narrow = {name: policy.max_concurrency for name, policy in limits.items() if policy.max_concurrency}
     assert books.crowded(narrow, together=TOGETHER) == []
     assert soak.rated_too_often(limits) == []
-    return took
+    return took, disturbed
 
 
 @pytest.fixture
@@ -71,9 +75,11 @@ def test_a_long_soak(make_soak: Callable[..., Soak]) -> None:
     exceeded, and every snapshot comes out, with a fault every second.
     """
     soak = make_soak(channels=50, workers=4)
-    took = _run(soak, 20_000, 50, None, within=1_200)
+    took, disturbed = _run(soak, 20_000, 50, None, within=1_200)
     database = soak.books.database
     attempts = database.rows("select outcome, count(*) as n from fq_history group by outcome order by outcome")
     twice = database.value("select count(*) - count(distinct number) from effect")
-    print(f"\n20,000 messages in {took:.0f} s; faults: {dict(soak.faults)}")  # noqa: T201 - what it measured
+    often = disturbed / (soak.faults.total() - soak.faults["start in vain"])
+    print(f"\n20,000 messages in {took:.0f} s; a fault every {often:.2f} s: {dict(soak.faults)}")  # noqa: T201 - measured
+    print(f"snapshots that came out: {soak.looks}")  # noqa: T201
     print(f"attempts: { ({row.outcome: row.n for row in attempts}) }; effects counted again: {twice}")  # noqa: T201
