@@ -44,6 +44,7 @@ class Staged(WriterCommitMessage):
         rejected: How many it has kept back.
         examples: Bad rows in words, if the load is to fail for them.
         source: The streaming query, which goes with its checkpoint.
+        stage: Where it has staged them: of a micro-batch Spark makes a writer for the tasks and another for the commit.
     """
 
     partition: int
@@ -52,6 +53,7 @@ class Staged(WriterCommitMessage):
     rejected: int
     examples: tuple[str, ...]
     source: str | None
+    stage: Stage | None
 
 
 class _Bad(Exception):
@@ -84,7 +86,13 @@ class Load:
         if context is None:
             raise PipelineError("rows are staged by tasks of Spark; call this from one")
         staged = Staged(
-            context.partitionId(), context.taskAttemptId(), 0, 0, (), context.getLocalProperty(_QUERY) or None
+            context.partitionId(),
+            context.taskAttemptId(),
+            0,
+            0,
+            (),
+            context.getLocalProperty(_QUERY) or None,
+            self.stage,
         )
         if self.stage is None:
             return staged
@@ -104,27 +112,38 @@ class Load:
         if self.stage is None:
             assert self.before is not None  # noqa: S101 - without it there is a stage
             return self.before
+        load = replace(self, stage=next((one.stage for one in staged), self.stage))
         try:
-            self._refuse_bad_rows(staged)
-            if self.rejects is not None:
-                self.rejects.keep(self.job_id, batch_id, {one.partition: one.attempt for one in staged if one.rejected})
-            attempts = Attempts(
-                tuple(one.attempt for one in staged),
-                sum(one.messages for one in staged),
-                sum(one.rejected for one in staged),
-            )
-            source = None if batch_id is None else next((one.source for one in staged), None)
-            return merge(self.options, self.found, self.stage, self.job_id, attempts, batch_id, source)
+            return load._merge(staged, batch_id)  # noqa: SLF001 - it is the same class
         finally:
-            self.drop()
+            self.drop(staged)
 
-    def drop(self) -> None:
+    def _merge(self, staged: Sequence[Staged], batch_id: int | None) -> LoadResult:
+        self._refuse_bad_rows(staged)
+        if self.rejects is not None:
+            self.rejects.keep(self.job_id, batch_id, {one.partition: one.attempt for one in staged if one.rejected})
+        attempts = Attempts(
+            tuple(one.attempt for one in staged),
+            sum(one.messages for one in staged),
+            sum(one.rejected for one in staged),
+        )
+        source = None if batch_id is None else next((one.source for one in staged), None)
+        return merge(self.options, self.found, self.made, self.job_id, attempts, batch_id, source)
+
+    def drop(self, staged: Iterable[Staged | None] = ()) -> None:
         """Tidy up after success and failure alike."""
-        if self.stage is not None:
-            drop_stage(self.options, self.stage)
-            if self.rejects is not None:
+        for stage in {self.stage, *(one.stage for one in staged if one is not None)} - {None}:
+            load = replace(self, stage=stage)
+            drop_stage(self.options, load.made)
+            if load.rejects is not None:
                 with contextlib.suppress(OSError):
-                    self.rejects.forget()
+                    load.rejects.forget()
+
+    @property
+    def made(self) -> Stage:
+        """The stage of a run that has one."""
+        assert self.stage is not None  # noqa: S101 - asked only where it is
+        return self.stage
 
     @property
     def rejects(self) -> Rejects | None:

@@ -37,9 +37,9 @@ class BatchWriter(DataSourceArrowWriter):
         """Merge what the winning attempts have staged."""
         self._load.merge(_all(messages))
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - whoever staged, all goes
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Drop what was staged."""
-        self._load.drop()
+        self._load.drop(_said(messages))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -58,7 +58,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Drop what was staged."""
-        self._load.drop()
+        self._load.drop(_said(messages))
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
@@ -85,4 +85,8 @@ def _all(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
         raise PipelineError(
             f"{sum(one is None for one in messages)} of {len(messages)} tasks said nothing; run it again"
         )
-    return [cast("Staged", one) for one in messages]
+    return _said(messages)
+
+
+def _said(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    return [cast("Staged", one) for one in messages if one is not None]

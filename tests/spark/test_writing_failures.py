@@ -1,0 +1,222 @@
+"""Whatever dies when, no row is lost, none is enqueued twice, and none is seen before all are."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import NullPool, create_engine
+
+from sqlalchemy_fairqueue.embedded import Server
+from sqlalchemy_fairqueue.spark.errors import PipelineError, StageIncomplete
+from tests.fixtures.database import Database, install
+from tests.fixtures.waits import Waits
+from tests.spark.loading import messages, stage, stage_batches, stages, start
+
+ROWS = [("a", "1", None), ("b", "2", None)]
+HOLD_KEY = """
+select * from fq_enqueue('q', '{a}', '{x}', '{x}', '{null}', '{null}', '{null}', '{null}', '{held}', '{null}')
+"""
+DRIVER = """
+import os, sys
+from tests.fixtures.database import Database
+from tests.spark import loading
+from sqlalchemy import make_url
+
+database = Database(make_url(os.environ["DATABASE"]))
+load = loading.start(database)
+said = [loading.stage(load, 1, ("a", "1", "held"), ("b", "2", None))]
+print("staged", flush=True)
+if sys.argv[1] == "before":
+    sys.stdin.read()
+load._merge(said, None)
+print("merged", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def own(private_server: Callable[..., Server]) -> tuple[Server, Database]:
+    """A server of the test's own, to restart, with the library installed."""
+    server = private_server(durable=True)
+    database = Database(server.url())
+    engine = create_engine(database.url, poolclass=NullPool)
+    with engine.begin() as connection:
+        install(connection)
+    return server, database
+
+
+@pytest.fixture
+def driver(database: Database) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
+    """A driver in a process of its own that stops where it is told: ``driver("before")`` the merge, or after it."""
+    running = []
+
+    def run(until: str) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [sys.executable, "-c", DRIVER, until],
+            env=os.environ | {"DATABASE": database.url.render_as_string(hide_password=False)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        running.append(process)
+        return process
+
+    yield run
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def said(process: "subprocess.Popen[str]") -> str:
+    """The next line of a driver."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def kill(process: "subprocess.Popen[str]") -> None:
+    """SIGKILL, and wait for the end."""
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def test_a_task_that_came_twice_counts_once(database: Database) -> None:
+    """A retried or speculative task has staged its rows before: only the attempt that Spark takes is merged."""
+    load = start(database)
+    stage(load, 1, *ROWS)
+    kept = [stage(load, 2, *ROWS), stage(load, 3, ("c", "3", None), partition=1)]
+    assert messages(database) == []
+    assert load.merge(kept).created == 3
+    assert messages(database) == [("a", "1"), ("b", "2"), ("c", "3")]
+    assert stages(database) == 0
+
+
+def test_a_task_that_fails_leaves_nothing_behind(database: Database) -> None:
+    """What it had copied is rolled back with its transaction; others' rows wait for the job's end."""
+
+    def failing() -> Iterator[list[tuple[str, str, str | None]]]:
+        yield [("c", "3", None)]
+        raise OSError("the disk of this executor is full")
+
+    load = start(database)
+    stage(load, 1, *ROWS)
+    with pytest.raises(OSError, match="disk"):
+        stage_batches(load, 2, failing(), partition=1)
+    assert load.stage is not None
+    assert database.value(f"select count(*) from {load.stage.quoted}") == 2
+    load.drop()
+    assert (messages(database), stages(database)) == ([], 0)
+
+
+def test_a_driver_killed_before_the_merge(database: Database, driver: Callable[[str], "subprocess.Popen[str]"]) -> None:
+    """Nothing is enqueued; the job is run again, and what was left behind goes when it is old."""
+    process = driver("before")
+    assert said(process) == "staged"
+    kill(process)
+    assert (messages(database), stages(database)) == ([], 1)
+    load = start(database)
+    assert load.merge([stage(load, 1, *ROWS)]).merged
+    assert len(messages(database)) == 2
+    database.execute("select fq_make_stage(0)")
+    assert stages(database) == 1
+
+
+def test_a_driver_killed_after_the_merge(database: Database, driver: Callable[[str], "subprocess.Popen[str]"]) -> None:
+    """All is enqueued, and the job that is run again finds that out before its tasks copy anything."""
+    process = driver("after")
+    assert [said(process), said(process)] == ["staged", "merged"]
+    kill(process)
+    load = start(database)
+    assert load.stage is None
+    result = load.merge([stage(load, 1, *ROWS)])
+    assert (result.merged, result.created) == (False, 2)
+    assert len(messages(database)) == 2
+
+
+def test_a_driver_killed_in_the_merge(
+    database: Database, driver: Callable[[str], "subprocess.Popen[str]"], waits: Waits
+) -> None:
+    """The server notices and gives the transaction up: whoever runs the job again does not wait for it for long."""
+    rival = create_engine(database.url, poolclass=NullPool)
+    with rival.connect() as connection:
+        connection.exec_driver_sql(HOLD_KEY)
+        process = driver("after")
+        assert said(process) == "staged"
+        waits.until("select 1 from pg_stat_activity where application_name like '%merge' and wait_event_type = 'Lock'")
+        kill(process)
+        # With the key still held, only the end of the dead driver's transaction lets this go on.
+        waits.until(
+            "select 1 where not exists (select from pg_stat_activity"
+            " where datname = current_database() and application_name like '%merge')"
+        )
+    assert messages(database) == []
+    load = start(database)
+    assert load.merge([stage(load, 1, *ROWS)]).merged
+    assert len(messages(database)) == 2
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_the_server_is_restarted_while_a_task_copies(own: tuple[Server, Database], mode: str) -> None:
+    """The task fails, and with its retry all is well; a crash takes what others had staged too, and the job fails."""
+    server, database = own
+    load = start(database)
+    first = stage(load, 1, *ROWS)
+
+    def interrupted() -> Iterator[list[tuple[str, str, str | None]]]:
+        yield [("c", "3", None)]
+        server.restart(mode)  # type: ignore[arg-type] - the literals of the parameter
+        yield [("c", "3", None)] * 10_000
+
+    with pytest.raises(PipelineError, match="cannot stage rows"):
+        stage_batches(load, 2, interrupted(), partition=1)
+    again = stage(load, 3, ("c", "3", None), partition=1)
+    if mode == "fast":
+        assert load.merge([first, again]).created == 3
+        return
+    with pytest.raises(StageIncomplete, match="has 1 of 3 messages"):
+        load.merge([first, again])
+    assert (messages(database), stages(database)) == ([], 0)
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_the_server_is_restarted_while_the_driver_merges(own: tuple[Server, Database], mode: str) -> None:
+    """The driver tries again: after a clean stop it goes through, after a crash the job fails; nothing is doubled."""
+    server, database = own
+    load = start(database)
+    staged = [stage(load, 1, ("a", "1", "held"), ("b", "2", None))]
+    waits = create_engine(database.url, isolation_level="AUTOCOMMIT")
+    rival = create_engine(database.url, poolclass=NullPool)
+    with ThreadPoolExecutor(1) as threads, rival.connect() as connection:
+        connection.exec_driver_sql(HOLD_KEY)
+        merging = threads.submit(load.merge, staged)
+        with waits.connect() as watch:
+            found = None
+            while found is None:
+                found = watch.exec_driver_sql(
+                    "select 1 from pg_stat_activity where application_name like '%%merge' and wait_event_type = 'Lock'"
+                ).first()
+        waits.dispose()
+        server.restart(mode)  # type: ignore[arg-type] - as above
+        connection.invalidate()
+        if mode == "fast":
+            assert merging.result(60).created == 2
+        else:
+            with pytest.raises(StageIncomplete, match="has 0 of 2 messages"):
+                merging.result(60)
+    assert len(messages(database)) == (2 if mode == "fast" else 0)
+
+
+def test_two_jobs_at_once_on_the_same_channels(database: Database) -> None:
+    """Both go through, with keys in opposite order, and a key that both have stands once."""
+    count = 200
+    rows = [(f"c{n % 7}", str(n), str(n)) for n in range(count)]
+    loads = [start(database, job) for job in ("one", "two")]
+    staged = [stage(loads[0], 1, *rows), stage(loads[1], 1, *reversed(rows))]
+    with ThreadPoolExecutor(2) as threads:
+        results = list(threads.map(lambda pair: pair[0].merge([pair[1]]), zip(loads, staged, strict=True)))
+    assert [result.merged for result in results] == [True, True]
+    assert sum(result.created for result in results) == sum(result.duplicates for result in results) == count
+    assert len(set(messages(database))) == count
