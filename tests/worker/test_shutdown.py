@@ -31,11 +31,11 @@ url, marks, grace = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
 queue = Queue("documents")
 
 @queue.handler()
-def handle(delivery):
+def handle(delivery, context):
     (marks / f"started-{delivery.message_id}").touch()
     if delivery.payload == "poison":
         os.kill(os.getpid(), 9)
-    while not (marks / "go").exists():
+    while not ((marks / "go").exists() and context.stopping):
         threading.Event().wait(0.005)
 
 times = {"grace": timedelta(seconds=grace), "lease": timedelta(seconds=1)}

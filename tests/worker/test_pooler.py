@@ -1,0 +1,92 @@
+"""Workers and producers behind a transaction pooler, with notifications off."""
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import URL, create_engine, text
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, RetryPolicy, Worker
+from tests.fixtures.database import Database
+from tests.worker.helpers import auntil, is_empty, send, until
+from tests.worker.pooler import CONNECTIONS, pooler, program
+
+pytestmark = pytest.mark.skipif(program() is None, reason="no program pgbouncer on this machine, and no wheel holds it")
+
+_AT_ONCE = RetryPolicy(first=timedelta())
+# PgBouncer before 1.21 knows nothing of prepared statements.
+_UNPREPARED = {"prepare_threshold": None}
+_OPTIONS: dict[str, Any] = {"notify": False, "poll_interval": timedelta(milliseconds=20), "retry": _AT_ONCE}
+_INSERT = text("insert into effect values (:id, pg_backend_pid())")
+
+
+@pytest.fixture
+def pooled(database: Database) -> Iterator[URL]:
+    """The test's database through a pooler, and a business table in it."""
+    database.execute("create table effect (message_id bigint, backend integer)")
+    with pooler(database.url) as url:
+        yield url
+
+
+def _check_effects(database: Database, number: int) -> None:
+    """Each message had its effect once, over the few connections of the pooler."""
+    assert database.value("select count(*) from effect") == number
+    assert database.value("select count(distinct message_id) from effect") == number
+    assert database.value("select count(distinct backend) from effect") <= CONNECTIONS
+
+
+def test_workers(queue: Queue, pooled: URL, database: Database) -> None:
+    """Three workers share four connections: all is done once, what fails included, and leases are kept."""
+    engine = create_engine(pooled, connect_args=_UNPREPARED)
+    go = threading.Event()
+
+    @queue.handler()
+    def handle(delivery: Delivery, session: Session) -> None:
+        session.execute(_INSERT, {"id": delivery.message_id})
+        if delivery.payload % 10 == 0 and delivery.attempt == 1:
+            raise ValueError("after the write")
+
+    @queue.handler("long")
+    def long(_: Delivery) -> None:
+        go.wait(20)
+
+    workers = [Worker(engine, queue, concurrency=2, lease=timedelta(seconds=2), **_OPTIONS) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    send(engine, queue, 1, kind="long", channel="long")
+    send(engine, queue, *range(200))
+    until(lambda: database.value("select count(*) from fq_message") == 1, "the short ones are done")
+    beats = sum(worker.stats.heartbeats for worker in workers)
+    until(lambda: sum(worker.stats.heartbeats for worker in workers) > beats + 5, "more than a lease has passed")
+    go.set()
+    until(lambda: is_empty(database), "the long one is done")
+    for worker in workers:
+        worker.stop()
+    assert sum(worker.stats.lost for worker in workers) == 0
+    assert sum(worker.stats.failures for worker in workers) == 0
+    _check_effects(database, 200)
+    engine.dispose()
+
+
+async def test_an_async_worker(queue: Queue, pooled: URL, database: Database) -> None:
+    """The same in asyncio."""
+    engine = create_async_engine(pooled, connect_args=_UNPREPARED)
+    sender = create_engine(pooled, connect_args=_UNPREPARED)
+
+    @queue.handler()
+    async def handle(delivery: Delivery, session: AsyncSession) -> None:
+        await session.execute(_INSERT, {"id": delivery.message_id})
+        if delivery.payload % 10 == 0 and delivery.attempt == 1:
+            raise ValueError("after the write")
+
+    async with AsyncWorker(engine, queue, **_OPTIONS) as worker:
+        send(sender, queue, *range(100))
+        await auntil(lambda: is_empty(database), "all are done")
+    assert worker.stats.failures == 0
+    _check_effects(database, 100)
+    await engine.dispose()
+    sender.dispose()
