@@ -162,7 +162,7 @@ def rows_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def frame(spark: "SparkSession", _words: object, piece: Piece, _start: object) -> object:
         columns = (
-            f"cast(null as {one.dataType.simpleString()}) as {one.name}" for one in frame_schema(HISTORY, ())[1:]
+            f"cast(null as {one.dataType.simpleString()}) as {one.name}" for one in frame_schema(HISTORY, ()).fields[1:]
         )
         return spark.range(piece.day * 10, piece.day * 10 + 3, numPartitions=1).selectExpr("id", *columns)
 
@@ -176,16 +176,14 @@ def test_a_run_that_dies_anywhere_is_taken_up(
     """Before and after anything done to files: readers see whole days, and the runs after it end with each row once."""
     for back in (2, 1):
         add(database, 3, finished=NOON - back * DAY)
-    death, killed = Death(monkeypatch), 0
-    while True:
+    death, killed, result = Death(monkeypatch), 0, None
+    while result is None:
         death.calls.clear()
         try:
             result = archive()
         except Killed:
             killed += 1
             assert all(parquet.read_metadata(folder / name).num_rows == 3 for name in files(folder))
-        else:
-            break
     assert killed == len(death.met) >= 17
     assert result.days == ()
     assert [len(rows) for rows in ids(spark, folder).values()] == [3, 3]

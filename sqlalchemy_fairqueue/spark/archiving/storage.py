@@ -25,7 +25,7 @@ class Storage:
     def __init__(self, spark: SparkSession, path: str) -> None:
         try:
             jvm: Any = spark._jvm  # noqa: SLF001 - the only way from Python to the session's file systems
-            configuration = spark._jsc.hadoopConfiguration()  # type: ignore[attr-defined]  # noqa: SLF001
+            configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
         except (AttributeError, NotImplementedError) as error:
             raise ArchiveError(
                 "archives need a classic Spark session: Spark Connect gives no access to file systems; run it with "
