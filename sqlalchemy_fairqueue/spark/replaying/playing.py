@@ -119,7 +119,7 @@ def attempts_under(trace: Trace, scenario: Scenario, *, compile_: bool | None = 
         compile_ = len(attempts) >= _WORTH_COMPILING
     fast = compiled(simulate) if compile_ else None
     if fast is not None:
-        fast(desk, crew, trace.arrivals, attempts)
+        fast(tuple(desk), tuple(crew), trace.arrivals, attempts)
         return attempts
     slow = objects(Attempt, attempts)
     simulate(_desk_of_objects(desk), _crew_of_objects(crew), trace.arrivals.tolist(), slow)

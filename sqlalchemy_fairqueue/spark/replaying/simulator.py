@@ -12,21 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.spark.replaying.compiling import compilable
-from sqlalchemy_fairqueue.spark.replaying.rows import NEVER
+from sqlalchemy_fairqueue.spark.replaying.rows import NEVER, Crew, Dispatcher
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy_fairqueue.spark.replaying.rows import (
-        Attempt,
-        Channel,
-        Crew,
-        Dispatcher,
-        Integers,
-        Message,
-        Pick,
-        Worker,
-    )
+    from sqlalchemy_fairqueue.spark.replaying.rows import Attempt, Channel, Integers, Message, Pick, Worker
 
     Members = Sequence[Channel] | Sequence[Worker]
 
@@ -334,6 +325,29 @@ def _finish(desk: Dispatcher, attempts: Sequence[Attempt], done: int, now: int) 
         _hear(desk, done)
 
 
+@compilable
+def _ask(
+    desk: Dispatcher, crew: Crew, attempts: Sequence[Attempt], number: int, now: int, limit: int, delivered: int
+) -> int:
+    """A worker takes what it gets, and begins with the first. Returns how many it got."""
+    hand = crew.hand
+    at = number * crew.batch
+    end = _dequeue(desk, now, hand, at, limit)
+    for i in range(at, end):
+        attempt = attempts[desk.messages[hand[i]].attempt]
+        attempt.started = now
+        attempt.worker = number
+        attempt.order = delivered + i - at
+    # Worked off from the end, so that a count tells what is left.
+    for i in range((end - at) // 2):
+        hand[at + i], hand[end - 1 - i] = hand[end - 1 - i], hand[at + i]
+    worker = crew.workers[number]
+    worker.rest = end - at - 1
+    worker.place = now + attempts[desk.messages[hand[end - 1]].attempt].service
+    _enter(crew.heap, crew.workers, number)
+    return end - at
+
+
 def simulate(desk: Dispatcher, crew: Crew, arrivals: Integers, attempts: Sequence[Attempt]) -> None:
     """Work off a trace: fill in what becomes of each attempt.
 
@@ -345,6 +359,8 @@ def simulate(desk: Dispatcher, crew: Crew, arrivals: Integers, attempts: Sequenc
         arrivals: The messages in the order in which they were enqueued.
         attempts: Of the trace.
     """
+    # Compiled, it gets plain tuples: what numba keeps on disk must not name classes, which a later version may lack.
+    desk, crew = Dispatcher(*desk), Crew(*crew)
     line, channels, messages = desk.line, desk.channels, desk.messages
     heap, workers, idle, hand, batch = crew.heap, crew.workers, crew.idle, crew.hand, crew.batch
     arrived = 0
@@ -380,20 +396,7 @@ def simulate(desk: Dispatcher, crew: Crew, arrivals: Integers, attempts: Sequenc
             arrived += 1
         else:
             number = idle[free - 1]
-            at = number * batch
-            end = _dequeue(desk, now, hand, at, min(batch, desk.max_concurrency - held))
-            count = end - at
-            for i in range(at, end):
-                attempt = attempts[messages[hand[i]].attempt]
-                attempt.started = now
-                attempt.worker = number
-                attempt.order = delivered
-                delivered += 1
-            # Worked off from the end, so that a count tells what is left.
-            for i in range(count // 2):
-                hand[at + i], hand[end - 1 - i] = hand[end - 1 - i], hand[at + i]
+            count = _ask(desk, crew, attempts, number, now, min(batch, desk.max_concurrency - held), delivered)
+            delivered += count
             held += count
             free -= 1
-            workers[number].rest = count - 1
-            workers[number].place = now + attempts[messages[hand[end - 1]].attempt].service
-            _enter(heap, workers, number)

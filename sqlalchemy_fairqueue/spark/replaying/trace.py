@@ -123,17 +123,18 @@ def _most(started: Numbers, finished: Numbers) -> int:
 
 
 def _check(history: pa.Table, ids: Numbers, moved: NDArray[np.bool_], message_ids: Numbers) -> None:
-    sorted_ids = np.sort(ids)
-    twice = sorted_ids[1:][sorted_ids[1:] == sorted_ids[:-1]]
+    queue = history["queue"][0].as_py()
+    in_order = np.sort(ids)
+    twice = in_order[1:][in_order[1:] == in_order[:-1]]
     if len(twice):
         raise InvalidArgument(
-            f"row {twice[0]} of the history of queue {history['queue'][0].as_py()!r} is there {len(twice) + 1} times "
-            "or others are; read each row once, and the history of one database"
+            f"row {twice[0]} of the history of queue {queue!r} is there more than once; read each row once, and replay "
+            "the history of one database at a time"
         )
     if moved.any():
         at = int(np.flatnonzero(moved)[0])
         one, other = (history["channel"][place].as_py() for place in (at, at + 1))
         raise InvalidArgument(
-            f"message {message_ids[at]} of queue {history['queue'][0].as_py()!r} is in channel {one!r} and in channel "
+            f"message {message_ids[at]} of queue {queue!r} is in channel {one!r} and in channel "
             f"{other!r}; replay the history of one database at a time"
         )

@@ -1,0 +1,100 @@
+"""replay() and replays() on Spark, over histories that were really recorded."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.functions import lit
+
+from sqlalchemy_fairqueue import ChannelPolicy
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.spark import Scenario, replay, replays
+from sqlalchemy_fairqueue.spark.report.figures import Policy
+from tests.fixtures.database import Database
+from tests.spark.replaying import Doing, Program, Task, name_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_HISTORY = """
+select id, queue, channel_id, channel, message_id, kind, consumer, attempt, {times}, outcome, error,
+  recorded_xid::text::bigint as recorded_xid
+from fq_history
+"""
+_TIMES = ("enqueued_at", "ready_at", "started_at", "finished_at")
+_TYPES = (
+    "id long, queue string, channel_id long, channel string, message_id long, kind string, consumer string, "
+    "attempt int, enqueued_at timestamp, ready_at timestamp, started_at timestamp, finished_at timestamp, "
+    "outcome string, error string, recorded_xid long"
+)
+
+
+@pytest.fixture
+def program() -> Program:
+    """A big tenant and two small ones; one of those has a limit, and its messages are tried twice."""
+    big = [Task(channel=0, gap=0, delay=0, priority=0, attempts=((20, 0),)) for _ in range(12)]
+    small = [Task(channel=1, gap=15, delay=0, priority=0, attempts=((30, 0),)) for _ in range(4)]
+    limited = [Task(channel=2, gap=3, delay=40, priority=0, attempts=((10, 25), (20, 0))) for _ in range(4)]
+    policies = (ChannelPolicy(), ChannelPolicy(weight=2), ChannelPolicy(max_concurrency=1))
+    return Program(tuple(big + small + limited), policies, workers=3, batch=1, max_concurrency=None, begin=5)
+
+
+@pytest.fixture
+def recorded(spark: "SparkSession", database: Database, program: Program) -> "DataFrame":
+    """The history that PostgreSQL recorded of it."""
+    kernel = Doing.prepare(database)
+    Doing(kernel, program).run()
+    times = ", ".join(f"timestamptz 'epoch' + {name} * interval '1 microsecond' as {name}" for name in _TIMES)
+    rows = kernel.rows(_HISTORY.format(times=times))
+    kernel.connection.close()
+    return spark.createDataFrame([tuple(row.values()) for row in rows], _TYPES)
+
+
+def attempts_of(rows: Sequence[Any], scenario: str, queue: str) -> list[Any]:
+    """What a scenario has of each attempt, in the order of messages and attempts."""
+    chosen = [row for row in rows if (row.scenario, row.queue) == (scenario, queue)]
+    chosen.sort(key=lambda row: (row.message_id, row.attempt))
+    return [tuple(row[name] for name in ("channel", "message_id", "attempt", *_TIMES, "outcome")) for row in chosen]
+
+
+def test_as_it_was(recorded: "DataFrame", program: Program) -> None:
+    """Replayed under the policies and by the workers that it had, a history is the one that was recorded, in each queue
+    for itself.
+    """
+    both = recorded.unionByName(recorded.withColumn("queue", lit("other")))
+    frame = replay(both, [program.scenario])
+
+    assert frame.columns == ["scenario", *recorded.columns]
+    rows = frame.collect()
+    was = attempts_of(rows, "as recorded", "q")
+    assert len(was) == 24
+    assert attempts_of(rows, "program", "q") == attempts_of(rows, "program", "other") == was
+
+
+def test_figures(recorded: "DataFrame") -> None:
+    """The figures of each scenario are those of the report, with its policies."""
+    line = Scenario(name="one line", discipline="fifo", workers=3)
+    turns = Scenario(name="two at a time", workers=3, defaults=ChannelPolicy(max_concurrency=2, weight=5))
+
+    found = replays(recorded, [line, turns])
+
+    assert [one.name for one in found] == ["one line", "two at a time"]
+    in_line, in_turn = ({channel.channel: channel for channel in one.channels} for one in found)
+    assert {name: one.attempts for name, one in in_line.items()} == {name_of(0): 12, name_of(1): 4, name_of(2): 8}
+    assert in_turn[name_of(1)].wait.max < in_line[name_of(1)].wait.max
+    assert in_line[name_of(0)].greatest_concurrency == 3
+    assert in_turn[name_of(0)].greatest_concurrency == 2
+    assert in_turn[name_of(0)].policy == Policy(max_concurrency=2, weight=5)
+
+
+def test_columns_refused(spark: "SparkSession") -> None:
+    """A frame that is no history is refused before any task starts."""
+    history = spark.createDataFrame([], _TYPES)
+    scenarios = [Scenario(name="x")]
+
+    with pytest.raises(InvalidArgument, match="lacks kind, ready_at: it has id, queue"):
+        replay(history.drop("ready_at", "kind"), scenarios)
+    with pytest.raises(InvalidArgument, match="ready_at of the history is bigint; make it timestamp"):
+        replay(history.withColumn("ready_at", lit(1).cast("long")), scenarios)
+    with pytest.raises(InvalidArgument, match="priority of the history is string; make it int"):
+        replay(history.withColumn("priority", lit("high")), scenarios)

@@ -1,0 +1,114 @@
+"""What holds of every replay, whatever the work and the scenario."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sqlalchemy_fairqueue import ChannelPolicy
+from sqlalchemy_fairqueue.spark.replaying.compiling import compiled
+from sqlalchemy_fairqueue.spark.replaying.playing import attempts_under
+from sqlalchemy_fairqueue.spark.replaying.scenarios import Discipline, Scenario
+from sqlalchemy_fairqueue.spark.replaying.simulator import simulate
+from sqlalchemy_fairqueue.spark.replaying.trace import Trace, trace_of
+from tests.spark.replaying import Program, name_of, programs
+
+_disciplines: st.SearchStrategy[Discipline] = st.sampled_from(("fair", "fifo"))
+
+
+def most_out(attempts: Any) -> int:
+    """The most of these attempts that were out at once."""
+    events = [*((int(one["finished"]), -1) for one in attempts), *((int(one["started"]), 1) for one in attempts)]
+    return max(np.cumsum([change for _, change in sorted(events)]).tolist(), default=0)
+
+
+def channels_of(trace: Trace) -> Any:
+    """The channel of each attempt."""
+    return np.repeat(trace.messages["channel"], trace.messages["stop"] - trace.messages["attempt"])
+
+
+@given(programs(), _disciplines)
+def test_limits(program: Program, discipline: Discipline) -> None:
+    """All attempts are made, and never more are out than workers, queue and channels allow."""
+    trace = trace_of(program.history())
+    attempts = attempts_under(trace, replace(program.scenario, discipline=discipline))
+
+    assert sorted(attempts["order"]) == list(range(len(trace.attempts)))
+    assert most_out(attempts) <= min(program.workers * program.batch, program.max_concurrency or len(attempts))
+    for number, name in enumerate(trace.channels):
+        policy = program.scenario.policies[name]
+        assert most_out(attempts[channels_of(trace) == number]) <= (policy.max_concurrency or len(attempts))
+
+
+@given(programs(batch=1), _disciplines)
+def test_rates(program: Program, discipline: Discipline) -> None:
+    """In any stretch a channel begins no more than its burst and what its interval allows in it."""
+    trace = trace_of(program.history())
+    attempts = attempts_under(trace, replace(program.scenario, discipline=discipline))
+
+    for number, name in enumerate(trace.channels):
+        policy = program.scenario.policies[name]
+        interval = policy.release_interval.microseconds
+        began = np.sort(attempts["started"][channels_of(trace) == number]).tolist()
+        for first, begin in enumerate(began):
+            for last, end in enumerate(began[first:] if interval else (), start=1):
+                assert last <= policy.release_burst + (end - begin) // interval
+
+
+@given(programs(batch=1), st.integers(1, 4))
+def test_first_come_first_served(program: Program, workers: int) -> None:
+    """In one line nobody is passed by who was due before, but for the limit of his channel."""
+    limits = [policy.max_concurrency for policy in program.policies]
+    policies = {name_of(number): ChannelPolicy(max_concurrency=limit) for number, limit in enumerate(limits)}
+    trace = trace_of(program.history())
+    attempts = attempts_under(trace, Scenario(name="line", discipline="fifo", workers=workers, policies=policies))
+
+    out: Counter[str] = Counter()
+    line: set[tuple[int, int]] = set()
+    events = [(int(message["arrives_at"]), 1, -1, number) for number, message in enumerate(trace.messages)]
+    for number, message in enumerate(trace.messages):
+        for attempt in attempts[int(message["attempt"]) : int(message["stop"])]:
+            # What ends at once ends after it began, and before others come and begin.
+            order = int(attempt["order"])
+            events.append((int(attempt["started"]), 2, order, number))
+            events.append((int(attempt["finished"]), 0 if attempt["service"] else 2, order, number))
+    due = {number: int(message["due"]) for number, message in enumerate(trace.messages)}
+    done = Counter[int]()
+    for now, _, order, number in sorted(events):
+        channel = trace.channels[int(trace.messages[number]["channel"])]
+        if order < 0:
+            line.add((due[number], number))
+        elif (due[number], number) in line:
+            for other_due, other in line:
+                if other_due <= now and (other_due, other) < (due[number], number):
+                    name = trace.channels[int(trace.messages[other]["channel"])]
+                    limit = policies[name].max_concurrency
+                    assert limit is not None
+                    assert out[name] >= limit
+            line.remove((due[number], number))
+            out[channel] += 1
+        else:
+            out[channel] -= 1
+            message, attempt = trace.messages[number], int(trace.messages[number]["attempt"]) + done[number]
+            done[number] += 1
+            if attempt + 1 < message["stop"]:
+                due[number] = now + int(attempts[attempt]["delay"]) if attempts[attempt]["delay"] else due[number]
+                line.add((due[number], number))
+
+
+def test_compiled() -> None:
+    """The compiled simulator does what the interpreted one does."""
+    if compiled(simulate) is None:
+        pytest.skip("numba is not installed")
+
+    @given(programs(), _disciplines)
+    def check(program: Program, discipline: Discipline) -> None:
+        trace, scenario = trace_of(program.history()), replace(program.scenario, discipline=discipline)
+        both = [attempts_under(trace, scenario, compile_=one) for one in (False, True)]
+        assert (both[0] == both[1]).all()
+
+    check()
