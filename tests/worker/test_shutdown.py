@@ -35,7 +35,9 @@ def handle(delivery, context):
     (marks / f"started-{delivery.message_id}").touch()
     if delivery.payload == "poison":
         os.kill(os.getpid(), 9)
-    while not ((marks / "go").exists() and context.stopping):
+    while not (marks / "go").exists():
+        if context.stopping:
+            (marks / "told").touch()
         threading.Event().wait(0.005)
 
 times = {"grace": timedelta(seconds=grace), "lease": timedelta(seconds=1)}
@@ -161,6 +163,7 @@ def test_the_first_signal(  # noqa: PLR0917 - fixtures
     process = program(60.0)
     until((tmp_path / f"started-{first}").exists, "the handler works")
     os.kill(process.pid, number)
+    until((tmp_path / "told").exists, "it is told")
     (tmp_path / "go").touch()
     assert process.wait(PATIENCE.total_seconds()) == 0
     assert (tmp_path / "returned").exists()
