@@ -1,0 +1,150 @@
+"""The report's figures by DuckDB, from the same Parquet: ``python -m tests.bench.reporting.by_duckdb FILE WINDOW WIDTH``.
+
+Windows and widths of fair shares are the report's. One process, all in memory that fits: no buckets, no carrying over.
+"""
+
+import json
+import resource
+import sys
+import time
+
+import duckdb
+
+_QUERIES = {
+    "attempt": """
+create temp table attempt as
+select channel_id as channel, epoch_us(ready_at) as ready, epoch_us(started_at) as started, epoch_us(finished_at) as finished,
+  outcome, epoch_us(started_at) - epoch_us(ready_at) as wait, epoch_us(finished_at) - epoch_us(started_at) as service,
+  greatest((epoch_us(finished_at) - epoch_us(ready_at)) * 1000 // greatest(epoch_us(finished_at) - epoch_us(started_at), 10000), 1000)
+    as slowdown
+from read_parquet('{path}')
+""",
+    "channel": """
+create temp table channel as
+select channel, count(*) as attempts, quantile_disc(wait, [0.5, 0.95, 0.99, 1]) as waits,
+  quantile_disc(service, [0.5, 0.95, 0.99, 1]) as services, quantile_disc(slowdown, [0.5, 0.95, 0.99, 1]) as slowdowns,
+  avg(wait) as mean_wait, histogram(outcome) as outcomes
+from attempt group by channel
+""",
+    "queue": """
+create temp table queue as
+select quantile_disc(wait, [0.5, 0.95, 0.99, 1]) as waits, quantile_disc(service, [0.5, 0.95, 0.99, 1]) as services
+from attempt
+""",
+    "over_time": """
+create temp table over_time as
+select started // {window} as at, count(*) as started, quantile_disc(wait, [0.5, 0.95, 0.99, 1]) as waits
+from attempt group by at
+""",
+    "rate": """
+create temp table rate as
+select channel, max(number) as rate
+from (select channel, count(*) as number from attempt group by channel, started // 1000000) group by channel
+""",
+    "sweep": """
+create temp table sweep as
+with event as (
+  select channel, ready as at, 1 as kind, 1 as waiting, 0 as held from attempt
+  union all select channel, started, 2, -1, (service > 0)::int from attempt
+  union all select channel, finished, 0, 0, -(service > 0)::int from attempt
+),
+step as (
+  select *, at - lag(at) over (order by at, kind) as step,
+    sum(held) over (order by at, kind rows between unbounded preceding and 1 preceding) as held_before
+  from event
+),
+clock as (
+  select channel, at, kind, waiting, held,
+    sum(case when held_before > 0 then step else 0 end) over (order by at, kind rows unbounded preceding) as served
+  from step
+),
+state as (
+  select *, at - lag(at) over own as step, served - lag(served) over own as served_step,
+    coalesce(sum(waiting) over before, 0) as waiting_before, coalesce(sum(held) over before, 0) as held_before
+  from clock
+  window own as (partition by channel order by at, kind),
+    before as (partition by channel order by at, kind rows between unbounded preceding and 1 preceding)
+),
+begun as (
+  select *, waiting_before > 0 and held_before = 0 as starving,
+    last_value(case when waiting_before + waiting > 0 and held_before + held = 0
+      and (kind = 2 or not (waiting_before > 0 and held_before = 0)) then served end ignore nulls)
+      over (partition by channel order by at, kind rows between unbounded preceding and 1 preceding) as begun
+  from state
+)
+select channel, sum(case when waiting_before > 0 then step else 0 end) as backlogged,
+  sum(case when starving then served_step else 0 end) as starved, max(held_before + held) as concurrency,
+  max(case when kind = 2 and starving then served - begun end) as longest
+from begun group by channel
+""",
+    "share": """
+create temp table share as
+with counted as (
+  select channel, at // {width} as at, sum(became_ready) as became_ready, sum(served) as served
+  from (select channel, ready as at, 1 as became_ready, 0 as served from attempt
+    union all select channel, started, 0, 1 from attempt)
+  group by channel, at // {width}
+),
+balance as (
+  select *, coalesce(sum(became_ready - served) over (partition by channel order by at rows between unbounded preceding and 1 preceding), 0)
+      as waiting,
+    lead(at) over (partition by channel order by at) as next_at
+  from counted
+),
+filled as (
+  select channel, at, waiting, served from balance
+  union all
+  select channel, unnest(range(at + 1, next_at)), waiting + became_ready - served, 0
+  from balance where waiting + became_ready - served > 0
+),
+used as (
+  select *, greatest(waiting, served)::double as uses, sum(served) over (partition by at)::double as all_served
+  from filled where waiting > 0 or served > 0
+),
+ranked as (
+  select *, coalesce(sum(uses) over (partition by at order by uses, channel rows between unbounded preceding and 1 preceding), 0) as before,
+    count(*) over (partition by at order by uses, channel rows between current row and unbounded following) as rest
+  from used where all_served > 0
+)
+select *, least(uses, max((all_served - before) / rest) over (partition by at)) as share
+from ranked
+""",
+    "fairness": """
+create temp table fairness as
+select avg(fairness) as fairness
+from (
+  select case when count(*) > 1 then pow(sum(served / share), 2) / (count(*) * sum(pow(served / share, 2))) end as fairness
+  from share where waiting > served or served > share * (1 + 1e-9) group by at
+)
+""",
+    "denied": """
+create temp table denied as
+select channel, sum(greatest(share - served, 0)) * {width} as denied from share group by channel
+""",
+}
+
+
+def _run(path: str, window: int, width: int) -> dict[str, float]:
+    connection = duckdb.connect()
+    connection.execute("set timezone = 'UTC'")
+    connection.execute("set threads = 2")
+    began = time.monotonic()
+    for query in _QUERIES.values():
+        connection.execute(query.format(path=path, window=window, width=width))
+    seconds = time.monotonic() - began
+    ask = lambda sql: (connection.execute(sql).fetchone() or [None])[0]  # noqa: E731
+    return {
+        "seconds": seconds,
+        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "attempts": ask("select sum(attempts) from channel"),
+        "wait_p95": ask("select waits[2] from queue"),
+        "waits": ask("select sum(waits[3]) from channel"),
+        "starved": ask("select sum(starved) from sweep"),
+        "longest": ask("select max(longest) from sweep"),
+        "fairness": ask("select fairness from fairness"),
+        "denied": ask("select sum(denied) from denied"),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(_run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])), default=float))  # noqa: T201 - its answer

@@ -1,0 +1,88 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import Engine
+
+from tests.cli.conftest import Cli
+from tests.cli.stages import QUEUE, lease
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """A session for all commands of this module, which find it and leave it be."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - Spark is loaded only where it is tested
+
+    from sqlalchemy_fairqueue.spark.java import session  # noqa: PLC0415
+
+    had = SparkSession.getActiveSession()
+    folder = tmp_path_factory.mktemp("spark")
+    started = session("cli tests", **{"spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder / "house")})
+    yield started
+    if had is None:
+        started.stop()
+
+
+def test_from_a_file_to_a_report(cli: Cli, engine: Engine, spark: "SparkSession", tmp_path: Path) -> None:
+    """A file is enqueued, once; what became of it is archived; a report is made of the archive, and of the history."""
+    assert spark.version
+    QUEUE.configure(engine, history=True)
+    rows = [{"channel": f"customer-{number % 3}", "payload": {"page": number}} for number in range(9)]
+    (tmp_path / "messages.json").write_text("\n".join(map(json.dumps, rows)))
+    load = (
+        "spark",
+        "enqueue",
+        "messages.json",
+        "--format",
+        "json",
+        "--job-id",
+        "march",
+        "--queue",
+        QUEUE.name,
+        "--json",
+    )
+
+    done = cli(*load)
+    assert done.status == 0, done.err
+    assert (done.document["queue"], done.document["created"], done.document["merged"]) == (QUEUE.name, 9, True)
+    assert cli(*load).document["merged"] is False
+
+    deliveries = lease(engine)
+    assert sorted(delivery.payload["page"] for delivery in deliveries) == list(range(9))
+    QUEUE.complete(engine, deliveries)
+
+    archived = cli("spark", "archive", "archive", "--today", "--json")
+    assert archived.status == 0, archived.err
+    assert archived.document["rows"] == 9
+    assert cli("spark", "archive", "archive", "--today").out.startswith("nothing new was to be archived")
+
+    for source in ([], ["--archive", "archive"]):
+        made = cli("spark", "report", *source, "--output", "page.html", "--title", "All <of> it", "--json")
+        assert made.status == 0, made.err
+        (queue,) = made.document["queues"]
+        assert (queue["queue"], queue["attempts"], queue["channels"]) == (QUEUE.name, 9, 3)
+        assert {one["channel"] for one in made.document["channels"]} == {f"customer-{number}" for number in range(3)}
+        assert all(one["policy"] for one in made.document["channels"])
+        assert "All &lt;of&gt; it" in (tmp_path / "page.html").read_text()
+    assert "the report is in page.html" in cli("spark", "report", "--archive", "archive", "--output", "page.html").out
+
+
+def test_what_cannot_be_reported(cli: Cli, spark: "SparkSession", tmp_path: Path) -> None:
+    """An empty history, an archive that is not there, a page that cannot be written and a bad setting are told in words."""
+    assert spark.version
+    empty = cli("spark", "report", "--output", "page.html")
+    assert (empty.status, "the history has no attempts" in empty.err) == (1, True), empty.err
+    missing = cli("spark", "report", "--archive", str(tmp_path / "none"))
+    assert (missing.status, "there is no archive at" in missing.err) == (1, True), missing.err
+    nowhere = cli("spark", "report", "--output", "no/page.html")
+    assert (nowhere.status, "cannot be written" in nowhere.err) == (2, True), nowhere.err
+    setting = cli("spark", "report", "--conf", "spark.master")
+    assert (setting.status, "give NAME=VALUE" in setting.err) == (2, True), setting.err
+    assert not (tmp_path / "page.html").exists()
