@@ -1,0 +1,163 @@
+"""Rules of consumers: dequeues, hearings, extensions, heartbeats."""
+
+from datetime import timedelta
+
+from hypothesis import note
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+from sqlalchemy import text
+
+from sqlalchemy_fairqueue import Batch, LeaseLost
+from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
+from tests.model.books import Lease
+from tests.model.letters import Letters
+from tests.model.serving import check_batch, check_due_in, offers, put_off, unhindered
+from tests.model.work import QUEUE
+from tests.model.world import CONSUMERS, TICK
+
+LEASES = st.sampled_from([timedelta(seconds=1), timedelta(seconds=30)])
+LIMITS = st.integers(1, 3) | st.integers(1, 20)
+
+
+class Consuming(Letters):
+    """What consumers do."""
+
+    @rule(
+        consumer=st.integers(0, CONSUMERS - 1),
+        limit=LIMITS,
+        lease=LEASES,
+        hints=st.sampled_from(["full", "kept", "forgotten"]),
+    )
+    @precondition(lambda self: self.books.messages)
+    def dequeue(self, consumer: int, limit: int, lease: timedelta, hints: str) -> None:
+        """Take what the model allows, no less and no more, without ever waiting."""
+        self.take(consumer, limit, lease, hints)
+
+    def take(self, consumer: int, limit: int, lease: timedelta, hints: str) -> Batch:
+        """The same, in the course of something longer."""
+        while any(0 < one.expires_at - self.world.now() <= 2 * TICK for one in self.books.leases.values()):
+            self.world.advance(timedelta(microseconds=TICK))
+        self.world.set_hints(consumer, hints)
+        hidden = self.world.hidden_from(consumer) if hints == "kept" else set()
+        kept = self.world.lease_of(consumer)
+        now = self.world.now() + TICK
+        others = self.others()
+        if others.gate:
+            return self._turned_away(consumer, limit, lease)
+        self.books.reclaim(now, others.messages, others.leases)
+        if others.queue_state and self.books.limit is not None and not self.books.paused:
+            return self._turned_away(consumer, limit, lease)
+        offered = offers(self.books, others, now)
+        room = self.books.room(limit)
+
+        batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease)
+
+        if batch:
+            note(f"    -> {[(one.channel, one.message_id) for one in batch]}")
+        self.saw(f"dequeue gave {'nothing' if not batch else 'a full batch' if len(batch) == limit else 'some'}")
+        if any(offer.skipped for offer in offered.values()):
+            self.saw("dequeue passed by a locked message")
+        if len(offered) < len(self.books.channels):
+            self.saw("dequeue passed by a locked channel")
+        if len(batch) == room < limit:
+            self.saw("dequeue came to the queue's limit")
+        given = check_batch(batch, room, offered)
+        self._check_lease(batch, consumer, kept if kept not in others.leases else None, now, microseconds(lease))
+        for delivery in batch:
+            message = self.books.deliver(delivery.message_id, delivery.lease.id, delivery.deliveries)
+            assert (delivery.payload, delivery.attempt) == (message.number, message.attempts)
+            assert delivery.kind == f"kind-{message.number % 3}"
+            assert delivery.headers == ({"number": message.number} if message.number % 2 else None)
+        for name, count in given.items():
+            channel = self.books.channels[name]
+            channel.release(count, now)
+            limit_ = channel.policy.max_concurrency
+            assert limit_ is None or self.books.slots_of(name) <= limit_, f"channel {name} exceeds its limit {limit_}"
+        self.turns.served(
+            batch,
+            {name: count for name, count in unhindered(self.books, offered).items() if name not in hidden},
+            {name: channel.policy.weight for name, channel in self.books.channels.items()},
+        )
+        put_off(self.books, offered, self.world.now())
+        check_due_in(batch, limit, self.books, others, now)
+        self.given = [*self.given, *batch][-30:]
+        return batch
+
+    def _turned_away(self, consumer: int, limit: int, lease: timedelta) -> Batch:
+        """Somebody is changing what the queue's limit counts: nothing is taken, and the next look is soon."""
+        batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease)
+        assert (list(batch), batch.due_in) == ([], timedelta(milliseconds=10))
+        self.saw("dequeue was turned away")
+        return batch
+
+    def _check_lease(self, batch: Batch, consumer: int, kept: int | None, now: int, lease: int) -> None:
+        if not batch:
+            return
+        found = batch[0].lease
+        assert all(one.lease == found for one in batch)
+        expires_at = instant_microseconds(found.expires_at)
+        if kept in self.books.leases and self.books.leases[kept].expires_at >= now + lease:
+            assert (found.id, expires_at) == (kept, self.books.leases[kept].expires_at), "a good lease is used again"
+        else:
+            assert found.id not in self.books.leases, "a lease id came twice"
+            assert expires_at == now + lease + lease // 8
+            self.books.leases[found.id] = Lease(consumer, expires_at)
+
+    @rule()
+    @precondition(lambda self: self.books.messages)
+    def hear(self) -> None:
+        """A heartbeat hears signals and takes nothing."""
+        with self.world.engine.begin() as connection:
+            connection.execute(text("select fq_hear(:queue, 0, 3)"), {"queue": QUEUE})
+
+    @rule(which=st.integers(0, 8), lease=LEASES, late=st.booleans())
+    @precondition(lambda self: self.given)
+    def extend(self, which: int, lease: timedelta, *, late: bool) -> None:
+        """A lease that is alive runs on, with all that is held under it; one that is lost stays lost."""
+        given = self.stale() or self.hands()
+        delivery = given[which % len(given)]
+        found = self.books.leases[delivery.lease.id]
+        if delivery.lease.id in self.others().leases:
+            return
+        message = self.books.messages.get(delivery.message_id)
+        held = message is not None and (message.lease_id, message.deliveries) == (
+            delivery.lease.id,
+            delivery.deliveries,
+        )
+        if late:
+            self.world.advance(timedelta(microseconds=max(0, found.expires_at - self.world.now())))
+        now = self.world.now() + TICK
+        try:
+            ends = self.world.queues[0].extend(self.world.engine, delivery, lease=lease)
+        except LeaseLost:
+            assert not held or found.expires_at <= now, "a lease that is alive and held was called lost"
+        else:
+            assert held, "a lease was extended for a delivery that is not held"
+            assert found.expires_at > now, "an expired lease was extended"
+            found.expires_at = max(found.expires_at, now + microseconds(lease))
+            assert instant_microseconds(ends) == found.expires_at
+
+    @rule(which=st.sets(st.integers(0, 4), min_size=1, max_size=3), lease=LEASES)
+    @precondition(lambda self: self.world.version > 1 and self.books.leases)
+    def heartbeat(self, which: set[int], lease: timedelta) -> None:
+        """Leases that are alive run on, with word of what was withdrawn under them; the others are told to be lost."""
+        newest = list(self.books.leases)[::-1]
+        leases = {newest[number % len(newest)] for number in which} - self.others().leases
+        while any(0 < self.books.leases[one].expires_at - self.world.now() <= 5 * TICK for one in leases):
+            self.world.advance(timedelta(microseconds=TICK))
+        now = self.world.now() + TICK
+        expected: list[tuple[int, int | None, list[int]]] = []
+        for lease_id in sorted(leases):
+            found = self.books.leases[lease_id]
+            if found.expires_at <= now:
+                expected.append((lease_id, None, []))
+                continue
+            found.expires_at = max(found.expires_at, now + microseconds(lease))
+            out = [one for one in self.books.messages.values() if one.lease_id == lease_id]
+            cancelled = sorted(one.id for one in out if one.cancelled)
+            expected.append((lease_id, found.expires_at, cancelled))
+            self.saw("heartbeat told of a cancel" if cancelled else "heartbeat")
+        with self.world.engine.begin() as connection:
+            asked = {"lease_ids": list(leases), "lease": microseconds(lease)}
+            told = connection.execute(text("select * from fq_heartbeat(:lease_ids, :lease)"), asked).all()
+        assert [(row.lease_id, row.expires_at, row.cancelled) for row in told] == expected
