@@ -32,6 +32,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     started = session(
         "fairqueue tests",
         **{
+            # A task that fails is tried once more.
+            "spark.master": "local[2, 2]",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.local.dir": str(folder / "local"),
             "spark.sql.shuffle.partitions": "2",

@@ -1,39 +1,137 @@
-"""A frame becomes messages: all of them once, or none."""
+"""A frame becomes messages by each of the three ways: all of them once, or none."""
 
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
 
+from sqlalchemy_fairqueue.spark import enqueue
+from sqlalchemy_fairqueue.spark.errors import BadFrame, BadOption, BadRows
 from tests.spark.conftest import Place
+from tests.spark.loading import stages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+SCHEMA = "channel string, payload struct<document: bigint>"
 
-def frame(spark: "SparkSession", rows: int = 10, channels: int = 3, parts: int = 2) -> "DataFrame":
-    """Rows ``{"document": n}`` for a few channels."""
-    return spark.range(0, rows, 1, parts).selectExpr(
-        f"concat('customer-', id % {channels}) as channel", "named_struct('document', id, 'size', 'x') as payload"
+
+def frame(spark: "SparkSession", rows: int = 10, channels: int = 3) -> "DataFrame":
+    """Rows ``{"document": n}`` for a few channels, in two partitions."""
+    return spark.range(0, rows, 1, 2).selectExpr(
+        f"concat('customer-', id % {channels}) as channel", "named_struct('document', id) as payload"
     )
 
 
 def documents(place: Place) -> list[Any]:
     """The documents of all messages, in order."""
     rows = place.database.rows(
-        "select c.name, m.kind, (convert_from(m.content, 'UTF8')::jsonb -> 'document')::bigint as document"
-        " from fq_message m join fq_channel c on c.id = m.channel_id order by document"
+        "select (convert_from(content, 'UTF8')::jsonb -> 'document')::bigint as document from fq_message order by 1"
     )
     return [row.document for row in rows]
 
 
-def test_a_frame_is_enqueued(spark: "SparkSession", place: Place) -> None:
-    """Each row is a message of its channel, and nothing else is left."""
-    frame(spark).write.format("fairqueue").mode("append").options(**place.options).save()
+def plans(spark: "SparkSession") -> str:
+    """Every plan that Spark has kept to show."""
+    kept = spark._jsparkSession.sharedState().statusStore().executionsList()  # type: ignore[attr-defined] - Java's
+    shown = (kept.apply(place) for place in range(kept.size()))
+    return "\n".join(one.physicalPlanDescription() + one.description() + one.details() for one in shown)
+
+
+def test_a_frame_is_saved_once(spark: "SparkSession", place: Place) -> None:
+    """Each row is a message of its channel; the job that is run again adds nothing; the password is nowhere."""
+    url = place.database.url.set(drivername="postgresql", password="hunter2")  # noqa: S106 - trust needs none
+    dsn = url.render_as_string(hide_password=False)
+    for _ in range(2):
+        write = frame(spark).write.format("fairqueue").mode("append")
+        write.option("dsn", dsn).option("queue", place.queue).option("jobId", "once").save()
+    assert documents(place) == list(range(10))
+    assert stages(place.database) == 0
+    assert "fairqueue" in plans(spark)
+    assert "hunter2" not in plans(spark)
+
+
+def test_a_write_that_cannot_be_is_refused_before_any_task(spark: "SparkSession", place: Place) -> None:
+    """The driver says which option, and leaves nothing behind."""
+    write = frame(spark).write.format("fairqueue").mode("append").options(**place.options)
+    with pytest.raises(PySparkException, match="option 'jobID2' is unknown; did you mean jobId"):
+        write.option("jobID2", "x").save()
+    with pytest.raises(BadOption, match="queue"):
+        enqueue(frame(spark), dsn=place.database.conninfo)
+    with pytest.raises(BadFrame, match="column 'id' is unknown"):
+        enqueue(spark.range(1), **place.options)
+    assert stages(place.database) == 0
+
+
+def test_a_stream_is_enqueued_once(spark: "SparkSession", place: Place, tmp_path: Path) -> None:
+    """Each micro-batch once, also when the query is stopped and goes on from its checkpoint."""
+    source = str(tmp_path / "source")
+    for batch in range(2):
+        frame(spark).selectExpr(f"payload.document + {10 * batch} as id").write.mode("append").parquet(source)
+        rows = spark.readStream.schema("id long").parquet(source)
+        query = (
+            rows.selectExpr("'c' as channel", "named_struct('document', id) as payload")
+            .writeStream.format("fairqueue")
+            .options(**place.options, jobId="stream", checkpointLocation=str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+    assert documents(place) == list(range(20))
+    assert stages(place.database) == 0
+    load = place.database.rows("select batch_id, messages, source from fq_load")
+    assert [(row.batch_id, row.messages) for row in load] == [(1, 10)]
+    assert load[0].source == query.id
+
+
+def test_a_task_that_fails_fails_the_load(spark: "SparkSession", place: Place) -> None:
+    """Although the other task has staged its rows, none is enqueued, and the stage is gone."""
+
+    def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        yield from batches
+        if context is not None and context.partitionId() == 1:
+            raise OSError("the disk of this executor is full")
+
+    with pytest.raises(PySparkException, match="the disk of this executor is full"):
+        enqueue(frame(spark).mapInArrow(fail, SCHEMA), **place.options)
+    assert documents(place) == []
+    assert stages(place.database) == 0
+
+
+def test_a_task_whose_process_is_killed_is_tried_again(spark: "SparkSession", place: Place) -> None:
+    """What the first try had copied does not count."""
+
+    def kill_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        yield from batches
+        if context is not None and context.partitionId() == 1 and context.attemptNumber() == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    result = enqueue(frame(spark).mapInArrow(kill_once, SCHEMA), job_id="killed", **place.options)
+    assert (result.merged, result.created) == (True, 10)
     assert documents(place) == list(range(10))
 
 
-def test_function(spark: "SparkSession", place: Place) -> None:
-    """Each row is a message of its channel, and nothing else is left."""
-    from sqlalchemy_fairqueue.spark import enqueue
-    print(enqueue(frame(spark), **place.options))
-    assert documents(place) == list(range(10))
+def test_bad_rows(spark: "SparkSession", place: Place, tmp_path: Path) -> None:
+    """They fail the load and are shown, or are kept back where told; run again, the job writes them anew."""
+    bad = frame(spark, 30).selectExpr("if(payload.document >= 18, '', channel) as channel", "payload")
+    with pytest.raises(BadRows, match="have bad values") as error:
+        enqueue(bad, **place.options)
+    assert len(error.value.examples) == 10
+    assert "channel '': channel '' has 0 bytes" in str(error.value)
+    assert (documents(place), stages(place.database)) == ([], 0)
+
+    path = str(tmp_path / "rejects")
+    result = enqueue(bad, job_id="a/b", bad_rows="reject", rejects_path=path, **place.options)
+    assert (result.messages, result.created, result.rejected) == (18, 18, 12)
+    rejects = spark.read.parquet(path)
+    assert sorted(row.payload.document for row in rejects.collect()) == list(range(18, 30))
+    assert {(row.job_id, row.problem[:10]) for row in rejects.collect()} == {("a/b", "channel ''")}
+    assert documents(place) == list(range(18))

@@ -4,12 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import NullPool, create_engine
+from sqlalchemy import Engine, NullPool, create_engine, text
+from sqlalchemy.orm import Session
 
+from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.embedded import Server
 from sqlalchemy_fairqueue.spark.errors import PipelineError, StageIncomplete
 from tests.fixtures.database import Database, install
@@ -220,3 +223,45 @@ def test_two_jobs_at_once_on_the_same_channels(database: Database) -> None:
     assert [result.merged for result in results] == [True, True]
     assert sum(result.created for result in results) == sum(result.duplicates for result in results) == count
     assert len(set(messages(database))) == count
+
+
+def test_workers_drain_while_a_load_merges(database: Database, engine: Engine) -> None:
+    """Of the load all or nothing is to be seen; whatever is delivered meanwhile and afterwards comes once."""
+    count, business = 5_000, 500
+    queue = Queue("q")
+    with Session(engine) as session, session.begin():
+        for number in range(business):
+            queue.enqueue(session, channel=f"c{number % 20}", payload=f"business {number}")
+    load = start(database)
+    staged = [
+        stage(load, part, *((f"c{n % 20}", f"load {n}", None) for n in range(part, count, 2)), partition=part)
+        for part in (0, 1)
+    ]
+    seen: set[int] = set()
+    delivered: list[str] = []
+    there = threading.Event()
+
+    def watch() -> None:
+        # None is completed before the first look that finds some: that look must find all.
+        statement = text("select count(*) from fq_message where convert_from(content, 'UTF8') like '\"load%'")
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            while not seen - {0}:
+                seen.add(connection.scalar(statement) or 0)
+        there.set()
+
+    def drain() -> None:
+        while len(delivered) < count + business:
+            if deliveries := queue.dequeue(engine, limit=200):
+                payloads = [delivery.payload for delivery in deliveries]
+                if any(payload.startswith("load") for payload in payloads):
+                    there.wait(60)
+                queue.complete(engine, deliveries)
+                delivered.extend(payloads)
+
+    with ThreadPoolExecutor(2) as threads:
+        watching, draining = threads.submit(watch), threads.submit(drain)
+        load.merge(staged)
+        watching.result(100)
+        draining.result(100)
+    assert seen <= {0, count}
+    assert sorted(delivered) == sorted([f"business {n}" for n in range(business)] + [f"load {n}" for n in range(count)])

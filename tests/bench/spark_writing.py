@@ -1,0 +1,106 @@
+"""Enqueues one frame by the data source in turn with a COPY of the same rows; a program, and what merges beside workers.
+
+``python -m tests.bench.spark_writing DSN ROWS ROUNDS`` prints rows a second, by side, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from sqlalchemy_fairqueue.spark import enqueue
+from sqlalchemy_fairqueue.spark.java import session
+from tests.bench.crew import Watch
+
+if TYPE_CHECKING:
+    from multiprocessing.synchronize import Barrier
+
+    from pyspark.sql import SparkSession
+
+_CHANNELS = 1_000
+
+
+def by_source(spark: SparkSession, dsn: str, rows: int) -> float:
+    """Our side: seconds until all are enqueued."""
+    frame = spark.range(0, rows, 1, 2).selectExpr(
+        f"concat('customer-', id % {_CHANNELS}) as channel",
+        "named_struct('document', concat('documents/', id, '.pdf'), 'pages', id % 100) as payload",
+    )
+    started = time.perf_counter()
+    result = enqueue(frame, dsn=dsn, queue="bench", kind="embed")
+    took = time.perf_counter() - started
+    assert result.created == rows
+    return took
+
+
+def by_copy(dsn: str, rows: list[tuple[str, str, bytes]]) -> float:
+    """The other side: seconds to copy the same rows, ready made, into a table without any index."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("drop table if exists bare")
+        connection.execute("create table bare (channel text, kind text, content bytea)")
+        connection.execute("checkpoint")
+        started = time.perf_counter()
+        with connection.cursor() as cursor, cursor.copy("copy bare from stdin (format binary)") as copy:
+            copy.set_types(["text", "text", "bytea"])
+            for row in rows:
+                copy.write_row(row)
+        return time.perf_counter() - started
+
+
+def merging(barrier: Barrier, dsn: str, messages: int, seconds: float) -> Watch:
+    """Merge one stage again and again, each time as another job, for so many seconds."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("set search_path = fairqueue")
+        row = connection.execute("select fq_make_stage(86400000000)").fetchone()
+        assert row is not None
+        name = str(row[0])
+        connection.execute(
+            f"insert into {name} (attempt, channel, kind, content)"
+            f" select 1, 'load-' || i % {_CHANNELS}, 'default', '\\x7b7d' from generate_series(1, {messages}) i".encode()
+        )
+        connection.execute("select fq_make_stage_channels('bench', %s, '{1}', 100000)", [name])
+        barrier.wait()
+        watch = Watch(time.monotonic())
+        job = 0
+        while time.monotonic() - watch.started < seconds:
+            job += 1
+            statement = "select created from fq_merge('bench', %s, %s, '{1}', %s)"
+            connection.execute(statement, [f"job {job}", name, messages])
+            watch.ended.append(time.monotonic())
+            watch.counts.append(messages)
+    return watch
+
+
+def _emptied(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("truncate fq_message, fq_signal, fq_load")
+        connection.execute("checkpoint")
+
+
+def _main() -> None:
+    dsn, count, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    rows = [
+        (
+            f"customer-{n % _CHANNELS}",
+            "embed",
+            json.dumps({"document": f"documents/{n}.pdf", "pages": n % 100}, separators=(",", ":")).encode(),
+        )
+        for n in range(count)
+    ]
+    found: dict[str, list[float]] = {"ours": [], "copy": []}
+    with session("fairqueue bench", **{"spark.log.level": "ERROR"}) as spark:
+        by_source(spark, dsn, 1_000)
+        for number in range(rounds):
+            for side in ("ours", "copy")[:: 1 if number % 2 == 0 else -1]:
+                _emptied(dsn)
+                took = by_source(spark, dsn, count) if side == "ours" else by_copy(dsn, rows)
+                found[side].append(count / took)
+    print(json.dumps(found))  # noqa: T201 - what it is asked for
+
+
+if __name__ == "__main__":
+    _main()
