@@ -15,6 +15,7 @@ from sqlalchemy_fairqueue.demo.failures import DemoError
 from sqlalchemy_fairqueue.demo.measuring import measure
 from sqlalchemy_fairqueue.demo.performance import perform
 from sqlalchemy_fairqueue.demo.picture import draw
+from sqlalchemy_fairqueue.demo.pipeline import check_spark, make_report
 from sqlalchemy_fairqueue.demo.scenario import make_scenario
 from sqlalchemy_fairqueue.demo.screen import Screen
 from sqlalchemy_fairqueue.demo.services import FAIR, FIFO, SERVICES
@@ -35,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         EmbeddedServerError: There is no server to run it on.
     """
     options = _parser().parse_args(arguments)
+    if options.report:
+        check_spark()
     console = Console(width=None if sys.stdout.isatty() else 100)
     scenario = make_scenario(options.seed, options.limit)
     bobs, *others = (len(visit.files) for visit in scenario.visits)
@@ -45,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"In the {FAIR} one worker is killed in mid-work.\n",
         highlight=False,
     )
-    outcomes = []
+    outcomes, attempts = [], 0
     with Screen(console, scenario) as screen:
         screen.tell("connecting to PostgreSQL" if named_server() else "starting PostgreSQL")
         with any_server() as server:
@@ -54,6 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 with migrated_database(server) as engine:
                     takeover = perform(service, engine, scenario, options.workers, screen)
                     outcomes.append(measure(service, engine, scenario, takeover))
+                    if service == FAIR and options.report:
+                        screen.tell("making an archive and a report of the history")
+                        attempts = make_report(engine, options.report)
             screen.tell("stopping PostgreSQL")
     if outcomes[0].findings != outcomes[1].findings:
         problem = f"the same files gave different results: {outcomes[0].findings} and {outcomes[1].findings}"
@@ -61,6 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print_summary(console, scenario, outcomes)
     draw(scenario, outcomes, options.output)
     console.print(f"\nWho was served when, as a picture: [bold]{options.output}[/]", highlight=False, soft_wrap=True)
+    if options.report:
+        told = f"How fair it was, from {attempts:,} attempts in an archive, as a page: [bold]{options.report}[/]"
+        console.print(told, highlight=False, soft_wrap=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -83,6 +92,10 @@ def _parser() -> argparse.ArgumentParser:
         "--output", type=_picture, default="fairqueue-demo.png", metavar="FILE",
         help=f"where to write the picture: {', '.join(_FORMATS)} (default: %(default)s)",
     )  # fmt: skip
+    parser.add_argument(
+        "--report", type=_page, metavar="FILE",
+        help="also archive the history and write a fairness report (an .html file); needs the extra spark",
+    )  # fmt: skip
     return parser
 
 
@@ -94,9 +107,17 @@ def _count(text: str) -> int:
 
 
 def _picture(text: str) -> Path:
+    return _file(text, _FORMATS)
+
+
+def _page(text: str) -> Path:
+    return _file(text, (".html",))
+
+
+def _file(text: str, endings: tuple[str, ...]) -> Path:
     path = Path(text)
-    if path.suffix not in _FORMATS:
-        problem = f"{text!r} does not end in one of {', '.join(_FORMATS)}"
+    if path.suffix not in endings:
+        problem = f"{text!r} does not end in one of {', '.join(endings)}"
         raise argparse.ArgumentTypeError(problem)
     if not os.access(path.parent, os.W_OK) or path.is_dir():
         problem = f"{text!r} cannot be written; name a file in a folder that you may write to"
