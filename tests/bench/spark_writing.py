@@ -1,4 +1,4 @@
-"""Enqueues one frame by the data source in turn with a COPY of the same rows; a program, and what merges beside workers.
+"""Enqueues one frame by the data source in turn with a COPY of the same rows; a program, and merges beside workers.
 
 ``python -m tests.bench.spark_writing DSN ROWS ROUNDS`` prints rows a second, by side, as JSON.
 """
@@ -60,7 +60,7 @@ def merging(barrier: Barrier, dsn: str, messages: int, seconds: float) -> Watch:
         name = str(row[0])
         connection.execute(
             f"insert into {name} (attempt, channel, kind, content)"
-            f" select 1, 'load-' || i % {_CHANNELS}, 'default', '\\x7b7d' from generate_series(1, {messages}) i".encode()
+            f" select 1, 'load-' || n % {_CHANNELS}, 'default', '{{}}' from generate_series(1, {messages}) n".encode()
         )
         connection.execute("select fq_make_stage_channels('bench', %s, '{1}', 100000)", [name])
         barrier.wait()
