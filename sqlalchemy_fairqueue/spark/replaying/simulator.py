@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Members = Sequence[Channel] | Sequence[Worker]
 
 
-# A heap of members by (place, tie): its first element is its size, the others are numbers of members, the first on top.
+# A heap of members by (place, tie): first its size, then the numbers of members, the first on top.
 
 
 @compilable
@@ -264,8 +264,7 @@ def _served(desk: Dispatcher, pick: Pick, place: int, now: int) -> None:
     channel.last = place
     head = _head(desk, channel)
     if head < 0:
-        channel.credit = 0
-        channel.place = NEVER
+        channel.credit, channel.place = 0, NEVER
         return
     due = desk.messages[head].due
     if due > now:
@@ -326,26 +325,18 @@ def _finish(desk: Dispatcher, attempts: Sequence[Attempt], done: int, now: int) 
 
 
 @compilable
-def _ask(
-    desk: Dispatcher, crew: Crew, attempts: Sequence[Attempt], number: int, now: int, limit: int, delivered: int
-) -> int:
-    """A worker takes what it gets, and begins with the first. Returns how many it got."""
+def _begin(desk: Dispatcher, crew: Crew, attempts: Sequence[Attempt], number: int, count: int) -> None:
+    """A worker begins with the first of what it has just got."""
     hand = crew.hand
-    at = number * crew.batch
-    end = _dequeue(desk, now, hand, at, limit)
-    for i in range(at, end):
-        attempt = attempts[desk.messages[hand[i]].attempt]
-        attempt.started = now
-        attempt.worker = number
-        attempt.order = delivered + i - at
+    first, last = number * crew.batch, number * crew.batch + count - 1
     # Worked off from the end, so that a count tells what is left.
-    for i in range((end - at) // 2):
-        hand[at + i], hand[end - 1 - i] = hand[end - 1 - i], hand[at + i]
+    for i in range(count // 2):
+        hand[first + i], hand[last - i] = hand[last - i], hand[first + i]
+    attempt = attempts[desk.messages[hand[last]].attempt]
     worker = crew.workers[number]
-    worker.rest = end - at - 1
-    worker.place = now + attempts[desk.messages[hand[end - 1]].attempt].service
+    worker.rest = count - 1
+    worker.place = attempt.started + attempt.service
     _enter(crew.heap, crew.workers, number)
-    return end - at
 
 
 def simulate(desk: Dispatcher, crew: Crew, arrivals: Integers, attempts: Sequence[Attempt]) -> None:
@@ -396,7 +387,14 @@ def simulate(desk: Dispatcher, crew: Crew, arrivals: Integers, attempts: Sequenc
             arrived += 1
         else:
             number = idle[free - 1]
-            count = _ask(desk, crew, attempts, number, now, min(batch, desk.max_concurrency - held), delivered)
-            delivered += count
+            at = number * batch
+            count = _dequeue(desk, now, hand, at, min(batch, desk.max_concurrency - held)) - at
+            for i in range(at, at + count):
+                attempt = attempts[messages[hand[i]].attempt]
+                attempt.started = now
+                attempt.worker = number
+                attempt.order = delivered
+                delivered += 1
+            _begin(desk, crew, attempts, number, count)
             held += count
             free -= 1
