@@ -31,12 +31,28 @@ def test_report_beside_duckdb(report: Report, tmp_path: Path, *, full: bool) -> 
     assert ours["fairness"] == pytest.approx(theirs["fairness"])
     assert ours["denied"] == pytest.approx(theirs["denied"], rel=1e-3)
     what = f"report over {rows:,} attempts of 1,000 tenants, local[2]"
-    report.add(Figure(f"{what}, page included", "s", [ours["seconds"]], [theirs["seconds"]], "the same figures by DuckDB",
-                      better="less"))  # fmt: skip
     report.add(
-        Figure(f"{what}, peak memory of Java and Python", "GiB", [ours["memory"] / _GIB], [_MOST], "the limit", reach=1.0,
-               better="less", notes={"DuckDB": f"{theirs['memory'] / _GIB:.2f} GiB"})
-    )  # fmt: skip
+        Figure(
+            f"{what}, page included",
+            "s",
+            [ours["seconds"]],
+            [theirs["seconds"]],
+            "the same figures by DuckDB",
+            better="less",
+        )
+    )
+    report.add(
+        Figure(
+            f"{what}, peak memory of Java and Python",
+            "GiB",
+            [ours["memory"] / _GIB],
+            [_MOST],
+            "the limit",
+            reach=1.0,
+            better="less",
+            notes={"DuckDB": f"{theirs['memory'] / _GIB:.2f} GiB"},
+        )
+    )
 
 
 def _child(module: str, *arguments: object) -> dict[str, Any]:

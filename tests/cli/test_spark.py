@@ -75,7 +75,7 @@ def test_from_a_file_to_a_report(cli: Cli, engine: Engine, spark: "SparkSession"
 
 
 def test_what_cannot_be_reported(cli: Cli, spark: "SparkSession", tmp_path: Path) -> None:
-    """An empty history, an archive that is not there, a page that cannot be written and a bad setting are told in words."""
+    """An empty history, a missing archive, a page that cannot be written and a bad setting are told in words."""
     assert spark.version
     empty = cli("spark", "report", "--output", "page.html")
     assert (empty.status, "the history has no attempts" in empty.err) == (1, True), empty.err

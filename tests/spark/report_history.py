@@ -27,9 +27,9 @@ POLICIES = {
 """max_concurrency, release_interval in microseconds, release_burst, weight."""
 
 _SCHEMA = (
-    "id long, queue string, channel_id long, channel string, message_id long, kind string, consumer string, attempt int, "
-    "enqueued_at timestamp, ready_at timestamp, started_at timestamp, finished_at timestamp, outcome string, error string, "
-    "recorded_xid long"
+    "id long, queue string, channel_id long, channel string, message_id long, kind string, consumer string, "
+    "attempt int, enqueued_at timestamp, ready_at timestamp, started_at timestamp, finished_at timestamp, "
+    "outcome string, error string, recorded_xid long"
 )
 
 
@@ -109,6 +109,35 @@ def _attempts(
     for number in range(40):
         yield "mails", GIANT, 1, 5 * 86_400 * second + number, 60 * second, 60 * number * second, "completed"
         yield "mails", "small-3", 1, 5 * 86_400 * second + number, 60 * second, 2_400 * second + number, "completed"
+
+
+def served_in_line_and_in_turn() -> list[Row]:
+    """The same messages, served by one worker in two ways: a giant's 600 and, soon after, five of each of ten others."""
+    step = 100_000
+    came = [(0, GIANT)] * 600 + [
+        (second * 1_000_000, f"small-{number}") for number in range(10) for second in range(5, 10)
+    ]
+    came.sort()
+    rows: list[Row] = []
+    for queue in ("in line", "by turns"):
+        waiting, at = list(came), 0
+        last = dict.fromkeys((channel for _, channel in came), -1)
+        while waiting:
+            ready = [one for one in waiting if one[0] <= at]
+            due = min(ready, key=lambda one: (last[one[1]], one)) if queue == "by turns" else ready[0]
+            waiting.remove(due)
+            last[due[1]] = at
+            began = BEGIN + timedelta(microseconds=at)
+            came_at = BEGIN + timedelta(microseconds=due[0])
+            number = len(rows) + 1
+            at += step
+            rows.append(
+                Row(
+                    number, queue, 100 * (queue == "in line") + list(last).index(due[1]), due[1], number, "parse", "worker 1",
+                    1, came_at, came_at, began, began + timedelta(microseconds=step), "completed", None, 700,
+                )
+            )  # fmt: skip
+    return rows
 
 
 def frame(spark: SparkSession, rows: list[Row]) -> DataFrame:

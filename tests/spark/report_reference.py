@@ -1,4 +1,4 @@
-"""The figures of the report once more, in PostgreSQL, each by another way than the report's: sets of ranges instead of sweeps,
+"""The figures of the report once more, in PostgreSQL, each by another way than the report's: sets of ranges, no sweeps,
 counting at each instant, message by message, shares filled up round by round.
 """
 
@@ -29,7 +29,8 @@ select queue, count(distinct channel) as channels, min(ready) as first, max(fini
   percentile_disc(array[0.5, 0.95, 0.99, 1]) within group (order by finished - started) as service,
   (select sum(upper(r) - lower(r)) from unnest((
     select range_agg(int8range(b.started, b.finished)) from attempt b where b.queue = a.queue)) r) as busy,
-  (select max((select count(*) from attempt c where c.queue = a.queue and c.started <= b.started and c.finished > b.started))
+  (select max((
+      select count(*) from attempt c where c.queue = a.queue and c.started <= b.started and c.finished > b.started))
     from attempt b where b.queue = a.queue) as concurrency
 from attempt a
 group by queue
@@ -125,13 +126,14 @@ group by w.at
 order by w.at
 """
 
-# Every round gives those who are not full yet, in proportion to their weights, what is left; who is full keeps what it can use.
+# Every round gives those who are not full yet, by their weights, what is left; who is full keeps what it can use.
 SHARES = """
 create table share as
 with recursive counted as (
   select w.at, c.channel,
     (select count(*) from attempt a
-      where a.queue = :queue and a.channel = c.channel and a.ready / :width < w.at and a.started / :width >= w.at) as waiting,
+      where a.queue = :queue and a.channel = c.channel
+        and a.ready / :width < w.at and a.started / :width >= w.at) as waiting,
     (select count(*) from attempt a
       where a.queue = :queue and a.channel = c.channel and a.started / :width = w.at) as served
   from (select generate_series(min(ready) / :width, max(finished) / :width) as at from attempt where queue = :queue) w
@@ -160,7 +162,9 @@ filled as (
   from (
     select f.*,
       case when f.full_up then f.uses
-        else least(f.uses, f.rest * f.weight / sum(case when f.full_up then 0 else f.weight end) over (partition by f.at)) end as given,
+        else least(f.uses,
+          f.rest * f.weight / sum(case when f.full_up then 0 else f.weight end) over (partition by f.at))
+      end as given,
       sum(f.served) over (partition by f.at)::float as all_served
     from filled f
     where f.round < 20
@@ -179,7 +183,9 @@ with competing as (
   where waiting > served or served > share * (1 + 1e-9)
 ),
 indexes as (
-  select s.at, (select pow(sum(c.part), 2) / (count(*) * sum(c.part * c.part)) from competing c where c.at = s.at having count(*) > 1) as fairness
+  select s.at, (
+    select pow(sum(c.part), 2) / (count(*) * sum(c.part * c.part))
+    from competing c where c.at = s.at having count(*) > 1) as fairness
   from share s
   group by s.at
 )
@@ -188,7 +194,8 @@ from indexes
 """
 
 DENIED = """
-select channel, sum(case when waiting > 0 then served end)::float / sum(case when waiting > 0 then share end) as fair_share,
+select channel,
+  sum(case when waiting > 0 then served end)::float / sum(case when waiting > 0 then share end) as fair_share,
   sum(greatest(share - served, 0)) * :width
     / (select count(*) from attempt a where a.queue = :queue and a.channel = s.channel) as denied
 from share s

@@ -33,8 +33,9 @@ _SPREAD = Spread(*(timedelta(seconds=value) for value in (0.1, 2, 30, 400)))
 def channel(name: str, queue: str = "documents", denied: float = 0.0) -> ChannelFigures:
     """A channel of which so many seconds a message were denied."""
     return ChannelFigures(
-        queue=queue, channel=name, attempts=10, outcomes=Outcomes(completed=9, retried=1), wait=_SPREAD, service=_SPREAD,
-        slowdown=Ratios(1.5, 10.0, 200.0, 3000.0), mean_wait=timedelta(seconds=40), denied_wait=timedelta(seconds=denied),
+        queue=queue, channel=name, attempts=10, outcomes=Outcomes(completed=9, retried=1), wait=_SPREAD,
+        service=_SPREAD, slowdown=Ratios(1.5, 10.0, 200.0, 3000.0), mean_wait=timedelta(seconds=40),
+        denied_wait=timedelta(seconds=denied),
         fair_share=0.75, backlogged=timedelta(minutes=3), starved=timedelta(minutes=2),
         longest_starvation=Starvation(timedelta(seconds=75), BEGIN, BEGIN + timedelta(seconds=80)),
         greatest_concurrency=3, greatest_rate=4, greatest_burst=2,

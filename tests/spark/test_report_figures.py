@@ -10,7 +10,7 @@ from sqlalchemy_fairqueue.spark.reporting import ChannelFigures, Figures, Spread
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from tests.fixtures.database import Database
 from tests.spark import report_reference
-from tests.spark.report_history import GIANT, frame, nasty, policies, store
+from tests.spark.report_history import GIANT, frame, nasty, policies, served_in_line_and_in_turn, store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -150,13 +150,35 @@ def test_buckets_do_not_matter(spark: "SparkSession", figures: Figures) -> None:
     assert measure(frame(spark, nasty()), policies=policies(spark), bucket=timedelta(days=30)) == figures
 
 
+def test_a_fair_queue_is_called_fair_and_a_line_unfair(spark: "SparkSession") -> None:
+    """Of the same messages, small tenants behind a giant's are denied their share by one line, and by turns nobody is."""
+    from sqlalchemy_fairqueue.spark.reporting.measuring import measure  # noqa: PLC0415
+
+    figures = measure(frame(spark, served_in_line_and_in_turn()))
+    by_turns, in_line = figures.queues
+    assert (by_turns.queue, in_line.queue) == ("by turns", "in line")
+    assert by_turns.fairness is not None
+    assert in_line.fairness is not None
+    assert by_turns.fairness > 0.95
+    assert in_line.fairness < 0.5
+    assert max(one.denied_wait for one in figures.of("by turns")) < timedelta(seconds=1)
+    *small, giant = figures.of("in line")
+    assert (giant.channel, giant.denied_wait) == (GIANT, timedelta())
+    for one in small:
+        assert one.mean_wait / 2 < one.denied_wait <= one.mean_wait
+        assert one.longest_starvation is not None
+        assert one.longest_starvation.lasted > timedelta(seconds=20)
+        assert one.fair_share is not None
+        assert one.fair_share < 0.5
+
+
 def test_a_history_of_several_databases_is_refused(spark: "SparkSession") -> None:
     """An id that stands for two channels is named."""
     from sqlalchemy_fairqueue.spark.reporting.measuring import measure  # noqa: PLC0415
 
     rows = frame(spark, nasty(attempts=3))
     other = rows.withColumn("channel", rows.channel.substr(2, 9))
-    with pytest.raises(InvalidArgument, match="channel id 1 is channel 'giant' of queue 'documents' .*'iant'"):
+    with pytest.raises(InvalidArgument, match=r"channel id 1 is channel 'giant' of queue 'documents' .*'iant'"):
         measure(rows.union(other))
 
 

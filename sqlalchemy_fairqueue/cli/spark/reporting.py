@@ -47,12 +47,15 @@ def report_history(
 
     if not output.parent.is_dir() or output.is_dir():
         raise usage(f"--output {str(output)!r} cannot be written; name a file in a folder that is there")
-    with spark_session("report", conf) as spark, history_of(spark, options, archive) as (history, policies):
-        with progress("going through the history"):
-            try:
-                made = report(history, policies=policies, output=output, title=title, window=window)
-            except HistoryEmpty as error:
-                raise not_found(str(error)) from error
+    with (
+        spark_session("report", conf) as spark,
+        history_of(spark, options, archive) as (history, policies),
+        progress("going through the history"),
+    ):
+        try:
+            made = report(history, policies=policies, output=output, title=title, window=window)
+        except HistoryEmpty as error:
+            raise not_found(str(error)) from error
     return _answer(made)
 
 

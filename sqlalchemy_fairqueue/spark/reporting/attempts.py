@@ -27,7 +27,7 @@ select queue, channel_id as channel, channel as name, unix_micros(ready_at) as r
 from {history}
 """
 _QUEUES = "select distinct queue from {rows} order by queue"
-# The slowdown is in thousandths: (wait + service) / service, where a service counts as a hundredth of a second at least.
+# The slowdown is in thousandths: (wait + service) / service; a service counts as a hundredth of a second at least.
 _ATTEMPTS = """
 select cast(array_position(:queues, queue) as int) as queue, channel, name, ready, started, finished, outcome,
   started - ready as wait, finished - started as service,
@@ -55,8 +55,8 @@ class Attempts:
     """The attempts of a history.
 
     Attributes:
-        frame: A row an attempt: queue (its place in *queues*, from 1), channel (its id), ready, started, finished, wait,
-            service (microseconds), slowdown (thousandths), outcome.
+        frame: A row an attempt: queue (its place in *queues*, from 1), channel (its id), ready, started, finished,
+            wait, service (microseconds), slowdown (thousandths), outcome.
         queues: Names of the queues.
         totals: A row a channel.
     """

@@ -80,8 +80,8 @@ DEFINITIONS = (
     Definition(
         "Rate",
         "The most attempts of a channel that began in one second of UTC. Where its policy has a rate, the burst is the "
-        "least release_burst that would have allowed what was seen, with the policy's release_interval: no more than the "
-        "policy's means that the rate was kept.",
+        "least release_burst that would have allowed what was seen, with the policy's release_interval: no more than "
+        "the policy's means that the rate was kept.",
         "Generic cell rate algorithm, ITU-T I.371; the policy as it was when the report was made",
         ("greatest_rate", "greatest_burst"),
     ),
@@ -98,8 +98,8 @@ DEFINITIONS = (
         "All attempts that began in a window of time, given out anew: to each channel in proportion to its weight, to "
         "none more than it could use, so that nobody could get more without another getting less who has less. A "
         "channel could use what was ready when the window began, or what it got, if that is more; and no more than its "
-        "rate and its max_concurrency (by its mean service) allow. In the tables: served / fair share, over the windows "
-        "at whose beginning the channel had a backlog.",
+        "rate and its max_concurrency (by its mean service) allow. In the tables: served / fair share, over the "
+        "windows at whose beginning the channel had a backlog.",
         "Max-min fairness by water-filling: D. Bertsekas, R. Gallager, Data Networks, 2nd edition, 1992, 6.5.2",
         ("fair_share", "fairness_window"),
     ),
@@ -113,11 +113,11 @@ DEFINITIONS = (
     ),
     Definition(
         "Jain's index",
-        "How evenly x = served / fair share is spread: (sum of x)\u00b2 / (n \u00b7 sum of x\u00b2), from 1 (all got the "
-        "same part of their share) down to 1/n (one got everything). It is taken over the channels that still had some "
-        "of the work left that was ready when the window began, and those that got more than their share; windows with "
-        "fewer than two of these are left out, and contended is the part of all windows that is not. A window is so wide "
-        "that a backlogged channel gets eight messages in it on average.",
+        "How evenly x = served / fair share is spread: (sum of x)\u00b2 / (n \u00b7 sum of x\u00b2), from 1 (all got "
+        "the same part of their share) down to 1/n (one got everything). It is taken over the channels that still had "
+        "some of the work left that was ready when the window began, and those that got more than their share; windows "
+        "with fewer than two of these are left out, and contended is the part of all windows that is not. A window is so "
+        "wide that a backlogged channel gets eight messages in it on average.",
         "R. Jain, D. Chiu, W. Hawe, A quantitative measure of fairness and discrimination for resource allocation in "
         "shared computer systems, DEC-TR-301, 1984",
         ("fairness", "least_fairness", "contended"),

@@ -1,11 +1,12 @@
 """Compares what each channel got with its max-min fair share, window by window.
 
-The fair share is found by water-filling: the level up to which every channel is filled, in proportion to its weight and no
-further than it could use, so that all of what was served is given out. In the order of use by weight, the level is
+The fair share is found by water-filling: the level up to which every channel is filled, in proportion to its weight and
+no further than it could use, so that all of what was served is given out. In the order of use by weight, the level is
 the greatest of (served - what those before use) / (weights from here on).
 
-Max-min fairness: D. Bertsekas, R. Gallager, "Data Networks", 2nd edition, 1992, section 6.5.2. The index: R. Jain, D. Chiu,
-W. Hawe, "A quantitative measure of fairness and discrimination for resource allocation in shared computer systems", 1984.
+Max-min fairness: D. Bertsekas, R. Gallager, "Data Networks", 2nd edition, 1992, section 6.5.2. The index: R. Jain,
+D. Chiu, W. Hawe, "A quantitative measure of fairness and discrimination for resource allocation in shared computer
+systems", 1984.
 """
 
 from __future__ import annotations
@@ -58,12 +59,16 @@ with totals as (
 ),
 filled as (
   select *,
-    coalesce(sum(uses) over (partition by queue, window order by uses / weight, channel rows between unbounded preceding and 1 preceding), 0)
-      as used_before,
-    sum(weight) over (partition by queue, window order by uses / weight, channel rows between current row and unbounded following)
-      as weight_left
+    coalesce(sum(uses) over before, 0) as used_before, sum(weight) over from_here as weight_left
   from totals
   where all_served > 0
+  window
+    before as (
+      partition by queue, window order by uses / weight, channel rows between unbounded preceding and 1 preceding
+    ),
+    from_here as (
+      partition by queue, window order by uses / weight, channel rows between current row and unbounded following
+    )
 ),
 levels as (
   select *, max((all_served - used_before) / weight_left) over (partition by queue, window) as level
@@ -86,7 +91,8 @@ from (
 group by queue, window, width
 """
 _CHANNELS = """
-select queue, channel, sum(case when waiting > 0 then share end) as share, sum(case when waiting > 0 then served end) as served,
+select queue, channel, sum(case when waiting > 0 then share end) as share,
+  sum(case when waiting > 0 then served end) as served,
   sum(greatest(share - served, 0) * width) as denied
 from {shares}
 group by queue, channel

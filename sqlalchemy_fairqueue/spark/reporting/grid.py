@@ -1,4 +1,4 @@
-"""Where time is cut: buckets that spread the work, windows that are shown, windows that the fair share is taken over."""
+"""Where time is cut: buckets that spread the work, windows that are shown, windows that a fair share is taken over."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ def report(
     The history is read once. A live one is better archived before: then the report can be made again.
 
     Args:
-        history: What ``spark.read.format("fairqueue")`` or an archive gives, whole or a part: filter it by queue or time
-            as you like. Attempts that a filter leaves out count as not there.
+        history: What ``spark.read.format("fairqueue")`` or an archive gives, whole or a part: filter it by queue or
+            time as you like. Attempts that a filter leaves out count as not there.
         policies: What ``table=channels`` reads. None: no channel has limits, and all weigh the same.
         output: Where the page is written, replacing what is there. None: no page.
         title: Its title.

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from sqlalchemy_fairqueue.spark.reporting.attempts import Attempts
-    from sqlalchemy_fairqueue.spark.reporting.figures import Policy
     from sqlalchemy_fairqueue.spark.reporting.grid import Grid
 
 _OUTCOMES = ("completed", "retried", "released", "buried", "expired", "cancelled")
@@ -61,8 +60,8 @@ def measure(
     """Take all figures of a history.
 
     Args:
-        history: An archive, a live history, or anything with the columns queue, channel_id, channel, ready_at, started_at,
-            finished_at and outcome. It is read once.
+        history: An archive, a live history, or anything with the columns queue, channel_id, channel, ready_at,
+            started_at, finished_at and outcome. It is read once.
         policies: What ``table=channels`` reads. None: no channel has limits, all weigh the same.
         window: Width of the windows over time. None: one that makes at most 240 of them.
         bucket: Width of the pieces of time that the work is split into; no figure depends on it. None: by the number

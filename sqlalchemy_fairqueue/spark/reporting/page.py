@@ -119,14 +119,14 @@ def _verdict(queue: QueueFigures, channels: Sequence[ChannelFigures]) -> str:
     denied = [one for one in channels if one.denied_wait]
     if not denied:
         return (
-            f"In no window of {wording.duration(queue.fairness_window)} was any of the {len(channels):,} tenants denied "
-            "a part of its fair share."
+            f"In no window of {wording.duration(queue.fairness_window)} was any of the {len(channels):,} tenants "
+            "denied a part of its fair share."
         )
     worst = denied[0]
     return (
         f"{len(denied):,} of {len(channels):,} tenants were denied a part of their fair share at some time. "
-        f"{wording.name(worst.channel, 60)} suffered most: it waited {wording.duration(worst.mean_wait)} on average, at "
-        f"least {wording.duration(worst.denied_wait)} of that because others got what was its share."
+        f"{wording.name(worst.channel, 60)} suffered most: it waited {wording.duration(worst.mean_wait)} on average, "
+        f"at least {wording.duration(worst.denied_wait)} of that because others got what was its share."
     )
 
 

@@ -26,8 +26,8 @@ def policies_of(policies: DataFrame | None, attempts: Attempts, asking: Asking) 
     """Policies by the keys of the attempts.
 
     Args:
-        policies: What ``table=channels`` reads: queue, channel, max_concurrency, release_interval (an interval, or whole
-            microseconds), release_burst, weight. Channels that it does not have count as without limits.
+        policies: What ``table=channels`` reads: queue, channel, max_concurrency, release_interval (an interval, or
+            whole microseconds), release_burst, weight. Channels that it does not have count as without limits.
         attempts: Whose they are.
         asking: Whom to ask.
 

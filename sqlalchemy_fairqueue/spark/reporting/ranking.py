@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 PERCENTILES = (500, 950, 990)
 """In thousandths."""
 
-# A rounded logarithm never falls where the value grows, so a cell holds neighbours, and the fine cells of a cell are in it.
+# A rounded logarithm never falls where the value grows: a cell holds neighbours, and its fine cells lie within it.
 _COARSE, _FINE = "floor(log2(value + 1) * 64)", "floor(log2(value + 1) * 1048576)"
 _BROADCAST_GROUPS = 200_000
 
-_FIRST = f"""
+_FIRST = """
 with cells as (
-  select subject, queue, key, {_COARSE} as cell, count(*) as number
+  select subject, queue, key, {coarse} as cell, count(*) as number
   from {{values}}
-  group by subject, queue, key, {_COARSE}
+  group by subject, queue, key, {coarse}
 ),
 ranks as (
   select *, sum(number) over (partition by subject, queue, key order by cell) as until_here,
@@ -52,11 +52,7 @@ join (
   from {{targets}}
 ) t on t.subject = v.subject and t.queue = v.queue and t.key = v.key and t.cell = v.cell
 """
-
-
-def _next(outer: str, inner: str) -> str:
-    """From targets in outer cells to targets in inner ones."""
-    return f"""
+_NEXT = """
 with cells as (
   select subject, queue, key, {outer} as outer_cell, {inner} as inner_cell, count(*) as number
   from {{values}}
@@ -84,8 +80,8 @@ def percentiles(values: DataFrame, groups: int, asking: Asking) -> DataFrame:
     Returns:
         A row a group and percentile: subject, queue, key, percentile (in thousandths), cell (the value).
     """
-    coarse = asking.keep(asking.sql(_FIRST, values=values, percentiles=list(PERCENTILES)))
+    coarse = asking.keep(asking.sql(_FIRST.format(coarse=_COARSE), values=values, percentiles=list(PERCENTILES)))
     hint = "broadcast(t)" if groups <= _BROADCAST_GROUPS else "merge(t)"
     inside = asking.keep(asking.sql(_INSIDE.format(hint=hint, coarse=_COARSE), values=values, targets=coarse))
-    fine = asking.sql(_next(_COARSE, _FINE), values=inside, targets=coarse)
-    return asking.sql(_next(_FINE, "value"), values=inside, targets=fine)
+    fine = asking.sql(_NEXT.format(outer=_COARSE, inner=_FINE), values=inside, targets=coarse)
+    return asking.sql(_NEXT.format(outer=_FINE, inner="value"), values=inside, targets=fine)

@@ -1,7 +1,7 @@
 """How fast channels were served at their fastest, as such and by what their policies allow.
 
-The policies' rate is the generic cell rate algorithm (ITU-T I.371): it keeps a theoretical time of the next message, the
-later of that and now plus the interval, and a message may come while that time is at most the burst's intervals ahead.
+The policies' rate is the generic cell rate algorithm (ITU-T I.371): it keeps a theoretical time of the next message,
+the later of that and now plus the interval, and a message may come while that is at most the burst's intervals ahead.
 With the n-th message at t(n), it is the greatest of t(k) - (k - 1) interval up to here, plus n intervals: a running
 maximum, which is put together over buckets like a running sum.
 """
@@ -25,19 +25,22 @@ from (
 )
 group by queue, channel
 """
-# ahead: by how much the theoretical time is ahead, if the bucket were the first; to_come: by how much if its reference were zero.
+# ahead: by how much the theoretical time is ahead, were the bucket the first; to_come: were the reference zero.
 _CELLS = """
 with numbered as (
-  select /*+ broadcast(p) */ a.queue, a.channel, a.started div :bucket as bucket, a.started, p.release_interval as interval,
+  select /*+ broadcast(p) */ a.queue, a.channel, a.started div :bucket as bucket, a.started,
+    p.release_interval as interval,
     row_number() over (partition by a.queue, a.channel, a.started div :bucket order by a.started) as number
   from {attempts} a
   join {policies} p on p.queue = a.queue and p.channel = a.channel
   where p.release_interval > 0
 ),
 referred as (
-  select *, max(started - (number - 1) * interval)
-    over (partition by queue, channel, bucket order by started, number rows between unbounded preceding and current row) as reference
+  select *, max(started - (number - 1) * interval) over until_now as reference
   from numbered
+  window until_now as (
+    partition by queue, channel, bucket order by started, number rows between unbounded preceding and current row
+  )
 )
 select queue, channel, bucket, interval, count(*) as number, max(reference) as reference,
   max(reference + number * interval - started) as ahead, max(number * interval - started) as to_come
@@ -51,12 +54,13 @@ with carried as (
   window before as (partition by queue, channel order by bucket rows between unbounded preceding and 1 preceding)
 ),
 referred as (
-  select *, max(reference - number_before * interval)
-    over (partition by queue, channel order by bucket rows between unbounded preceding and 1 preceding) as reference_before
+  select *, max(reference - number_before * interval) over before as reference_before
   from carried
+  window before as (partition by queue, channel order by bucket rows between unbounded preceding and 1 preceding)
 )
-select queue, channel,
-  max((greatest(ahead, coalesce(reference_before + number_before * interval + to_come, ahead)) + interval - 1) div interval) as burst
+select queue, channel, max((
+  greatest(ahead, coalesce(reference_before + number_before * interval + to_come, ahead)) + interval - 1
+) div interval) as burst
 from referred
 group by queue, channel
 """

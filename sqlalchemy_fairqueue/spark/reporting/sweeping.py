@@ -1,9 +1,9 @@
 """Goes through the events of a history in time: who waited, who was served, who was starved meanwhile.
 
-An attempt has three events: ready, started, finished. Time is cut into buckets, each sorted by itself, so that a queue or a
-channel that has most of the rows is spread over all tasks. A bucket begins with opening rows, which carry over what the
-buckets before left (counts, so sums of sums give them), and ends with closing rows. What lies across buckets is put
-together from one row a bucket.
+An attempt has three events: ready, started, finished. Time is cut into buckets, each sorted by itself, so that a queue
+or a channel that has most of the rows is spread over all tasks. A bucket begins with opening rows, which carry over
+what the buckets before left (counts, so sums of sums give them), and ends with closing rows. What lies across buckets
+is put together from one row a bucket.
 
 Sweep line: M. I. Shamos, D. Hoey, "Geometric intersection problems", 1976. Sums over sums: G. E. Blelloch, "Prefix sums
 and their applications", 1990.
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.spark.reporting.asking import Asking
     from sqlalchemy_fairqueue.spark.reporting.grid import Grid
 
-# Kinds of events in the order that they have at one instant: what ends makes room for what begins. An attempt that took no
-# time was never beside another: it holds nothing.
+# Kinds of events in the order that they have at one instant: what ends makes room for what begins. An attempt that took
+# no time was never beside another: it holds nothing.
 _EVENTS = """
 select queue, channel, e.at div :bucket as bucket, e.at, e.kind, e.waiting, e.held
 from {attempts}
@@ -36,7 +36,8 @@ from {events}
 group by queue, channel, bucket
 """
 _OPENINGS = """
-select queue, channel, bucket, coalesce(sum(waiting) over before, 0) as waiting, coalesce(sum(held) over before, 0) as held
+select queue, channel, bucket, coalesce(sum(waiting) over before, 0) as waiting,
+  coalesce(sum(held) over before, 0) as held
 from {balances}
 window before as (partition by queue, channel order by bucket rows between unbounded preceding and 1 preceding)
 """
@@ -94,9 +95,13 @@ states as (
   from before
 )
 select *,
-  last(case when kind between 0 and 2 and starving_after and (kind = 2 or not starving) then struct(served, at) end, true)
-    over (partition by queue, bucket, channel order by at, kind rows between unbounded preceding and 1 preceding) as begun
+  last(
+    case when kind between 0 and 2 and starving_after and (kind = 2 or not starving) then struct(served, at) end, true
+  ) over before as begun
 from states
+window before as (
+  partition by queue, bucket, channel order by at, kind rows between unbounded preceding and 1 preceding
+)
 """
 _CELLS = """
 select queue, channel, bucket, max(served) as served, max(queue_concurrency) as queue_concurrency,
@@ -112,37 +117,39 @@ select queue, channel, bucket, max(served) as served, max(queue_concurrency) as 
 from {states}
 group by queue, bucket, channel
 """
-# served_before: for how long somebody of the queue was served until the bucket began. Where a queue has no event in a bucket
-# at all, it was served all through it if somebody held a message.
+# served_before: for how long somebody of the queue was served until the bucket began. Where a queue has no event in a
+# bucket at all, it was served all through it if somebody held a message.
 _CLOCKS = """
 select c.queue, c.bucket, c.served, c.queue_concurrency,
-  coalesce(sum(c.served) over (partition by c.queue order by c.bucket rows between unbounded preceding and 1 preceding), 0)
-    + sum(case when o.held > 0 then coalesce(c.bucket - c.last_bucket - 1, 0) * :bucket else 0 end)
-      over (partition by c.queue order by c.bucket) as served_before
+  coalesce(sum(c.served) over before, 0) + sum(
+    case when o.held > 0 then coalesce(c.bucket - c.last_bucket - 1, 0) * :bucket else 0 end
+  ) over (partition by c.queue order by c.bucket) as served_before
 from (
   select queue, bucket, served, queue_concurrency, lag(bucket) over (partition by queue order by bucket) as last_bucket
   from {cells}
   where channel is null
 ) c
 join {queue_openings} o on o.queue = c.queue and o.bucket = c.bucket
+window before as (partition by c.queue order by c.bucket rows between unbounded preceding and 1 preceding)
 """
 _CHANNELS = """
 with placed as (
   select c.*, k.served_before, k.served_before + k.served as served_until,
     lead(c.bucket) over following as next_bucket, lead(k.served_before) over following as next_served,
     last(case when c.open is not null then struct(c.open.served + k.served_before as served, c.open.at as at) end, true)
-      over (partition by c.queue, c.channel order by c.bucket rows between unbounded preceding and 1 preceding) as open_before
+      over before as open_before
   from {cells} c
   join {clocks} k on k.queue = c.queue and k.bucket = c.bucket
   where c.channel is not null
-  window following as (partition by c.queue, c.channel order by c.bucket)
+  window following as (partition by c.queue, c.channel order by c.bucket),
+    before as (partition by c.queue, c.channel order by c.bucket rows between unbounded preceding and 1 preceding)
 )
 select queue, channel, max(concurrency) as concurrency,
   sum(backlogged + case when waits_on then (next_bucket - bucket - 1) * :bucket else 0 end) as backlogged,
   sum(starved + case when starves_on then next_served - served_until else 0 end) as starved,
   greatest(max(longest), max(case when ended is not null
-    then struct(ended.served + served_before - open_before.served as lasted, open_before.at as begin, ended.at as end) end)
-  ) as longest
+    then struct(ended.served + served_before - open_before.served as lasted, open_before.at as begin, ended.at as end)
+  end)) as longest
 from placed
 group by queue, channel
 """

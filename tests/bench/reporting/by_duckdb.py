@@ -1,4 +1,4 @@
-"""The report's figures by DuckDB, from the same Parquet: ``python -m tests.bench.reporting.by_duckdb FILE WINDOW WIDTH``.
+"""The report's figures by DuckDB, from the same Parquet: ``python -m`` this, with FILE WINDOW WIDTH.
 
 Windows and widths of fair shares are the report's. One process, all in memory that fits: no buckets, no carrying over.
 """
@@ -13,11 +13,13 @@ import duckdb
 _QUERIES = {
     "attempt": """
 create temp table attempt as
-select channel_id as channel, epoch_us(ready_at) as ready, epoch_us(started_at) as started, epoch_us(finished_at) as finished,
-  outcome, epoch_us(started_at) - epoch_us(ready_at) as wait, epoch_us(finished_at) - epoch_us(started_at) as service,
-  greatest((epoch_us(finished_at) - epoch_us(ready_at)) * 1000 // greatest(epoch_us(finished_at) - epoch_us(started_at), 10000), 1000)
-    as slowdown
-from read_parquet('{path}')
+select channel, ready, started, finished, outcome, started - ready as wait, finished - started as service,
+  greatest((finished - ready) * 1000 // greatest(finished - started, 10000), 1000) as slowdown
+from (
+  select channel_id as channel, epoch_us(ready_at) as ready, epoch_us(started_at) as started,
+    epoch_us(finished_at) as finished, outcome
+  from read_parquet('{path}')
+)
 """,
     "channel": """
 create temp table channel as
@@ -86,10 +88,10 @@ with counted as (
   group by channel, at // {width}
 ),
 balance as (
-  select *, coalesce(sum(became_ready - served) over (partition by channel order by at rows between unbounded preceding and 1 preceding), 0)
-      as waiting,
+  select *, coalesce(sum(became_ready - served) over before, 0) as waiting,
     lead(at) over (partition by channel order by at) as next_at
   from counted
+  window before as (partition by channel order by at rows between unbounded preceding and 1 preceding)
 ),
 filled as (
   select channel, at, waiting, served from balance
@@ -102,9 +104,10 @@ used as (
   from filled where waiting > 0 or served > 0
 ),
 ranked as (
-  select *, coalesce(sum(uses) over (partition by at order by uses, channel rows between unbounded preceding and 1 preceding), 0) as before,
+  select *, coalesce(sum(uses) over earlier, 0) as before,
     count(*) over (partition by at order by uses, channel rows between current row and unbounded following) as rest
   from used where all_served > 0
+  window earlier as (partition by at order by uses, channel rows between unbounded preceding and 1 preceding)
 )
 select *, least(uses, max((all_served - before) / rest) over (partition by at)) as share
 from ranked
@@ -113,7 +116,8 @@ from ranked
 create temp table fairness as
 select avg(fairness) as fairness
 from (
-  select case when count(*) > 1 then pow(sum(served / share), 2) / (count(*) * sum(pow(served / share, 2))) end as fairness
+  select case when count(*) > 1
+    then pow(sum(served / share), 2) / (count(*) * sum(pow(served / share, 2))) end as fairness
   from share where waiting > served or served > share * (1 + 1e-9) group by at
 )
 """,

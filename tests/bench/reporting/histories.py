@@ -16,8 +16,9 @@ copy (
       (-ln(1 - chance) * 20e6)::bigint as wait, (-ln(1 - length) * 200e3)::bigint as service
     from dice
   )
-  select i as id, 'documents' as queue, channel_id, 'tenant-' || channel_id as channel, i as message_id, 'parse' as kind,
-    'worker' as consumer, 1::int as attempt, make_timestamptz(ready) as enqueued_at, make_timestamptz(ready) as ready_at,
+  select i as id, 'documents' as queue, channel_id, 'tenant-' || channel_id as channel, i as message_id,
+    'parse' as kind, 'worker' as consumer, 1::int as attempt, make_timestamptz(ready) as enqueued_at,
+    make_timestamptz(ready) as ready_at,
     make_timestamptz(ready + wait) as started_at, make_timestamptz(ready + wait + service) as finished_at,
     if(i % 50 = 0, 'retried', 'completed') as outcome, null::varchar as error, i as recorded_xid
   from attempts
