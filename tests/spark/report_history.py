@@ -114,10 +114,8 @@ def _attempts(
 def served_in_line_and_in_turn() -> list[Row]:
     """The same messages, served by one worker in two ways: a giant's 600 and, soon after, five of each of ten others."""
     step = 100_000
-    came = [(0, GIANT)] * 600 + [
-        (second * 1_000_000, f"small-{number}") for number in range(10) for second in range(5, 10)
-    ]
-    came.sort()
+    small = [(second * 1_000_000, f"small-{number}") for second in range(5, 10) for number in range(10)]
+    came = [(0, GIANT)] * 600 + small
     rows: list[Row] = []
     for queue in ("in line", "by turns"):
         waiting, at = list(came), 0
@@ -133,8 +131,9 @@ def served_in_line_and_in_turn() -> list[Row]:
             at += step
             rows.append(
                 Row(
-                    number, queue, 100 * (queue == "in line") + list(last).index(due[1]), due[1], number, "parse", "worker 1",
-                    1, came_at, came_at, began, began + timedelta(microseconds=step), "completed", None, 700,
+                    number, queue, 100 * (queue == "in line") + list(last).index(due[1]), due[1], number, "parse",
+                    "worker 1", 1, came_at, came_at, began, began + timedelta(microseconds=step), "completed", None,
+                    700,
                 )
             )  # fmt: skip
     return rows

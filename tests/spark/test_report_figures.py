@@ -151,7 +151,7 @@ def test_buckets_do_not_matter(spark: "SparkSession", figures: Figures) -> None:
 
 
 def test_a_fair_queue_is_called_fair_and_a_line_unfair(spark: "SparkSession") -> None:
-    """Of the same messages, small tenants behind a giant's are denied their share by one line, and by turns nobody is."""
+    """Small tenants behind a giant are denied their share by a line, and of the same messages by turns nobody is."""
     from sqlalchemy_fairqueue.spark.reporting.measuring import measure  # noqa: PLC0415
 
     figures = measure(frame(spark, served_in_line_and_in_turn()))

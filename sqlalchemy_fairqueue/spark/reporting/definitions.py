@@ -113,11 +113,11 @@ DEFINITIONS = (
     ),
     Definition(
         "Jain's index",
-        "How evenly x = served / fair share is spread: (sum of x)\u00b2 / (n \u00b7 sum of x\u00b2), from 1 (all got "
-        "the same part of their share) down to 1/n (one got everything). It is taken over the channels that still had "
-        "some of the work left that was ready when the window began, and those that got more than their share; windows "
-        "with fewer than two of these are left out, and contended is the part of all windows that is not. A window is so "
-        "wide that a backlogged channel gets eight messages in it on average.",
+        "How evenly x = served / fair share is spread: (sum of x)\u00b2 / (n \u00b7 sum of x\u00b2), from 1 (all "
+        "got the same part of their share) down to 1/n (one got everything). It is taken over the channels that "
+        "still had some of the work left that was ready when the window began, and those that got more than their "
+        "share; windows with fewer than two of these are left out, and contended is the part of all windows that "
+        "is not. A window is so wide that a backlogged channel gets eight messages in it on average.",
         "R. Jain, D. Chiu, W. Hawe, A quantitative measure of fairness and discrimination for resource allocation in "
         "shared computer systems, DEC-TR-301, 1984",
         ("fairness", "least_fairness", "contended"),
