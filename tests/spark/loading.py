@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
@@ -15,9 +16,9 @@ from tests.fixtures.database import Database
 _SCHEMA = StructType([StructField(name, StringType()) for name in ("channel", "payload", "key")])
 
 
-def start(database: Database, job_id: str | None = "job", **options: object) -> Load:
+def start(database: Database, job_id: str | None = "job", **options: Any) -> Load:
     """The driver begins: rows have a channel, a payload and a key."""
-    chosen = WriteOptions(dsn=database.conninfo, queue="q", job_id=job_id, **options)  # type: ignore[arg-type] - any
+    chosen = WriteOptions(dsn=database.conninfo, queue="q", job_id=job_id, **options)
     return begin(chosen, columns_of(_SCHEMA, chosen))
 
 

@@ -39,7 +39,7 @@ def documents(place: Place) -> list[Any]:
 
 def plans(spark: "SparkSession") -> str:
     """Every plan that Spark has kept to show."""
-    kept = spark._jsparkSession.sharedState().statusStore().executionsList()  # type: ignore[attr-defined] - Java's
+    kept = spark._jsparkSession.sharedState().statusStore().executionsList()
     shown = (kept.apply(place) for place in range(kept.size()))
     return "\n".join(one.physicalPlanDescription() + one.description() + one.details() for one in shown)
 
@@ -72,22 +72,20 @@ def test_a_write_that_cannot_be_is_refused_before_any_task(spark: "SparkSession"
 def test_a_stream_is_enqueued_once(spark: "SparkSession", place: Place, tmp_path: Path) -> None:
     """Each micro-batch once, also when the query is stopped and goes on from its checkpoint."""
     source = str(tmp_path / "source")
+    queries = []
     for batch in range(2):
         frame(spark).selectExpr(f"payload.document + {10 * batch} as id").write.mode("append").parquet(source)
         rows = spark.readStream.schema("id long").parquet(source)
-        query = (
-            rows.selectExpr("'c' as channel", "named_struct('document', id) as payload")
-            .writeStream.format("fairqueue")
-            .options(**place.options, jobId="stream", checkpointLocation=str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
+        writing = rows.selectExpr("'c' as channel", "named_struct('document', id) as payload").writeStream
+        options = place.options | {"jobId": "stream", "checkpointLocation": str(tmp_path / "checkpoint")}
+        query = writing.format("fairqueue").options(**options).trigger(availableNow=True).start()
         query.awaitTermination()
+        queries.append(query.id)
     assert documents(place) == list(range(20))
     assert stages(place.database) == 0
-    load = place.database.rows("select batch_id, messages, source from fq_load")
-    assert [(row.batch_id, row.messages) for row in load] == [(1, 10)]
-    assert load[0].source == query.id
+    (load,) = place.database.rows("select batch_id, messages, source from fq_load")
+    assert (load.batch_id, load.messages) == (1, 10)
+    assert queries == [load.source, load.source]
 
 
 def test_a_task_that_fails_fails_the_load(spark: "SparkSession", place: Place) -> None:

@@ -31,7 +31,7 @@ from sqlalchemy_fairqueue.spark.writing.columns import Columns, columns_of
 from sqlalchemy_fairqueue.spark.writing.contents import checked_json, json_texts
 from sqlalchemy_fairqueue.spark.writing.settings import WriteOptions
 
-TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), max_size=6)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=6)
 PAYLOADS = st.fixed_dictionaries(
     {
         "a text": st.none() | TEXTS,
@@ -52,7 +52,7 @@ TYPE = pa.struct(
 )
 
 
-def columns(options: WriteOptions | None = None, **kinds: DataType) -> Columns:
+def columns(options: WriteOptions | None = None, /, **kinds: DataType) -> Columns:
     """The columns of a frame with these."""
     schema = StructType([StructField(name, kind) for name, kind in kinds.items()])
     return columns_of(schema, options or WriteOptions(dsn="dbname=x", queue="q"))
@@ -167,7 +167,7 @@ def test_each_bad_value_is_told() -> None:
         at=TimestampType(), delay=DayTimeIntervalType(), priority=LongType(), max_attempts=LongType(),
     )  # fmt: skip
     good: dict[str, Any] = dict.fromkeys(found.places) | {"channel": "c", "payload": "p"}
-    wrong = [
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"channel": None}, "channel is null"),
         ({"channel": ""}, "channel '' has 0 bytes"),
         ({"channel": "c\x00"}, "holds a NUL character"),
@@ -181,7 +181,7 @@ def test_each_bad_value_is_told() -> None:
         ({"max_attempts": 0}, "max_attempts is 0"),
         ({"priority": 1, "delay": timedelta(1)}, "two of at, delay and priority are given"),
     ]
-    rows = [good | bad for bad, _ in wrong] + [good]
+    rows: list[dict[str, Any]] = [good | bad for bad, _ in wrong] + [good]
     kinds = {
         "at": pa.timestamp("us", "UTC"), "delay": pa.duration("us"), "priority": pa.int64(), "max_attempts": pa.int64()
     }  # fmt: skip
@@ -218,7 +218,7 @@ def test_each_bad_value_is_told() -> None:
 def test_frames_that_cannot_be(kinds: dict[str, DataType], message: str) -> None:
     """The column and its type are named before any task starts."""
     with pytest.raises(BadFrame, match=message):
-        columns(**kinds)
+        columns(None, **kinds)
 
 
 def test_the_json_of_a_message_can_be_read_again() -> None:

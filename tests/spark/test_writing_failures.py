@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
 
 import pytest
 from sqlalchemy import Engine, NullPool, create_engine, text
@@ -162,7 +163,9 @@ def test_a_driver_killed_in_the_merge(
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_the_server_is_restarted_while_a_task_copies(own: tuple[Server, Database], mode: str) -> None:
+def test_the_server_is_restarted_while_a_task_copies(
+    own: tuple[Server, Database], mode: Literal["fast", "immediate"]
+) -> None:
     """The task fails, and with its retry all is well; a crash takes what others had staged too, and the job fails."""
     server, database = own
     load = start(database)
@@ -170,7 +173,7 @@ def test_the_server_is_restarted_while_a_task_copies(own: tuple[Server, Database
 
     def interrupted() -> Iterator[list[tuple[str, str, str | None]]]:
         yield [("c", "3", None)]
-        server.restart(mode)  # type: ignore[arg-type] - the literals of the parameter
+        server.restart(mode)
         yield [("c", "3", None)] * 10_000
 
     with pytest.raises(PipelineError, match="cannot stage rows"):
@@ -185,7 +188,9 @@ def test_the_server_is_restarted_while_a_task_copies(own: tuple[Server, Database
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_the_server_is_restarted_while_the_driver_merges(own: tuple[Server, Database], mode: str) -> None:
+def test_the_server_is_restarted_while_the_driver_merges(
+    own: tuple[Server, Database], mode: Literal["fast", "immediate"]
+) -> None:
     """The driver tries again: after a clean stop it goes through, after a crash the job fails; nothing is doubled."""
     server, database = own
     load = start(database)
@@ -202,7 +207,7 @@ def test_the_server_is_restarted_while_the_driver_merges(own: tuple[Server, Data
                     "select 1 from pg_stat_activity where application_name like '%%merge' and wait_event_type = 'Lock'"
                 ).first()
         waits.dispose()
-        server.restart(mode)  # type: ignore[arg-type] - as above
+        server.restart(mode)
         connection.invalidate()
         if mode == "fast":
             assert merging.result(60).created == 2

@@ -23,7 +23,7 @@ def make_stage(kernel: Kernel, ttl: int = 24 * HOUR) -> str:
     return name
 
 
-def copy(kernel: Kernel, stage: str, *channels: str, attempt: int = 1, **columns: list[Any]) -> None:
+def copy(kernel: Kernel, stage: str, *channels: str, attempt: int = 1, **columns: Any) -> None:
     """One copy into a stage: a message a channel named, further columns as lists."""
     names = ["attempt", "channel", *columns]
     for place, channel in enumerate(channels):
@@ -46,8 +46,8 @@ def make_channels(
 ) -> int:
     """fq_make_stage_channels."""
     made: int = kernel.value(
-        "select fq_make_stage_channels(%(queue)s, %(stage)s, %(attempts)s, %(limit)s, p_max_backlog => %(most)s::integer,"
-        " p_drop_when_full => %(drop)s::boolean)",
+        "select fq_make_stage_channels(%(queue)s, %(stage)s, %(attempts)s, %(limit)s, "
+        " p_max_backlog => %(most)s::integer, p_drop_when_full => %(drop)s::boolean)",
         queue=kernel.queue,
         stage=stage,
         attempts=list(attempts or (1,)),
@@ -86,7 +86,7 @@ def merge(
     return Merged(**row)
 
 
-def load(kernel: Kernel, *channels: str, job: str = "job", on: str = "skip", **columns: list[Any]) -> Merged:
+def load(kernel: Kernel, *channels: str, job: str = "job", on: str = "skip", **columns: Any) -> Merged:
     """All of it: one copy, merged."""
     stage = make_stage(kernel)
     copy(kernel, stage, *channels, **columns)

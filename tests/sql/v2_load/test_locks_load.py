@@ -1,11 +1,13 @@
 """What a merge that has not committed yet keeps from others: its own job, keys it has added, and nothing else."""
 
+from typing import Any
+
 from tests.fixtures.waits import Waits
 from tests.sql.kernel import Kernel, OpenKernel, on
 from tests.sql.v2_load.loads import Merged, copy, make_channels, make_stage, merge, messages
 
 
-def staged(kernel: Kernel, *channels: str, **columns: list[str]) -> str:
+def staged(kernel: Kernel, *channels: str, **columns: Any) -> str:
     """A stage with its channels made."""
     stage = make_stage(kernel)
     copy(kernel, stage, *channels, **columns)

@@ -154,9 +154,8 @@ def test_a_message_in_hand_gives_its_key_up(kernel: Kernel) -> None:
 @pytest.mark.parametrize("keyed", [False, True])
 def test_a_full_channel_fails_the_load(kernel: Kernel, keyed: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """A bound holds for loads too: one message too many and nothing is enqueued."""
-    keys = [[str(place) for place in range(4)]] if keyed else []
     stage = make_stage(kernel)
-    copy(kernel, stage, *"aaab", **({"key": keys[0]} if keyed else {}))
+    copy(kernel, stage, *"aaab", key=list("1234") if keyed else [None] * 4)
     make_channels(kernel, stage, max_backlog=2)
     with pytest.raises(DatabaseError, match="channel a of queue q has no room for the messages of job job") as error:
         merge(kernel, stage, 4)
