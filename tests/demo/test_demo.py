@@ -129,6 +129,36 @@ def test_a_run_keeps_its_promises(temporary: Path, work: Path, environment: dict
     assert _processes_with(str(temporary)) == []
 
 
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_its_history_becomes_a_report(temporary: Path, tmp_path: Path, work: Path, environment: dict[str, str]) -> None:
+    """With --report the history is archived and reported on, with a replay, where no Java is; only the page is left."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for folder in ("/usr/bin", "/bin"):
+        for program in Path(folder).iterdir():
+            if not program.name.startswith("java") and not (programs / program.name).is_symlink():
+                (programs / program.name).symlink_to(program)
+    environment |= {"PATH": str(programs)}
+    environment.pop("JAVA_HOME", None)
+    done = subprocess.run(
+        [*_DEMO, "--limit", "50", "--report", "fair.html"],
+        cwd=work, env=environment, text=True, capture_output=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    found = re.search(r"How fair it was, from (\d+) attempts in an archive, as a page: fair\.html", done.stdout)
+    assert found is not None, done.stdout
+    assert int(found[1]) > 50
+    assert sorted(path.name for path in work.iterdir()) == ["fair.html", "fairqueue-demo.png"]
+    page = (work / "fair.html").read_text()
+    assert "first come, first served" in page
+    assert "customer-11" in page
+    assert list(temporary.iterdir()) == []
+    assert list(Path(environment["HOME"]).iterdir()) == []
+
+
 @pytest.mark.parametrize("moment", ["fair queue: at work", "was killed"])
 def test_it_can_be_stopped(temporary: Path, work: Path, environment: dict[str, str], moment: str) -> None:
     """Ctrl-C stops the demo with the status of an interrupt, also right after a worker was killed; nothing is left."""
