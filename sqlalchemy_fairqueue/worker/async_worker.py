@@ -139,18 +139,9 @@ class AsyncWorker:
                 await in_thread(lambda: machine.stop_taking(max(allowed, 1.0)))
                 await crew.stop(until)
             left = crew.give_up()
-            if left:
-                log.warning(
-                    "worker %s stops and cancels %d handler(s) that are still at work after %.1f s: messages %s",
-                    self.name,
-                    len(left),
-                    allowed,
-                    [context.delivery.message_id for context in left][:20],
-                    extra={"worker": self.name},
-                )
             with contextlib.suppress(asyncio.CancelledError):
                 await crew.clean()
-            await in_thread(lambda: machine.stop(left))
+            await in_thread(lambda: machine.stop(left, allowed))
         finally:
             self._stopping = None
             if self._asked is not None:

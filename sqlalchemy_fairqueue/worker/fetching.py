@@ -9,7 +9,6 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
-from sqlalchemy_fairqueue.errors import said
 from sqlalchemy_fairqueue.installation import version_of
 from sqlalchemy_fairqueue.worker.bell import Bell
 from sqlalchemy_fairqueue.worker.context import Context
@@ -163,9 +162,10 @@ class Fetcher:
             if source.recovery.due_at <= now:
                 try:
                     self._line.run(source.recovery.turn)
+                    source.recovery.outage.over()
                 except BaseException as error:  # noqa: BLE001 - it is tried again
                     self._stats.failures += 1
-                    log.warning("worker cannot look after queue %s: %s", source.queue.name, said(error))
+                    source.recovery.outage.failed(error)
 
     def _take(self, due: list[Source], room: int) -> None:
         """One call a queue that is due; what one leaves the next ones may have."""

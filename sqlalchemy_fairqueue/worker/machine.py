@@ -124,8 +124,17 @@ class Machine:
         self._join(self.fetcher, within)
         self.fetcher.give_back()
 
-    def stop(self, left: list[Context]) -> None:
-        """Give back what handlers did not end, settle all, and end the parts; the heartbeat last."""
+    def stop(self, left: list[Context], after: float = 0.0) -> None:
+        """Give back what handlers did not end *after* so many seconds, settle all, and end the parts."""
+        if left:
+            log.warning(
+                "worker %s stops with %d handler(s) still at work after %.1f s, and gives back messages %s",
+                self._settings.name,
+                len(left),
+                after,
+                [context.delivery.message_id for context in left][:20],
+                extra={"worker": self._settings.name},
+            )
         for context in left:
             self.settler.end(context, RELEASE)
         self.settler.stop()

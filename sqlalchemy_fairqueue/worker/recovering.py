@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue import statements
 from sqlalchemy_fairqueue.errors import translated
 from sqlalchemy_fairqueue.worker.logs import log
+from sqlalchemy_fairqueue.worker.outage import Outage
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -26,9 +27,14 @@ _AFTER = 2.0
 
 
 class Recovery:
-    """The leases of one queue under which a dequeue was not answered. The fetcher's thread looks."""
+    """The leases of one queue under which a dequeue was not answered. The fetcher's thread looks.
 
-    def __init__(self, source: Source) -> None:
+    Attributes:
+        outage: Its failures in a row.
+    """
+
+    def __init__(self, source: Source, name: str) -> None:
+        self.outage = Outage(log, f"look after lost answers of {source.queue.name!r}", name)
         self._source = source
         # By lease: when to look, and how many seconds after that to look again.
         self._leases: dict[int, tuple[float, float]] = {}

@@ -46,7 +46,7 @@ class Source:
         self.heard_at = 0.0
         self.marked_lease: int | None = None
         self.version = 1
-        self.recovery = Recovery(self)
+        self.recovery = Recovery(self, name)
         self.outage = Outage(log, f"dequeue from {queue.name!r}", name)
         self.consumer = Consumer(self.target, queue.codec, name, self._keep)
         self._seconds = ask.total_seconds()

@@ -157,17 +157,7 @@ class Worker:
                 crew.stop(until)
             finally:
                 # An interrupt ends the patience, not the stop.
-                left = crew.give_up()
-                if left:
-                    log.warning(
-                        "worker %s stops with %d handler(s) still at work after %.1f s, and gives back messages %s",
-                        self.name,
-                        len(left),
-                        allowed,
-                        [context.delivery.message_id for context in left][:20],
-                        extra={"worker": self.name},
-                    )
-                machine.stop(left)
+                machine.stop(crew.give_up(), allowed)
                 if self._stops is not None:
                     self._stops.put(None)
         log.info("worker %s stopped: %s", self.name, self.stats.as_dict(), extra={"worker": self.name})

@@ -33,6 +33,27 @@ def test_the_example_runs(engine: Engine, database: Database, monkeypatch: pytes
     assert not is_empty(database)
 
 
+def test_the_pooler_example_runs(engine: Engine, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's worker for a pooler works without a listening connection."""
+    asked: dict[str, object] = {}
+
+    def create_engine(_: str, **options: object) -> Engine:
+        asked.update(options)
+        return engine
+
+    monkeypatch.setattr(sqlalchemy, "create_engine", create_engine)
+    example = _PAGE.read_text().split("```python\n")[2].partition("```")[0]
+    module = ModuleType("example")
+    exec(compile(example, str(_PAGE), "exec"), module.__dict__)  # noqa: S102 - our own page
+    worker = module.__dict__["worker"]
+    worker._settings.queues[0].handler()(lambda _: None)
+    with worker:
+        send(engine, Queue("documents"), 1)
+        until(lambda: is_empty(database), "it works")
+        assert database.value("select count(*) from pg_stat_activity where query ~ '^listen'") == 0
+    assert asked == {"connect_args": {"prepare_threshold": None}}
+
+
 def test_links() -> None:
     """What the page points to is there."""
     targets = re.findall(r"\]\(([^)]+)\)", _PAGE.read_text())

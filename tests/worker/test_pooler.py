@@ -1,5 +1,6 @@
 """Workers and producers behind a transaction pooler, with notifications off."""
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -54,18 +55,17 @@ def test_workers(queue: Queue, pooled: URL, database: Database) -> None:
     def long(_: Delivery) -> None:
         go.wait(20)
 
-    workers = [Worker(engine, queue, concurrency=2, lease=timedelta(seconds=2), **_OPTIONS) for _ in range(3)]
-    for worker in workers:
-        worker.start()
-    send(engine, queue, 1, kind="long", channel="long")
-    send(engine, queue, *range(200))
-    until(lambda: database.value("select count(*) from fq_message") == 1, "the short ones are done")
-    beats = sum(worker.stats.heartbeats for worker in workers)
-    until(lambda: sum(worker.stats.heartbeats for worker in workers) > beats + 5, "more than a lease has passed")
-    go.set()
-    until(lambda: is_empty(database), "the long one is done")
-    for worker in workers:
-        worker.stop()
+    workers = [Worker(engine, queue, concurrency=2, lease=timedelta(seconds=6), **_OPTIONS) for _ in range(3)]
+    with contextlib.ExitStack() as running:
+        for worker in workers:
+            running.enter_context(worker)
+        send(engine, queue, 1, kind="long", channel="long")
+        send(engine, queue, *range(200))
+        until(lambda: database.value("select count(*) from fq_message") == 1, "the short ones are done")
+        beats = sum(worker.stats.heartbeats for worker in workers)
+        until(lambda: sum(worker.stats.heartbeats for worker in workers) > beats + 1, "leases are extended")
+        go.set()
+        until(lambda: is_empty(database), "the long one is done")
     assert sum(worker.stats.lost for worker in workers) == 0
     assert sum(worker.stats.failures for worker in workers) == 0
     _check_effects(database, 200)

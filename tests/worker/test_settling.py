@@ -5,9 +5,9 @@ import threading
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, create_engine, text
 
-from sqlalchemy_fairqueue import Delivery, Queue, Retry
+from sqlalchemy_fairqueue import Delivery, Queue, Retry, Worker
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
@@ -32,6 +32,23 @@ def test_a_locked_message_keeps_no_other_waiting(
         operator.rollback()
     until(lambda: is_empty(database), "the last one is completed")
     assert worker.stats.failures == 0
+
+
+def test_a_statement_timeout(queue: Queue, engine: Engine, database: Database, connect: Connect) -> None:
+    """Where no lock timeout can be set, a statement timeout of the application's keeps a lock from the others, too."""
+    own = create_engine(engine.url, connect_args={"options": "-c statement_timeout=700ms"})
+    go = threading.Event()
+    queue.handler()(lambda _: go.wait(20))
+    locked, *_ = send(engine, queue, *range(4))
+    with Worker(own, queue, notify=False, housekeeping=False) as worker:
+        until(lambda: worker.stats.taken == 4, "all are taken")
+        with connect() as operator:
+            operator.execute(text("select from fq_message where id = :id for update"), {"id": locked})
+            go.set()
+            until(lambda: worker.stats.completed == 3, "the others are completed")
+            operator.rollback()
+        until(lambda: is_empty(database), "the last one is completed")
+    own.dispose()
 
 
 def test_many_at_a_time(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:

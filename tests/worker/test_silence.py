@@ -16,7 +16,7 @@ from tests.fixtures.database import Database
 from tests.worker.helpers import auntil, is_empty, send, until
 from tests.worker.proxy import Proxy
 
-_LEASE = timedelta(seconds=1)
+_LEASE = timedelta(milliseconds=400)
 _AT_ONCE = RetryPolicy(first=timedelta())
 
 
