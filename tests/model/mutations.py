@@ -136,6 +136,13 @@ _BOUNDS = [
         "t.added > 0 and t.channel_id = any (v_bounded_channels)",
         "false",
     ),
+    Mutation(
+        "a full channel takes the key of what is out",
+        "fq_enqueue",
+        "elsif found and (v_room > 0) is not false then",
+        "elsif found then",
+        slow=True,
+    ),
     Mutation("a call takes no room", "fq_enqueue", "            v_room := v_room - 1;\n", ""),
     Mutation(
         "a channel hears what was not told",

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from sqlalchemy_fairqueue import ChannelPolicy
 from sqlalchemy_fairqueue.unit_of_work import Verb
+from tests.model.administration import BOUNDS
 from tests.model.business import CHANNELS, KEYED
 from tests.model.consuming import Consuming
 from tests.model.world import CONSUMERS
@@ -63,3 +65,19 @@ class Stories(Consuming):
         self.take(1, 3, timedelta(seconds=30), "kept")
         if resumed:
             self.pause(None, channel, paused=False, now=True)
+
+    @rule(message=KEYED, bound=BOUNDS, count=st.integers(1, 3), heard=st.booleans())
+    @precondition(lambda self: self.world.version > 1)
+    def ask_when_full(
+        self, message: tuple[str, str, int, "OnDuplicate"], bound: ChannelPolicy, count: int, *, heard: bool
+    ) -> None:
+        """A channel gets a bound and is filled, a message at a time; then what somebody holds is asked for again."""
+        channel, key, when, on_duplicate = message
+        self.commit_messages([self.wanted(channel, key, -9)])
+        self.take(0, 5, timedelta(seconds=30), "full")
+        self.configure(None, channel, bound, now=True)
+        for _ in range(count):
+            self.commit_messages([self.wanted(channel, None, 0)])
+            if heard:
+                self.hear()
+        self.commit_messages([self.wanted(channel, key, when, on_duplicate)])
