@@ -130,7 +130,7 @@ def test_a_run_keeps_its_promises(temporary: Path, work: Path, environment: dict
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_its_history_becomes_a_report(temporary: Path, tmp_path: Path, work: Path, environment: dict[str, str]) -> None:
     """With --report the history is archived and reported on, with a replay, where no Java is; only the page is left."""
     programs = tmp_path / "bin"

@@ -15,7 +15,7 @@ from tests.spark.report_history import GIANT, frame, nasty, policies, served_in_
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 # Windows without an event in which somebody waits have rows too: nobody served him then.
 _CHANNEL_WINDOWS = """
 with counts as (
-  select queue, channel, width, at div width as window, sum(became_ready) as became_ready, sum(served) as served
-  from {attempts}
-  join {widths} using (queue)
-  lateral view stack(2, ready, 1, 0, started, 0, 1) e as at, became_ready, served
-  group by queue, channel, width, at div width
+  select /*+ broadcast(w) */ a.queue, a.channel, w.width, e.at div w.width as window,
+    sum(e.became_ready) as became_ready, sum(e.served) as served
+  from {attempts} a
+  join {widths} w on w.queue = a.queue
+  lateral view stack(2, a.ready, 1, 0, a.started, 0, 1) e as at, became_ready, served
+  group by a.queue, a.channel, w.width, e.at div w.width
 ),
 balances as (
   select *, coalesce(sum(became_ready - served) over before, 0) as waiting,
@@ -42,7 +43,7 @@ from balances
 where waiting_after > 0 and next_window > window + 1
 """
 _USES = """
-select w.queue, w.window, w.channel, w.width, w.waiting, w.served, coalesce(p.weight, 1) as weight,
+select /*+ broadcast(p) */ w.queue, w.window, w.channel, w.width, w.waiting, w.served, coalesce(p.weight, 1) as weight,
   cast(greatest(w.served, least(
     w.waiting,
     case when p.release_interval > 0 then w.width div p.release_interval + p.release_burst end,
@@ -104,7 +105,7 @@ from {indexes}
 group by queue
 """
 _WINDOWS = """
-select i.queue, i.window * i.width div w.shown as window, avg(i.fairness) as fairness
+select /*+ broadcast(w) */ i.queue, i.window * i.width div w.shown as window, avg(i.fairness) as fairness
 from {indexes} i
 join {widths} w on w.queue = i.queue
 group by i.queue, i.window * i.width div w.shown

@@ -120,7 +120,7 @@ group by queue, bucket, channel
 # served_before: for how long somebody of the queue was served until the bucket began. Where a queue has no event in a
 # bucket at all, it was served all through it if somebody held a message.
 _CLOCKS = """
-select c.queue, c.bucket, c.served, c.queue_concurrency,
+select /*+ broadcast(o) */ c.queue, c.bucket, c.served, c.queue_concurrency,
   coalesce(sum(c.served) over before, 0) + sum(
     case when o.held > 0 then coalesce(c.bucket - c.last_bucket - 1, 0) * :bucket else 0 end
   ) over (partition by c.queue order by c.bucket) as served_before
@@ -134,7 +134,7 @@ window before as (partition by c.queue order by c.bucket rows between unbounded 
 """
 _CHANNELS = """
 with placed as (
-  select c.*, k.served_before, k.served_before + k.served as served_until,
+  select /*+ broadcast(k) */ c.*, k.served_before, k.served_before + k.served as served_until,
     lead(c.bucket) over following as next_bucket, lead(k.served_before) over following as next_served,
     last(case when c.open is not null then struct(c.open.served + k.served_before as served, c.open.at as at) end, true)
       over before as open_before

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.spark.reporting.asking import Asking
 
 _WINDOWS = """
-select a.queue, e.at div w.shown as window, sum(e.became_ready) as became_ready, sum(e.started) as started,
-  sum(e.completed) as completed, max(e.wait) as longest_wait
+select /*+ broadcast(w) */ a.queue, e.at div w.shown as window, sum(e.became_ready) as became_ready,
+  sum(e.started) as started, sum(e.completed) as completed, max(e.wait) as longest_wait
 from {attempts} a
 join {widths} w on w.queue = a.queue
 lateral view stack(3,
@@ -24,7 +24,7 @@ group by a.queue, e.at div w.shown
 # What the percentiles are taken of, and by which numbers they are told apart.
 WAIT, SERVICE, SLOWDOWN, QUEUE_WAIT, QUEUE_SERVICE, WINDOW_WAIT = range(6)
 _VALUES = """
-select e.subject, a.queue, e.key, e.value
+select /*+ broadcast(w) */ e.subject, a.queue, e.key, e.value
 from {attempts} a
 join {widths} w on w.queue = a.queue
 lateral view stack(6,
