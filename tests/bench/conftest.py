@@ -30,6 +30,8 @@ _report = pytest.StashKey[Report]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add options that only benchmarks have."""
     parser.addoption("--bench-json", type=Path, help="benchmarks: write the figures to this file")
+    folder = Path("build/bench")
+    parser.addoption("--bench-folder", type=Path, default=folder, help=f"benchmarks: field.html; default {folder}")
     parser.addoption("--bench-rounds", type=int, default=3, help="benchmarks: interleaved rounds; default 3")
 
 

@@ -1,0 +1,195 @@
+"""Where contestants run: a fresh database each time, two processes that work, one that enqueues, the meter beside."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from tests.bench.field.meter import Reading, read_meter
+from tests.bench.field.speaker import Failed, Speaker
+from tests.bench.wire import Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.bench.field.environments import Contestant
+    from tests.bench.stage import Stage
+
+WORKERS: Final = 2
+"""Processes that handle messages."""
+SLOTS: Final = 8
+"""Messages that each of them handles at once."""
+_LOOK: Final = 0.02
+_PATIENCE: Final = 60.0
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a crew of workers did.
+
+    Attributes:
+        started: when each message's handler was called.
+        used: what the server did from before the workers connected until after they left.
+        client_cpu: seconds of processor time that their processes used from their start of work on.
+    """
+
+    started: dict[int, float] = field(default_factory=dict)
+    used: Reading = field(default_factory=lambda: Reading(0, 0, 0, 0.0))
+    client_cpu: float = 0.0
+
+    @property
+    def begin(self) -> float:
+        """When the first message was handled."""
+        return min(self.started.values())
+
+    @property
+    def end(self) -> float:
+        """When the handler of the last one was called."""
+        return max(self.started.values())
+
+    @property
+    def rate(self) -> float:
+        """Messages a second, from the first handler to the last."""
+        return (len(self.started) - 1) / max(self.end - self.begin, 1e-6)
+
+
+class Crew:
+    """Workers at work."""
+
+    def __init__(self, speakers: list[Speaker]) -> None:
+        self._speakers = speakers
+
+    def count(self) -> int:
+        """How many messages they have been given so far."""
+        for speaker in self._speakers:
+            speaker.tell("count")
+        return sum(speaker.answer()["count"] for speaker in self._speakers)
+
+    def until(self, enough: int, meanwhile: Callable[[int], object] = lambda _: None) -> None:
+        """Return when they have been given so many.
+
+        Args:
+            enough: how many.
+            meanwhile: called with the count of each look.
+
+        Raises:
+            Failed: nothing more came for a minute.
+        """
+        last, since = -1, time.monotonic()
+        while (count := self.count()) < enough:
+            if count > last:
+                last, since = count, time.monotonic()
+            elif time.monotonic() > since + _PATIENCE:
+                raise Failed(f"{count} of {enough} messages were delivered, and then none for {_PATIENCE:.0f} s")
+            meanwhile(count)
+            time.sleep(_LOOK)
+
+
+@dataclass(slots=True)
+class Arena:
+    """One contestant's database for one workload; gone at the end of the block.
+
+    Attributes:
+        stage: the server.
+        contestant: who.
+        python: its interpreter.
+        prepared: a database with its tables.
+    """
+
+    stage: Stage
+    contestant: Contestant
+    python: str
+    prepared: str
+    _stack: contextlib.ExitStack = field(init=False, repr=False, default_factory=contextlib.ExitStack)
+    _url: str = field(init=False, default="")
+
+    def __enter__(self) -> Self:
+        """Make the database."""
+        name = f"{self.prepared}_round"
+        server = Wire(self.stage.conninfo())
+        server.run(f"drop database if exists {name} with (force)")
+        server.run(f"create database {name} template {self.prepared}")
+        server.run("checkpoint")
+        self._stack.callback(server.close)
+        self._stack.callback(server.run, f"drop database if exists {name} with (force)")
+        self._url = self.stage.conninfo(name)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Drop it."""
+        self._stack.close()
+
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[Wire]:
+        """A connection to the database."""
+        wire = Wire(self._url)
+        try:
+            yield wire
+        finally:
+            wire.close()
+
+    @contextlib.contextmanager
+    def producer(self) -> Iterator[Speaker]:
+        """A process that enqueues."""
+        with Speaker(self.python, self.contestant, self._url) as speaker:
+            speaker.ask("open")
+            yield speaker
+
+    def load(self, tenants: list[str]) -> None:
+        """Add a message for each of *tenants*, numbered from 0, in bulk, and tidy up."""
+        with self.producer() as producer:
+            producer.ask("enqueue", tenants=tenants, first=0, bulk=True, pace=[])
+        with self.connected() as wire:
+            wire.run("vacuum analyze")
+
+    @contextlib.contextmanager
+    def workers(self, seen: Seen, *, seconds: float = 0.0) -> Iterator[Crew]:
+        """Two processes that handle messages in the block; *seen* is filled at its end.
+
+        Args:
+            seen: where to tell what they did.
+            seconds: how long a handler takes.
+
+        Raises:
+            Failed: one of them failed, or a message was handled twice.
+        """
+        with self.connected() as wire:
+            before = read_meter(wire)
+            with contextlib.ExitStack() as stack:
+                speakers = [
+                    stack.enter_context(Speaker(self.python, self.contestant, self._url)) for _ in range(WORKERS)
+                ]
+                _all(speakers, "open")
+                began = _all(speakers, "work", slots=SLOTS, seconds=seconds)
+                yield Crew(speakers)
+                ended = _all(speakers, "stop")
+            seen.used = read_meter(wire).since(before)
+        seen.client_cpu = sum(end["cpu"] - start["cpu"] for start, end in zip(began, ended, strict=True))
+        for one in ended:
+            if twice := seen.started.keys() & set(one["numbers"]):
+                raise Failed(f"{len(twice)} messages were handled twice, {min(twice)} among them")
+            seen.started |= dict(zip(one["numbers"], one["started"], strict=True))
+
+
+def prepare(stage: Stage, contestant: Contestant, python: str) -> str:
+    """Make a database with a contestant's tables, and return its name.
+
+    Raises:
+        Failed: its script could not.
+    """
+    name = f"{stage.run}_field_{contestant.name}"
+    server = Wire(stage.conninfo())
+    server.run(f"drop database if exists {name} with (force)")
+    server.run(f"create database {name}")
+    server.close()
+    with Speaker(python, contestant, stage.conninfo(name)) as speaker:
+        speaker.ask("prepare")
+    return name
+
+
+def _all(speakers: list[Speaker], do: str, **command: object) -> list[dict[str, Any]]:
+    for speaker in speakers:
+        speaker.tell(do, **command)
+    return [speaker.answer() for speaker in speakers]

@@ -1,0 +1,62 @@
+"""Who takes part, made ready once, and the report that is written at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.bench.field.arena import Arena, prepare
+from tests.bench.field.environments import DESIGNS, LIBRARY, PEERS, CannotRun, Contestant, interpreter
+from tests.bench.field.speaker import Failed
+from tests.bench.field.telling import FieldReport
+from tests.bench.wire import Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.bench.figures import Report
+    from tests.bench.stage import Stage
+
+_QUICK_DESIGNS = ("fifo", "blocks", "channels")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """All that take part.
+
+    Attributes:
+        report: where outcomes are kept.
+    """
+
+    stage: Stage
+    report: FieldReport
+    ready: dict[str, tuple[Contestant, str, str]]
+
+    def arena(self, name: str) -> Arena:
+        """A fresh arena for a contestant."""
+        contestant, python, database = self.ready[name]
+        return Arena(self.stage, contestant, python, database)
+
+
+@pytest.fixture(scope="session")
+def field(stage: Stage, report: Report, pytestconfig: pytest.Config, *, full: bool) -> Iterator[Field]:
+    """Make everybody ready, and write the page when all is done."""
+    told = FieldReport(report.server, full)
+    ready = {}
+    environments = pytestconfig.cache.mkdir("peers")
+    designs = [design for design in DESIGNS if full or design.name in _QUICK_DESIGNS]
+    for contestant in (LIBRARY, *designs, *PEERS):
+        try:
+            python, version = interpreter(contestant, environments)
+            ready[contestant.name] = (contestant, python, prepare(stage, contestant, python))
+            told.contestants[contestant.name] = version
+        except (CannotRun, Failed) as error:
+            told.absent[contestant.name] = str(error)
+    yield Field(stage, told, ready)
+    server = Wire(stage.conninfo())
+    for _, _, database in ready.values():
+        server.run(f"drop database if exists {database} with (force)")
+    server.close()
+    told.write(pytestconfig.getoption("--bench-folder"))

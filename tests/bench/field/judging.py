@@ -1,0 +1,95 @@
+"""Figures from who was served when: waits, starvation, and Jain's index relative to the max-min fair share."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One message that was handled.
+
+    Attributes:
+        tenant: whose.
+        asked: when it was there to be had: its commit, or the workers' start if that was later.
+        started: when its handler was called.
+    """
+
+    tenant: str
+    asked: float
+    started: float
+
+    @property
+    def wait(self) -> float:
+        """Seconds between the two; a handler may be called before the commit has returned to its caller."""
+        return max(0.0, self.started - self.asked)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The least of *values* that at least so many of a hundred are not above."""
+    ordered = sorted(values)
+    return ordered[max(0, -(-len(ordered) * int(share) // 100) - 1)]
+
+
+def waits(services: Iterable[Service]) -> dict[str, float]:
+    """Percentiles of the waits, in milliseconds."""
+    found = [1e3 * service.wait for service in services]
+    return {"p50": percentile(found, 50), "p95": percentile(found, 95), "p99": percentile(found, 99), "max": max(found)}
+
+
+def starvation(services: Iterable[Service]) -> float:
+    """The longest time, in milliseconds, that a tenant with something to do got nothing."""
+    longest = 0.0
+    by_tenant: dict[str, list[Service]] = defaultdict(list)
+    for service in services:
+        by_tenant[service.tenant].append(service)
+    for served in by_tenant.values():
+        last = 0.0
+        asked = sorted(service.asked for service in served)
+        for since, started in zip(asked, sorted(service.started for service in served), strict=True):
+            longest = max(longest, started - max(last, since))
+            last = started
+    return 1e3 * longest
+
+
+def fair_shares(wanted: Mapping[str, int], room: int) -> dict[str, float]:
+    """The max-min fair division of *room* services: nobody gets more than wanted, and the rest is shared evenly."""
+    shares: dict[str, float] = {}
+    left = float(room)
+    for place, (tenant, count) in enumerate(sorted(wanted.items(), key=lambda item: item[1])):
+        shares[tenant] = min(float(count), left / (len(wanted) - place))
+        left -= shares[tenant]
+    return shares
+
+
+def jain(services: Sequence[Service], *, window: float = 1.0, least: int = 20) -> list[float]:
+    """Jain's index of what tenants got, relative to their fair shares, for each window in which enough were backlogged.
+
+    Args:
+        services: all that was handled, of a backlog that was there from the beginning.
+        window: seconds.
+        least: how many tenants must still have something to do when a window ends for it to count.
+
+    Returns:
+        One index a window: 1 where all got their shares, 1/n where one of n got all.
+    """
+    begin = min(service.started for service in services)
+    left = Counter(service.tenant for service in services)
+    windows: dict[int, Counter[str]] = defaultdict(Counter)
+    for service in services:
+        windows[int((service.started - begin) / window)][service.tenant] += 1
+    indexes = []
+    for number in range(max(windows) + 1):
+        got = windows[number]
+        shares = fair_shares({tenant: count for tenant, count in left.items() if count}, got.total())
+        left -= got
+        if sum(count > 0 for count in left.values()) < least or not got:
+            continue
+        ratios = [got[tenant] / share for tenant, share in shares.items()]
+        indexes.append(sum(ratios) ** 2 / (len(ratios) * sum(ratio**2 for ratio in ratios)))
+    return indexes

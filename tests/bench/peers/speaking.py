@@ -1,0 +1,126 @@
+"""The protocol of every queue's script: commands as lines of JSON on standard input, one answer each on output.
+
+Commands: ``prepare`` (make the tables), ``enqueue`` (tenants, first, bulk, pace), ``work`` (slots, seconds), ``count``,
+``stop`` (what was handled, and the processor time it took), ``quit``. Times are those of the machine's monotonic clock,
+the same in all processes. A message is its tenant and its number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+import time
+import traceback
+from typing import Any, Final, Protocol, TextIO
+
+CHUNK: Final = 500
+"""Messages that a bulk enqueue adds in one call."""
+
+_numbers: list[int] = []
+_started: list[float] = []
+_seconds = 0.0
+
+
+class Peer(Protocol):
+    """What a script tells of its queue. All is done through the queue's public interface."""
+
+    async def prepare(self) -> None:
+        """Make the tables in an empty database."""
+
+    async def open(self) -> None:
+        """Connect, to enqueue."""
+
+    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
+        """Add messages, by the call that is made for several where there is one, and commit."""
+
+    async def work(self, slots: int) -> None:
+        """Begin to handle messages by `handled`, so many at once, and return."""
+
+    async def stop(self) -> None:
+        """Let what is in hand end, and stop."""
+
+
+def note(number: int) -> float:
+    """A message is being handled now; return the seconds that its handler shall take."""
+    _started.append(time.monotonic())
+    _numbers.append(number)
+    return _seconds
+
+
+async def handled(number: int) -> None:
+    """The handler of queues that call coroutines."""
+    if seconds := note(number):
+        await asyncio.sleep(seconds)
+
+
+def handled_in_thread(number: int) -> None:
+    """The handler of queues that call functions in threads."""
+    if seconds := note(number):
+        time.sleep(seconds)
+
+
+async def _enqueue(peer: Peer, tenants: list[str], first: int, *, bulk: bool, pace: list[float]) -> dict[str, Any]:
+    """Add messages; each was sent when its call began and committed when it returned."""
+    messages = [(tenant, first + number) for number, tenant in enumerate(tenants)]
+    sent: list[float] = []
+    committed: list[float] = []
+    size = CHUNK if bulk else 1
+    began = time.monotonic()
+    for start in range(0, len(messages), size):
+        if pace:
+            await asyncio.sleep(max(0.0, began + pace[start] - time.monotonic()))
+        some = messages[start : start + size]
+        sent += [time.monotonic()] * len(some)
+        await peer.enqueue(some)
+        committed += [time.monotonic()] * len(some)
+    return {"sent": sent, "committed": committed}
+
+
+def _cpu() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+async def _obey(peer: Peer, command: dict[str, Any]) -> dict[str, Any]:
+    global _seconds  # noqa: PLW0603 - one process, one workload
+    match command.pop("do"):
+        case "prepare":
+            await peer.prepare()
+        case "open":
+            await peer.open()
+        case "enqueue":
+            return await _enqueue(peer, **command)
+        case "work":
+            _seconds = command["seconds"]
+            began = _cpu()
+            await peer.work(command["slots"])
+            return {"cpu": began}
+        case "count":
+            return {"count": len(_numbers)}
+        case "stop":
+            await peer.stop()
+            return {"numbers": _numbers, "started": _started, "cpu": _cpu()}
+    return {}
+
+
+async def _speak(peer: Peer, answers: TextIO) -> None:
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        command = json.loads(line)
+        if command["do"] == "quit":
+            return
+        try:
+            answer = await _obey(peer, command)
+        except Exception:  # noqa: BLE001 - whatever it is, the harness tells it
+            answer = {"error": traceback.format_exc()}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def speak(peer: Peer) -> None:
+    """Obey commands until there are no more."""
+    # What a queue prints must not get between the answers.
+    answers, sys.stdout = sys.stdout, sys.stderr
+    asyncio.run(_speak(peer, answers))

@@ -1,0 +1,60 @@
+"""The library itself, as a user has it: a Session a transaction, and a Worker."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import psycopg
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Delivery, Enqueue, Queue
+from sqlalchemy_fairqueue.sql import LATEST_VERSION, install_statements
+from sqlalchemy_fairqueue.worker import Worker
+from tests.bench.peers.speaking import handled_in_thread, speak
+
+
+class Fairqueue:
+    """See `tests.bench.peers.speaking.Peer`."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), pool_size=20)
+        self._queue = Queue("bench", schema="fairqueue")
+        self._worker: Worker | None = None
+
+    async def prepare(self) -> None:
+        """See there."""
+        with psycopg.connect(self._url) as connection:
+            connection.execute("create schema fairqueue")
+            for statement in install_statements(LATEST_VERSION, "fairqueue"):
+                connection.execute(statement.encode())
+
+    async def open(self) -> None:
+        """See there."""
+        self._engine.connect().close()
+
+    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
+        """See there."""
+        with Session(self._engine) as session, session.begin():
+            self._queue.enqueue_many(session, [Enqueue(channel=tenant, payload=number) for tenant, number in messages])
+
+    async def work(self, slots: int) -> None:
+        """See there."""
+
+        def handle(delivery: Delivery) -> None:
+            handled_in_thread(delivery.payload)
+
+        self._queue.handler("default")(handle)
+        self._worker = Worker(self._engine, self._queue, concurrency=slots)
+        self._worker.start()
+
+    async def stop(self) -> None:
+        """See there."""
+        if self._worker:
+            await asyncio.to_thread(self._worker.stop)
+
+
+if __name__ == "__main__":
+    speak(Fairqueue(sys.argv[1]))

@@ -1,0 +1,61 @@
+"""Oban for Python, as published there: the edition without its commercial extension, whose bulk fetching it lacks."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from oban import Oban, worker  # type: ignore[import-not-found]
+from oban.schema import install  # type: ignore[import-not-found]
+
+from tests.bench.peers.speaking import handled, speak
+
+
+class _Handle:
+    async def process(self, job: Any) -> None:
+        await handled(job.args["number"])
+
+
+_Worker: Any = worker(queue="default")(_Handle)
+
+
+class WithOban:
+    """See `tests.bench.peers.speaking.Peer`."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._pool: Any = None
+        self._oban: Any = None
+
+    async def prepare(self) -> None:
+        """See there."""
+        pool = await Oban.create_pool(self._url)
+        await install(pool)
+        await pool.close()
+
+    async def open(self) -> None:
+        """See there."""
+        self._pool = await Oban.create_pool(self._url)
+        self._oban = Oban(pool=self._pool)
+
+    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
+        """See there."""
+        jobs = [_Worker.new({"tenant": tenant, "number": number}) for tenant, number in messages]
+        if len(jobs) == 1:
+            await self._oban.enqueue(jobs[0])
+        else:
+            await self._oban.enqueue_many(jobs)
+
+    async def work(self, slots: int) -> None:
+        """See there."""
+        self._oban = Oban(pool=self._pool, queues={"default": slots})
+        await self._oban.start()
+
+    async def stop(self) -> None:
+        """See there."""
+        if self._oban:
+            await self._oban.stop()
+
+
+if __name__ == "__main__":
+    speak(WithOban(sys.argv[1]))

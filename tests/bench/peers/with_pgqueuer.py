@@ -1,0 +1,63 @@
+"""PgQueuer on asyncpg: its hard cap of tasks in flight must be at least twice the batch that it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+import asyncpg  # type: ignore[import-not-found]
+from pgqueuer import PgQueuer  # type: ignore[import-not-found]
+from pgqueuer.db import AsyncpgDriver  # type: ignore[import-not-found]
+from pgqueuer.queries import Queries  # type: ignore[import-not-found]
+
+from tests.bench.peers.speaking import handled, speak
+
+
+class Pgqueuer:
+    """See `tests.bench.peers.speaking.Peer`."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._queries: Any = None
+        self._queue: Any = None
+        self._worker: asyncio.Task[None] | None = None
+
+    async def prepare(self) -> None:
+        """See there."""
+        await self.open()
+        await self._queries.install()
+
+    async def open(self) -> None:
+        """See there."""
+        self._queries = Queries(AsyncpgDriver(await asyncpg.connect(self._url)))
+
+    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
+        """See there."""
+        payloads = [json.dumps(message).encode() for message in messages]
+        if len(messages) == 1:
+            await self._queries.enqueue("handle", payloads[0])
+        else:
+            await self._queries.enqueue(["handle"] * len(messages), payloads, [0] * len(messages))
+
+    async def work(self, slots: int) -> None:
+        """See there."""
+        self._queue = PgQueuer(AsyncpgDriver(await asyncpg.connect(self._url)))
+
+        async def handle(job: Any) -> None:
+            await handled(json.loads(job.payload)[1])
+
+        self._queue.entrypoint("handle")(handle)
+        running = self._queue.run(batch_size=max(1, slots // 2), max_concurrent_tasks=max(2, slots))
+        self._worker = asyncio.create_task(running)
+
+    async def stop(self) -> None:
+        """See there."""
+        if self._worker:
+            self._queue.shutdown.set()
+            await asyncio.wait([self._worker], timeout=10)
+
+
+if __name__ == "__main__":
+    speak(Pgqueuer(sys.argv[1]))
