@@ -60,7 +60,7 @@ def test_a_frame_is_saved_once(spark: "SparkSession", place: Place) -> None:
 def test_a_write_that_cannot_be_is_refused_before_any_task(spark: "SparkSession", place: Place) -> None:
     """The driver says which option, and leaves nothing behind."""
     write = frame(spark).write.format("fairqueue").mode("append").options(**place.options)
-    with pytest.raises(PySparkException, match="option 'jobID2' is unknown; did you mean jobId"):
+    with pytest.raises(PySparkException, match="option 'jobid2' is unknown; did you mean jobId"):
         write.option("jobID2", "x").save()
     with pytest.raises(BadOption, match="queue"):
         enqueue(frame(spark), dsn=place.database.conninfo)

@@ -5,7 +5,7 @@
 -- Guarantees: all of them are added or none, with the job's row in fq_load; the same job, or a batch up to the last one, adds nothing: merged is false,
 -- and the counts are those of the last time. Every message of the stage is created, replaced, a duplicate or dropped. One signal a channel for
 -- messages without a key whose channel has no max_backlog; one each 1000 messages of the others. Memory does not grow with the load, but for 8 bytes a
--- message that has a key to replace by, and a channel that has a bound. p_notify: wake consumers that sleep, with the commit.
+-- message that has a key to replace by, and for the name and id of each channel. p_notify: wake consumers that sleep, with the commit.
 -- Locks: the job's row, which only the same job waits for. Then what an ordinary enqueue of these messages takes, in its order, until the commit:
 -- nothing for messages without a key; the others come last, in the order (channel, key). Replacing, or keys in a channel that has a bound, wait 500 ms at most.
 -- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix.
@@ -36,13 +36,11 @@ as $$
 declare
   c_chunk constant integer := 1000;
   v_schema regnamespace := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));
-  -- what counts of the stage, and which of its channels is which: one look-up a channel, whatever the queue has of others
+  -- what counts of the stage, and which of its channels is which
   v_stage text := format('(select g.*, g.ctid as row from %s.%I g where g.attempt = any (%L::bigint[]))', v_schema, p_stage, p_attempts);
-  v_channels text := format(
-    '(select d.channel, k.id from (select distinct g.channel from %s g) d'
-    ' cross join lateral (select c.id from %s.fq_channel c where c.queue = %L and c.name = d.channel limit 1) k)',
-    v_stage, v_schema, p_queue
-  );
+  v_channels text;
+  v_names text[];
+  v_ids bigint[];
   v_now bigint := fairqueue.fq_now();
   v_load fairqueue.fq_load;
   v_timeout text := current_setting('lock_timeout');
@@ -101,7 +99,8 @@ begin
   execute format(
     'select coalesce(sum(s.messages), 0), coalesce(sum(s.messages - s.keyed) filter (where n.max_backlog is null), 0), coalesce(sum(s.keyed), 0),'
     '  coalesce(sum(s.keyed) filter (where n.max_backlog is not null), 0),'
-    '  coalesce(array_agg(n.id) filter (where n.max_backlog is not null), array[]::bigint[]), min(s.channel) filter (where n.id is null)'
+    '  coalesce(array_agg(n.id) filter (where n.max_backlog is not null), array[]::bigint[]), min(s.channel) filter (where n.id is null),'
+    '  array_agg(s.channel), array_agg(n.id)'
     ' from (select g.channel, count(*) as messages, count(g.key) as keyed from %s g group by g.channel) s'
     ' left join lateral ('
     '   select c.id, t.max_backlog'
@@ -113,7 +112,7 @@ begin
     ' ) n on true',
     v_stage, v_schema, v_schema, p_queue
   )
-  into v_found, v_plain, v_keyed, v_keyed_bounded, v_bounded, v_missing;
+  into v_found, v_plain, v_keyed, v_keyed_bounded, v_bounded, v_missing, v_names, v_ids;
   if v_found <> p_messages then
     raise exception 'the stage of job % has % of % messages', left(p_job_id, 80), v_found, p_messages
       using errcode = 'QF006', hint = 'a crash of the server empties what was staged, and nothing was enqueued; run the job again';
@@ -123,6 +122,8 @@ begin
       using errcode = 'QF001', hint = 'call fq_make_stage_channels before, and do not delete channels that are in use';
   end if;
 
+  v_channels := format('unnest(%L::text[], %L::bigint[])', v_names, v_ids);
+
   -- What needs more than an insert goes through fq_enqueue; if any key does, then all keys do, for they are taken in one order.
   v_by_enqueue := format('c.id = any (%L::bigint[])', v_bounded);
   if p_on_duplicate = 'replace' or v_keyed_bounded > 0 then
@@ -131,11 +132,11 @@ begin
     v_keyed := 0;
   end if;
 
-  -- Messages without a key wait for nobody, so they come in whichever order the stage has; keys in the lock order.
+  -- Messages without a key wait for nobody: they come in the order of the index on (channel_id, dequeue_at), which then costs least; keys in the lock order.
   for r in
     select u.*
     from (
-      values ('s.key is null', '', v_plain),
+      values ('s.key is null', 'order by c.id', v_plain),
         ('s.key is not null', 'order by s.channel, s.key on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing', v_keyed)
     ) u(which, in_order, messages)
     where u.messages > 0
@@ -147,7 +148,7 @@ begin
       '    case when s.priority is not null then -s.priority::bigint else greatest(s.at, %s + coalesce(s.delay, 0)) end,'
       '    %s, s.key, coalesce(s.max_attempts, 20)'
       '  from %s s'
-      '  join %s c on c.channel = s.channel'
+      '  join %s c(channel, id) on c.channel = s.channel'
       '  where %s and c.id <> all (%L::bigint[])'
       '  %s'
       '  returning channel_id, dequeue_at, id'
@@ -160,7 +161,7 @@ begin
       v_schema, v_now, v_now, v_stage, v_channels, r.which, v_bounded, r.in_order, v_schema, p_queue
     )
     into v_added;
-    if v_added <> r.messages and r.in_order = '' then
+    if v_added <> r.messages and r.in_order = 'order by c.id' then
       raise exception 'a channel of queue % vanished while the messages of job % were added to it', p_queue, left(p_job_id, 80)
         using errcode = 'QF001', hint = 'do not delete channels that are in use; run the job again';
     end if;
@@ -176,7 +177,7 @@ begin
     if p_on_duplicate = 'replace' then
       execute format(
         'select array_agg(m.id) from %s s'
-        ' join %s c on c.channel = s.channel'
+        ' join %s c(channel, id) on c.channel = s.channel'
         ' cross join lateral (select m.id from %s.fq_message m where m.channel_id = c.id and m.dedupe_key = s.key limit 1) m'
         ' where s.key is not null',
         v_stage, v_channels, v_schema
@@ -194,7 +195,7 @@ begin
         ' from ('
         '   select s.*, row_number() over (order by s.channel, s.key nulls first, s.attempt, s.row) as place'
         '   from %s s'
-        '   join %s c on c.channel = s.channel'
+        '   join %s c(channel, id) on c.channel = s.channel'
         '   where %s'
         ' ) n'
         ' group by (n.place - 1) / %s'
