@@ -74,13 +74,6 @@ _SERVING = [
         "    for update",
         slow=True,
     ),
-    Mutation(
-        "a purged channel that is paused is scheduled",
-        "fq_purge_channel",
-        "when n.id is null or s.paused_at is not null then null",
-        "when n.id is null then null",
-        slow=True,
-    ),
 ]
 _KEYS = [
     Mutation("a replaced message keeps its attempts", "fq_enqueue", "              attempts = 0,\n", ""),
@@ -135,13 +128,6 @@ _BOUNDS = [
         "fq_enqueue",
         "t.added > 0 and t.channel_id = any (v_bounded_channels)",
         "false",
-    ),
-    Mutation(
-        "a full channel takes the key of what is out",
-        "fq_enqueue",
-        "elsif found and (v_room > 0) is not false then",
-        "elsif found then",
-        slow=True,
     ),
     Mutation("a call takes no room", "fq_enqueue", "            v_room := v_room - 1;\n", ""),
     Mutation(
