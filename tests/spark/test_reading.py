@@ -11,11 +11,13 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue
+from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.spark.errors import BadFrame, BadOption
 from sqlalchemy_fairqueue.spark.reading import reader, schema
 from sqlalchemy_fairqueue.spark.reading.losses import DataLoss
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
+from tests.fixtures.waits import Waits
 from tests.spark.conftest import Place
 from tests.spark.recorded import COLUMNS, DAY, NOON, add, in_order, table
 
@@ -166,6 +168,20 @@ def test_live_tables(database: Database) -> None:
     (letter,) = read(database, table="dead_letters", channels="b", numPartitions=2)
     assert (letter["content"], letter["dedupe_key"], letter["reason"]) == (b'{"n":2}', "k", "poison")
     assert letter["died_at"] >= letter["enqueued_at"]
+
+
+def test_a_read_that_is_left_or_refused_leaves_nothing_behind(database: Database, waits: Waits) -> None:
+    """A task that needs only some rows ends its connection; what the server refuses is said with what was tried."""
+    add(database, 30_000)
+    made, (part,) = parts(database)
+    batches = made.read(part)
+    assert 0 < next(batches).num_rows < 30_000
+    batches.close()
+    waits.until("select where not exists (select from pg_stat_activity where application_name like 'fairqueue spark%')")
+    made, (part,) = parts(database)
+    database.execute("alter table fq_history rename column error to fault")
+    with pytest.raises(FairQueueError, match=r"cannot read table history: column h\.error does not exist"):
+        rows(made, [part])
 
 
 def test_live_tables_in_spark(spark: "SparkSession", place: Place) -> None:

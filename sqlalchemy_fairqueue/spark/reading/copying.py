@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import psycopg
 import pyarrow as pa
+from psycopg import pq
 from pyarrow import csv
 from pyspark.sql.types import (
     BinaryType,
@@ -19,7 +21,7 @@ from pyspark.sql.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import psycopg
+    from psycopg.pq.abc import PGresult
 
     from sqlalchemy_fairqueue.spark.reading.tables import Column
 
@@ -41,27 +43,43 @@ def batches(
     """What the query gives, in batches of about a megabyte of text; at least one row each.
 
     Args:
-        connection: Its client encoding is UTF-8. It is busy until the iterator ends.
+        connection: Its client encoding is UTF-8. Busy until the iterator ends; closed if that fails or is left.
         query: A select that gives the columns in order.
         parameters: Its ``%(name)s`` values.
         columns: What it gives.
     """
     parser = _Parser(columns)
-    with (
-        connection.cursor() as cursor,
-        cursor.copy(f"copy ({query}) to stdout (format csv)".encode(), parameters) as rows,
-    ):
-        chunk: list[bytes | bytearray | memoryview] = []
-        size = 0
-        # One message of the protocol is one row, so that a chunk never ends within one.
-        for row in rows:
-            chunk.append(row)
-            size += len(row)
-            if size >= _CHUNK_BYTES:
-                yield parser.batch(b"".join(chunk))
-                chunk, size = [], 0
+    wire = connection.pgconn
+    copy = psycopg.ClientCursor(connection).mogrify(f"copy ({query}) to stdout (format csv)", parameters)
+    wire.send_query(copy.encode())
+    done = False
+    try:
+        _expect(wire.get_result(), pq.ExecStatus.COPY_OUT)
+        chunk = bytearray()
+        # One message of the protocol is one row, so that a chunk never ends within one. Rows are not kept as objects:
+        # so many would have the garbage collector take more time than all the rest.
+        while (message := wire.get_copy_data(0))[0] > 0:
+            chunk += message[1]
+            if len(chunk) >= _CHUNK_BYTES:
+                yield parser.batch(chunk)
+                chunk = bytearray()
+        _expect(wire.get_result(), pq.ExecStatus.COMMAND_OK)
+        wire.get_result()
+        done = True
         if chunk:
-            yield parser.batch(b"".join(chunk))
+            yield parser.batch(chunk)
+    finally:
+        if not done:
+            # What the server still sends is nobody's.
+            connection.close()
+
+
+def _expect(result: PGresult | None, status: pq.ExecStatus) -> None:
+    """Raise what the server said instead, if it did."""
+    if result is None or result.status != status:
+        raise (
+            psycopg.errors.error_from_result(result) if result else psycopg.OperationalError("the connection was lost")
+        )
 
 
 class _Parser:
@@ -82,7 +100,7 @@ class _Parser:
             false_values=["f"],
         )
 
-    def batch(self, text: bytes) -> pa.RecordBatch:
+    def batch(self, text: bytearray) -> pa.RecordBatch:
         # Tasks share the cores already.
         read = csv.ReadOptions(column_names=self._names, use_threads=False, block_size=len(text) + 1)
         table = csv.read_csv(
