@@ -1,0 +1,113 @@
+"""The replay: how many events of one queue a core goes through in a second. No server takes part."""
+
+from statistics import median
+from time import process_time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sqlalchemy_fairqueue import ChannelPolicy
+from sqlalchemy_fairqueue.spark.replaying.compiling import compiled
+from sqlalchemy_fairqueue.spark.replaying.playing import attempts_under, play
+from sqlalchemy_fairqueue.spark.replaying.scenarios import Scenario
+from sqlalchemy_fairqueue.spark.replaying.simulator import simulate
+from sqlalchemy_fairqueue.spark.replaying.trace import trace_of
+from tests.bench.figures import Figure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.bench.figures import Report
+
+_START = 1_700_000_000_000_000
+_WORKERS = 16
+_SERVICE = 100_000
+# An attempt arrives, starts and finishes.
+_EVENTS = 3
+_REACH = 1_000_000
+
+_SCENARIOS = (
+    Scenario(name="fair", workers=_WORKERS),
+    Scenario(name="fair, batch 16", workers=_WORKERS, batch=16),
+    Scenario(name="one line", workers=_WORKERS, discipline="fifo"),
+    Scenario(name="two of a channel at once", workers=_WORKERS, defaults=ChannelPolicy(max_concurrency=2)),
+)
+
+
+def history(attempts: int, channels: int) -> pa.Table:
+    """A queue that gets twice the work that its workers can do, a few tenants having most of it."""
+    random = np.random.default_rng(7)
+    channel = (random.zipf(1.3, attempts) - 1) % channels
+    enqueued = _START + np.sort(random.integers(0, attempts * _SERVICE // _WORKERS // 2, attempts))
+    finished = enqueued + random.exponential(_SERVICE, attempts).astype(np.int64)
+    ids = np.arange(1, attempts + 1)
+    times = {"enqueued_at": enqueued, "ready_at": enqueued, "started_at": enqueued, "finished_at": finished}
+    names = pa.array([f"tenant-{number}" for number in range(channels)])
+    return pa.table(
+        {
+            "id": ids,
+            "queue": pa.repeat("documents", attempts),
+            "channel_id": channel + 1,
+            "channel": names.take(pa.array(channel)),
+            "message_id": ids,
+            "kind": pa.repeat("work", attempts),
+            "attempt": pa.repeat(pa.scalar(1, pa.int32()), attempts),
+            "outcome": pa.repeat("completed", attempts),
+            **{name: pa.array(values).cast(pa.timestamp("us", "UTC")) for name, values in times.items()},
+        }
+    )
+
+
+def speed(work: "Callable[[], object]", attempts: int, rounds: range) -> list[float]:
+    """Events in a second of processor time, round by round."""
+    speeds = []
+    for _ in rounds:
+        began = process_time()
+        work()
+        speeds.append(attempts * _EVENTS / (process_time() - began))
+    return speeds
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("channels", [1_000, 100_000])
+def test_events(report: "Report", rounds: range, channels: int, *, full: bool) -> None:
+    """A million events a second and core, whatever the scenario."""
+    if compiled(simulate) is None:
+        pytest.skip("numba is not installed")
+    attempts = 3_000_000 if full else 300_000
+    recorded = history(attempts, channels)
+    trace = trace_of(recorded)
+    began = process_time()
+    attempts_under(trace_of(recorded.slice(0, 1)), _SCENARIOS[0], compile_=True)
+    first = process_time() - began
+    for scenario in _SCENARIOS:
+        fast = speed(lambda one=scenario: attempts_under(trace, one, compile_=True), attempts, rounds)  # type: ignore[misc]
+        whole = speed(lambda one=scenario: play(recorded, one), attempts, rounds)  # type: ignore[misc]
+        report.add(
+            Figure(
+                f"replay of {attempts:,} attempts of {channels:,} channels, {scenario.name}",
+                "events/s",
+                fast,
+                [_REACH] * len(fast),
+                "the reach",
+                reach=1.0,
+                notes={
+                    "from Arrow to Arrow": f"{median(whole):,.0f} events/s",
+                    "first call of the process": f"{first:.1f} s of processor time",
+                },
+            )
+        )
+    few = trace_of(recorded.slice(0, 30_000))
+    slow = speed(lambda: attempts_under(few, _SCENARIOS[0], compile_=False), 30_000, rounds)
+    report.add(
+        Figure(
+            f"replay of 30,000 attempts of {channels:,} channels, interpreted",
+            "events/s",
+            slow,
+            [_REACH] * len(slow),
+            "the reach of the compiled one",
+            reach=None,
+        )
+    )

@@ -1,0 +1,43 @@
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import Engine
+
+from tests.cli.conftest import Cli
+from tests.cli.stages import QUEUE, enqueue, lease
+from tests.cli.test_spark import spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["spark"]
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+_SCENARIOS = """
+[[scenario]]
+name = "one at a time"
+workers = 1
+[[scenario]]
+name = "one <line>"
+discipline = "fifo"
+"""
+
+
+def test_replay(cli: Cli, engine: Engine, spark: "SparkSession", tmp_path: Path) -> None:
+    """The page shows each scenario beside what was, and the answer has the figures of both."""
+    assert spark.version
+    QUEUE.configure(engine, history=True)
+    enqueue(engine, "customer-1", "customer-1", "customer-2")
+    QUEUE.complete(engine, lease(engine))
+    (tmp_path / "scenarios.toml").write_text(_SCENARIOS)
+
+    made = cli("spark", "replay", "scenarios.toml", "--output", "page.html", "--json")
+
+    assert made.status == 0, made.err
+    named = {one["scenario"]: one["queues"] for one in made.document["scenarios"]}
+    assert list(named) == ["as recorded", "one at a time", "one <line>"]
+    assert [queue["attempts"] for (queue,) in named.values()] == [3, 3, 3]
+    assert [queue["greatest_concurrency"] for (queue,) in named.values()] == [3, 1, 3]
+    assert "one &lt;line&gt;" in (tmp_path / "page.html").read_text()

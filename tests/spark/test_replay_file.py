@@ -1,0 +1,87 @@
+"""Scenarios in a file: what it may say, and what is said of it when it may not."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from sqlalchemy_fairqueue import ChannelPolicy
+from sqlalchemy_fairqueue.cli.failures import Failure
+from sqlalchemy_fairqueue.cli.spark.scenarios import scenarios_in
+from sqlalchemy_fairqueue.spark import Scenario
+
+_FILE = """
+[[scenario]]
+name = "one line"
+discipline = "fifo"
+
+[[scenario]]
+name = "customer-7 with three workers"
+workers = 16
+batch = 2
+max_concurrency = 12
+defaults = { weight = 2 }
+
+[scenario.policies."customer-7"]
+max_concurrency = 3
+
+[scenario.policies."trial-*"]
+release_interval = "250ms"
+release_burst = 5
+"""
+
+
+def test_file(tmp_path: Path) -> None:
+    """A table a scenario, with what Scenario and ChannelPolicy take, in their words."""
+    file = tmp_path / "scenarios.toml"
+    file.write_text(_FILE)
+
+    assert scenarios_in(file) == [
+        Scenario(name="one line", discipline="fifo"),
+        Scenario(
+            name="customer-7 with three workers",
+            workers=16,
+            batch=2,
+            max_concurrency=12,
+            defaults=ChannelPolicy(weight=2),
+            policies={
+                "customer-7": ChannelPolicy(max_concurrency=3),
+                "trial-*": ChannelPolicy(release_interval=timedelta(milliseconds=250), release_burst=5),
+            },
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "there is no scenario to replay"),
+        ("[[scenario]", "at line 1"),
+        ("[[scenarios]]", "the file has 'scenarios'; it may have scenario"),
+        ("scenario = 3", "scenario is 3; give a table [[scenario]]"),
+        ("scenario = [3]", "scenario 1 is 3; give a table with name"),
+        ("[[scenario]]\nworkers = 3", "scenario 1 has no name"),
+        ("[[scenario]]\nname = 'x'\nworker = 3", "scenario 1 has 'worker'; it may have name, discipline, workers"),
+        ("[[scenario]]\nname = 'x'\nworkers = 0", "workers is 0"),
+        ("[[scenario]]\nname = 'x'\npolicies = 1", "policies of scenario 1 is 1"),
+        ("[[scenario]]\nname = 'x'\ndefaults = {rate = 1}", "defaults of scenario 1 has 'rate'"),
+        ("[[scenario]]\nname = 'x'\ndefaults = {release_interval = 'soon'}", "'soon' is no duration"),
+        ("[[scenario]]\nname = 'x'\n[[scenario]]\nname = 'x'", "two scenarios are called 'x'"),
+    ],
+)
+def test_refused(tmp_path: Path, text: str, words: str) -> None:
+    """What cannot be replayed is told by file, place and value."""
+    file = tmp_path / "scenarios.toml"
+    file.write_text(text)
+
+    with pytest.raises(Failure) as caught:
+        scenarios_in(file)
+
+    assert str(caught.value).startswith(f"the scenarios in {str(file)!r} cannot be replayed: ")
+    assert words in str(caught.value)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    """A file that is not there is named."""
+    with pytest.raises(Failure, match=r"missing\.toml' cannot be read"):
+        scenarios_in(tmp_path / "missing.toml")
