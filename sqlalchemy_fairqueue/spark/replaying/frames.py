@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.types import IntegralType, StringType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DataType, IntegralType, StringType, TimestampNTZType, TimestampType
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.spark.replaying.playing import play
@@ -45,10 +45,10 @@ _TYPES = {
     "error": "string",
     "recorded_xid": "long",
 }
-_KINDS = {
-    "long": IntegralType,
-    "int": IntegralType,
-    "string": StringType,
+_KINDS: dict[str, tuple[type[DataType], ...]] = {
+    "long": (IntegralType,),
+    "int": (IntegralType,),
+    "string": (StringType,),
     "timestamp": (TimestampType, TimestampNTZType),
 }
 _SCHEMA = ", ".join(f"{name} {kind}" for name, kind in {"scenario": "string", **_TYPES}.items())
