@@ -32,6 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bench-json", type=Path, help="benchmarks: write the figures to this file")
     folder = Path("build/bench")
     parser.addoption("--bench-folder", type=Path, default=folder, help=f"benchmarks: field.html; default {folder}")
+    parser.addoption(
+        "--bench-field", default="", help="benchmarks: who takes part, such as fairqueue,oban; default all"
+    )
     parser.addoption("--bench-rounds", type=int, default=3, help="benchmarks: interleaved rounds; default 3")
 
 

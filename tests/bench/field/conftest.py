@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.bench.field.arena import Arena, prepare
-from tests.bench.field.environments import DESIGNS, LIBRARY, PEERS, CannotRun, Contestant, interpreter
+from tests.bench.field.environments import DESIGNS, LIBRARY, PEERS, WITHOUT_PREFETCH, CannotRun, Contestant, interpreter
 from tests.bench.field.speaker import Failed
 from tests.bench.field.telling import FieldReport
 from tests.bench.wire import Wire
@@ -47,7 +47,11 @@ def field(stage: Stage, report: Report, pytestconfig: pytest.Config, *, full: bo
     ready = {}
     environments = pytestconfig.cache.mkdir("peers")
     designs = [design for design in DESIGNS if full or design.name in _QUICK_DESIGNS]
+    designs = [WITHOUT_PREFETCH, *designs]
+    named = {*pytestconfig.getoption("--bench-field").split(",")} - {""}
     for contestant in (LIBRARY, *designs, *PEERS):
+        if named and contestant.name not in named:
+            continue
         try:
             python, version = interpreter(contestant, environments)
             ready[contestant.name] = (contestant, python, prepare(stage, contestant, python))

@@ -34,6 +34,8 @@ class Contestant:
 
 
 LIBRARY: Final = Contestant("fairqueue", "with_fairqueue")
+WITHOUT_PREFETCH: Final = Contestant("fairqueue_prefetch_0", "with_fairqueue", ("0",))
+"""The library's worker when it holds no message that no handler is free for."""
 BATCH: Final = "8"
 """Messages that a thread of a published design takes at once where batches are allowed."""
 DESIGNS: Final = [

@@ -56,7 +56,9 @@ def test_what_is_reached(field: Field, report: Report) -> None:
         report.add(Figure(what, "ms", beside, alone, "on an empty system", 2.0, "less", others))
     if fair := told.values("zipf", _US, "jain, least"):
         others = {
-            name: f"{median(found):.3f}" for name in field.ready if (found := told.values("zipf", name, "jain, least"))
+            name: f"{median(found):.3f}"
+            for name in field.ready
+            if name != _US and (found := told.values("zipf", name, "jain, least"))
         }
         what = "Jain's index of Zipf tenants, the least of the seconds"
         report.add(Figure(what, "", fair, [1.0] * len(fair), "all get their max-min fair share", 0.99, "more", others))

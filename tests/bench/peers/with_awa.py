@@ -29,6 +29,8 @@ class Awa:
     async def prepare(self) -> None:
         """See there."""
         await self._client.migrate()
+        # Bulk enqueues want its newer storage, which the first worker would otherwise choose.
+        await self._client.install_queue_storage()
 
     async def open(self) -> None:
         """See there."""

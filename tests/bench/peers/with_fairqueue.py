@@ -18,7 +18,8 @@ from tests.bench.peers.speaking import handled_in_thread, speak
 class Fairqueue:
     """See `tests.bench.peers.speaking.Peer`."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, prefetch: str = "") -> None:
+        self._prefetch = {"prefetch": int(prefetch)} if prefetch else {}
         self._url = url
         self._engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), pool_size=20)
         self._queue = Queue("bench", schema="fairqueue")
@@ -47,7 +48,7 @@ class Fairqueue:
             handled_in_thread(delivery.payload)
 
         self._queue.handler("default")(handle)
-        self._worker = Worker(self._engine, self._queue, concurrency=slots)
+        self._worker = Worker(self._engine, self._queue, concurrency=slots, **self._prefetch)
         self._worker.start()
 
     async def stop(self) -> None:
@@ -57,4 +58,4 @@ class Fairqueue:
 
 
 if __name__ == "__main__":
-    speak(Fairqueue(sys.argv[1]))
+    speak(Fairqueue(*sys.argv[1:]))
