@@ -97,7 +97,7 @@ def test_under_concurrent_writers_each_row_comes_once(database: Database, follow
 
 
 def test_a_query_of_spark_gives_the_table(spark: "SparkSession", place: Place, tmp_path: Path) -> None:
-    """Through Spark, with stops, restarts and a transaction open for long, row for row what the table holds is written."""
+    """Through Spark, with stops, restarts and a transaction open for long: what arrives is the table, row for row."""
     database = place.database
 
     def query() -> "StreamingQuery":
