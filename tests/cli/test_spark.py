@@ -35,11 +35,13 @@ def test_from_a_file_to_a_report(cli: Cli, engine: Engine, spark: "SparkSession"
     assert spark.version
     QUEUE.configure(engine, history=True)
     rows = [{"channel": f"customer-{number % 3}", "payload": {"page": number}} for number in range(9)]
-    (tmp_path / "messages.json").write_text("\n".join(map(json.dumps, rows)))
+    # Spark's current folder is that of the process, whatever folder a test is in.
+    source, folder = str(tmp_path / "messages.json"), str(tmp_path / "archive")
+    Path(source).write_text("\n".join(map(json.dumps, rows)))
     load = (
         "spark",
         "enqueue",
-        "messages.json",
+        source,
         "--format",
         "json",
         "--job-id",
@@ -58,12 +60,12 @@ def test_from_a_file_to_a_report(cli: Cli, engine: Engine, spark: "SparkSession"
     assert sorted(delivery.payload["page"] for delivery in deliveries) == list(range(9))
     QUEUE.complete(engine, deliveries)
 
-    archived = cli("spark", "archive", "archive", "--today", "--json")
+    archived = cli("spark", "archive", folder, "--today", "--json")
     assert archived.status == 0, archived.err
     assert archived.document["rows"] == 9
-    assert cli("spark", "archive", "archive", "--today").out.startswith("nothing new was to be archived")
+    assert cli("spark", "archive", folder, "--today").out.startswith("nothing new was to be archived")
 
-    for source in ([], ["--archive", "archive"]):
+    for source in ([], ["--archive", folder]):
         made = cli("spark", "report", *source, "--output", "page.html", "--title", "All <of> it", "--json")
         assert made.status == 0, made.err
         (queue,) = made.document["queues"]
@@ -71,7 +73,7 @@ def test_from_a_file_to_a_report(cli: Cli, engine: Engine, spark: "SparkSession"
         assert {one["channel"] for one in made.document["channels"]} == {f"customer-{number}" for number in range(3)}
         assert all(one["policy"] for one in made.document["channels"])
         assert "All &lt;of&gt; it" in (tmp_path / "page.html").read_text()
-    assert "the report is in page.html" in cli("spark", "report", "--archive", "archive", "--output", "page.html").out
+    assert "the report is in page.html" in cli("spark", "report", "--archive", folder, "--output", "page.html").out
 
 
 def test_what_cannot_be_reported(cli: Cli, spark: "SparkSession", tmp_path: Path) -> None:
@@ -81,6 +83,8 @@ def test_what_cannot_be_reported(cli: Cli, spark: "SparkSession", tmp_path: Path
     assert (empty.status, "the history has no attempts" in empty.err) == (1, True), empty.err
     missing = cli("spark", "report", "--archive", str(tmp_path / "none"))
     assert (missing.status, "there is no archive at" in missing.err) == (1, True), missing.err
+    lost = cli("spark", "enqueue", str(tmp_path / "none"), "--queue", QUEUE.name)
+    assert (lost.status, "does not exist" in lost.err) == (1, True), lost.err
     nowhere = cli("spark", "report", "--output", "no/page.html")
     assert (nowhere.status, "cannot be written" in nowhere.err) == (2, True), nowhere.err
     setting = cli("spark", "report", "--conf", "spark.master")

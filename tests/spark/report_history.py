@@ -112,10 +112,9 @@ def _attempts(
 
 
 def served_in_line_and_in_turn() -> list[Row]:
-    """The same messages served by one worker in two ways: a giant's 600 and, soon after, five of each of ten others."""
+    """The same messages served by one worker in two ways: a giant's 600 and, soon after, 20 of each of ten others."""
     step = 100_000
-    small = [(second * 1_000_000, f"small-{number}") for second in range(5, 10) for number in range(10)]
-    came = [(0, GIANT)] * 600 + small
+    came = [(0, GIANT)] * 600 + [(5_000_000, f"small-{number}") for number in range(10)] * 20
     rows: list[Row] = []
     for queue in ("in line", "by turns"):
         waiting, at = list(came), 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sqlalchemy_fairqueue.cli.failures import Failure, usage
+from sqlalchemy_fairqueue.cli.failures import Failure, not_found, usage
 from sqlalchemy_fairqueue.cli.printing import console
 from sqlalchemy_fairqueue.cli.statuses import Status
 
@@ -72,6 +72,8 @@ def _spark_failure(error: Exception) -> Exception:
     if not isinstance(error, PySparkException):
         return error
     said = str(error).strip().splitlines() or [type(error).__name__]
+    if said[0].startswith("[PATH_NOT_FOUND]"):
+        return not_found(f"{said[0].removeprefix('[PATH_NOT_FOUND]').strip()} Give a path or URI that is there")
     return Failure(f"Spark failed: {said[0]}; --debug shows where", Status.FAILED, "failed")
 
 
