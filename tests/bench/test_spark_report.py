@@ -28,7 +28,7 @@ def test_report_beside_duckdb(report: Report, tmp_path: Path, *, full: bool) -> 
     theirs = _child("by_duckdb", path, ours["window"], ours["width"])
 
     assert {name: ours[name] for name in _SAME} == {name: theirs[name] for name in _SAME}
-    assert ours["fairness"] == pytest.approx(theirs["fairness"])
+    assert ours["fairness"] == pytest.approx(theirs["fairness"] or 0.0)
     assert ours["denied"] == pytest.approx(theirs["denied"], rel=1e-3)
     what = f"report over {rows:,} attempts of 1,000 tenants, local[2]"
     report.add(

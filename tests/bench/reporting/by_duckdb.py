@@ -35,8 +35,8 @@ from attempt
 """,
     "over_time": """
 create temp table over_time as
-select started // {window} as at, count(*) as started, quantile_disc(wait, [0.5, 0.95, 0.99, 1]) as waits
-from attempt group by at
+select started // {window} as moment, count(*) as started, quantile_disc(wait, [0.5, 0.95, 0.99, 1]) as waits
+from attempt group by moment
 """,
     "rate": """
 create temp table rate as
@@ -46,32 +46,32 @@ from (select channel, count(*) as number from attempt group by channel, started 
     "sweep": """
 create temp table sweep as
 with event as (
-  select channel, ready as at, 1 as kind, 1 as waiting, 0 as held from attempt
+  select channel, ready as moment, 1 as kind, 1 as waiting, 0 as held from attempt
   union all select channel, started, 2, -1, (service > 0)::int from attempt
   union all select channel, finished, 0, 0, -(service > 0)::int from attempt
 ),
 step as (
-  select *, at - lag(at) over (order by at, kind) as step,
-    sum(held) over (order by at, kind rows between unbounded preceding and 1 preceding) as held_before
+  select *, moment - lag(moment) over (order by moment, kind) as step,
+    sum(held) over (order by moment, kind rows between unbounded preceding and 1 preceding) as held_before
   from event
 ),
 clock as (
-  select channel, at, kind, waiting, held,
-    sum(case when held_before > 0 then step else 0 end) over (order by at, kind rows unbounded preceding) as served
+  select channel, moment, kind, waiting, held,
+    sum(case when held_before > 0 then step else 0 end) over (order by moment, kind rows unbounded preceding) as served
   from step
 ),
 state as (
-  select *, at - lag(at) over own as step, served - lag(served) over own as served_step,
+  select *, moment - lag(moment) over own as step, served - lag(served) over own as served_step,
     coalesce(sum(waiting) over before, 0) as waiting_before, coalesce(sum(held) over before, 0) as held_before
   from clock
-  window own as (partition by channel order by at, kind),
-    before as (partition by channel order by at, kind rows between unbounded preceding and 1 preceding)
+  window own as (partition by channel order by moment, kind),
+    before as (partition by channel order by moment, kind rows between unbounded preceding and 1 preceding)
 ),
 begun as (
   select *, waiting_before > 0 and held_before = 0 as starving,
     last_value(case when waiting_before + waiting > 0 and held_before + held = 0
       and (kind = 2 or not (waiting_before > 0 and held_before = 0)) then served end ignore nulls)
-      over (partition by channel order by at, kind rows between unbounded preceding and 1 preceding) as begun
+      over (partition by channel order by moment, kind rows between unbounded preceding and 1 preceding) as begun
   from state
 )
 select channel, sum(case when waiting_before > 0 then step else 0 end) as backlogged,
@@ -82,34 +82,34 @@ from begun group by channel
     "share": """
 create temp table share as
 with counted as (
-  select channel, at // {width} as at, sum(became_ready) as became_ready, sum(served) as served
-  from (select channel, ready as at, 1 as became_ready, 0 as served from attempt
+  select channel, moment // {width} as moment, sum(became_ready) as became_ready, sum(served) as served
+  from (select channel, ready as moment, 1 as became_ready, 0 as served from attempt
     union all select channel, started, 0, 1 from attempt)
-  group by channel, at // {width}
+  group by channel, moment // {width}
 ),
 balance as (
   select *, coalesce(sum(became_ready - served) over before, 0) as waiting,
-    lead(at) over (partition by channel order by at) as next_at
+    lead(moment) over (partition by channel order by moment) as next_moment
   from counted
-  window before as (partition by channel order by at rows between unbounded preceding and 1 preceding)
+  window before as (partition by channel order by moment rows between unbounded preceding and 1 preceding)
 ),
 filled as (
-  select channel, at, waiting, served from balance
+  select channel, moment, waiting, served from balance
   union all
-  select channel, unnest(range(at + 1, next_at)), waiting + became_ready - served, 0
+  select channel, unnest(range(moment + 1, next_moment)), waiting + became_ready - served, 0
   from balance where waiting + became_ready - served > 0
 ),
 used as (
-  select *, greatest(waiting, served)::double as uses, sum(served) over (partition by at)::double as all_served
+  select *, greatest(waiting, served)::double as uses, sum(served) over (partition by moment)::double as all_served
   from filled where waiting > 0 or served > 0
 ),
 ranked as (
   select *, coalesce(sum(uses) over earlier, 0) as before,
-    count(*) over (partition by at order by uses, channel rows between current row and unbounded following) as rest
+    count(*) over (partition by moment order by uses, channel rows between current row and unbounded following) as rest
   from used where all_served > 0
-  window earlier as (partition by at order by uses, channel rows between unbounded preceding and 1 preceding)
+  window earlier as (partition by moment order by uses, channel rows between unbounded preceding and 1 preceding)
 )
-select *, least(uses, max((all_served - before) / rest) over (partition by at)) as share
+select *, least(uses, max((all_served - before) / rest) over (partition by moment)) as share
 from ranked
 """,
     "fairness": """
@@ -118,7 +118,7 @@ select avg(fairness) as fairness
 from (
   select case when count(*) > 1
     then pow(sum(served / share), 2) / (count(*) * sum(pow(served / share, 2))) end as fairness
-  from share where waiting > served or served > share * (1 + 1e-9) group by at
+  from share where waiting > served or served > share * (1 + 1e-9) group by moment
 )
 """,
     "denied": """
