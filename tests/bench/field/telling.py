@@ -141,9 +141,10 @@ def _chart(bars: dict[str, list[float]], *, logarithmic: bool) -> str:
     axes.barh(names, middles, xerr=spread, color=colours, height=0.7, ecolor="#334155")
     for place, middle in enumerate(middles):
         axes.text(middle, place, f" {_number(middle)}", va="center", fontsize=8)
+    axes.margins(x=0.12)
     if logarithmic:
         axes.set_xscale("log")
-    axes.margins(x=0.12)
+        axes.set_xlim(left=min(1.0, *middles))
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     drawn = StringIO()
@@ -169,7 +170,7 @@ _PAGE: Final = """<!doctype html>
 show that the harness works, and nothing more.</p>
 {% endif %}
 <p>{{ "Full" if run.full else "Quick" }} form. {{ machine }}.
-{% for name, value in run.server.items() %}{{ name }} {{ value }}{{ ", " if not loop.last else "." }}{% endfor %}
+{% for name, value in run.server.items() %}{{ name }} {{ value }}{{ ", " if not loop.last else "." }}{% endfor %}<br>
 Each figure is the median of the rounds, with the least and the greatest.</p>
 {% for title, picture in charts %}
 <h2>{{ title }}</h2>

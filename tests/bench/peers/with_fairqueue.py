@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Delivery, Enqueue, Queue
 from sqlalchemy_fairqueue.sql import LATEST_VERSION, install_statements
 from sqlalchemy_fairqueue.worker import Worker
+from sqlalchemy_fairqueue.worker.pace import MOST
 from tests.bench.peers.speaking import handled_in_thread, speak
 
 
@@ -19,7 +20,7 @@ class Fairqueue:
     """See `tests.bench.peers.speaking.Peer`."""
 
     def __init__(self, url: str, prefetch: str = "") -> None:
-        self._prefetch = {"prefetch": int(prefetch)} if prefetch else {}
+        self._prefetch = int(prefetch or MOST)
         self._url = url
         self._engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), pool_size=20)
         self._queue = Queue("bench", schema="fairqueue")
@@ -48,7 +49,7 @@ class Fairqueue:
             handled_in_thread(delivery.payload)
 
         self._queue.handler("default")(handle)
-        self._worker = Worker(self._engine, self._queue, concurrency=slots, **self._prefetch)
+        self._worker = Worker(self._engine, self._queue, concurrency=slots, prefetch=self._prefetch)
         self._worker.start()
 
     async def stop(self) -> None:
