@@ -152,7 +152,8 @@ def snapshot(arena: Arena, *, full: bool) -> Figures:
 
 
 def _between(seen: Seen, since: float, until: float) -> float:
-    return sum(since <= started - seen.begin < until for started in seen.started.values()) / (until - since)
+    begin = seen.begin
+    return sum(since <= started - begin < until for started in seen.started.values()) / (until - since)
 
 
 def _waiting(services: list[Service]) -> Figures:
