@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 import pytest
+from psycopg import pq
 
 from sqlalchemy_fairqueue.spark.errors import BadOption
 from sqlalchemy_fairqueue.spark.reading import schema, stream_reader
@@ -86,11 +87,25 @@ class Writers:
 def test_under_concurrent_writers_each_row_comes_once(database: Database, follow: Follow) -> None:
     """Many transactions commit out of order while batches are read by readers that stop and start anew."""
     follower, seen = follow(numPartitions=2), []
-    with Writers(database, 4, 60) as writers:
+    batches, chance = 0, random.Random(1)  # noqa: S311 - the same disorder each time
+    with ExitStack() as stack:
+        slow = [stack.enter_context(closing(psycopg.connect(database.conninfo))) for _ in range(3)]
+        writers = stack.enter_context(Writers(database, 4, 150))
         while writers.busy:
+            batches += 1
+            # Those of the threads are shorter than a batch; these stay open over a few.
+            connection = chance.choice(slow)
+            if connection.info.transaction_status == pq.TransactionStatus.INTRANS:
+                connection.commit()
+            else:
+                add(connection, 2)
             seen += follower.batch()
-            follower.reader.stop()
-            follower = follow(follower.checkpoint)
+            if batches % 5 == 0:
+                follower.reader.stop()
+                follower = follow(follower.checkpoint, numPartitions=2)
+        for connection in slow:
+            connection.commit()
+    assert batches > 5
     seen += follower.batch()
     assert sorted(seen) == [row[0] for row in table(database)]
     assert follower.batch() == []
