@@ -135,12 +135,13 @@ def programs(draw: st.DrawFn, *, batch: int | None = None, priorities: bool = Tr
     task = st.builds(
         Task,
         channel=st.integers(0, channels - 1),
-        gap=st.sampled_from((0, 0, 1, 9, 30)),
+        gap=st.sampled_from((0, 0, 0, 1, 9, 30)),
         delay=st.sampled_from((0, 0, 0, 50)),
         priority=st.just(0),
         attempts=st.lists(attempt, min_size=1, max_size=3).map(tuple),
     )
-    tasks = draw(st.lists(task, min_size=1, max_size=40).map(tuple))
+    # Turns within a batch need a backlog: short programs seldom have one.
+    tasks = draw(st.lists(task, min_size=draw(st.sampled_from((1, 25))), max_size=40).map(tuple))
     if priorities:
         urgent = draw(st.lists(st.sampled_from((0, 0, 0, 1, 5)), min_size=len(tasks), max_size=len(tasks)))
         tasks = tuple(
@@ -151,7 +152,7 @@ def programs(draw: st.DrawFn, *, batch: int | None = None, priorities: bool = Tr
         tasks=tasks,
         policies=tuple(draw(st.lists(policies(), min_size=channels, max_size=channels))),
         workers=draw(st.integers(1, 4)),
-        batch=draw(st.integers(1, 9)) if batch is None else batch,
+        batch=draw(st.integers(1, 20)) if batch is None else batch,
         max_concurrency=draw(st.none() | st.integers(1, 6)),
         begin=draw(st.sampled_from((0, 0, 100))),
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from sqlalchemy_fairqueue.spark.replaying.playing import attempts_under
 from sqlalchemy_fairqueue.spark.replaying.trace import trace_of
@@ -54,6 +54,7 @@ def test_one_at_a_time(kernel: Kernel) -> None:
 def test_batches(kernel: Kernel) -> None:
     """So do workers that take several, in the order of the turns within each batch."""
 
+    @settings(max_examples=max(75, settings().max_examples))
     @given(programs())
     def check(program: Program) -> None:
         assert simulated(program) == done(kernel, program)
