@@ -38,6 +38,7 @@ def test_report_beside_duckdb(report: Report, tmp_path: Path, *, full: bool) -> 
             [ours["seconds"]],
             [theirs["seconds"]],
             "the same figures by DuckDB",
+            reach=None,
             better="less",
         )
     )

@@ -65,8 +65,8 @@ def test_from_a_file_to_a_report(cli: Cli, engine: Engine, spark: "SparkSession"
     assert archived.document["rows"] == 9
     assert cli("spark", "archive", folder, "--today").out.startswith("nothing new was to be archived")
 
-    for source in ([], ["--archive", folder]):
-        made = cli("spark", "report", *source, "--output", "page.html", "--title", "All <of> it", "--json")
+    for history in ([], ["--archive", folder]):
+        made = cli("spark", "report", *history, "--output", "page.html", "--title", "All <of> it", "--json")
         assert made.status == 0, made.err
         (queue,) = made.document["queues"]
         assert (queue["queue"], queue["attempts"], queue["channels"]) == (QUEUE.name, 9, 3)

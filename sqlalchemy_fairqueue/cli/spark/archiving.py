@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.printing import counted
 from sqlalchemy_fairqueue.cli.sites import site_of
 from sqlalchemy_fairqueue.cli.spark.sessions import Conf, place_options, progress, spark_session
-from sqlalchemy_fairqueue.cli.tables import Column, listing, number
+from sqlalchemy_fairqueue.cli.tables import NOTHING, Column, listing, number
 
 
 def archive_history(
@@ -42,7 +42,7 @@ def archive_history(
     rows = [
         (f"{one.day}", one.rows, "later rows of a day that was there" if one.is_late else None) for one in done.days
     ]
-    shown = listing((Column("day"), number("attempts"), Column("", silent="-")), rows)
+    shown = listing((Column("day"), number("attempts"), Column("note", silent=NOTHING)), rows)
     return Answer(
         {
             "path": path,

@@ -68,17 +68,17 @@ class Attempts:
     @property
     def begin(self) -> int:
         """When the first message became ready."""
-        return min(row.first for row in self.totals)
+        return int(min(row.first for row in self.totals))
 
     @property
     def end(self) -> int:
         """When the last attempt ended."""
-        return max(row.last for row in self.totals)
+        return int(max(row.last for row in self.totals))
 
     @property
     def count(self) -> int:
         """How many there are."""
-        return sum(row.attempts for row in self.totals)
+        return int(sum(row.attempts for row in self.totals))
 
 
 def attempts_of(history: DataFrame, asking: Asking) -> Attempts:

@@ -141,10 +141,7 @@ class _Measuring:
             outcomes=_outcomes([row]),
             wait=self._spread(WAIT, row.queue, row.channel, row.longest_wait),
             service=self._spread(SERVICE, row.queue, row.channel, row.longest_service),
-            slowdown=Ratios(
-                *(self._percentiles[SLOWDOWN, row.queue, row.channel][one] / _THOUSAND for one in PERCENTILES),
-                row.greatest_slowdown / _THOUSAND,
-            ),
+            slowdown=self._ratios(row),
             mean_wait=duration(round(row.waits / row.attempts)),
             denied_wait=duration(round(share.denied / row.attempts)) if share.denied else duration(0),
             fair_share=share.served / share.share if share.share else None,
@@ -197,7 +194,13 @@ class _Measuring:
 
     def _spread(self, subject: int, queue: int, key: int, greatest: int) -> Spread:
         found = self._percentiles[subject, queue, key]
-        return Spread(*(duration(found[one]) for one in PERCENTILES), duration(greatest))
+        p50, p95, p99 = (duration(found[one]) for one in PERCENTILES)
+        return Spread(p50, p95, p99, duration(greatest))
+
+    def _ratios(self, row: Any) -> Ratios:
+        found = self._percentiles[SLOWDOWN, row.queue, row.channel]
+        p50, p95, p99 = (found[one] / _THOUSAND for one in PERCENTILES)
+        return Ratios(p50, p95, p99, row.greatest_slowdown / _THOUSAND)
 
 
 def _by_channel(frame: DataFrame) -> Rows:

@@ -26,7 +26,7 @@ def course(queue: QueueFigures, key: str) -> str:
     """Throughput and backlog over time."""
     figure, panels = _figure(2, 1.7)
     seconds = queue.window.total_seconds()
-    times = [window.begin for window in queue.windows] + [queue.windows[-1].begin + queue.window]
+    times: Any = [window.begin for window in queue.windows] + [queue.windows[-1].begin + queue.window]
     for label, colour, values in (
         ("started", SERIES[0], [window.started / seconds for window in queue.windows]),
         ("completed", SERIES[1], [window.completed / seconds for window in queue.windows]),
@@ -49,10 +49,10 @@ def waits(queue: QueueFigures, key: str) -> str:
         ("p99", SERIES[3], lambda spread: spread.p99),
         ("max", SERIES[4], lambda spread: spread.max),
     ]
-    times = [window.begin + queue.window / 2 for window in queue.windows]
+    times: Any = [window.begin + queue.window / 2 for window in queue.windows]
     for label, colour, value in marks:
         values = [_micros(value(window.wait)) if window.wait else float("nan") for window in queue.windows]
-        panel.plot(times, values, color=colour, label=label, linewidth=1.3, marker=".", markersize=2.5)  # type: ignore[arg-type]
+        panel.plot(times, values, color=colour, label=label, linewidth=1.3, marker=".", markersize=2.5)
     _durations(panel, "y")
     panel.set_ylabel("wait")
     _legend(panel)
@@ -63,9 +63,9 @@ def waits(queue: QueueFigures, key: str) -> str:
 def fairness(queue: QueueFigures, key: str) -> str:
     """Jain's index over time."""
     figure, (panel,) = _figure(1, 1.9)
-    times = [window.begin + queue.window / 2 for window in queue.windows]
+    times: Any = [window.begin + queue.window / 2 for window in queue.windows]
     values = [float("nan") if window.fairness is None else window.fairness for window in queue.windows]
-    panel.plot(times, values, color=SERIES[0], linewidth=1.2, marker=".", markersize=4)  # type: ignore[arg-type]
+    panel.plot(times, values, color=SERIES[0], linewidth=1.2, marker=".", markersize=4)
     panel.set_ylim(0, 1.05)
     panel.set_ylabel("Jain's index")
     _over_time([panel], queue)
@@ -108,10 +108,11 @@ def starvation(channels: Sequence[ChannelFigures], queue: QueueFigures, key: str
     for row, one in enumerate(channels):
         longest = one.longest_starvation
         if longest:
-            lasted = longest.to - longest.from_
-            panel.barh(row, lasted, left=longest.from_, height=0.6, color=SERIES[2])  # type: ignore[arg-type]
+            begin: Any = longest.from_
+            lasted: Any = longest.to - longest.from_
+            panel.barh(row, lasted, left=begin, height=0.6, color=SERIES[2])
             panel.annotate(
-                wording.duration(longest.lasted), (longest.to, row), (4, 0), textcoords="offset points",  # type: ignore[arg-type]
+                wording.duration(longest.lasted), (longest.to, row), (4, 0), textcoords="offset points",
                 va="center", fontsize=8,
             )  # fmt: skip
     _over_time([panel], queue)
@@ -178,11 +179,12 @@ def _over_time(panels: Sequence[Axes], queue: QueueFigures) -> None:
 
     for panel in panels:
         panel.set_ylim(bottom=None if panel.get_yscale() == "log" or panel.yaxis_inverted() else 0)
-        locator = AutoDateLocator(maxticks=8)
+        locator = AutoDateLocator(maxticks=8)  # type: ignore[no-untyped-call]
         panel.xaxis.set_major_locator(locator)
-        panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))
-    begin, end = queue.windows[0].begin, queue.windows[-1].begin + queue.window
-    panels[-1].set_xlim(begin, end)  # type: ignore[arg-type]
+        panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+    begin: Any = queue.windows[0].begin
+    end: Any = queue.windows[-1].begin + queue.window
+    panels[-1].set_xlim(begin, end)
     panels[-1].set_xlabel("UTC")
 
 

@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ _COLOURS = {
     **{colour: f"var(--series-{number})" for number, colour in enumerate(SERIES, 1)},
 }
 _ID = re.compile(r'(\bid="|href="#|url\(#)')
-_SETTINGS = {
+_SETTINGS: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "fairqueue",
     "font.family": "sans-serif",

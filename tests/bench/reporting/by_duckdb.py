@@ -7,6 +7,7 @@ import json
 import resource
 import sys
 import time
+from typing import Any
 
 import duckdb
 
@@ -128,7 +129,7 @@ select channel, sum(greatest(share - served, 0)) * {width} as denied from share 
 }
 
 
-def _run(path: str, window: int, width: int) -> dict[str, float]:
+def _run(path: str, window: int, width: int) -> dict[str, Any]:
     connection = duckdb.connect()
     connection.execute("set timezone = 'UTC'")
     connection.execute("set threads = 2")
@@ -136,7 +137,10 @@ def _run(path: str, window: int, width: int) -> dict[str, float]:
     for query in _QUERIES.values():
         connection.execute(query.format(path=path, window=window, width=width))
     seconds = time.monotonic() - began
-    ask = lambda sql: (connection.execute(sql).fetchone() or [None])[0]  # noqa: E731
+
+    def ask(sql: str) -> Any:
+        return (connection.execute(sql).fetchone() or [None])[0]
+
     return {
         "seconds": seconds,
         "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
