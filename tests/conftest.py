@@ -1,5 +1,10 @@
 """Where every fixture is: one module a concern, listed here."""
 
+import pytest
+
+# Whatever imports them first: their assertions explain themselves.
+pytest.register_assert_rewrite("tests.sql.v2_kernel.verbs", "tests.sql.v2_life.verbs", "tests.sql.v2_load.loads")
+
 pytest_plugins = [
     "tests.fixtures.options",  # --full; the bench marker; Hypothesis profiles
     "tests.fixtures.server",  # server, private_server, postgresql_proc

@@ -28,6 +28,19 @@ def temporary() -> Iterator[Path]:
 
 
 @pytest.fixture
+def no_java() -> Iterator[Path]:
+    """A folder with the system's programs but Java, which the account that runs the server can use, too."""
+    with tempfile.TemporaryDirectory(prefix="programs-", dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for programs in ("/usr/bin", "/bin"):
+            for program in Path(programs).iterdir():
+                if not program.name.startswith("java") and not (folder / program.name).is_symlink():
+                    (folder / program.name).symlink_to(program)
+        yield folder
+
+
+@pytest.fixture
 def environment(temporary: Path, tmp_path: Path) -> dict[str, str]:
     """The environment of a demo whose files all lie in folders of the test."""
     (tmp_path / "home").mkdir()
@@ -131,15 +144,9 @@ def test_a_run_keeps_its_promises(temporary: Path, work: Path, environment: dict
 
 @pytest.mark.spark
 @pytest.mark.timeout(900)
-def test_its_history_becomes_a_report(temporary: Path, tmp_path: Path, work: Path, environment: dict[str, str]) -> None:
+def test_its_history_becomes_a_report(temporary: Path, no_java: Path, work: Path, environment: dict[str, str]) -> None:
     """With --report the history is archived and reported on, with a replay, where no Java is; only the page is left."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for folder in ("/usr/bin", "/bin"):
-        for program in Path(folder).iterdir():
-            if not program.name.startswith("java") and not (programs / program.name).is_symlink():
-                (programs / program.name).symlink_to(program)
-    environment |= {"PATH": str(programs)}
+    environment |= {"PATH": str(no_java)}
     environment.pop("JAVA_HOME", None)
     done = subprocess.run(
         [*_DEMO, "--limit", "50", "--report", "fair.html"],

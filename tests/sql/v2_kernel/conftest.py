@@ -5,8 +5,6 @@ from sqlalchemy import NullPool, create_engine
 
 from tests.fixtures.database import SCHEMA_VERSION, Database, MakeDatabase, install
 
-pytest.register_assert_rewrite("tests.sql.v2_kernel.verbs")
-
 
 @pytest.fixture
 def database(make_database: MakeDatabase) -> Database:
