@@ -30,6 +30,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         started.stop()
 
 
+@pytest.mark.long
 def test_from_a_file_to_a_report(cli: Cli, engine: Engine, spark: "SparkSession", tmp_path: Path) -> None:
     """A file is enqueued, once; what became of it is archived; a report is made of the archive, and of the history."""
     assert spark.version

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.spark.reading.origin import Horizon
 
 _log = logging.getLogger(__name__)
+# How long to wait for the lock of an archive.
+_PATIENCE = "2s"
 
 _LAST_ID = 2**63 - 1
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
@@ -153,9 +155,12 @@ def _marked(storage: Storage, now: Horizon, pruned: int) -> Marker:
 def _alone(connection: psycopg.Connection, marker: Marker, path: str) -> Iterator[Callable[[], None]]:
     """Hold the archive's lock, which ends with the connection; what is given asks whether it still is held."""
     key = f"fairqueue archive {marker.archive}"
-    row = connection.execute("select pg_try_advisory_lock(hashtextextended(%s, 0))", [key]).fetchone()
-    if not (row and row[0]):
-        raise ArchiveBusy(f"another process is bringing the archive at {path} up to date; wait for its end")
+    try:
+        # The server may not have noticed yet that a process has died.
+        connection.execute("select set_config('lock_timeout', %s, false)", [_PATIENCE])
+        connection.execute("select pg_advisory_lock(hashtextextended(%s, 0))", [key])
+    except psycopg.errors.LockNotAvailable:
+        raise ArchiveBusy(f"another process is bringing the archive at {path} up to date; wait for its end") from None
 
     def still_alone() -> None:
         try:
