@@ -39,7 +39,7 @@ _KERNEL = [
         "(t.dequeue_at, t.message_id) >",
     ),
     Mutation("the limit is not looked at", "fq_dequeue", "  s.max_concurrency - s.current_concurrency,", ""),
-    Mutation("an old hand-out completes", "fq_complete", "and m.deliveries = u.deliveries", ""),
+    Mutation("an old hand-out completes", "fq_complete", "and m.deliveries = u.deliveries", "", slow=True),
 ]
 _SERVING = [
     Mutation(
@@ -137,7 +137,7 @@ _BOUNDS = [
         "heard_id = t.last_id + 1",
     ),
     Mutation("a new channel has no bound", "fq_make_channels", "v_policy.max_backlog := p_max_backlog;", "null;"),
-    Mutation("a new channel has no policy", "fq_make_channels", "    and q.has_policy;", "    and false;"),
+    Mutation("a new channel has no policy", "fq_make_channels", "    and q.has_policy;", "    and false;", slow=True),
     Mutation("a limit of the queue is a policy", "fq_make_channels", "    and q.has_policy;", ";", slow=True),
     Mutation("a policy is none", "fq_configure_queue", "  set has_policy = true,\n    max", "  set max", slow=True),
     Mutation("a bound counts what is to come", "fq_configure_channel", "select coalesce(sum(g.added), 0)", "select 0"),
