@@ -3,7 +3,7 @@
 After work was found a queue is looked at again at once; after nothing was found, soon at first and then ever later, up
 to the poll interval, or when the next message is due. A worker that can be woken says that it sleeps *before* its last
 look, so that whoever enqueues after that wakes it. Who enqueued before it said so, and commits after its look, wakes
-nobody: so a worker that falls asleep still looks a few times, ever later, before it relies on being woken.
+nobody: so a worker that falls asleep still looks again, ever later, before it relies on being woken.
 
 One thread looks; any thread may nudge or hint, also while a look is under way: what is said then is about what that
 look may have missed, and counts when it ends.
@@ -14,7 +14,7 @@ from __future__ import annotations
 _SOON = 0.005
 _LOCKED = 0.05
 # From one look to the next of a worker that falls asleep: transactions that enqueued before the mark end meanwhile.
-_DRIFT = 8
+_DRIFT = 40
 
 
 class Looks:
