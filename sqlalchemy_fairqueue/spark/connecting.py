@@ -1,4 +1,4 @@
-"""Connections from driver and executors, which give away no secret, and which server and installation they lead to."""
+"""Connections from driver and executors, which give away no secret, and which installation they lead to."""
 
 from __future__ import annotations
 
@@ -43,23 +43,6 @@ class Installation:
     def quoted(self) -> str:
         """The schema as an identifier."""
         return quoted(self.schema)
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Which database it is: another cluster, a restored one or a promoted standby has another identity.
-
-    Attributes:
-        system: The cluster's system identifier.
-        timeline: Its timeline, which grows with each promotion and point-in-time recovery.
-        database: The database's name.
-        schema_oid: The schema's object id: another one after the schema was dropped and made anew.
-    """
-
-    system: str
-    timeline: int
-    database: str
-    schema_oid: int
 
 
 def connect(place: PlaceOptions, purpose: str, *, autocommit: bool = False) -> psycopg.Connection:
@@ -112,18 +95,6 @@ def installation(connection: psycopg.Connection, schema: str | None) -> Installa
             f"versions {NEEDED_VERSION} to {LATEST_VERSION}; upgrade the older of the two"
         )
     return Installation(name, version)
-
-
-def identity(connection: psycopg.Connection, schema: str) -> Identity:
-    """Which database the connection leads to."""
-    row = connection.execute(
-        "select s.system_identifier::text, c.timeline_id, current_database(), n.oid::bigint "
-        "from pg_control_system() s, pg_control_checkpoint() c, pg_namespace n where n.nspname = %s",
-        [schema],
-    ).fetchone()
-    if row is None:
-        raise SchemaMismatch(f"schema {schema!r} is gone; install fairqueue again, or name another schema")
-    return Identity(str(row[0]), int(row[1]), str(row[2]), int(row[3]))
 
 
 @contextmanager
