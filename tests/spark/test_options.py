@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from sqlalchemy_fairqueue.errors import SchemaMismatch
-from sqlalchemy_fairqueue.spark.connecting import connect, identity, installation, refusals, shown
+from sqlalchemy_fairqueue.spark.connecting import connect, installation, refusals, shown
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, Unreachable
 from sqlalchemy_fairqueue.spark.options import PlaceOptions, read_options
 from sqlalchemy_fairqueue.spark.writing.settings import WriteOptions
@@ -106,7 +106,6 @@ def test_an_url_of_sqlalchemy_will_do(database: Database, scheme: str, monkeypat
     with connect(PlaceOptions(dsn_env="PLACE"), "test") as connection:
         assert connection.execute("select current_database()").fetchone() == (database.name,)
         assert connection.execute("show application_name").fetchone() == ("fairqueue spark test",)
-        assert identity(connection, "public").database == database.name
         assert installation(connection, None).schema == "public"
 
 
