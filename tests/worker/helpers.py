@@ -14,11 +14,17 @@ from sqlalchemy_fairqueue import Enqueue, Queue
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 
+LISTENERS = (
+    "select count(*) from pg_stat_activity"
+    " where datname = current_database() and query in ('listen fairqueue', 'select 1')"
+)
+"""How many connections of the test's database listen for notifications."""
+
 _POLL_SECONDS = 0.003
 
 
-def until(condition: Callable[[], Any], what: str) -> None:
-    """Return as soon as the condition holds; fail if it never does."""
+def until(condition: Callable[[], Any], what: object) -> None:
+    """Return as soon as the condition holds; fail if it never does, saying *what* was waited for."""
     __tracebackhide__ = True
     deadline = monotonic() + PATIENCE.total_seconds()
     pause = threading.Event()

@@ -14,13 +14,9 @@ from sqlalchemy import Engine, NullPool, create_engine
 from sqlalchemy_fairqueue import Delivery, Queue, Release, Worker
 from tests.fixtures.database import Database, MakeDatabase, install
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import is_empty, send, until
+from tests.worker.helpers import LISTENERS, is_empty, send, until
 
 _NEVER = timedelta(hours=1)
-_LISTENERS = (
-    "select count(*) from pg_stat_activity"
-    " where datname = current_database() and query in ('listen fairqueue', 'select 1')"
-)
 
 
 @pytest.fixture
@@ -71,7 +67,7 @@ def test_one_listener_a_process(engine: Engine, database: Database, start: Start
     start(queues[0], poll_interval=_NEVER)
     start(queues[1], queues[2], poll_interval=_NEVER)
     until(lambda: _asleep(database)() == 3, "all sleep")
-    assert database.value(_LISTENERS) == 1
+    assert database.value(LISTENERS) == 1
     names = [queue.name for queue in queues]
     for number, queue in enumerate(queues, 1):
         send(engine, queue, 1)
@@ -90,7 +86,7 @@ def test_a_lost_listener(
     )
     send(engine, queue, 1)
     until(lambda: seen == [1], "it is found")
-    until(lambda: database.value(_LISTENERS) == 1, "it listens again")
+    until(lambda: database.value(LISTENERS) == 1, "it listens again")
     until(_asleep(database), "it sleeps again")
     send(engine, queue, 2)
     until(lambda: seen == [1, 2], "it is woken")
@@ -130,7 +126,7 @@ def test_without_notifications(
     until(lambda: worker.stats.empty > 5, "it is idle")
     send(engine, queue, 1)
     until(lambda: seen == [1], "it is found")
-    assert database.value(_LISTENERS) == 0
+    assert database.value(LISTENERS) == 0
     assert not _asleep(database)()
 
 
