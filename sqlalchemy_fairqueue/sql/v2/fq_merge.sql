@@ -4,8 +4,9 @@
 -- p_on_duplicate: of a message whose key stands in its channel (skip, raise, replace), as in fq_enqueue.
 -- Guarantees: all of them are added or none, with the job's row in fq_load; the same job, or a batch up to the last one, adds nothing: merged is false,
 -- and the counts are those of the last time. Every message of the stage is created, replaced, a duplicate or dropped. One signal a channel for
--- messages without a key whose channel has no max_backlog; one each 1000 messages of the others. Memory does not grow with the load, but for 8 bytes a
--- message that has a key to replace by, and for the name and id of each channel. p_notify: wake consumers that sleep, with the commit.
+-- messages without a key whose channel has no max_backlog, which names the least id of the load; one for those with a key; one each 1000 messages of the
+-- others. Memory does not grow with the load, but for 8 bytes a message that has a key to replace by, and for the name and id of each channel and when
+-- the first of its messages is due. p_notify: wake consumers that sleep, with the commit.
 -- Locks: the job's row, which only the same job waits for. Then what an ordinary enqueue of these messages takes, in its order, until the commit:
 -- nothing for messages without a key; the others come last, in the order (channel, key). Replacing, or keys in a channel that has a bound, wait 500 ms at most.
 -- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix.
@@ -36,12 +37,18 @@ as $$
 declare
   c_chunk constant integer := 1000;
   v_schema regnamespace := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));
-  -- what counts of the stage, and which of its channels is which
+  v_now bigint := fairqueue.fq_now();
+  -- what counts of the stage, when its messages may be dequeued, and which of its channels is which
   v_stage text := format('(select g.*, g.ctid as row from %s.%I g where g.attempt = any (%L::bigint[]))', v_schema, p_stage, p_attempts);
-  v_channels text;
+  v_dequeue_at text := format('case when s.priority is not null then -s.priority::bigint else greatest(s.at, %s + coalesce(s.delay, 0)) end', v_now);
+  v_channels constant text := 'unnest($1, $2)';
   v_names text[];
   v_ids bigint[];
-  v_now bigint := fairqueue.fq_now();
+  v_plains bigint[];
+  v_leasts bigint[];
+  v_insert text;
+  v_first_row tid;
+  v_first_id bigint;
   v_load fairqueue.fq_load;
   v_timeout text := current_setting('lock_timeout');
   v_found bigint;
@@ -97,11 +104,16 @@ begin
   end if;
 
   execute format(
-    'select coalesce(sum(s.messages), 0), coalesce(sum(s.messages - s.keyed) filter (where n.max_backlog is null), 0), coalesce(sum(s.keyed), 0),'
-    '  coalesce(sum(s.keyed) filter (where n.max_backlog is not null), 0),'
+    'select coalesce(sum(s.messages), 0), coalesce(sum(s.plain) filter (where n.max_backlog is null), 0), coalesce(sum(s.messages - s.plain), 0),'
+    '  coalesce(sum(s.messages - s.plain) filter (where n.max_backlog is not null), 0),'
     '  coalesce(array_agg(n.id) filter (where n.max_backlog is not null), array[]::bigint[]), min(s.channel) filter (where n.id is null),'
-    '  array_agg(s.channel), array_agg(n.id)'
-    ' from (select g.channel, count(*) as messages, count(g.key) as keyed from %s g group by g.channel) s'
+    '  array_agg(s.channel), array_agg(n.id), array_agg(s.plain), array_agg(s.least), min(s.first_row) filter (where n.max_backlog is null)'
+    ' from ('
+    '   select s.channel, count(*) as messages, count(*) filter (where s.key is null) as plain,'
+    '     min(%s) filter (where s.key is null) as least, min(s.row) filter (where s.key is null) as first_row'
+    '   from %s s'
+    '   group by s.channel'
+    ' ) s'
     ' left join lateral ('
     '   select c.id, t.max_backlog'
     '   from %s.fq_channel c'
@@ -110,9 +122,9 @@ begin
     '   ) t'
     '   where c.queue = %L and c.name = s.channel'
     ' ) n on true',
-    v_stage, v_schema, v_schema, p_queue
+    v_dequeue_at, v_stage, v_schema, v_schema, p_queue
   )
-  into v_found, v_plain, v_keyed, v_keyed_bounded, v_bounded, v_missing, v_names, v_ids;
+  into v_found, v_plain, v_keyed, v_keyed_bounded, v_bounded, v_missing, v_names, v_ids, v_plains, v_leasts, v_first_row;
   if v_found <> p_messages then
     raise exception 'the stage of job % has % of % messages', left(p_job_id, 80), v_found, p_messages
       using errcode = 'QF006', hint = 'a crash of the server empties what was staged, and nothing was enqueued; run the job again';
@@ -122,8 +134,6 @@ begin
       using errcode = 'QF001', hint = 'call fq_make_stage_channels before, and do not delete channels that are in use';
   end if;
 
-  v_channels := format('unnest(%L::text[], %L::bigint[])', v_names, v_ids);
-
   -- What needs more than an insert goes through fq_enqueue; if any key does, then all keys do, for they are taken in one order.
   v_by_enqueue := format('c.id = any (%L::bigint[])', v_bounded);
   if p_on_duplicate = 'replace' or v_keyed_bounded > 0 then
@@ -132,42 +142,52 @@ begin
     v_keyed := 0;
   end if;
 
-  -- Messages without a key wait for nobody: they come in the order of the index on (channel_id, dequeue_at), which then costs least; keys in the lock order.
-  for r in
-    select u.*
-    from (
-      values ('s.key is null', 'order by c.id', v_plain),
-        ('s.key is not null', 'order by s.channel, s.key on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing', v_keyed)
-    ) u(which, in_order, messages)
+  -- Messages without a key wait for nobody. They come in the order of the index on (channel_id, dequeue_at), which then costs least. Returning them
+  -- would cost a third more: what their signals say is known from the stage, but for an id that is not above any of theirs, so one goes first.
+  v_insert := format(
+    'insert into %s.fq_message (channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts)'
+    ' select c.id, s.kind, s.content, s.headers, %s, %s, s.key, coalesce(s.max_attempts, 20)'
+    ' from %s s'
+    ' join %s c(channel, id) on c.channel = s.channel'
+    ' where c.id <> all ($3)',
+    v_schema, v_dequeue_at, v_now, v_stage, v_channels
+  );
+  if v_plain > 0 then
+    execute v_insert || ' and s.row = $4 returning id' into v_first_id using v_names, v_ids, v_bounded, v_first_row;
+    execute v_insert || ' and s.key is null and s.row <> $4 order by c.id' using v_names, v_ids, v_bounded, v_first_row;
+    get diagnostics v_added = row_count;
+    v_added := v_added + num_nonnulls(v_first_id);
+    if v_added <> v_plain then
+      raise exception '% of % messages without a key of job % could be added', v_added, v_plain, left(p_job_id, 80)
+        using errcode = 'QF006', hint = 'somebody changes the stage or has a trigger on the messages; run the job again without';
+    end if;
+    insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added)
+    select p_queue, u.channel_id, u.least, v_first_id, u.messages
+    from unnest(v_ids, v_leasts, v_plains) u(channel_id, least, messages)
     where u.messages > 0
-  loop
+      and u.channel_id <> all (v_bounded);
+    v_created := v_plain;
+  end if;
+  if v_keyed > 0 then
     execute format(
       'with added as ('
-      '  insert into %s.fq_message (channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts)'
-      '  select c.id, s.kind, s.content, s.headers,'
-      '    case when s.priority is not null then -s.priority::bigint else greatest(s.at, %s + coalesce(s.delay, 0)) end,'
-      '    %s, s.key, coalesce(s.max_attempts, 20)'
-      '  from %s s'
-      '  join %s c(channel, id) on c.channel = s.channel'
-      '  where %s and c.id <> all (%L::bigint[])'
-      '  %s'
+      '  %s and s.key is not null order by s.channel, s.key'
+      '  on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing'
       '  returning channel_id, dequeue_at, id'
       '), told as ('
       '  insert into %s.fq_signal (queue, channel_id, dequeue_at, message_id, added)'
-      '  select %L, l.channel_id, l.least[1], l.least[2], l.messages'
-      '  from (select a.channel_id, min(array[a.dequeue_at, a.id]) as least, count(*) as messages from added a group by a.channel_id) l'
+      '  select %L, a.channel_id, min(a.dequeue_at), min(a.id), count(*)'
+      '  from added a'
+      '  group by a.channel_id'
       '  returning added'
       ') select coalesce(sum(t.added), 0) from told t',
-      v_schema, v_now, v_now, v_stage, v_channels, r.which, v_bounded, r.in_order, v_schema, p_queue
+      v_insert, v_schema, p_queue
     )
-    into v_added;
-    if v_added <> r.messages and r.in_order = 'order by c.id' then
-      raise exception 'a channel of queue % vanished while the messages of job % were added to it', p_queue, left(p_job_id, 80)
-        using errcode = 'QF001', hint = 'do not delete channels that are in use; run the job again';
-    end if;
+    into v_added
+    using v_names, v_ids, v_bounded;
     v_created := v_created + v_added;
-    v_duplicates := v_duplicates + r.messages - v_added;
-  end loop;
+    v_duplicates := v_keyed - v_added;
+  end if;
 
   if v_bounded <> '{}' or v_rest_keyed > 0 then
     -- Replacing locks messages before keys, unlike an enqueue: rather than be waited for in a circle, where somebody else could be the victim, give up soon.
@@ -182,7 +202,8 @@ begin
         ' where s.key is not null',
         v_stage, v_channels, v_schema
       )
-      into v_held;
+      into v_held
+      using v_names, v_ids;
       perform fairqueue.fq_hold_messages(v_held);
     end if;
     for r in
@@ -202,6 +223,7 @@ begin
         ' order by (n.place - 1) / %s',
         v_stage, v_channels, v_by_enqueue, c_chunk, c_chunk
       )
+      using v_names, v_ids
     loop
       select v_created + count(*) filter (where e.outcome = 'created'),
         v_replaced + count(*) filter (where e.outcome = 'replaced'),

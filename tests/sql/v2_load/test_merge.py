@@ -40,6 +40,32 @@ def test_one_signal_a_channel(kernel: Kernel) -> None:
     assert kernel.rows("select added from fq_signal order by added") == [{"added": 1}, {"added": 2}, {"added": 3}]
 
 
+def test_a_signal_says_when_the_first_is_due(kernel: Kernel) -> None:
+    """That is what a channel is scheduled by; messages with a key have a signal of their own, and all are counted."""
+    load(
+        kernel,
+        *"aaabbcc",
+        delay=[HOUR, None, 2 * HOUR, 3 * HOUR, 2 * HOUR, HOUR, None],
+        priority=[None, 5, *[None] * 5],
+        key=[*[None] * 5, "1", "2"],
+    )
+    told = """
+      select c.name, g.added, g.dequeue_at = m.least as due, g.message_id <= m.first as below
+      from fq_signal g
+      join fq_channel c on c.id = g.channel_id
+      cross join lateral (
+        select min(m.dequeue_at) as least, min(m.id) as first from fq_message m where m.channel_id = c.id
+      ) m
+      order by c.name
+    """
+    assert [tuple(row.values()) for row in kernel.rows(told)] == [
+        ("a", 3, True, True),
+        ("b", 2, True, True),
+        ("c", 2, True, True),
+    ]
+    assert sorted(kernel.dequeue(10).channels) == ["a", "c"]
+
+
 def test_the_same_job_adds_nothing(kernel: Kernel) -> None:
     """The second time nothing happens, and the counts are those of the first."""
     assert load(kernel, "a", "b").merged
@@ -80,6 +106,19 @@ def test_a_stage_that_lost_rows_is_refused(kernel: Kernel) -> None:
         merge(kernel, stage, 3)
     assert code(error) == "QF006"
     assert merge(kernel, stage, 2).merged
+
+
+def test_messages_that_a_trigger_keeps_out_are_missed(kernel: Kernel) -> None:
+    """What a channel is told to have must be there: a load of which a part is not added fails whole."""
+    kernel.rows("create function refuse() returns trigger language plpgsql as 'begin return null; end'")
+    kernel.rows(
+        "create trigger refuse before insert on fq_message for each row when (new.kind = 'bad') execute function refuse()"
+    )
+    for kinds in (["bad", "work"], ["work", "bad"]):
+        with pytest.raises(DatabaseError, match="1 of 2 messages without a key of job job could be added") as error:
+            load(kernel, "a", "b", kind=kinds)
+        assert code(error) == "QF006"
+    assert messages(kernel) == []
 
 
 def test_channels_must_be_there(kernel: Kernel) -> None:
