@@ -13,6 +13,8 @@ from sqlalchemy_fairqueue.sql.files import downgrade_step, functions, known, new
 from sqlalchemy_fairqueue.sql.guards import change_guard, install_guard, installed_guard
 from sqlalchemy_fairqueue.sql.privileges import give_back_privileges, note_privileges
 from sqlalchemy_fairqueue.sql.schema import QUALIFIER, in_schema
+from sqlalchemy_fairqueue.sql.stages import FIRST_VERSION as FIRST_WITH_LOADS
+from sqlalchemy_fairqueue.sql.stages import drop_stages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -65,6 +67,8 @@ def downgrade_statements(new: int, old: int, schema: str | None) -> Iterator[str
         problem = f"a downgrade goes to an older version, and {new} to {old} does not; give the newer version first"
         raise ValueError(problem)
     yield change_guard(new, old, schema)
+    if old < FIRST_WITH_LOADS:
+        yield drop_stages(schema)
     yield from _function_changes(new, old, schema)
     for step in range(new, old, -1):
         for statement in (*downgrade_step(step), *(_drop("table", name) for name in new_tables(step))):
@@ -72,7 +76,7 @@ def downgrade_statements(new: int, old: int, schema: str | None) -> Iterator[str
 
 
 def drop_statements(version: int, schema: str | None) -> Iterator[str]:
-    """Statements that take a version away with everything in it: a guard, the functions, the tables.
+    """Statements that take a version away with everything in it: a guard, what loads left behind, functions, tables.
 
     Nothing is cascaded: where an object of the user's depends on one of ours, PostgreSQL refuses.
 
@@ -80,6 +84,8 @@ def drop_statements(version: int, schema: str | None) -> Iterator[str]:
         ValueError: The version is not known, or PostgreSQL cannot keep the schema's name.
     """
     yield installed_guard(version, schema)
+    if version >= FIRST_WITH_LOADS:
+        yield drop_stages(schema)
     for name in functions(version):
         yield in_schema(_drop("function", name), schema)
     for name in tables(version):

@@ -2,11 +2,12 @@
 
 from itertools import combinations
 
+import psycopg
 import pytest
 
 from alembic_ext import DowngradeFairqueueOp, UpgradeFairqueueOp
 from sqlalchemy_fairqueue.errors import SchemaMismatch
-from sqlalchemy_fairqueue.sql import functions, versions
+from sqlalchemy_fairqueue.sql import drop_statements, functions, install_statements, quoted, versions
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import Project
 from tests.alembic.test_operations import run_script
@@ -122,3 +123,52 @@ def test_direction(kind: type[UpgradeFairqueueOp | DowngradeFairqueueOp], versio
         return
     with pytest.raises(ValueError, match=r"does not; give|there is no fairqueue version"):
         kind(*versions)
+
+
+@pytest.mark.parametrize("way", ["op.drop_fairqueue(version=2, schema={})", "op.downgrade_fairqueue(2, 1, schema={})"])
+@pytest.mark.parametrize("script", [False, True], ids=["online", "script"])
+def test_staging_tables_go(
+    project: Project, empty_database: Database, schema: str | None, way: str, *, script: bool
+) -> None:
+    """What a load left behind is gone with the version that has loads; a table of the user's with such a name stays."""
+    made = "" if schema is None else f"op.execute(sa.schema.CreateSchema({schema!r}))"
+    project.migration("one", f"{made}\nop.create_fairqueue(version=2, schema={schema!r})", way.format(repr(schema)))
+    project.point_at(empty_database.url)
+    project.run("upgrade", "one")
+    place = "" if schema is None else f"{quoted(schema)}."
+    run_script(empty_database, f"select {place}fq_make_stage(3600000000) from generate_series(1, 2)")
+    run_script(empty_database, f"create table {place}fq_stage_1_mine (id bigint)")
+    if script:
+        run_script(empty_database, project.run("downgrade", "one:base", "--sql"))
+    else:
+        project.run("downgrade", "base")
+    rows = empty_database.rows("select relname from pg_class where relkind = 'r' and starts_with(relname, 'fq_stage_')")
+    assert [row.relname for row in rows] == ["fq_stage_1_mine"]
+
+
+def test_a_stage_of_another_role_stays(empty_database: Database) -> None:
+    """Whoever may not drop it is told whose it is; the schema's owner may."""
+    loader, migrator, owner = (f"{name}_{empty_database.name}" for name in ("loader", "migrator", "owner"))
+    told: list[str | None] = []
+    with psycopg.connect(empty_database.conninfo, autocommit=True) as connection:
+        connection.add_notice_handler(lambda notice: told.append(notice.message_primary))
+
+        def run(*statements: str, role: str = "none") -> None:
+            for statement in (f"set role {role}", *statements):
+                connection.execute(statement.encode())
+
+        run(*(f"create role {role}" for role in (loader, migrator, owner)))
+        try:
+            run(f"create schema jobs authorization {owner}", f"grant all on schema jobs to {loader}, {migrator}")
+            left = "select count(*) from pg_class where starts_with(relname, 'fq_stage_')"
+            for role, stays in ((migrator, 1), (owner, 0)):
+                run(*install_statements(2, "jobs"), role=role)
+                run("select jobs.fq_make_stage(3600000000)", role=loader)
+                run(*drop_statements(2, "jobs"), role=role)
+                assert empty_database.value(left) == stays
+        finally:
+            for role in (loader, migrator, owner):
+                run(f"drop owned by {role} cascade", f"drop role {role}")
+    (warning,) = told
+    assert warning is not None
+    assert warning.endswith(f"belongs to role {loader} and stays; let that role drop it")

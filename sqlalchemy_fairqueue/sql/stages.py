@@ -1,0 +1,42 @@
+"""Tables that bulk loads stage their rows in: those that died leave theirs behind, to go with the schema's version.
+
+A load drops what others left, and no load comes where fairqueue is gone, or too old for loads.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy_fairqueue.sql.schema import BODY, schema_expression
+
+FIRST_VERSION = 2
+"""The first version of the schema that has loads."""
+
+# The schema's owner may drop what others have made in it.
+_DROP = """\
+do {body}
+declare
+  v_stage record;
+begin
+  for v_stage in
+    select format('%I.%I', n.nspname, c.relname) as name, c.relowner::regrole as owner,
+      pg_has_role(c.relowner, 'usage') or pg_has_role(n.nspowner, 'usage') as ours
+    from pg_class c
+    join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = {schema}
+      and c.relkind = 'r'
+      and c.relpersistence = 'u'
+      and c.relname similar to 'fq\\_stage\\_[0-9]{{1,18}}\\_[0-9a-f]{{12}}'
+    order by c.relname collate "C"
+  loop
+    if v_stage.ours then
+      execute 'drop table ' || v_stage.name;
+    else
+      raise warning 'staging table % belongs to role % and stays; let that role drop it', v_stage.name, v_stage.owner;
+    end if;
+  end loop;
+end
+{body}"""
+
+
+def drop_stages(schema: str | None) -> str:
+    """A block that drops every staging table, and warns of those that belong to a role that the migration is not in."""
+    return _DROP.format(body=BODY, schema=schema_expression(schema))
