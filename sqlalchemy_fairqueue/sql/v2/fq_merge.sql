@@ -41,7 +41,7 @@ declare
   -- what counts of the stage, when its messages may be dequeued, and which of its channels is which
   v_stage text := format('(select g.*, g.ctid as row from %s.%I g where g.attempt = any (%L::bigint[]))', v_schema, p_stage, p_attempts);
   v_dequeue_at text := format('case when s.priority is not null then -s.priority::bigint else greatest(s.at, %s + coalesce(s.delay, 0)) end', v_now);
-  v_channels constant text := 'unnest($1, $2)';
+  v_channels text;
   v_names text[];
   v_ids bigint[];
   v_plains bigint[];
@@ -134,6 +134,8 @@ begin
       using errcode = 'QF001', hint = 'call fq_make_stage_channels before, and do not delete channels that are in use';
   end if;
 
+  v_channels := format('unnest(%L::text[], %L::bigint[])', v_names, v_ids);
+
   -- What needs more than an insert goes through fq_enqueue; if any key does, then all keys do, for they are taken in one order.
   v_by_enqueue := format('c.id = any (%L::bigint[])', v_bounded);
   if p_on_duplicate = 'replace' or v_keyed_bounded > 0 then
@@ -149,12 +151,12 @@ begin
     ' select c.id, s.kind, s.content, s.headers, %s, %s, s.key, coalesce(s.max_attempts, 20)'
     ' from %s s'
     ' join %s c(channel, id) on c.channel = s.channel'
-    ' where c.id <> all ($3)',
-    v_schema, v_dequeue_at, v_now, v_stage, v_channels
+    ' where c.id <> all (%L::bigint[])',
+    v_schema, v_dequeue_at, v_now, v_stage, v_channels, v_bounded
   );
   if v_plain > 0 then
-    execute v_insert || ' and s.row = $4 returning id' into v_first_id using v_names, v_ids, v_bounded, v_first_row;
-    execute v_insert || ' and s.key is null and s.row <> $4 order by c.id' using v_names, v_ids, v_bounded, v_first_row;
+    execute format('%s and s.row = %L::tid returning id', v_insert, v_first_row) into v_first_id;
+    execute format('%s and s.key is null and s.row <> %L::tid order by c.id', v_insert, v_first_row);
     get diagnostics v_added = row_count;
     v_added := v_added + num_nonnulls(v_first_id);
     if v_added <> v_plain then
@@ -183,8 +185,7 @@ begin
       ') select coalesce(sum(t.added), 0) from told t',
       v_insert, v_schema, p_queue
     )
-    into v_added
-    using v_names, v_ids, v_bounded;
+    into v_added;
     v_created := v_created + v_added;
     v_duplicates := v_keyed - v_added;
   end if;
@@ -202,8 +203,7 @@ begin
         ' where s.key is not null',
         v_stage, v_channels, v_schema
       )
-      into v_held
-      using v_names, v_ids;
+      into v_held;
       perform fairqueue.fq_hold_messages(v_held);
     end if;
     for r in
@@ -223,7 +223,6 @@ begin
         ' order by (n.place - 1) / %s',
         v_stage, v_channels, v_by_enqueue, c_chunk, c_chunk
       )
-      using v_names, v_ids
     loop
       select v_created + count(*) filter (where e.outcome = 'created'),
         v_replaced + count(*) filter (where e.outcome = 'replaced'),
