@@ -54,7 +54,8 @@ def test_two_phase_transactions(kernel: Kernel, open_kernel: OpenKernel, end: st
     kernel.enqueue("a", "a")
     (hand,) = kernel.dequeue().hands
     business = open_kernel()
-    business.connection.tpc_begin("global")
+    # Such names are the whole server's.
+    business.connection.tpc_begin(f"global {business.connection.info.dbname}")
     business.enqueue("a", "new")
     assert business.complete(hand) == {}
     business.connection.tpc_prepare()
