@@ -79,7 +79,9 @@ class Crew:
 
     def check(self, kernel: Kernel) -> None:
         """Everything was done once, and the sums come out at nought."""
-        self.done.update(hand.id for hand in kernel.drain())
+        # A channel whose last look met another consumer's locks is passed by for a few milliseconds.
+        while kernel.value("select count(*) from fq_message"):
+            self.done.update(hand.id for hand in kernel.drain())
         assert set(self.done.values()) == {1}
         assert sorted(self.done) == sorted(self.added)
         assert unbalanced(kernel) == []
