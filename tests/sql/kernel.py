@@ -103,7 +103,7 @@ class Kernel:
         self,
         limit: int | None = 1,
         *,
-        lease: int | None = 30 * SECOND,
+        lease: int | None = 5 * 60 * SECOND,
         lease_id: int | None = None,
         hints: Sequence[int | None] | None = None,
     ) -> Call:

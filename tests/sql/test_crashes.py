@@ -36,7 +36,7 @@ TRANSACTIONS: dict[str, list[Step]] = {
 
 def _kill(kernel: Kernel, victim: int) -> None:
     """End a backend and return when it is gone."""
-    assert kernel.value("select pg_terminate_backend(%(pid)s, 20000)", pid=victim)
+    assert kernel.value("select pg_terminate_backend(%(pid)s, 60000)", pid=victim)
 
 
 def _stage(kernel: Kernel) -> list[Hand]:
@@ -75,11 +75,11 @@ def test_a_dead_consumer_s_messages_and_slots_come_back(kernel: Kernel, open_ker
     kernel.configure("a", 2)
     kernel.enqueue("a", "a", "a")
     consumer = open_kernel(autocommit=True, name="doomed")
-    held = consumer.dequeue(5, lease=SECOND)
+    held = consumer.dequeue(5, lease=HOUR)
     _kill(kernel, consumer.pid)
     assert len(held.hands) == 2
     assert kernel.dequeue(5).hands == []
-    clock.advance(timedelta(minutes=1))
+    clock.advance(timedelta(hours=2))
     again = kernel.dequeue(5)
     assert again.ids == held.ids
     assert [hand.attempt for hand in again.hands] == [2, 2]

@@ -14,10 +14,10 @@ from tests.sql.kernel import HOUR, SECOND, Kernel, OpenKernel, on
 def test_a_live_lease_runs_on(kernel: Kernel, clock: Clock) -> None:
     """An extended lease keeps all its messages past its first end."""
     kernel.enqueue("a", "a")
-    call = kernel.dequeue(2, lease=SECOND)
-    end = kernel.extend(call.lease_id, HOUR, *call.hands)
+    call = kernel.dequeue(2, lease=HOUR)
+    end = kernel.extend(call.lease_id, 24 * HOUR, *call.hands)
     assert end == kernel.value("select expires_at from fq_lease")
-    clock.advance(timedelta(minutes=30))
+    clock.advance(timedelta(hours=12))
     assert kernel.dequeue(2).hands == []
     assert kernel.complete(*call.hands) == {}
 
@@ -65,11 +65,11 @@ def test_extending_waits_for_a_reclaim_and_loses(
 ) -> None:
     """While another consumer reclaims the lease, extending waits; when it is gone, the answer is null."""
     kernel.enqueue("a")
-    call = kernel.dequeue(lease=SECOND)
-    clock.advance(timedelta(minutes=1))
+    call = kernel.dequeue(lease=HOUR)
+    clock.advance(timedelta(hours=2))
     reclaiming = open_kernel()
     assert len(reclaiming.dequeue().hands) == 1
-    clock.advance(timedelta(minutes=-1))
+    clock.advance(timedelta(hours=-2))
     rival = waits.start(on(lambda holder: holder.extend(call.lease_id, HOUR))).blocked()
     reclaiming.commit()
     assert rival.result() is None

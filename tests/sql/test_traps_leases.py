@@ -13,9 +13,9 @@ def test_an_earlier_hand_out_to_the_same_consumer_is_lost(kernel: Kernel) -> Non
     the same.
     """
     kernel.enqueue("a")
-    first = kernel.dequeue(lease=SECOND)
+    first = kernel.dequeue(lease=HOUR)
     kernel.release(*first.hands)
-    second = kernel.dequeue(lease=SECOND // 2, lease_id=first.lease_id)
+    second = kernel.dequeue(lease=SECOND, lease_id=first.lease_id)
     old, new = first.hands[0], second.hands[0]
     assert (old.lease_id, old.attempt) == (new.lease_id, new.attempt)
     assert kernel.complete(replace(old, row=new.row)) == {old.id: "lost"}
@@ -47,10 +47,10 @@ def test_a_lease_in_use_outlives_its_end(kernel: Kernel, open_kernel: OpenKernel
     afterwards.
     """
     kernel.enqueue("a", "a")
-    lease_id = kernel.dequeue(lease=SECOND).lease_id
+    lease_id = kernel.dequeue(lease=HOUR).lease_id
     stalled = open_kernel()
-    assert stalled.dequeue(lease=SECOND // 2, lease_id=lease_id).lease_id == lease_id
-    clock.advance(timedelta(minutes=1))
+    assert stalled.dequeue(lease=SECOND, lease_id=lease_id).lease_id == lease_id
+    clock.advance(timedelta(hours=2))
     assert kernel.value("select fq_reclaim('q', 100)") == 0
     stalled.commit()
     assert len(kernel.dequeue(10).hands) == 2

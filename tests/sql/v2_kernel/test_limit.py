@@ -11,7 +11,7 @@ from sqlalchemy import NullPool, create_engine, text
 
 from tests.fixtures.database import Database, install
 from tests.fixtures.waits import Waits
-from tests.sql.kernel import MILLISECOND, SECOND, Kernel, OpenKernel, on
+from tests.sql.kernel import HOUR, MILLISECOND, SECOND, Kernel, OpenKernel, on
 from tests.sql.v2_kernel.verbs import limit, unbalanced
 
 SOON = 10 * MILLISECOND
@@ -58,8 +58,8 @@ def test_at_the_limit_a_consumer_sleeps_until_a_lease_ends(kernel: Kernel) -> No
     """Nothing comes before a slot is freed or a lease expires, so that is when something may be due."""
     limit(kernel, 1)
     kernel.enqueue("a", "b")
-    assert kernel.dequeue(10, lease=80 * SECOND).due_in == pytest.approx(90 * SECOND, abs=10 * SECOND)
-    assert kernel.dequeue(10).due_in == pytest.approx(90 * SECOND, abs=10 * SECOND)
+    assert kernel.dequeue(10, lease=80 * HOUR).due_in == pytest.approx(90 * HOUR, abs=HOUR)
+    assert kernel.dequeue(10).due_in == pytest.approx(90 * HOUR, abs=HOUR)
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])

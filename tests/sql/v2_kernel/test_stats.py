@@ -113,7 +113,7 @@ def test_looking_reads_no_ready_messages(kernel: Kernel, open_kernel: OpenKernel
     filler = open_kernel(autocommit=True)
     filler.enqueue(*["a", "b"] * 500)
     filler.hear()
-    kernel.rows(f"set statement_timeout = {20 * SECOND // 1000}")
+    kernel.rows(f"set statement_timeout = {60 * SECOND // 1000}")
     with explained(kernel) as scans:
         assert stats(kernel)["ready"] == 1000
         assert channel_stats(kernel)["a"]["ready"] == 500

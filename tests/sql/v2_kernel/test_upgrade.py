@@ -124,7 +124,7 @@ def test_nobody_waits_behind_an_upgrade_that_waits(kernel: Kernel, open_kernel: 
             " and datname = current_database()"
         )
         rival.blocked()
-        kernel.rows("set lock_timeout = '10s'")
+        kernel.rows("set lock_timeout = '60s'")
         assert kernel.enqueue("b")
         kernel.dequeue()
     business.commit()

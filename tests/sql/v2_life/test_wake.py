@@ -106,7 +106,7 @@ def test_the_topic_is_of_a_queue_and_an_installation(kernel: Kernel, open_kernel
 def test_a_mark_stands_on_the_consumers_lease(kernel: Kernel) -> None:
     """A lease that is alive is used again and lives through the sleep, and is never shortened; its messages stay."""
     enqueue(kernel, "a")
-    (hand,) = kernel.dequeue(lease=10 * SECOND).hands
+    (hand,) = kernel.dequeue(lease=HOUR // 2).hands
     assert wait(kernel, hand.lease_id, HOUR)[0] == hand.lease_id
     now = kernel.value("select fq_now()")
     (lease,) = kernel.rows("select * from fq_lease")

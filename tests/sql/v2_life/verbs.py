@@ -166,7 +166,7 @@ def heartbeat(kernel: Kernel, *lease_ids: int | None, lease: int | None = 30 * S
         return cursor.fetchall()
 
 
-def wait(kernel: Kernel, lease_id: int | None = None, wait: int | None = 10 * SECOND) -> tuple[int, str]:
+def wait(kernel: Kernel, lease_id: int | None = None, wait: int | None = 50 * SECOND) -> tuple[int, str]:
     """fq_wait: the marked lease and the topic."""
     (row,) = kernel.rows(
         "select * from fq_wait(%(queue)s, %(name)s, %(lease_id)s::bigint, %(wait)s)",
