@@ -143,6 +143,11 @@ def test_a_worker(shop: Shop, source: str, words: list[str]) -> None:
 def test_ctrl_c_stops_it_too(shop: Shop) -> None:
     """SIGINT stops as SIGTERM does; without --json stdout stays empty."""
     with shop.worker(_THREADS, "--no-notify", "--log-level", "warning") as process:
+        # By then it hears both signals.
+        shop.waits.until(
+            "select 1 from pg_stat_activity"
+            " where datname = current_database() and query like '%fq_dequeue%' and pid <> pg_backend_pid()"
+        )
         found = _stopped(process, signal.SIGINT)
 
     assert (found.status, found.out, found.err) == (0, "", "")
