@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import URL, Engine, text
 
 from sqlalchemy_fairqueue.embedded import DATABASE_URL_VARIABLE
+from tests.fixtures.options import PATIENCE
 
 _DEMO = [sys.executable, "-m", "sqlalchemy_fairqueue.demo"]
 _CUSTOMERS = ["Bob", "Alice", "Carol", "Dave", "Erin", "Frank", "Grace", "Heidi", "Ivan", "Judy", "Kim"]
@@ -174,11 +175,11 @@ def test_it_can_be_stopped(temporary: Path, work: Path, environment: dict[str, s
         _read_until(process, moment)
         children = [os.pidfd_open(child) for child in _children(process.pid)]
         os.killpg(process.pid, signal.SIGINT)
-        said, _ = process.communicate(timeout=30)
+        said, _ = process.communicate(timeout=PATIENCE.total_seconds())
 
         assert process.returncode == 128 + signal.SIGINT, said
         for child in children:
-            assert select.select([child], [], [], 20)[0], "a process of the demo still runs"
+            assert select.select([child], [], [], PATIENCE.total_seconds())[0], "a process of the demo still runs"
             os.close(child)
     assert list(work.iterdir()) == []
     assert list(temporary.iterdir()) == []
@@ -193,7 +194,7 @@ def test_a_killed_worker_fails_the_demo(temporary: Path, work: Path, environment
         _read_until(process, "fair queue: at work")
         workers = [child for child in _children(process.pid) if "spawn_main" in _command_line(child)]
         os.kill(workers[-1], signal.SIGKILL)
-        said, _ = process.communicate(timeout=30)
+        said, _ = process.communicate(timeout=PATIENCE.total_seconds())
 
     assert process.returncode == 1
     assert re.search(r"the demo failed: worker \d+ was killed by signal 9", said), said
@@ -219,7 +220,7 @@ def test_a_named_server_is_left_as_it_was(
             names = list(connection.scalars(used, {"name": work.parent.name}))
             assert list(temporary.iterdir()) == []
             process.send_signal(signal.SIGTERM)
-            said, _ = process.communicate(timeout=30)
+            said, _ = process.communicate(timeout=PATIENCE.total_seconds())
 
         assert process.returncode == 128 + signal.SIGTERM, said
         assert any(name.startswith("fairqueue_") for name in names)

@@ -22,6 +22,7 @@ from sqlalchemy_fairqueue.embedded import (
     named_server,
     scratch_database,
 )
+from tests.fixtures.options import PATIENCE
 from tests.fixtures.server import programs
 
 pytestmark = pytest.mark.installed
@@ -114,7 +115,7 @@ def test_nothing_is_left_after_a_signal(owner: subprocess.Popen[str], number: si
 def _wait_for_end(pidfd: int) -> None:
     """A pidfd becomes readable when its process ends."""
     try:
-        assert select.select([pidfd], [], [], 20)[0], "the keeper still runs"
+        assert select.select([pidfd], [], [], PATIENCE.total_seconds())[0], "the keeper still runs"
     finally:
         os.close(pidfd)
 
