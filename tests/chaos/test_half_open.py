@@ -40,9 +40,9 @@ def test_a_half_open_listener(books: Books, through: Proxy, distant: Engine, res
     worker = rescue(engine=distant)
     books.send(1)
     books.until_done()
-    until(lambda: through.heard(b"listen fairqueue") == 1, "it listens")
-    assert through.freeze(b"listen fairqueue") == 1
-    until(lambda: through.heard(b"listen fairqueue") == 2, "it listens again")
+    until(lambda: through.heard(b"listen fairqueue"), "it listens")
+    frozen = through.freeze(b"listen fairqueue")
+    until(lambda: through.heard(b"listen fairqueue") > frozen, "it listens again")
     woken = worker.stats.woken
 
     def sent_and_woken() -> bool:
@@ -60,10 +60,11 @@ def test_a_half_open_connection(books: Books, through: Proxy, distant: Engine, r
     """Whichever connection of a worker answers nothing, it is given up for a new one, and the worker goes on."""
     rescue(engine=distant, lease=timedelta(seconds=1))
     books.send(2, seconds=0.5 if word == "fq_heartbeat" else 0)
-    until(lambda: through.heard(word.encode()) == 1, "the connection is in use")
+    until(lambda: through.heard(word.encode()), "the connection is in use")
     books.until_done()
-    assert through.freeze(word.encode()) == 1
+    # Those that a slow machine has made a worker give up are among them.
+    frozen = through.freeze(word.encode())
     books.send(2, seconds=0.5 if word == "fq_heartbeat" else 0)
-    until(lambda: through.heard(word.encode()) == 2, "there is a new one")
+    until(lambda: through.heard(word.encode()) > frozen, "there is a new one")
     books.until_done()
     books.check()
