@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import ChannelPolicy
 from tests.chaos.books import Books
 from tests.chaos.conftest import Rescue
+from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.worker.helpers import until
 
@@ -49,18 +50,22 @@ def test_several_workers_at_a_limit(books: Books, rescue: Rescue) -> None:
     books.check()
 
 
-def test_a_limit_is_lowered_while_above_it(books: Books, database: Database, rescue: Rescue) -> None:
+def test_a_limit_is_lowered_while_above_it(books: Books, database: Database, connect: Connect, rescue: Rescue) -> None:
     """Lowered below what is at work, a limit lets nothing begin until enough have ended; raised, it lets more begin."""
     books.queue.configure_channel(books.engine, "wide", ChannelPolicy(max_concurrency=3))
     workers = [rescue(concurrency=4) for _ in range(2)]
-    books.send(6, "wide", seconds=0.2)
-    until(lambda: database.value("select current_concurrency = 3 from fq_queue_state"), "three are at work")
-    books.queue.configure_channel(books.engine, "wide", ChannelPolicy(max_concurrency=1))
-    # What is out already may go on; what comes after it must not overlap, until the limit is raised.
-    rows = database.rows(
-        "select convert_from(content, 'UTF8')::jsonb ->> 'number' as number from fq_message where lease_id is null"
-    )
-    waiting = [int(row.number) for row in rows]
+    with connect() as holder:
+        # Until then nobody ends.
+        holder.exec_driver_sql("lock table effect in exclusive mode")
+        books.send(6, "wide", seconds=0.05)
+        until(lambda: database.value("select count(*) = 3 from fq_message where slots & 2 = 2"), "three are at work")
+        books.queue.configure_channel(books.engine, "wide", ChannelPolicy(max_concurrency=1))
+        # What is out already may go on; what comes after it must not overlap, until the limit is raised.
+        rows = database.rows(
+            "select convert_from(content, 'UTF8')::jsonb ->> 'number' as number from fq_message where lease_id is null"
+        )
+        waiting = [int(row.number) for row in rows]
+        holder.rollback()
     until(lambda: len(books.effects()) >= 8, "some are done")
     raised = database.value("select clock_timestamp()")
     books.queue.configure_channel(books.engine, "wide", ChannelPolicy(max_concurrency=2))
@@ -72,7 +77,7 @@ def test_a_limit_is_lowered_while_above_it(books: Books, database: Database, res
         waiting=waiting,
         raised=raised,
     )
-    assert len(waiting) >= 6
+    assert len(waiting) == 9
     assert overlapping == 0
     assert sum(worker.stats.lost for worker in workers) == 0
     books.check()
