@@ -64,7 +64,8 @@ def rescue(engine: Engine) -> Iterator[Rescue]:
     def start(**options: Any) -> Worker:
         queue = Queue("documents")
         Handlers(engine, lambda *_: None).declare(queue)
-        defaults = {"lease": timedelta(seconds=2), "poll_interval": timedelta(hours=1), "housekeeping": False}
+        # Longer than a machine stalls: what is lost would be done again.
+        defaults = {"lease": timedelta(minutes=1), "poll_interval": timedelta(hours=1), "housekeeping": False}
         worker = Worker(options.pop("engine", engine), queue, **{**defaults, **options})
         worker.start()
         workers.append(worker)

@@ -28,6 +28,7 @@ STAGES = {
 """Where workers are killed."""
 
 
+_SHORT, _LONG = 1.0, 4.0
 _CONNECTIONS = "select from pg_stat_activity where datname = current_database()"
 
 
@@ -70,7 +71,13 @@ def test_a_killed_worker(
     handler's session are counted once, and no slot is left.
     """
     books.send(3)
-    doomed = child(stops=[stage, "working"] if stage.startswith("exten") else [stage], asynchronous=asynchronous)
+    is_extension = stage.startswith("exten")
+    doomed = child(
+        stops=[stage, "working"] if is_extension else [stage],
+        asynchronous=asynchronous,
+        # A lease that a slow machine lets end is not extended.
+        lease=_LONG if is_extension else _SHORT,
+    )
     doomed.reaches(stage)
     held = _end(doomed, database)
     assert held or stage in {"committed", "completed"}
@@ -100,7 +107,7 @@ def test_killed_while_the_database_extends(
 ) -> None:
     """An extension that the database carries out after its worker has died lets the lease run once more only."""
     books.send(3)
-    doomed = child(stops=["working", "written"], concurrency=3)
+    doomed = child(stops=["working", "written"], concurrency=3, lease=_LONG)
     doomed.reaches("written", "written", "working")
     with books.engine.connect() as holder:
         holder.exec_driver_sql("select from fq_lease for update")
