@@ -38,6 +38,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
             "spark.local.dir": str(folder / "local"),
             "spark.sql.shuffle.partitions": "2",
             "spark.log.level": "ERROR",
+            # Few rows and many plans: the better code of the second compiler comes too late to be of use.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         },
     )
     register(started)
