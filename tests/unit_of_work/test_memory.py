@@ -48,6 +48,11 @@ def _tables() -> dict[str, int]:
     }
 
 
+def _grown(before: dict[str, int]) -> dict[str, int]:
+    """What has grown, and by how much: what a thread of an earlier test leaves behind may go meanwhile."""
+    return {name: now - before[name] for name, now in _tables().items() if now > before[name]}
+
+
 @pytest.mark.parametrize("end", [_commit, _rollback, _close, _fail, _abandon])
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
 def test_no_session_is_kept(engine: Engine, end: Callable[[Session], None]) -> None:
@@ -60,7 +65,7 @@ def test_no_session_is_kept(engine: Engine, end: Callable[[Session], None]) -> N
     end(session)
     gone = weakref.ref(session)
     del session
-    assert _tables() == before
+    assert _grown(before) == {}
     assert gone() is None
 
 
@@ -73,7 +78,7 @@ def test_no_transaction_is_kept(engine: Engine) -> None:
             with session.begin_nested():
                 QUEUE.enqueue_now(session, channel="a", payload=1)
             session.commit()
-        assert _tables() == before | {"listening": before["listening"] + 1}
+        assert _grown(before) in ({}, {"listening": 1})
 
 
 def test_a_session_without_queue_work_is_not_looked_up(engine: Engine) -> None:
@@ -93,7 +98,7 @@ def test_connections_leave_no_ledger(engine: Engine) -> None:
         for _ in range(3):
             QUEUE.enqueue_now(connection, channel="a", payload=1)
             connection.commit()
-        assert _tables() == before
+        assert _grown(before) == {}
 
 
 def test_a_session_is_listened_to_once(engine: Engine) -> None:
@@ -112,7 +117,7 @@ def test_a_session_that_never_enqueues_is_left_alone(engine: Engine) -> None:
     with Session(engine) as session:
         session.connection()
         session.commit()
-        assert _tables() == before
+        assert _grown(before) == {}
 
 
 def test_no_queue_keeps_an_engine(engine: Engine) -> None:
