@@ -15,6 +15,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Context, Delivery, Queue
+from sqlalchemy_fairqueue.worker import fetching, pace
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker
@@ -27,7 +28,7 @@ from pathlib import Path
 from sqlalchemy import create_engine
 from sqlalchemy_fairqueue import Queue, Worker
 
-url, marks, grace = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
+url, marks, grace, lease = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
 queue = Queue("documents")
 
 @queue.handler()
@@ -40,7 +41,7 @@ def handle(delivery, context):
             (marks / "told").touch()
         threading.Event().wait(0.005)
 
-times = {"grace": timedelta(seconds=grace), "lease": timedelta(seconds=1)}
+times = {"grace": timedelta(seconds=grace), "lease": timedelta(seconds=lease)}
 Worker(create_engine(url), queue, concurrency=1, **times).run(handle_signals=True)
 (marks / "returned").touch()
 """
@@ -54,7 +55,7 @@ def test_stop_waits_for_handlers(queue: Queue, engine: Engine, database: Databas
     @queue.handler()
     def handle(_: Delivery, context: Context) -> None:
         started.set()
-        go.wait(20)
+        until(go.is_set, "it may end")
         until(lambda: context.stopping, "it is told")
         stopping.append(context.stopping)
 
@@ -64,32 +65,35 @@ def test_stop_waits_for_handlers(queue: Queue, engine: Engine, database: Databas
     stop = threading.Thread(target=worker.stop)
     stop.start()
     go.set()
-    stop.join(20)
+    stop.join(PATIENCE.total_seconds())
     assert stopping == [True]
     assert worker.stats.completed == 1
     # The other one was not tried.
     assert database.value("select attempts from fq_message where lease_id is null") == 0
 
 
-def test_what_waits_is_given_back(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+def test_what_waits_is_given_back(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Messages that were taken ahead are given back at a stop, their attempts not counted."""
-    go = threading.Event()
+    # However slow the machine is, some are taken ahead, and wait.
+    monkeypatch.setattr(pace.Pace, "ahead", lambda *_: 5)
+    monkeypatch.setattr(fetching, "STALE", 100.0)
+    started, go = threading.Event(), threading.Event()
 
     @queue.handler()
-    def handle(delivery: Delivery) -> None:
-        if delivery.payload == "slow":
-            go.wait(20)
+    def handle(_: Delivery) -> None:
+        started.set()
+        until(go.is_set, "it may end")
 
-    send(engine, queue, *["quick"] * 200)
+    send(engine, queue, *range(20))
     worker = start(queue, concurrency=1)
-    until(lambda: worker.stats.completed == 200, "handlers are known to be quick")
-    send(engine, queue, *["slow"] * 20)
-    until(lambda: worker.stats.taken > 201, "some are taken ahead")
+    until(lambda: started.is_set() and worker.stats.taken > 1, "one is at work, and some are taken ahead")
     stop = threading.Thread(target=worker.stop)
     stop.start()
     until(lambda: database.value("select count(*) from fq_message where lease_id is not null") == 1, "one is left")
     go.set()
-    stop.join(20)
+    stop.join(PATIENCE.total_seconds())
     assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 19
 
 
@@ -102,7 +106,7 @@ def test_the_end_of_grace(queue: Queue, engine: Engine, database: Database, star
     def handle(delivery: Delivery, session: Session, context: Context) -> None:
         session.execute(text("insert into effect values (:id)"), {"id": delivery.message_id})
         started.set()
-        go.wait(20)
+        until(go.is_set, "it may end")
         if context.lost:
             ended.set()
 
@@ -126,25 +130,24 @@ def test_nothing_is_left_behind(queue: Queue, engine: Engine, start: StartWorker
     """A worker that has stopped has no thread and no connection left."""
     queue.handler()(lambda _: None)
     send(engine, queue, *range(10))
+    before = set(threading.enumerate())
     worker = start(queue)
     until(lambda: worker.stats.completed == 10, "it has worked")
+    assert set(threading.enumerate()) - before
     worker.stop()
-    until(
-        lambda: not [one.name for one in threading.enumerate() if one.name.startswith((worker.name, "fairqueue"))],
-        "all threads have ended",
-    )
+    until(lambda: not set(threading.enumerate()) - before, "all threads have ended")
 
 
 @pytest.fixture
-def program(database: Database, tmp_path: Any) -> Iterator[Callable[[float], "subprocess.Popen[bytes]"]]:
+def program(database: Database, tmp_path: Any) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
     """A process that runs a worker."""
     started: list[subprocess.Popen[bytes]] = []
     source = tmp_path / "program.py"
     source.write_text(textwrap.dedent(_PROGRAM))
 
-    def run(grace: float) -> "subprocess.Popen[bytes]":
+    def run(grace: float, lease: float = 3600.0) -> "subprocess.Popen[bytes]":
         url = database.url.render_as_string(hide_password=False)
-        process = subprocess.Popen([sys.executable, source, url, tmp_path, str(grace)])
+        process = subprocess.Popen([sys.executable, source, url, tmp_path, str(grace), str(lease)])
         started.append(process)
         return process
 
@@ -206,7 +209,7 @@ def test_a_message_that_kills_its_process(
     (tmp_path / "go").touch()
 
     def is_over() -> bool:
-        process = program(1.0)
+        process = program(1.0, lease=1.0)
         until(lambda: process.poll() is not None or is_empty(database), "it dies, or all is done")
         return is_empty(database)
 
