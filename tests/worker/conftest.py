@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import Engine, NullPool, create_engine
 
 from sqlalchemy_fairqueue import Queue, Worker
+from sqlalchemy_fairqueue.worker import heartbeat
 from tests.fixtures.database import SCHEMA_VERSION, Database, MakeDatabase, install
 
 StartWorker = Callable[..., Worker]
@@ -21,6 +22,13 @@ def database(make_database: MakeDatabase) -> Database:
     with engine.begin() as connection:
         install(connection, version=2)
     return database
+
+
+@pytest.fixture
+def long_lease(monkeypatch: pytest.MonkeyPatch) -> timedelta:
+    """A lease that no machine stalls for, and that workers extend several times a second all the same."""
+    monkeypatch.setattr(heartbeat, "_BEATS", 20_000)
+    return timedelta(hours=1)
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -10,7 +12,8 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Enqueue, Queue
+from sqlalchemy_fairqueue import AsyncWorker, Enqueue, Queue, Worker
+from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 
@@ -61,3 +64,20 @@ def is_empty(database: Database) -> bool:
 def expire_leases(database: Database) -> None:
     """Let all leases end, as if their holders had been away for too long."""
     database.execute("update fq_lease set expires_at = 1")
+
+
+def outlive(lease: timedelta, clock: Clock, *workers: Worker | AsyncWorker) -> None:
+    """Let more time pass than a lease, by the database's clock, as the heartbeats of these workers extend it."""
+
+    def heartbeats() -> int:
+        return sum(worker.stats.heartbeats for worker in workers)
+
+    queues = sum(len(worker._settings.queues) for worker in workers)
+
+    def has_grown(since: int) -> bool:
+        # The last one may have been sent before; when one more of each queue is counted, another has been answered.
+        return heartbeats() > since + queues
+
+    for _ in range(3):
+        clock.advance(lease / 2)
+        until(partial(has_grown, heartbeats()), "it is extended")

@@ -13,9 +13,10 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Batch, Context, Delivery, LeaseLost, Queue, RetryPolicy, Worker
 from sqlalchemy_fairqueue.consumer import Consumer
 from sqlalchemy_fairqueue.worker import heartbeat, recovering
+from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import expire_leases, is_empty, send, until
+from tests.worker.helpers import expire_leases, is_empty, outlive, send, until
 
 _LEASE = timedelta(seconds=1)
 _AT_ONCE = RetryPolicy(first=timedelta())
@@ -42,7 +43,9 @@ def _write(session: Session, delivery: Delivery) -> None:
     session.execute(text("insert into effect values (:id)"), {"id": delivery.message_id})
 
 
-def test_a_long_handler_keeps_its_message(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+def test_a_long_handler_keeps_its_message(  # noqa: PLR0917 - fixtures
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, clock: Clock, long_lease: timedelta
+) -> None:
     """A handler may take longer than the lease: the heartbeat extends it."""
     seen: list[int] = []
     go = threading.Event()
@@ -50,16 +53,16 @@ def test_a_long_handler_keeps_its_message(queue: Queue, engine: Engine, database
     @queue.handler()
     def handle(delivery: Delivery) -> None:
         seen.append(delivery.deliveries)
-        go.wait(20)
+        until(go.is_set, "it may end")
 
     send(engine, queue, 1)
-    worker = start(queue, lease=2 * _LEASE)
-    other = start(queue, lease=2 * _LEASE)
-    until(lambda: worker.stats.heartbeats + other.stats.heartbeats > 7, "more than a lease has passed")
+    workers = [start(queue, lease=long_lease) for _ in range(2)]
+    until(lambda: seen, "it is at work")
+    outlive(long_lease, clock, *workers)
     go.set()
     until(lambda: is_empty(database), "it is completed")
     assert seen == [1]
-    assert worker.stats.lost + other.stats.lost == 0
+    assert sum(worker.stats.lost for worker in workers) == 0
 
 
 def test_a_lost_lease_is_told(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
@@ -134,8 +137,8 @@ def test_a_slow_database_is_noticed(queue: Queue, engine: Engine, database: Data
     locked = threading.Event()
 
     @queue.handler()
-    def handle(delivery: Delivery, context: Context) -> None:
-        if delivery.deliveries == 1:
+    def handle(_: Delivery, context: Context) -> None:
+        if not locked.is_set():
             with engine.connect() as connection:
                 connection.execute(text("select from fq_lease for update"))
                 locked.set()
@@ -145,7 +148,6 @@ def test_a_slow_database_is_noticed(queue: Queue, engine: Engine, database: Data
     send(engine, queue, 1)
     start(queue, lease=_LEASE, retry=_AT_ONCE)
     until(told.is_set, "the handler knows")
-    assert locked.is_set()
     until(lambda: is_empty(database), "it is done by a later delivery")
 
 
@@ -158,10 +160,10 @@ def test_an_outage(queue: Queue, engine: Engine, database: Database, start: Star
     def handle(delivery: Delivery) -> None:
         seen.append(delivery.message_id)
         started.set()
-        go.wait(20)
+        until(go.is_set, "it may end")
 
     send(engine, queue, 1)
-    worker = start(queue)
+    worker = start(queue, lease=timedelta(hours=1))
     until(started.is_set, "the handler works")
     maintenance = create_engine(database.url.set(database="postgres"), isolation_level="AUTOCOMMIT")
     name = database.name
@@ -197,12 +199,13 @@ def test_a_used_up_pool(queue: Queue, database: Database) -> None:
 
 def test_a_blocked_interpreter(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
     """A handler that holds the GIL for longer than the lease finds it lost at once, and cannot commit."""
-    lost = []
+    called, lost = [], []
 
     @queue.handler()
     def handle(delivery: Delivery, session: Session, context: Context) -> None:
+        called.append(delivery.deliveries)
         _write(session, delivery)
-        if delivery.deliveries == 1:
+        if len(called) == 1:
             # A foreign call that does not release the GIL: no other thread runs, the heartbeat's included.
             ctypes.PyDLL(None).usleep(900_000)
             lost.append(context.lost)
@@ -224,7 +227,7 @@ def test_signals_are_heard_while_all_are_at_work(
     @queue.handler()
     def handle(_: Delivery) -> None:
         started.set()
-        go.wait(20)
+        until(go.is_set, "it may end")
 
     send(engine, queue, 1)
     start(queue, concurrency=1)
@@ -248,7 +251,7 @@ def test_a_lost_answer(
     def handle(delivery: Delivery) -> None:
         seen.append(delivery.payload)
         if delivery.payload == "long":
-            go.wait(20)
+            until(go.is_set, "it may end")
 
     answer = Consumer.dequeue
     lost: list[int] = []

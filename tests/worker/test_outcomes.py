@@ -259,7 +259,9 @@ def test_a_timeout_in_a_thread(queue: Queue, engine: Engine, database: Database,
     assert _effects(database) == 0
 
 
-def test_a_cancelled_message(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+def test_a_cancelled_message(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, long_lease: timedelta
+) -> None:
     """A message that is cancelled while its handler works is gone, and its handler is told."""
     started, told = threading.Event(), []
 
@@ -271,7 +273,7 @@ def test_a_cancelled_message(queue: Queue, engine: Engine, database: Database, s
         told.append(delivery.message_id)
 
     [message_id] = send(engine, queue, 1)
-    start(queue, lease=timedelta(seconds=1))
+    start(queue, lease=long_lease)
     until(started.is_set, "the handler works")
     queue.cancel(engine, message_id)
     until(lambda: is_empty(database), "the message is gone")

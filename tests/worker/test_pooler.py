@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, RetryPolicy, Worker
+from sqlalchemy_fairqueue.worker import heartbeat
 from tests.fixtures.database import Database
 from tests.worker.helpers import auntil, is_empty, send, until
 from tests.worker.pooler import CONNECTIONS, pooler, program
@@ -40,8 +41,12 @@ def _check_effects(database: Database, number: int) -> None:
     assert database.value("select count(distinct backend) from effect") <= CONNECTIONS
 
 
-def test_workers(queue: Queue, pooled: URL, database: Database) -> None:
+def test_workers(
+    queue: Queue, pooled: URL, database: Database, long_lease: timedelta, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Three workers share four connections: all is done once, what fails included, and leases are kept."""
+    # A heartbeat that comes so often has no patience with signals.
+    monkeypatch.setattr(heartbeat, "_UNHEARD", 3600.0)
     engine = create_engine(pooled, connect_args=_UNPREPARED)
     go = threading.Event()
 
@@ -53,9 +58,9 @@ def test_workers(queue: Queue, pooled: URL, database: Database) -> None:
 
     @queue.handler("long")
     def long(_: Delivery) -> None:
-        go.wait(20)
+        until(go.is_set, "it may end")
 
-    workers = [Worker(engine, queue, concurrency=2, lease=timedelta(seconds=6), **_OPTIONS) for _ in range(3)]
+    workers = [Worker(engine, queue, concurrency=2, lease=long_lease, **_OPTIONS) for _ in range(3)]
     with contextlib.ExitStack() as running:
         for worker in workers:
             running.enter_context(worker)

@@ -48,7 +48,7 @@ def test_while_all_are_at_work(  # noqa: PLR0917 - fixtures
     @queue.handler()
     def handle(delivery: Delivery) -> None:
         started.append(delivery.payload)
-        go.wait(20)
+        until(go.is_set, "it may end")
 
     send(engine, queue, "first")
     worker = start(queue, concurrency=2, lease=timedelta(hours=1))
@@ -72,7 +72,7 @@ def test_a_dequeue_that_comes_late(
     """What a network delivered to the database long after the worker had looked is found by a later look."""
     monkeypatch.setattr(recovering, "_AFTER", 0.05)
     go, looks = threading.Event(), []
-    queue.handler()(lambda _: go.wait(20))
+    queue.handler()(lambda _: until(go.is_set, "it may end"))
     held = statements.held
 
     def look(schema: str | None) -> TextClause:

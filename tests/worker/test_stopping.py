@@ -260,7 +260,7 @@ def test_an_interrupted_stop(
     @queue.handler()
     def handle(_: Delivery) -> None:
         started.set()
-        go.wait(20)
+        until(go.is_set, "it may end")
 
     send(engine, queue, 1)
     worker = start(queue, concurrency=1)
@@ -300,8 +300,13 @@ def test_too_many_threads(queue: Queue, engine: Engine, database: Database, monk
         until(lambda: is_empty(database), "it can be started later")
 
 
-def test_cancelled_before_it_begins(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
+def test_cancelled_before_it_begins(  # noqa: PLR0917 - fixtures
+    queue: Queue,
+    engine: Engine,
+    database: Database,
+    start: StartWorker,
+    long_lease: timedelta,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A message that was withdrawn while it waited for a handler is not begun, and is counted."""
     # However slow the machine is, some are taken ahead, and wait.
@@ -315,7 +320,7 @@ def test_cancelled_before_it_begins(
         seen.append(delivery.payload)
         until(lambda: go.is_set() or context.cancelled, "it may end")
 
-    worker = start(queue, concurrency=1, lease=timedelta(seconds=4))
+    worker = start(queue, concurrency=1, lease=long_lease)
     ids = send(engine, queue, *["slow"] * 3)
     until(lambda: worker.stats.taken == 3, "all are taken")
     for message_id in ids:
