@@ -54,7 +54,11 @@ class TaskCrew(CrewBase):
     def start(self) -> None:
         """There is work in the buffer. Called by the fetcher's thread."""
         if self._called_at is None:
-            self._called_at = monotonic()
+            try:
+                # Not now: what is given back because it has waited too long has waited for the loop for as long.
+                self._called_at = self.buffer[-1].taken_at
+            except IndexError:
+                self._called_at = monotonic()
         self._call_in_loop(self._begin)
 
     def tell(self, contexts: list[Context]) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from datetime import timedelta
+from time import monotonic
 
 import pytest
 from sqlalchemy import Engine, text
@@ -12,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy
 from sqlalchemy_fairqueue.worker import pace
+from sqlalchemy_fairqueue.worker.tasks import TaskCrew
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
@@ -196,6 +198,17 @@ async def test_a_blocked_loop_hoards_nothing(
     async with AsyncWorker(async_engine, queue, concurrency=1):
         await auntil(lambda: is_empty(database), "all are done")
     assert len(blocked) == 1
+
+
+async def test_a_blocked_loop_has_no_room() -> None:
+    """When what was taken has waited for the loop for too long, there is no room, however late the loop was called."""
+    crew = TaskCrew(4, pace.Pace(4), _AT_ONCE, AsyncSession, "worker")
+    taken_at = monotonic() - 2 * pace.STALE
+    crew.buffer.append(Context(None, None, None, taken_at))  # type: ignore[arg-type]  # it is not looked at
+    crew.start()
+    assert crew.free() == 0
+    crew.buffer.clear()
+    await auntil(lambda: crew.free() == 4, "the loop has come")
 
 
 async def test_stop_waits_and_then_cancels(
