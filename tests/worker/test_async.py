@@ -109,7 +109,8 @@ async def test_a_lost_lease_cancels(
     queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
 ) -> None:
     """When the lease is lost the handler is cancelled, and a later delivery does the work."""
-    expired, cancelled = [], []
+    expired: list[int] = []
+    cancelled: list[bool] = []
 
     @queue.handler()
     async def handle(delivery: Delivery, session: AsyncSession, context: Context) -> None:
