@@ -187,7 +187,8 @@ class Fetcher:
     def _take_from(self, source: Source, limit: int) -> int:
         consumer = source.consumer
         self._sleeper.before_look(self._line, source)
-        source.looks.begin(monotonic())
+        began = monotonic()
+        source.looks.begin(began)
         with source.asking:
             if source.claims.is_lost(consumer.lease_id):
                 consumer.use_lease(None)
@@ -198,6 +199,7 @@ class Fetcher:
                 source.recovery.unanswered(lease_id)
                 raise
             now = source.heard_at = monotonic()
+            self._pace.fetched(now - began)
         self._stats.dequeues += 1
         due_in = None if batch.due_in is None else batch.due_in.total_seconds()
         if batch:

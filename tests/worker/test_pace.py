@@ -3,19 +3,45 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlalchemy_fairqueue.worker.pace import AHEAD, MOST, Pace, shares
+from sqlalchemy_fairqueue.worker.pace import AHEAD, MOST, TRIPS, Pace, shares
 
 
-def _paced(seconds: float, concurrency: int = 8, most: int = MOST) -> Pace:
+def _paced(seconds: float, concurrency: int = 8, most: int = MOST, trip: float = AHEAD) -> Pace:
     pace = Pace(concurrency, most)
     for _ in range(200):
         pace.observe(seconds)
+        pace.fetched(trip)
     return pace
 
 
 def test_nothing_is_known_at_first() -> None:
     """A worker that has seen no handler takes as many messages as it has slots."""
     assert Pace(8).room(8, 0, 0.0) == 8
+
+
+def test_nothing_is_ahead_before_the_first_dequeue() -> None:
+    """How long a dequeue takes is not known before there was one."""
+    pace = Pace(8)
+    for _ in range(200):
+        pace.observe(0.01)
+    assert pace.ahead(0.0) == 0
+
+
+def test_the_buffer_lasts_while_a_dequeue_is_under_way() -> None:
+    """Eight handlers of 10 ms begin 2.4 messages while a dequeue takes 3 ms: half a buffer has more, not much more."""
+    pace = _paced(0.01, trip=0.003)
+    assert 2.4 < pace.ahead(0.0) / 2 < 2 * 2.4
+    assert pace.ahead(0.0) == int(8 * TRIPS * 0.003 / 0.01)
+
+
+def test_a_slow_database_does_not_fill_the_buffer() -> None:
+    """However long a dequeue takes, no more than a tenth of a second's work waits."""
+    assert _paced(0.01, trip=10.0).ahead(0.0) in {79, 80}
+
+
+def test_handlers_that_outlast_the_dequeue_have_no_buffer() -> None:
+    """One handler of 50 ms: the next message comes in 3 ms, which nobody notices."""
+    assert _paced(0.05, concurrency=1, trip=0.003).ahead(0.0) == 0
 
 
 def test_slow_handlers_have_no_buffer() -> None:
@@ -26,7 +52,7 @@ def test_slow_handlers_have_no_buffer() -> None:
 
 
 def test_quick_handlers_have_a_buffer() -> None:
-    """A tenth of a second's work may wait, up to a limit."""
+    """A tenth of a second's work may wait while dequeues take long, up to a limit."""
     assert _paced(0.01).ahead(0.0) in {79, 80}
     assert _paced(0.00001).ahead(0.0) == MOST
     assert _paced(0.00001, most=50).ahead(0.0) == 50
