@@ -1,4 +1,4 @@
-"""Enqueues one frame by the data source in turn with a COPY of the same rows; a program, and merges beside workers.
+"""Enqueues one frame by the data source in turn with others' ways; a program, and merges beside workers.
 
 ``python -m tests.bench.spark_writing DSN ROWS ROUNDS`` prints rows a second, by side, as JSON.
 """
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CHANNELS = 1_000
+_READY = """
+create unlogged table ready as
+select
+  c.id as channel_id,
+  convert_to(json_build_object('document', format('documents/%s.pdf', n), 'pages', n % 100)::text, 'UTF8') as content
+from generate_series(0, {count} - 1) n
+join fq_channel c on c.queue = 'bench' and c.name = 'customer-' || n % {channels}
+order by c.id
+"""
 
 
 def by_source(spark: SparkSession, dsn: str, rows: int) -> float:
@@ -48,6 +57,23 @@ def by_copy(dsn: str, rows: list[tuple[str, str, bytes]]) -> float:
             copy.set_types(["text", "text", "bytea"])
             for row in rows:
                 copy.write_row(row)
+        return time.perf_counter() - started
+
+
+def by_insert(dsn: str, count: int) -> float:
+    """The least that adding messages takes: seconds to insert as many, ready made and in the order of the index.
+
+    One statement by hand, without a merge: no job, no signals, nothing is counted.
+    """
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("drop table if exists ready")
+        connection.execute(_READY.format(count=count, channels=_CHANNELS).encode())
+        connection.execute("checkpoint")
+        started = time.perf_counter()
+        connection.execute(
+            "insert into fq_message (channel_id, kind, content, dequeue_at, enqueued_at, max_attempts)"
+            " select r.channel_id, 'embed', r.content, extract(epoch from now())::bigint, 0, 20 from ready r"
+        )
         return time.perf_counter() - started
 
 
@@ -91,14 +117,18 @@ def _main() -> None:
         )
         for n in range(count)
     ]
-    found: dict[str, list[float]] = {"ours": [], "copy": []}
+    sides = {
+        "ours": lambda: by_source(spark, dsn, count),
+        "copy": lambda: by_copy(dsn, rows),
+        "insert": lambda: by_insert(dsn, count),
+    }
+    found: dict[str, list[float]] = {side: [] for side in sides}
     with session("fairqueue bench", **{"spark.log.level": "ERROR"}) as spark:
         by_source(spark, dsn, 1_000)
         for number in range(rounds):
-            for side in ("ours", "copy")[:: 1 if number % 2 == 0 else -1]:
+            for side in [*sides][:: 1 if number % 2 == 0 else -1]:
                 _emptied(dsn)
-                took = by_source(spark, dsn, count) if side == "ours" else by_copy(dsn, rows)
-                found[side].append(count / took)
+                found[side].append(count / sides[side]())
     print(json.dumps(found))  # noqa: T201 - what it is asked for
 
 

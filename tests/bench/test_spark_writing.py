@@ -30,6 +30,8 @@ def test_bulk_enqueue_beside_copy(stage: Stage, report: Report, rounds: range, *
     found = json.loads(answer.stdout.splitlines()[-1])
     what = f"bulk enqueue on local[2], {rows:,} rows, 1,000 channels"
     report.add(Figure(what, "rows/s", found["ours"], found["copy"], "psycopg's COPY, no index", reach=0.35))
+    bound = f"one insert of {rows:,} messages from a table, sorted: the least that any merge does"
+    report.add(Figure(bound, "rows/s", found["insert"], found["copy"], "psycopg's COPY, no index", reach=None))
 
 
 def test_workers_beside_a_merge(stage: Stage, report: Report, alternate: Alternate, *, full: bool) -> None:
