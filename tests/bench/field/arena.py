@@ -7,7 +7,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from tests.bench.field.meter import Reading, read_meter
+from tests.bench.field.environments import NotForIt
+from tests.bench.field.filling import FILLINGS
+from tests.bench.field.meter import Reading, backends_cpu, read_meter
 from tests.bench.field.speaker import Failed, Speaker
 from tests.bench.wire import Wire
 
@@ -23,6 +25,8 @@ SLOTS: Final = 8
 """Messages that each of them handles at once."""
 _LOOK: Final = 0.02
 _PATIENCE: Final = 60.0
+_LOAD: Final = 20_000
+"""Messages a command: its answer must come in time."""
 
 
 @dataclass(slots=True)
@@ -33,11 +37,13 @@ class Seen:
         started: when each message's handler was called.
         used: what the server did from before the workers connected until after they left.
         client_cpu: seconds of processor time that their processes used from their start of work on.
+        backends_cpu: the same of the server's sessions of everybody who was connected at the end.
     """
 
     started: dict[int, float] = field(default_factory=dict)
     used: Reading = field(default_factory=lambda: Reading(0, 0, 0, 0.0))
     client_cpu: float = 0.0
+    backends_cpu: float = 0.0
 
     @property
     def begin(self) -> float:
@@ -137,20 +143,52 @@ class Arena:
             speaker.ask("open")
             yield speaker
 
-    def load(self, tenants: list[str]) -> None:
-        """Add a message for each of *tenants*, numbered from 0, in bulk, and tidy up."""
+    def worth(self, seconds: float) -> int:
+        """How many messages keep the contestant busy for so long, roughly."""
+        return max(100, int(self.contestant.speed * seconds))
+
+    def fill(self, count: int, *, tenants: int, first: int = 0, later: bool = False) -> int:
+        """Add messages numbered from *first* for as many tenants, and tidy up; return how many.
+
+        Those who are filled by their own bulk call get no more than it adds in bearable time.
+
+        Args:
+            count: how many.
+            tenants: how many tenants, ``tenant-0`` and so on, in turn.
+            first: the first one's number.
+            later: all of them are for tomorrow.
+
+        Raises:
+            NotForIt: there is no later.
+        """
+        if later and not self.contestant.later:
+            raise NotForIt("has no messages for later")
+        if bulk := self.contestant.bulk:
+            count = min(count, bulk)
+            names = [f"tenant-{number % tenants}" for number in range(first, first + count)]
+            self.load(names, first=first, later=later)
+            return count
+        with self.connected() as wire:
+            FILLINGS[self.contestant.tables].fill(wire, first=first, count=count, tenants=tenants, later=later)
+        return count
+
+    def load(self, tenants: list[str], *, first: int = 0, later: bool = False) -> None:
+        """Add a message for each of *tenants*, numbered from *first*, in bulk, and tidy up."""
         with self.producer() as producer:
-            producer.ask("enqueue", tenants=tenants, first=0, bulk=True, pace=[])
+            for start in range(0, len(tenants), _LOAD):
+                some = tenants[start : start + _LOAD]
+                producer.ask("enqueue", tenants=some, first=first + start, bulk=True, pace=[], later=later)
         with self.connected() as wire:
             wire.run("vacuum analyze")
 
     @contextlib.contextmanager
-    def workers(self, seen: Seen, *, seconds: float = 0.0) -> Iterator[Crew]:
+    def workers(self, seen: Seen, *, seconds: float = 0.0, slots: int = SLOTS) -> Iterator[Crew]:
         """Two processes that handle messages in the block; *seen* is filled at its end.
 
         Args:
             seen: where to tell what they did.
             seconds: how long a handler takes.
+            slots: messages that each handles at once; with one of them, nothing is taken in batches either.
 
         Raises:
             Failed: one of them failed, or a message was handled twice.
@@ -162,8 +200,9 @@ class Arena:
                     stack.enter_context(Speaker(self.python, self.contestant, self._url)) for _ in range(WORKERS)
                 ]
                 _all(speakers, "open")
-                began = _all(speakers, "work", slots=SLOTS, seconds=seconds)
+                began = _all(speakers, "work", slots=slots, seconds=seconds)
                 yield Crew(speakers)
+                seen.backends_cpu = backends_cpu(wire)
                 ended = _all(speakers, "stop")
             seen.used = read_meter(wire).since(before)
         seen.client_cpu = sum(end["cpu"] - start["cpu"] for start, end in zip(began, ended, strict=True))

@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.bench.field.arena import Arena, prepare
-from tests.bench.field.environments import DESIGNS, LIBRARY, PEERS, WITHOUT_PREFETCH, CannotRun, Contestant, interpreter
+from tests.bench.field.environments import (
+    DESIGNS,
+    FAIRER,
+    LIBRARY,
+    PEERS,
+    WITHOUT_PREFETCH,
+    CannotRun,
+    Contestant,
+    interpreter,
+)
 from tests.bench.field.speaker import Failed
 from tests.bench.field.telling import FieldReport
+from tests.bench.field.workloads import WORKLOADS
 from tests.bench.wire import Wire
 
 if TYPE_CHECKING:
@@ -39,6 +49,16 @@ class Field:
         contestant, python, database = self.ready[name]
         return Arena(self.stage, contestant, python, database)
 
+    def who(self, workload: str, *, full: bool) -> list[str]:
+        """Who does a workload."""
+        quick = WORKLOADS[workload].quick
+        return [
+            name
+            for name, (contestant, _, _) in self.ready.items()
+            if (workload in contestant.only or not contestant.only)
+            and (full or quick == "all" or (quick == "library" and contestant == LIBRARY))
+        ]
+
 
 @pytest.fixture(scope="session")
 def field(stage: Stage, report: Report, pytestconfig: pytest.Config, *, full: bool) -> Iterator[Field]:
@@ -47,9 +67,8 @@ def field(stage: Stage, report: Report, pytestconfig: pytest.Config, *, full: bo
     ready = {}
     environments = pytestconfig.cache.mkdir("peers")
     designs = [design for design in DESIGNS if full or design.name in _QUICK_DESIGNS]
-    designs = [WITHOUT_PREFETCH, *designs]
     named = {*pytestconfig.getoption("--bench-field").split(",")} - {""}
-    for contestant in (LIBRARY, *designs, *PEERS):
+    for contestant in (LIBRARY, WITHOUT_PREFETCH, *designs, *PEERS, *FAIRER):
         if named and contestant.name not in named:
             continue
         try:
@@ -63,4 +82,4 @@ def field(stage: Stage, report: Report, pytestconfig: pytest.Config, *, full: bo
     for _, _, database in ready.values():
         server.run(f"drop database if exists {database} with (force)")
     server.close()
-    told.write(pytestconfig.getoption("--bench-folder"))
+    told.write(pytestconfig.getoption("--bench-folder"), report.figures)

@@ -24,6 +24,13 @@ class Contestant:
         arguments: what the script wants after the URL.
         package: what to install from the package index; empty: it runs where this runs.
         python: the least version of Python that it takes.
+        speed: no-op messages that it handles a second, roughly: all get work for about the same time.
+        bulk: most messages that its own bulk call adds in bearable time; 0: its tables are filled in SQL.
+        later: whether a message can be enqueued for later.
+        limits: whether each tenant can be given a limit without having been declared.
+        leases: whether what a dead worker held is given to another by itself.
+        native: whether its engine is not Python.
+        only: the workloads that it is there for; empty: all.
     """
 
     name: str
@@ -31,29 +38,72 @@ class Contestant:
     arguments: tuple[str, ...] = ()
     package: str = ""
     python: tuple[int, int] = (3, 11)
+    speed: int = 1_000
+    bulk: int = 0
+    later: bool = True
+    limits: bool = False
+    leases: bool = False
+    native: bool = False
+    only: tuple[str, ...] = ()
+
+    @property
+    def tables(self) -> str:
+        """Whose tables it has: a design's, or the library's."""
+        return self.arguments[0] if self.script == "with_design" else "fairqueue"
+
+    @property
+    def environment(self) -> str:
+        """What its virtual environment is called: that of its package."""
+        return self.package.partition("==")[0].partition("[")[0]
 
 
-LIBRARY: Final = Contestant("fairqueue", "with_fairqueue")
-WITHOUT_PREFETCH: Final = Contestant("fairqueue_prefetch_0", "with_fairqueue", ("0",))
+LIBRARY: Final = Contestant("fairqueue", "with_fairqueue", speed=8_000, limits=True, leases=True)
+WITHOUT_PREFETCH: Final = Contestant("fairqueue_prefetch_0", "with_fairqueue", ("0",), only=("whale", "newcomers"))
 """The library's worker when it holds no message that no handler is free for."""
 BATCH: Final = "8"
 """Messages that a thread of a published design takes at once where batches are allowed."""
 DESIGNS: Final = [
-    Contestant(name, "with_design", (name, BATCH if name in {"fifo", "blocks"} else "1"))
-    for name in ("fifo", "partitioned", "blocks", "leased", "channels")
+    Contestant("fifo", "with_design", ("fifo", BATCH), speed=4_000, later=False),
+    Contestant("partitioned", "with_design", ("partitioned", "1"), speed=100, bulk=2_000, later=False),
+    Contestant("blocks", "with_design", ("blocks", BATCH), speed=4_000, later=False),
+    Contestant("leased", "with_design", ("leased", "1"), later=False),
+    Contestant("priority", "with_design", ("priority", "1")),
+    Contestant("channels", "with_design", ("channels", "1"), limits=True),
 ]
+_FAIRNESS: Final = ("whale", "newcomers", "zipf", "limited")
 PEERS: Final = [
-    Contestant("procrastinate", "with_procrastinate", package="procrastinate==3.*"),
-    Contestant("pgqueuer", "with_pgqueuer", package="pgqueuer[asyncpg]==1.*"),
-    Contestant("chancy", "with_chancy", package="chancy==0.*"),
-    Contestant("dbos", "with_dbos", package="dbos==3.*"),
-    Contestant("awa", "with_awa", package="awa-pg==0.*"),
-    Contestant("oban", "with_oban", package="oban==0.*", python=(3, 12)),
+    Contestant("procrastinate", "with_procrastinate", package="procrastinate==3.*", speed=500, bulk=100_000),
+    Contestant("pgqueuer", "with_pgqueuer", package="pgqueuer[asyncpg]==1.*", bulk=100_000, leases=True),
+    Contestant("chancy", "with_chancy", package="chancy==0.*", speed=500, bulk=100_000, leases=True),
+    Contestant("dbos", "with_dbos", package="dbos==3.*", speed=200, bulk=5_000),
+    Contestant("awa", "with_awa", package="awa-pg==0.*", speed=2_000, bulk=200_000, leases=True, native=True),
+    Contestant("oban", "with_oban", package="oban==0.*", python=(3, 12), bulk=100_000, leases=True),
 ]
+"""Peers as their documentation sets them up."""
+FAIRER: Final = [
+    Contestant(
+        "dbos_partitioned",
+        "with_dbos",
+        ("partitioned",),
+        "dbos==3.*",
+        speed=200,
+        bulk=5_000,
+        limits=True,
+        only=_FAIRNESS,
+    ),
+    Contestant(
+        "awa_partitioned", "with_awa", ("partitioned",), "awa-pg==0.*", bulk=200_000, native=True, only=_FAIRNESS
+    ),
+]
+"""The same with the option that they document for many tenants; the others have none for undeclared ones."""
 
 
 class CannotRun(Exception):
     """A contestant cannot run here; the message is the reason."""
+
+
+class NotForIt(Exception):
+    """A workload is not for a contestant; the message is the reason."""
 
 
 def interpreter(contestant: Contestant, folder: Path) -> tuple[str, str]:
@@ -68,16 +118,15 @@ def interpreter(contestant: Contestant, folder: Path) -> tuple[str, str]:
     """
     if not contestant.package:
         return sys.executable, "of this repository"
-    python = folder / contestant.name / "bin" / "python"
-    distribution = contestant.package.partition("==")[0]
-    if not python.exists() or _run(str(python), "-m", "pip", "show", "--quiet", distribution.partition("[")[0]):
+    wanted = contestant.environment
+    python = folder / wanted / "bin" / "python"
+    if not python.exists() or _run(str(python), "-m", "pip", "show", "--quiet", wanted):
         if reason := _run(_python(contestant), "-m", "venv", "--clear", str(python.parents[1])):
             raise CannotRun(f"no environment: {reason}")
         if reason := _run(str(python), "-m", "pip", "install", "--quiet", contestant.package, "psycopg[binary]"):
             raise CannotRun(f"{contestant.package} cannot be installed: {reason}")
     show = [str(python), "-m", "pip", "list", "--format", "freeze"]
     told = subprocess.run(show, check=False, capture_output=True, text=True, timeout=_PATIENCE)
-    wanted = distribution.partition("[")[0]
     return str(python), next((line for line in told.stdout.splitlines() if line.startswith(wanted + "==")), wanted)
 
 

@@ -46,6 +46,20 @@ def read_meter(wire: Wire) -> Reading:
     return Reading(int(commits), int(float(wal)), int(dead), _server_cpu(int(wire.value("select pg_backend_pid()"))))
 
 
+def backends_cpu(wire: Wire) -> float:
+    """Seconds of processor time of all other sessions of the database that are there now; 0 where they are elsewhere.
+
+    Without what the server does for itself, such as autovacuum, which goes its own ways.
+    """
+    sessions = "select string_agg(pid::text, ' ') from pg_stat_activity where datname = current_database()"
+    found = wire.value(f"{sessions} and backend_type = 'client backend' and pid <> pg_backend_pid()").split()
+    try:
+        # Nanoseconds, where /proc/<pid>/stat has hundredths.
+        return sum(int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0]) for pid in found) / 1e9
+    except OSError:
+        return 0.0
+
+
 def _server_cpu(backend: int) -> float:
     """What the postmaster, its living children and its dead ones have used."""
     try:

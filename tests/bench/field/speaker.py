@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import tempfile
@@ -46,6 +47,11 @@ class Speaker:
         except (subprocess.TimeoutExpired, BrokenPipeError, ValueError):
             self._process.kill()
             self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe:
+                # What was not sent need not be.
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
         self._complaints.close()
 
     def tell(self, do: str, **command: object) -> None:

@@ -1,8 +1,9 @@
 """The protocol of every queue's script: commands as lines of JSON on standard input, one answer each on output.
 
-Commands: ``prepare`` (make the tables), ``enqueue`` (tenants, first, bulk, pace), ``work`` (slots, seconds), ``count``,
-``stop`` (what was handled, and the processor time it took), ``quit``. Times are those of the machine's monotonic clock,
-the same in all processes. A message is its tenant and its number.
+Commands: ``prepare`` (make the tables), ``enqueue`` (tenants, first, bulk, pace, size, later), ``transact`` (clients,
+each, sleep, enqueue), ``limit`` (tenants, most), ``work`` (slots, seconds), ``count``, ``stop`` (what was handled, and
+the processor time it took), ``quit``. Times are those of the machine's monotonic clock, the same in all processes. A
+message is its tenant and its number.
 """
 
 from __future__ import annotations
@@ -13,10 +14,17 @@ import resource
 import sys
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any, Final, Protocol, TextIO
 
 CHUNK: Final = 500
 """Messages that a bulk enqueue adds in one call."""
+
+BUSINESS: Final = "insert into business (content) values (repeat('x', 100))"
+"""What a business transaction does before it enqueues."""
+_TOMORROW: Final = timedelta(days=1)
+_THREADS: Final = 16
 
 _numbers: list[int] = []
 _started: list[float] = []
@@ -32,11 +40,20 @@ class Peer(Protocol):
     async def open(self) -> None:
         """Connect, to enqueue."""
 
-    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
+    async def enqueue(self, messages: list[tuple[str, int]], later: timedelta | None) -> None:
         """Add messages, by the call that is made for several where there is one, and commit."""
 
+    async def transact(self, message: tuple[str, int] | None, afterwards: str) -> None:
+        """One transaction: `BUSINESS`, an enqueue in it if there is a message, *afterwards*, and the commit.
+
+        Several are asked for at once: each needs a connection of its own.
+        """
+
+    async def limit(self, tenants: list[str], most: int) -> None:
+        """Let each of the tenants have at most so many messages in hand at once."""
+
     async def work(self, slots: int) -> None:
-        """Begin to handle messages by `handled`, so many at once, and return."""
+        """Begin to handle messages by `handled`, so many at once, and return; with one slot, take one at a time."""
 
     async def stop(self) -> None:
         """Let what is in hand end, and stop."""
@@ -61,21 +78,46 @@ def handled_in_thread(number: int) -> None:
         time.sleep(seconds)
 
 
-async def _enqueue(peer: Peer, tenants: list[str], first: int, *, bulk: bool, pace: list[float]) -> dict[str, Any]:
+async def _enqueue(
+    peer: Peer,
+    tenants: list[str],
+    first: int,
+    *,
+    bulk: bool,
+    pace: list[float],
+    size: int = CHUNK,
+    later: bool = False,
+) -> dict[str, Any]:
     """Add messages; each was sent when its call began and committed when it returned."""
     messages = [(tenant, first + number) for number, tenant in enumerate(tenants)]
     sent: list[float] = []
     committed: list[float] = []
-    size = CHUNK if bulk else 1
+    size = size if bulk else 1
     began = time.monotonic()
     for start in range(0, len(messages), size):
         if pace:
             await asyncio.sleep(max(0.0, began + pace[start] - time.monotonic()))
         some = messages[start : start + size]
         sent += [time.monotonic()] * len(some)
-        await peer.enqueue(some)
+        await peer.enqueue(some, _TOMORROW if later else None)
         committed += [time.monotonic()] * len(some)
     return {"sent": sent, "committed": committed}
+
+
+async def _transact(peer: Peer, clients: int, each: int, sleep: float, *, enqueue: bool) -> dict[str, Any]:
+    """Let clients of one tenant do business; how long each transaction took, and all of them."""
+    taken: list[float] = []
+
+    async def client(number: int) -> None:
+        for turn in range(each):
+            began = time.monotonic()
+            message = ("tenant-0", number * each + turn) if enqueue else None
+            await peer.transact(message, f"select pg_sleep({sleep})")
+            taken.append(time.monotonic() - began)
+
+    began = time.monotonic()
+    await asyncio.gather(*(client(number) for number in range(clients)))
+    return {"taken": taken, "seconds": time.monotonic() - began}
 
 
 def _cpu() -> float:
@@ -92,6 +134,10 @@ async def _obey(peer: Peer, command: dict[str, Any]) -> dict[str, Any]:
             await peer.open()
         case "enqueue":
             return await _enqueue(peer, **command)
+        case "transact":
+            return await _transact(peer, **command)
+        case "limit":
+            await peer.limit(**command)
         case "work":
             _seconds = command["seconds"]
             began = _cpu()
@@ -107,6 +153,7 @@ async def _obey(peer: Peer, command: dict[str, Any]) -> dict[str, Any]:
 
 async def _speak(peer: Peer, answers: TextIO) -> None:
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(_THREADS))
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         command = json.loads(line)
         if command["do"] == "quit":

@@ -1,14 +1,24 @@
-"""Awa: its engine is native, its handlers are coroutines."""
+"""Awa: its engine is native, its handlers are coroutines.
+
+With partitions, a tenant's messages go to one of four physical queues, each of which is sure of one worker and shares
+the others, which is what it documents for one hot queue with keys.
+"""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
-from awa import AsyncClient  # type: ignore[import-not-found]
+from awa import AsyncClient, PartitionedQueue  # type: ignore[import-not-found]
 
-from tests.bench.peers.speaking import handled, speak
+from tests.bench.peers.speaking import BUSINESS, handled, speak
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+_PARTITIONS = 4
 
 
 @dataclass
@@ -22,9 +32,10 @@ class Handle:
 class Awa:
     """See `tests.bench.peers.speaking.Peer`."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, mode: str = "") -> None:
         # Its driver wants a host before it looks for the socket's folder.
         self._client: Any = AsyncClient(url.replace("@/", "@localhost/", 1))
+        self._partitions: Any = PartitionedQueue("default", _PARTITIONS) if mode == "partitioned" else None
 
     async def prepare(self) -> None:
         """See there."""
@@ -38,19 +49,42 @@ class Awa:
         async def handle(job: Any) -> None:
             await handled(job.args.number)
 
-        self._client.task(Handle, queue="default")(handle)
+        queue = self._partitions.physical_queues[0] if self._partitions else "default"
+        self._client.task(Handle, queue=queue)(handle)
 
-    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
+    async def enqueue(self, messages: list[tuple[str, int]], later: timedelta | None) -> None:
         """See there."""
         jobs = [Handle(tenant, number) for tenant, number in messages]
+        when = {"run_at": datetime.now(UTC) + later} if later else {}
         if len(jobs) == 1:
-            await self._client.insert(jobs[0], queue="default")
+            await self._client.insert(jobs[0], **self._where(messages[0][0]), **when)
+        elif self._partitions:
+            await self._client.enqueue_many_copy(jobs, opts=[self._where(tenant) for tenant, _ in messages], **when)
         else:
-            await self._client.enqueue_many_copy(jobs, queue="default")
+            await self._client.enqueue_many_copy(jobs, queue="default", **when)
+
+    async def transact(self, message: tuple[str, int] | None, afterwards: str) -> None:
+        """See there."""
+        async with await self._client.transaction() as transaction:
+            await transaction.execute(BUSINESS)
+            if message:
+                await transaction.insert(Handle(*message), **self._where(message[0]))
+            await transaction.execute(afterwards)
+
+    def _where(self, tenant: str) -> dict[str, Any]:
+        return self._partitions.route_by_key(tenant) if self._partitions else {"queue": "default"}
+
+    async def limit(self, tenants: list[str], most: int) -> None:
+        """See there."""
+        raise NotImplementedError
 
     async def work(self, slots: int) -> None:
         """See there."""
-        await self._client.start([("default", slots)])
+        if self._partitions:
+            queues = self._partitions.queue_configs(min_workers_per_partition=max(1, slots // (2 * _PARTITIONS)))
+            await self._client.start(queues, global_max_workers=slots)
+        else:
+            await self._client.start([("default", slots)])
 
     async def stop(self) -> None:
         """See there."""
@@ -58,4 +92,4 @@ class Awa:
 
 
 if __name__ == "__main__":
-    speak(Awa(sys.argv[1]))
+    speak(Awa(*sys.argv[1:]))

@@ -1,13 +1,21 @@
-"""Chancy with its asyncio executor, and with eager polling, which looks again as soon as a job is done."""
+"""Chancy with its asyncio executor, and with eager polling, which looks again as soon as a job is done.
+
+A tenant is an argument: its limits are those of queues, which are declared, and its priorities are the producer's.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from chancy import Chancy, Job, Queue, Worker  # type: ignore[import-not-found]
+from psycopg.rows import dict_row
 
-from tests.bench.peers.speaking import handled, speak
+from tests.bench.peers.speaking import BUSINESS, handled, speak
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 
 async def handle(*, tenant: str, number: int) -> None:
@@ -32,17 +40,37 @@ class WithChancy:
         """See there."""
         await self._chancy.__aenter__()
 
-    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
+    async def enqueue(self, messages: list[tuple[str, int]], later: timedelta | None) -> None:
         """See there."""
-        jobs = [
-            Job(func="tests.bench.peers.with_chancy.handle", kwargs={"tenant": tenant, "number": number})
-            for tenant, number in messages
-        ]
+        jobs = [self._job(message) for message in messages]
+        if later:
+            jobs = [job.with_scheduled_at(datetime.now(UTC) + later) for job in jobs]
         if len(jobs) == 1:
             await self._chancy.push(jobs[0])
         else:
             async for _ in self._chancy.push_many(jobs):
                 pass
+
+    async def transact(self, message: tuple[str, int] | None, afterwards: str) -> None:
+        """See there."""
+        async with (
+            self._chancy.pool.connection() as connection,
+            connection.cursor(row_factory=dict_row) as cursor,
+            connection.transaction(),
+        ):
+            await cursor.execute(BUSINESS)
+            if message:
+                await self._chancy.push_many_ex(cursor, [self._job(message)])
+            await cursor.execute(afterwards)
+
+    @staticmethod
+    def _job(message: tuple[str, int]) -> Any:
+        tenant, number = message
+        return Job(func="tests.bench.peers.with_chancy.handle", kwargs={"tenant": tenant, "number": number})
+
+    async def limit(self, tenants: list[str], most: int) -> None:
+        """See there."""
+        raise NotImplementedError
 
     async def work(self, slots: int) -> None:
         """See there."""

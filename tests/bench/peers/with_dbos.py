@@ -1,24 +1,32 @@
-"""DBOS: a message is a workflow on a queue. Bulk is many enqueues in one transaction: it has no call for several."""
+"""DBOS: a message is a workflow on a queue. Bulk is many enqueues in one transaction: it has no call for several.
+
+With partitions, a tenant is a partition of the queue, of which a process handles at most half as many messages at once
+as it has slots.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy
 from dbos import DBOS, DBOSClient  # type: ignore[import-not-found]
 
-from tests.bench.peers.speaking import handled_in_thread, speak
+from tests.bench.peers.speaking import BUSINESS, handled_in_thread, speak
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 
 class WithDbos:
     """See `tests.bench.peers.speaking.Peer`."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, mode: str = "") -> None:
         self._url = url.replace("postgresql://", "postgresql+psycopg://", 1)
-        self._engine = sqlalchemy.create_engine(self._url)
+        self._engine = sqlalchemy.create_engine(self._url, pool_size=16)
+        self._partitioned = mode == "partitioned"
         self._client: Any = None
 
     def _launch(self, slots: int) -> None:
@@ -39,7 +47,10 @@ class WithDbos:
 
         DBOS.workflow(name="handle")(handle)
         DBOS.launch()
-        DBOS.register_queue("bench", worker_concurrency=slots, polling_interval_sec=0.01, on_conflict="always_update")
+        limits = {"partition_worker_concurrency": max(1, slots // 2)} if self._partitioned else {}
+        DBOS.register_queue(
+            "bench", worker_concurrency=slots, polling_interval_sec=0.01, on_conflict="always_update", **limits
+        )
 
     async def prepare(self) -> None:
         """See there."""
@@ -50,20 +61,38 @@ class WithDbos:
         """See there."""
         self._client = DBOSClient(system_database_url=self._url, application_name="bench")
 
-    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
+    async def enqueue(self, messages: list[tuple[str, int]], later: timedelta | None) -> None:
         """See there."""
-        options: dict[str, Any] = {"workflow_name": "handle", "queue_name": "bench", "app_version": "1"}
-        if len(messages) == 1:
-            tenant, number = messages[0]
-            await asyncio.to_thread(lambda: self._client.enqueue(options, tenant, number))
-            return
+        more = {"delay_seconds": later.total_seconds()} if later else {}
 
         def add() -> None:
+            if len(messages) == 1:
+                self._client.enqueue(self._options(messages[0][0]) | more, *messages[0])
+                return
             with self._engine.begin() as connection:
                 for message in messages:
-                    self._client.enqueue_in_transaction(connection, dict(options), *message)
+                    self._client.enqueue_in_transaction(connection, self._options(message[0]) | more, *message)
 
         await asyncio.to_thread(add)
+
+    async def transact(self, message: tuple[str, int] | None, afterwards: str) -> None:
+        """See there."""
+
+        def do() -> None:
+            with self._engine.begin() as connection:
+                connection.exec_driver_sql(BUSINESS)
+                if message:
+                    self._client.enqueue_in_transaction(connection, self._options(message[0]), *message)
+                connection.exec_driver_sql(afterwards)
+
+        await asyncio.to_thread(do)
+
+    async def limit(self, tenants: list[str], most: int) -> None:
+        """See there: a partition has its limit from the beginning."""
+
+    def _options(self, tenant: str) -> dict[str, Any]:
+        options = {"workflow_name": "handle", "queue_name": "bench", "app_version": "1"}
+        return options | ({"queue_partition_key": tenant} if self._partitioned else {})
 
     async def work(self, slots: int) -> None:
         """See there."""
@@ -75,4 +104,4 @@ class WithDbos:
 
 
 if __name__ == "__main__":
-    speak(WithDbos(sys.argv[1]))
+    speak(WithDbos(*sys.argv[1:]))

@@ -6,11 +6,15 @@ import asyncio
 import json
 import sys
 import threading
+from typing import TYPE_CHECKING
 
 import psycopg
 
 from tests.bench.designs import DESIGNS, design_sql
-from tests.bench.peers.speaking import handled_in_thread, speak
+from tests.bench.peers.speaking import BUSINESS, handled_in_thread, speak
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 _IDLE = 0.005
 
@@ -26,6 +30,8 @@ class Design:
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
         self._producer: psycopg.Connection | None = None
+        self._enqueue = f"select {name}.enqueue(%b, %b)".encode()
+        self._own = threading.local()
 
     def _connect(self) -> psycopg.Connection:
         return psycopg.connect(self._url, autocommit=True, prepare_threshold=0)
@@ -39,16 +45,39 @@ class Design:
         """See there."""
         self._producer = self._connect()
 
-    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
+    async def enqueue(self, messages: list[tuple[str, int]], later: timedelta | None) -> None:
         """See there."""
         if self._producer is None:
             raise AssertionError
         tenants = [tenant for tenant, _ in messages]
         contents = [json.dumps(number).encode() for _, number in messages]
-        self._producer.execute(f"select {self._name}.enqueue(%b, %b)".encode(), (tenants, contents))
+        if later:
+            raise NotImplementedError
+        self._producer.execute(self._enqueue, (tenants, contents))
+
+    async def transact(self, message: tuple[str, int] | None, afterwards: str) -> None:
+        """See there."""
+
+        def do() -> None:
+            if not hasattr(self._own, "connection"):
+                self._own.connection = self._connect()
+            connection: psycopg.Connection = self._own.connection
+            with connection.transaction():
+                connection.execute(BUSINESS.encode())
+                if message:
+                    connection.execute(self._enqueue, ([message[0]], [json.dumps(message[1]).encode()]))
+                connection.execute(afterwards.encode())
+
+        await asyncio.to_thread(do)
+
+    async def limit(self, tenants: list[str], most: int) -> None:
+        """See there: the channels' rows have a column for it."""
+        with self._connect() as connection:
+            connection.execute("update head.channel set max_concurrency = %s where name = any (%s)", (most, tenants))
 
     async def work(self, slots: int) -> None:
         """See there."""
+        self._batch = self._batch if slots > 1 else 1
         for _ in range(slots):
             thread = threading.Thread(target=self._loop, daemon=True)
             thread.start()

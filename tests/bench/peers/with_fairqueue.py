@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import TYPE_CHECKING
 
 import psycopg
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Delivery, Enqueue, Queue
+from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Enqueue, Queue
 from sqlalchemy_fairqueue.sql import LATEST_VERSION, install_statements
 from sqlalchemy_fairqueue.worker import Worker
 from sqlalchemy_fairqueue.worker.pace import MOST
-from tests.bench.peers.speaking import handled_in_thread, speak
+from tests.bench.peers.speaking import BUSINESS, handled_in_thread, speak
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 
 class Fairqueue:
@@ -37,10 +41,29 @@ class Fairqueue:
         """See there."""
         self._engine.connect().close()
 
-    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
+    async def enqueue(self, messages: list[tuple[str, int]], later: timedelta | None) -> None:
         """See there."""
         with Session(self._engine) as session, session.begin():
-            self._queue.enqueue_many(session, [Enqueue(channel=tenant, payload=number) for tenant, number in messages])
+            self._queue.enqueue_many(
+                session, [Enqueue(channel=tenant, payload=number, delay=later) for tenant, number in messages]
+            )
+
+    async def transact(self, message: tuple[str, int] | None, afterwards: str) -> None:
+        """See there."""
+
+        def do() -> None:
+            with Session(self._engine) as session, session.begin():
+                session.execute(text(BUSINESS))
+                if message:
+                    self._queue.enqueue(session, channel=message[0], payload=message[1])
+                session.execute(text(afterwards))
+
+        await asyncio.to_thread(do)
+
+    async def limit(self, tenants: list[str], most: int) -> None:
+        """See there."""
+        for tenant in tenants:
+            self._queue.configure_channel(self._engine, tenant, ChannelPolicy(max_concurrency=most))
 
     async def work(self, slots: int) -> None:
         """See there."""
@@ -49,7 +72,7 @@ class Fairqueue:
             handled_in_thread(delivery.payload)
 
         self._queue.handler("default")(handle)
-        self._worker = Worker(self._engine, self._queue, concurrency=slots, prefetch=self._prefetch)
+        self._worker = Worker(self._engine, self._queue, concurrency=slots, prefetch=self._prefetch if slots > 1 else 0)
         self._worker.start()
 
     async def stop(self) -> None:

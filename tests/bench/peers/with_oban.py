@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from oban import Oban, worker  # type: ignore[import-not-found]
 from oban.schema import install  # type: ignore[import-not-found]
 
-from tests.bench.peers.speaking import handled, speak
+from tests.bench.peers.speaking import BUSINESS, handled, speak
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 
 class _Handle:
@@ -38,13 +42,27 @@ class WithOban:
         self._pool = await Oban.create_pool(self._url)
         self._oban = Oban(pool=self._pool)
 
-    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
+    async def enqueue(self, messages: list[tuple[str, int]], later: timedelta | None) -> None:
         """See there."""
-        jobs = [_Worker.new({"tenant": tenant, "number": number}) for tenant, number in messages]
+        when = {"scheduled_at": datetime.now(UTC) + later} if later else {}
+        jobs = [_Worker.new({"tenant": tenant, "number": number}, **when) for tenant, number in messages]
         if len(jobs) == 1:
             await self._oban.enqueue(jobs[0])
         else:
             await self._oban.enqueue_many(jobs)
+
+    async def transact(self, message: tuple[str, int] | None, afterwards: str) -> None:
+        """See there."""
+        async with self._pool.connection() as connection:
+            await connection.execute(BUSINESS)
+            if message:
+                job = _Worker.new({"tenant": message[0], "number": message[1]})
+                await self._oban.enqueue(job, conn=connection)
+            await connection.execute(afterwards)
+
+    async def limit(self, tenants: list[str], most: int) -> None:
+        """See there."""
+        raise NotImplementedError
 
     async def work(self, slots: int) -> None:
         """See there."""

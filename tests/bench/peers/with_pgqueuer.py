@@ -1,18 +1,25 @@
-"""PgQueuer on asyncpg: its hard cap of tasks in flight must be at least twice the batch that it takes."""
+"""PgQueuer on asyncpg: its hard cap of tasks in flight must be at least twice the batch that it takes.
+
+A tenant is part of the payload: its limits are those of entry points, which workers declare, and its priorities are
+the producer's to give.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncpg  # type: ignore[import-not-found]
 from pgqueuer import PgQueuer  # type: ignore[import-not-found]
 from pgqueuer.db import AsyncpgDriver  # type: ignore[import-not-found]
 from pgqueuer.queries import Queries  # type: ignore[import-not-found]
 
-from tests.bench.peers.speaking import handled, speak
+from tests.bench.peers.speaking import BUSINESS, handled, speak
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 
 class Pgqueuer:
@@ -21,6 +28,7 @@ class Pgqueuer:
     def __init__(self, url: str) -> None:
         self._url = url
         self._queries: Any = None
+        self._pool: Any = None
         self._queue: Any = None
         self._worker: asyncio.Task[None] | None = None
 
@@ -33,13 +41,28 @@ class Pgqueuer:
         """See there."""
         self._queries = Queries(AsyncpgDriver(await asyncpg.connect(self._url)))
 
-    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
+    async def enqueue(self, messages: list[tuple[str, int]], later: timedelta | None) -> None:
         """See there."""
         payloads = [json.dumps(message).encode() for message in messages]
         if len(messages) == 1:
-            await self._queries.enqueue("handle", payloads[0])
+            await self._queries.enqueue("handle", payloads[0], execute_after=later)
         else:
-            await self._queries.enqueue(["handle"] * len(messages), payloads, [0] * len(messages))
+            many = len(messages)
+            await self._queries.enqueue(["handle"] * many, payloads, [0] * many, [later] * many)
+
+    async def transact(self, message: tuple[str, int] | None, afterwards: str) -> None:
+        """See there."""
+        if not self._pool:
+            self._pool = await asyncpg.create_pool(self._url, min_size=8, max_size=8)
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(BUSINESS)
+            if message:
+                await Queries(AsyncpgDriver(connection)).enqueue("handle", json.dumps(message).encode())
+            await connection.execute(afterwards)
+
+    async def limit(self, tenants: list[str], most: int) -> None:
+        """See there."""
+        raise NotImplementedError
 
     async def work(self, slots: int) -> None:
         """See there."""

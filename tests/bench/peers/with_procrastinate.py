@@ -1,19 +1,30 @@
-"""procrastinate: an asyncio worker; a tenant is an argument, since locks would serialise it. Done jobs are deleted."""
+"""procrastinate: an asyncio worker that is notified. Done jobs are deleted.
+
+A tenant is an argument: its locks let one job of a tenant run at a time, in order, and its priorities are the
+producer's to give; neither is meant to share workers among tenants.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from typing import TYPE_CHECKING, Any
 
 import procrastinate  # type: ignore[import-not-found]
+import psycopg_pool  # type: ignore[import-not-found,unused-ignore]
 
-from tests.bench.peers.speaking import handled, speak
+from tests.bench.peers.speaking import BUSINESS, handled, speak
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 
 class Procrastinate:
     """See `tests.bench.peers.speaking.Peer`."""
 
     def __init__(self, url: str) -> None:
+        self._url = url
+        self._pool: Any = None
         self._app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url))
 
         async def handle(*, tenant: str, number: int) -> None:
@@ -32,12 +43,28 @@ class Procrastinate:
         """See there."""
         await self._app.open_async()
 
-    async def enqueue(self, messages: list[tuple[str, int]]) -> None:
+    async def enqueue(self, messages: list[tuple[str, int]], later: timedelta | None) -> None:
         """See there."""
+        task = self._task.configure(schedule_in={"seconds": later.total_seconds()}) if later else self._task
         if len(messages) == 1:
-            await self._task.defer_async(tenant=messages[0][0], number=messages[0][1])
+            await task.defer_async(tenant=messages[0][0], number=messages[0][1])
         else:
-            await self._task.batch_defer_async(*({"tenant": tenant, "number": number} for tenant, number in messages))
+            await task.batch_defer_async(*({"tenant": tenant, "number": number} for tenant, number in messages))
+
+    async def transact(self, message: tuple[str, int] | None, afterwards: str) -> None:
+        """See there."""
+        if not self._pool:
+            self._pool = psycopg_pool.AsyncConnectionPool(self._url, min_size=8, max_size=8, open=False)
+            await self._pool.open(wait=True)
+        async with self._pool.connection() as connection:
+            await connection.execute(BUSINESS)
+            if message:
+                await self._task.configure(connection=connection).defer_async(tenant=message[0], number=message[1])
+            await connection.execute(afterwards)
+
+    async def limit(self, tenants: list[str], most: int) -> None:
+        """See there."""
+        raise NotImplementedError
 
     async def work(self, slots: int) -> None:
         """See there."""

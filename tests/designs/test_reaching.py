@@ -1,0 +1,39 @@
+"""What benchmarks say of the figures that were asked for."""
+
+from __future__ import annotations
+
+from tests.bench.field.reaching import Line, lines
+from tests.bench.field.telling import FieldReport, Outcome
+
+
+def _told(**rates: list[float]) -> FieldReport:
+    told = FieldReport(contestants=dict.fromkeys(rates, "1"))
+    for name, found in rates.items():
+        told.outcomes += [
+            Outcome("drain", name, number, {"messages/s": rate} if rate else {}) for number, rate in enumerate(found)
+        ]
+    return told
+
+
+def _drain(told: FieldReport) -> Line:
+    return next(line for line in lines(told, []) if line.what == "drain in batches")
+
+
+def test_the_best_peer_is_compared_with_round_by_round() -> None:
+    """Ratios are taken within rounds, to the peer that is best over all; a native engine is not a Python peer."""
+    line = _drain(_told(fairqueue=[10.0, 30.0], pgqueuer=[5.0, 10.0], oban=[4.0, 4.0], awa=[50.0, 50.0]))
+    assert (line.against, line.ratios, line.verdict) == ("pgqueuer", [2.0, 3.0], "reached")
+    assert line.others["awa"] == [10.0, 5.0]
+
+
+def test_a_round_in_which_the_best_peer_failed_does_not_count() -> None:
+    """There is nothing to divide by, and rounds do not slip."""
+    assert _drain(_told(fairqueue=[10.0, 30.0, 18.0], pgqueuer=[5.0, 0.0, 9.0])).ratios == [2.0, 2.0]
+
+
+def test_verdicts() -> None:
+    """The median decides; a line that nobody measured says so."""
+    assert _drain(_told(fairqueue=[10.0, 10.0, 99.0], pgqueuer=[9.0, 9.0, 9.0])).verdict == "falls short"
+    assert _drain(_told(fairqueue=[10.0])).verdict == "not measured"
+    assert Line("a", "b", 1.25, "less", [1.2, 1.0, 9.0]).verdict == "reached"
+    assert Line("a", "b", None, "less", [1.2]).verdict == "told only"
