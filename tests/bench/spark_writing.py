@@ -17,6 +17,7 @@ from sqlalchemy_fairqueue.spark.java import session
 from tests.bench.crew import Watch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from multiprocessing.synchronize import Barrier
 
     from pyspark.sql import SparkSession
@@ -117,16 +118,16 @@ def _main() -> None:
         )
         for n in range(count)
     ]
-    sides = {
-        "ours": lambda: by_source(spark, dsn, count),
-        "copy": lambda: by_copy(dsn, rows),
-        "insert": lambda: by_insert(dsn, count),
-    }
-    found: dict[str, list[float]] = {side: [] for side in sides}
+    found: dict[str, list[float]] = {"ours": [], "copy": [], "insert": []}
     with session("fairqueue bench", **{"spark.log.level": "ERROR"}) as spark:
         by_source(spark, dsn, 1_000)
+        sides: dict[str, Callable[[], float]] = {
+            "ours": lambda: by_source(spark, dsn, count),
+            "copy": lambda: by_copy(dsn, rows),
+            "insert": lambda: by_insert(dsn, count),
+        }
         for number in range(rounds):
-            for side in [*sides][:: 1 if number % 2 == 0 else -1]:
+            for side in [*found][:: 1 if number % 2 == 0 else -1]:
                 _emptied(dsn)
                 found[side].append(count / sides[side]())
     print(json.dumps(found))  # noqa: T201 - what it is asked for
