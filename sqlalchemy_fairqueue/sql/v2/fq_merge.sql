@@ -145,7 +145,7 @@ begin
   end if;
 
   -- Messages without a key wait for nobody. They come in the order of the index on (channel_id, dequeue_at), which then costs least. Returning them
-  -- would cost a third more: what their signals say is known from the stage, but for an id that is not above any of theirs, so one goes first.
+  -- would cost a sixth more: what their signals say is known from the stage, but for an id that is not above any of theirs, so one goes first.
   v_insert := format(
     'insert into %s.fq_message (channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts)'
     ' select c.id, s.kind, s.content, s.headers, %s, %s, s.key, coalesce(s.max_attempts, 20)'
