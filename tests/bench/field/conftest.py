@@ -82,4 +82,4 @@ def field(stage: Stage, report: Report, pytestconfig: pytest.Config, *, full: bo
     for _, _, database in ready.values():
         server.run(f"drop database if exists {database} with (force)")
     server.close()
-    told.write(pytestconfig.getoption("--bench-folder"), report.figures)
+    told.write(pytestconfig.getoption("--bench-folder"), report.figures, page=True)

@@ -77,12 +77,13 @@ class FieldReport:
         """The same, one value a round."""
         return list(self.by_round(workload, contestant, figure).values())
 
-    def write(self, folder: Path, figures: list[Figure]) -> None:
-        """Write field.json and field.html.
+    def write(self, folder: Path, figures: list[Figure], *, page: bool) -> None:
+        """Write field.json, and field.html if there shall be a *page*.
 
         Args:
             folder: where.
             figures: of the other benchmarks of the same run.
+            page: a run that is ended before its time leaves the JSON of what was done.
         """
         folder.mkdir(parents=True, exist_ok=True)
         reached = lines(self, figures)
@@ -94,7 +95,8 @@ class FieldReport:
             for line in reached
         ]
         (folder / "field.json").write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
-        (folder / "field.html").write_text(self.page(reached), encoding="utf-8")
+        if page:
+            (folder / "field.html").write_text(self.page(reached), encoding="utf-8")
 
     def page(self, reached: list[Line]) -> str:
         """The page: what was reached, charts as SVG within it, and tables of all figures."""

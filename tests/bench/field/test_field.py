@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_a_workload(workload: str, field: Field, rounds: range, *, full: bool) -> None:
+def test_a_workload(
+    workload: str, field: Field, report: Report, pytestconfig: pytest.Config, rounds: range, *, full: bool
+) -> None:
     """Everybody does the workload in turn, and the library delivers each message once."""
     work = WORKLOADS[workload]
     names = field.who(workload, full=full)
@@ -39,6 +41,7 @@ def test_a_workload(workload: str, field: Field, rounds: range, *, full: bool) -
             except Failed as error:
                 outcome = Outcome(workload, name, number, {}, str(error))
             told.outcomes.append(outcome)
+    told.write(pytestconfig.getoption("--bench-folder"), report.figures, page=False)
     mine = [one for one in told.outcomes if (one.workload, one.contestant) == (workload, LIBRARY.name)]
     failures = [one.failure or one.not_for_it for one in mine if not one.figures]
     assert not failures, failures
