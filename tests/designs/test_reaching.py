@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from typing import TYPE_CHECKING
+
 from tests.bench.field.reaching import Line, lines
+from tests.bench.field.tables import tables
 from tests.bench.field.telling import FieldReport, Outcome
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def _told(**rates: list[float]) -> FieldReport:
@@ -37,3 +44,12 @@ def test_verdicts() -> None:
     assert _drain(_told(fairqueue=[10.0])).verdict == "not measured"
     assert Line("a", "b", 1.25, "less", [1.2, 1.0, 9.0]).verdict == "reached"
     assert Line("a", "b", None, "less", [1.2]).verdict == "told only"
+
+
+def test_a_run_is_told_as_json_and_as_tables(tmp_path: Path) -> None:
+    """What a run leaves behind is enough for the tables of the docs; a figure with several rounds has its spread."""
+    told = _told(fairqueue=[10.0, 30.0, 20.0], pgqueuer=[5.0, 10.0, 10.0])
+    told.write(tmp_path, [], page=False)
+    found = tables(json.loads((tmp_path / "field.json").read_text(encoding="utf-8")))
+    assert "| drain in batches | pgqueuer | >= 2.0 | **2 (2 to 3)** | reached | pgqueuer 1 |" in found
+    assert "| fairqueue | 20 (10 to 30) |" in found

@@ -74,8 +74,8 @@ def tables(run: dict[str, Any]) -> str:
             [name, *(told(_values(run, name, workload, figure)) for workload, figure, _ in shown)]
             for name in run["contestants"]
         ]
-        rows = [row for row in rows if any(row[1:])]
-        parts += [*_table([title, *(heading for _, _, heading in shown)], rows), ""]
+        if rows := [row for row in rows if any(row[1:])]:
+            parts += [*_table([title, *(heading for _, _, heading in shown)], rows), ""]
     return "\n".join(parts)
 
 

@@ -28,6 +28,7 @@ class Outcome:
         figures: by name; empty where there are none.
         failure: why it failed, or nothing.
         not_for_it: why it does not take part, or nothing.
+        seconds: how long all of it took, so that the quick form can be kept quick.
     """
 
     workload: str
@@ -36,6 +37,7 @@ class Outcome:
     figures: dict[str, float]
     failure: str = ""
     not_for_it: str = ""
+    seconds: float = 0.0
 
 
 @dataclass(slots=True)

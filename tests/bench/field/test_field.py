@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,6 +34,7 @@ def test_a_workload(
     told.loads[workload] = os.getloadavg()[0]
     for number in rounds[: work.rounds] if full else rounds[:1]:
         for name in names if number % 2 == 0 else names[::-1]:
+            began = time.monotonic()
             try:
                 with field.arena(name) as arena:
                     outcome = Outcome(workload, name, number, work.run(arena, full=full))
@@ -40,7 +43,7 @@ def test_a_workload(
                 outcome = Outcome(workload, name, number, {}, not_for_it=str(reason))
             except Failed as error:
                 outcome = Outcome(workload, name, number, {}, str(error))
-            told.outcomes.append(outcome)
+            told.outcomes.append(replace(outcome, seconds=time.monotonic() - began))
     told.write(pytestconfig.getoption("--bench-folder"), report.figures, page=False)
     mine = [one for one in told.outcomes if (one.workload, one.contestant) == (workload, LIBRARY.name)]
     failures = [one.failure or one.not_for_it for one in mine if not one.figures]
