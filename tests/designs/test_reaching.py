@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from tests.bench.field.reaching import Line, lines
@@ -23,7 +22,7 @@ def _told(**rates: list[float]) -> FieldReport:
 
 
 def _drain(told: FieldReport) -> Line:
-    return next(line for line in lines(told, []) if line.what == "drain in batches")
+    return next(line for line in lines(told) if line.what == "drain in batches")
 
 
 def test_the_best_peer_is_compared_with_round_by_round() -> None:
@@ -46,10 +45,15 @@ def test_verdicts() -> None:
     assert Line("a", "b", None, "less", [1.2]).verdict == "told only"
 
 
-def test_a_run_is_told_as_json_and_as_tables(tmp_path: Path) -> None:
-    """What a run leaves behind is enough for the tables of the docs; a figure with several rounds has its spread."""
-    told = _told(fairqueue=[10.0, 30.0, 20.0], pgqueuer=[5.0, 10.0, 10.0])
-    told.write(tmp_path, [], page=False)
-    found = tables(json.loads((tmp_path / "field.json").read_text(encoding="utf-8")))
+def test_runs_are_told_together(tmp_path: Path) -> None:
+    """What runs leave behind is enough for the tables of the docs; a figure with several rounds has its spread."""
+    first = _told(fairqueue=[10.0, 30.0, 20.0], pgqueuer=[5.0, 10.0, 10.0])
+    first.write(tmp_path / "one", page=False)
+    second = FieldReport(contestants={"fairqueue": "1"}, bound=[0.5])
+    second.outcomes.append(Outcome("zipf", "fairqueue", 0, {"jain, least": 0.995}))
+    second.write(tmp_path / "other", page=False)
+    found = tables(FieldReport.read([tmp_path / "one" / "field.json", tmp_path / "other" / "field.json"]))
     assert "| drain in batches | pgqueuer | >= 2.0 | **2 (2 to 3)** | reached | pgqueuer 1 |" in found
+    assert "| fair, batch 100 | the unfair bound | >= 0.75 | **0.5** | falls short |  |" in found
     assert "| fairqueue | 20 (10 to 30) |" in found
+    assert "| fairqueue | 0.995 |" in found

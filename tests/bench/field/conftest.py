@@ -18,6 +18,7 @@ from tests.bench.field.environments import (
     Contestant,
     interpreter,
 )
+from tests.bench.field.reaching import bound_of
 from tests.bench.field.speaker import Failed
 from tests.bench.field.telling import FieldReport
 from tests.bench.field.workloads import WORKLOADS
@@ -82,4 +83,5 @@ def field(stage: Stage, report: Report, pytestconfig: pytest.Config, *, full: bo
     for _, _, database in ready.values():
         server.run(f"drop database if exists {database} with (force)")
     server.close()
-    told.write(pytestconfig.getoption("--bench-folder"), report.figures, page=True)
+    told.bound = bound_of(report.figures)
+    told.write(pytestconfig.getoption("--bench-folder"), page=True)

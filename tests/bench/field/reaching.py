@@ -90,19 +90,18 @@ class _Asked:
         return Line(self.what, against, self.reach, self.better, ratios.pop(LIBRARY.name, []), ratios)
 
 
-def lines(told: FieldReport, figures: Iterable[Figure]) -> list[Line]:
-    """Every line of the table, those that this run did not measure too.
+def bound_of(figures: Iterable[Figure]) -> list[float]:
+    """The ratios of the library to the unfair bound, among the figures of the other benchmarks."""
+    return [ratio for figure in figures if figure.what.startswith(_BOUND) for ratio in figure.ratios]
 
-    Args:
-        told: what the field did.
-        figures: of the other benchmarks of the same run.
-    """
-    bound = [ratio for figure in figures if figure.what.startswith(_BOUND) for ratio in figure.ratios]
+
+def lines(told: FieldReport) -> list[Line]:
+    """Every line of the table, those that this run did not measure too."""
     deep = "backlog_10m" if told.values("backlog_10m", LIBRARY.name, "messages") else "channels_100k"
     shallow = "10,000 and 100 tenants"
     return [
         *(asked.line(told) for asked in _ASKED),
-        Line("fair, batch 100", "the unfair bound", 0.75, "more", bound),
+        Line("fair, batch 100", "the unfair bound", 0.75, "more", told.bound),
         _Asked(f"time a message, {deep}", deep, "time, to before", 1.25, "less", shallow).line(told),
         _Asked(f"processor time of the sessions, {deep}", deep, "sessions us, to before", 1.25, "less", shallow).line(
             told

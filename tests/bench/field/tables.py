@@ -1,13 +1,18 @@
-"""The tables of docs/benchmarks.md: ``python -m tests.bench.field.tables build/bench/field.json``."""
+"""The tables of docs/benchmarks.md: ``python -m tests.bench.field.tables build/bench/field.json``, one or several.
+
+Workloads that were run apart are told together, in ``field.html`` too, which is written where this runs.
+"""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import Any, Final
+from statistics import median
+from typing import Final
 
 from tests.bench.field.charts import told
+from tests.bench.field.reaching import lines
+from tests.bench.field.telling import FieldReport
 
 _COLUMNS: Final = {
     "Fairness": (
@@ -47,49 +52,41 @@ _COLUMNS: Final = {
 }
 
 
-def tables(run: dict[str, Any]) -> str:
+def tables(told_of: FieldReport) -> str:
     """What was asked for, and the figures that matter most, as Markdown."""
-    form = "full" if run["full"] else "quick"
-    server = ", ".join(f"{name} {value}" for name, value in run["server"].items())
-    loads = [*run["loads"].values(), run["load_before"]]
-    parts = [f"{form.capitalize()} form, {run['machine']}, {server}; load {min(loads):.1f} to {max(loads):.1f}.", ""]
+    form = "Full" if told_of.full else "Quick"
+    server = ", ".join(f"{name} {value}" for name, value in told_of.server.items())
+    loads = [*told_of.loads.values(), told_of.load_before]
+    parts = [f"{form} form, {told_of.machine}, {server}; load {min(loads):.1f} to {max(loads):.1f}.", ""]
     rows = []
-    for line in run["reached"]:
-        reach = "" if line["reach"] is None else f"{'>=' if line['better'] == 'more' else '<='} {line['reach']}"
-        others = "; ".join(f"{name} {told([ratio])}" for name, ratio in line["beside"].items())
-        rows.append(
-            [
-                line["what"],
-                line["against"],
-                reach,
-                f"**{told(line['ratios'])}**" if line["ratios"] else "",
-                line["verdict"],
-                others,
-            ]
-        )
+    for line in lines(told_of):
+        reach = "" if line.reach is None else f"{'>=' if line.better == 'more' else '<='} {line.reach}"
+        ratio = f"**{told(line.ratios)}**" if line.ratios else ""
+        others = "; ".join(f"{name} {told([median(ratios)])}" for name, ratios in line.others.items())
+        rows.append([line.what, line.against, reach, ratio, line.verdict, others])
     parts += [*_table(["what", "against", "reach", "ratio", "verdict", "beside it"], rows), ""]
     for title, columns in _COLUMNS.items():
-        shown = [column for column in columns if any(_values(run, name, *column[:2]) for name in run["contestants"])]
-        rows = [
-            [name, *(told(_values(run, name, workload, figure)) for workload, figure, _ in shown)]
-            for name in run["contestants"]
-        ]
-        if rows := [row for row in rows if any(row[1:])]:
-            parts += [*_table([title, *(heading for _, _, heading in shown)], rows), ""]
+        values = {
+            name: [told(told_of.values(workload, name, figure)) for workload, figure, _ in columns]
+            for name in told_of.contestants
+        }
+        shown = [place for place in range(len(columns)) if any(cells[place] for cells in values.values())]
+        rows = [[name, *(cells[place] for place in shown)] for name, cells in values.items() if any(cells)]
+        if rows:
+            parts += [*_table([title, *(columns[place][2] for place in shown)], rows), ""]
     return "\n".join(parts)
-
-
-def _values(run: dict[str, Any], contestant: str, workload: str, figure: str) -> list[float]:
-    return [
-        outcome["figures"][figure]
-        for outcome in run["outcomes"]
-        if (outcome["workload"], outcome["contestant"]) == (workload, contestant) and figure in outcome["figures"]
-    ]
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows)]
 
 
+def main() -> None:
+    """Print the tables of the runs that the arguments name, as if they were one, and write one page of them."""
+    found = FieldReport.read(map(Path, sys.argv[1:]))
+    Path("field.html").write_text(found.page(), encoding="utf-8")
+    print(tables(found))  # noqa: T201 - that is what it is for
+
+
 if __name__ == "__main__":
-    print(tables(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))))  # noqa: T201 - that is what it is for
+    main()

@@ -8,16 +8,20 @@ import platform
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from tests.bench.field.charts import CHARTS, chart, told
 from tests.bench.field.reaching import lines
 
 if TYPE_CHECKING:
-    from tests.bench.field.reaching import Line
-    from tests.bench.figures import Figure
+    from collections.abc import Iterable
 
 _PAGE: Final = Path(__file__).with_name("page.html")
+
+
+def machine() -> str:
+    """What it ran on."""
+    return f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}, Python {platform.python_version()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,9 @@ class FieldReport:
         absent: who did not, and why.
         workloads: what was done, by name.
         loads: the machine's load average when each workload began.
+        bound: the ratios of the library to the unfair bound, from the benchmarks beside the field.
+        machine: what it ran on.
+        load_before: the load average when the run began.
     """
 
     server: dict[str, str] = field(default_factory=dict)
@@ -60,6 +67,8 @@ class FieldReport:
     workloads: dict[str, str] = field(default_factory=dict)
     outcomes: list[Outcome] = field(default_factory=list)
     loads: dict[str, float] = field(default_factory=dict)
+    bound: list[float] = field(default_factory=list)
+    machine: str = field(default_factory=machine)
     load_before: float = field(default_factory=lambda: os.getloadavg()[0])
 
     @property
@@ -79,28 +88,38 @@ class FieldReport:
         """The same, one value a round."""
         return list(self.by_round(workload, contestant, figure).values())
 
-    def write(self, folder: Path, figures: list[Figure], *, page: bool) -> None:
+    @classmethod
+    def read(cls, paths: Iterable[Path]) -> Self:
+        """The runs that these files tell as one: workloads that were run apart, and those who took part in each."""
+        runs = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+        outcomes = [Outcome(**outcome) for run in runs for outcome in run["outcomes"]]
+        told: dict[str, Any] = {name: value for name, value in runs[0].items() if name in {*cls.__dataclass_fields__}}
+        for name in ("contestants", "absent", "workloads", "loads"):
+            told[name] = {key: value for run in runs for key, value in run[name].items()}
+        told["bound"] = [ratio for run in runs for ratio in run["bound"]]
+        told["load_before"] = max(run["load_before"] for run in runs)
+        return cls(**told | {"outcomes": outcomes})
+
+    def write(self, folder: Path, *, page: bool) -> None:
         """Write field.json, and field.html if there shall be a *page*.
 
         Args:
             folder: where.
-            figures: of the other benchmarks of the same run.
             page: a run that is ended before its time leaves the JSON of what was done.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        reached = lines(self, figures)
-        run = asdict(self) | {"busy": self.busy, "machine": machine()}
+        run = asdict(self) | {"busy": self.busy}
         run["reached"] = [
             asdict(line)
             | {"verdict": line.verdict, "ratio": median(line.ratios) if line.ratios else None}
             | {"beside": {name: median(ratios) for name, ratios in line.others.items()}}
-            for line in reached
+            for line in lines(self)
         ]
         (folder / "field.json").write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
         if page:
-            (folder / "field.html").write_text(self.page(reached), encoding="utf-8")
+            (folder / "field.html").write_text(self.page(), encoding="utf-8")
 
-    def page(self, reached: list[Line]) -> str:
+    def page(self) -> str:
         """The page: what was reached, charts as SVG within it, and tables of all figures."""
         import jinja2  # noqa: PLC0415 - only where a page is made
 
@@ -113,7 +132,7 @@ class FieldReport:
         environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
         environment.filters["told"] = told
         return environment.from_string(_PAGE.read_text(encoding="utf-8")).render(
-            run=self, reached=reached, charts=charts, tables=tables, machine=machine()
+            run=self, reached=lines(self), charts=charts, tables=tables
         )
 
     def _table(self, workload: str) -> tuple[list[str], list[tuple[str, list[str]]], list[Outcome]]:
@@ -125,8 +144,3 @@ class FieldReport:
             if any(outcome.contestant == contestant and outcome.figures for outcome in mine)
         ]
         return names, rows, [outcome for outcome in mine if outcome.failure or outcome.not_for_it]
-
-
-def machine() -> str:
-    """What it ran on."""
-    return f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}, Python {platform.python_version()}"

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_a_workload(
-    workload: str, field: Field, report: Report, pytestconfig: pytest.Config, rounds: range, *, full: bool
-) -> None:
+def test_a_workload(workload: str, field: Field, pytestconfig: pytest.Config, rounds: range, *, full: bool) -> None:
     """Everybody does the workload in turn, and the library delivers each message once."""
     work = WORKLOADS[workload]
     names = field.who(workload, full=full)
@@ -44,7 +42,7 @@ def test_a_workload(
             except Failed as error:
                 outcome = Outcome(workload, name, number, {}, str(error))
             told.outcomes.append(replace(outcome, seconds=time.monotonic() - began))
-    told.write(pytestconfig.getoption("--bench-folder"), report.figures, page=False)
+    told.write(pytestconfig.getoption("--bench-folder"), page=False)
     mine = [one for one in told.outcomes if (one.workload, one.contestant) == (workload, LIBRARY.name)]
     failures = [one.failure or one.not_for_it for one in mine if not one.figures]
     assert not failures, failures
@@ -52,6 +50,6 @@ def test_a_workload(
 
 def test_what_is_reached(field: Field, report: Report) -> None:
     """The figures that were asked for are put beside what was reached."""
-    for line in lines(field.report, []):
+    for line in lines(field.report):
         if line.ratios:
             report.add(line.figure())

@@ -43,7 +43,7 @@ def _deep(arena: Arena, depth: int, tenants: int, *, full: bool) -> Figures:
     def deepen(first: int) -> Figures:
         return {"backlog": arena.fill(depth, tenants=tenants, first=first), "tenants": tenants}
 
-    return changed(arena, min(_SHALLOW, arena.worth(8.0 if full else 2.0)), deepen)
+    return changed(arena, min(_SHALLOW, arena.worth(5.0 if full else 2.0)), deepen)
 
 
 def future(arena: Arena, *, full: bool) -> Figures:
@@ -55,7 +55,7 @@ def future(arena: Arena, *, full: bool) -> Figures:
         arena.fill(count, tenants=1, first=first + added)
         return {"for tomorrow": added}
 
-    count = arena.worth(8.0 if full else 2.0)
+    count = arena.worth(5.0 if full else 2.0)
     return changed(arena, count, postpone, tenants=1)
 
 
@@ -69,7 +69,7 @@ def idle(arena: Arena, *, full: bool) -> Figures:
         arena.fill(count, tenants=_HOT, first=first + added)
         return {"idle": added}
 
-    count = min(_SHALLOW, arena.worth(8.0 if full else 2.0))
+    count = min(_SHALLOW, arena.worth(5.0 if full else 2.0))
     return changed(arena, count, silence, tenants=_HOT)
 
 
@@ -87,5 +87,5 @@ def limited(arena: Arena, *, full: bool) -> Figures:
         arena.fill(count, tenants=TENANTS, first=first)
         return {"limited": TENANTS}
 
-    count = min(_SHALLOW, arena.worth(8.0 if full else 2.0))
+    count = min(_SHALLOW, arena.worth(5.0 if full else 2.0))
     return changed(arena, count, limit)

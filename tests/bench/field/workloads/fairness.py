@@ -56,9 +56,9 @@ def newcomers(arena: Arena, *, full: bool) -> Figures:
     When the whale is done, in both; when it would be done at best if all minnows went first; the minnows' waits. In the
     order of arrival the whale loses nothing, and the minnows wait for all of it.
     """
-    backlog, minnows, size = (min(10_000, arena.worth(20.0)), 5_000, 500) if full else (1_000, 500, 50)
-    if not full:
-        backlog, minnows = min(backlog, arena.worth(2.0)), min(minnows, arena.worth(1.0))
+    most, many, seconds = (10_000, 5_000, 25.0) if full else (1_000, 500, 2.0)
+    backlog, minnows = min(most, arena.worth(seconds)), min(many, arena.worth(seconds))
+    size = many // 10
     arena.load(["whale"] * backlog)
     alone = Seen()
     with arena.workers(alone, seconds=HANDLER) as crew:
