@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 from datetime import timedelta
@@ -106,17 +107,11 @@ class RetryPolicy:
         """
         cap = self.cap / self.first if self.first else 0.0
         # A power of a large attempt number does not fit a float.
-        grown = cap if self.factor > 1 and attempt - 1 > _steps(cap, self.factor) else self.factor ** (attempt - 1)
+        is_capped = cap <= 1 or (attempt - 1) * math.log(self.factor) >= math.log(cap)
+        grown = cap if is_capped else self.factor ** (attempt - 1)
         return self.first * min(cap, grown) * (1 - self.jitter * chance())
 
 
 def _check_number(what: str, value: object, least: float, most: float) -> None:
     if not isinstance(value, (int, float)) or not least <= value <= most:
         raise InvalidArgument(f"{what} is {value!r:.80}; give a number from {least} to {most}")
-
-
-def _steps(cap: float, factor: float) -> int:
-    steps, grown = 0, 1.0
-    while grown < cap:
-        steps, grown = steps + 1, grown * factor
-    return steps

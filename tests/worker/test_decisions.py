@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sqlalchemy_fairqueue import Bury, InvalidArgument, Lease, Release, Retry, RetryPolicy
@@ -81,6 +81,7 @@ def test_attempts_of_the_policy() -> None:
     assert of_return(Release(), _delivery(attempt=3), policy).verb is Verb.RELEASE
 
 
+@example(2**31 - 1, 0.0, 0.0, 1.0000000000000002)
 @given(st.integers(1, 2**31 - 1), st.floats(0, 1), st.floats(0, 1), st.floats(1, 1000))
 def test_delays_are_bounded(attempt: int, jitter: float, chance: float, factor: float) -> None:
     """Whatever the attempt and the dice, a delay is between nothing and the cap."""
