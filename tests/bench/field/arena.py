@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from tests.bench.field.environments import NotForIt
 from tests.bench.field.filling import FILLINGS
-from tests.bench.field.meter import Reading, backends_cpu, read_meter
+from tests.bench.field.meter import Reading, read_meter, sessions_cpu
 from tests.bench.field.speaker import Failed, Speaker
 from tests.bench.wire import Wire
 
@@ -37,13 +37,13 @@ class Seen:
         started: when each message's handler was called.
         used: what the server did from before the workers connected until after they left.
         client_cpu: seconds of processor time that their processes used from their start of work on.
-        backends_cpu: the same of the server's sessions of everybody who was connected at the end.
+        sessions_cpu: the same of the server's sessions that were there at the end.
     """
 
     started: dict[int, float] = field(default_factory=dict)
     used: Reading = field(default_factory=lambda: Reading(0, 0, 0, 0.0))
     client_cpu: float = 0.0
-    backends_cpu: float = 0.0
+    sessions_cpu: float = 0.0
 
     @property
     def begin(self) -> float:
@@ -110,6 +110,7 @@ class Arena:
     prepared: str
     _stack: contextlib.ExitStack = field(init=False, repr=False, default_factory=contextlib.ExitStack)
     _url: str = field(init=False, default="")
+    _producer: Speaker | None = field(init=False, default=None)
 
     def __enter__(self) -> Self:
         """Make the database."""
@@ -136,12 +137,12 @@ class Arena:
         finally:
             wire.close()
 
-    @contextlib.contextmanager
-    def producer(self) -> Iterator[Speaker]:
-        """A process that enqueues."""
-        with Speaker(self.python, self.contestant, self._url) as speaker:
-            speaker.ask("open")
-            yield speaker
+    def producer(self) -> Speaker:
+        """The process that enqueues: started when it is wanted first, and there until the arena is gone."""
+        if self._producer is None:
+            self._producer = self._stack.enter_context(Speaker(self.python, self.contestant, self._url))
+            self._producer.ask("open")
+        return self._producer
 
     def worth(self, seconds: float) -> int:
         """How many messages keep the contestant busy for so long, roughly."""
@@ -174,10 +175,9 @@ class Arena:
 
     def load(self, tenants: list[str], *, first: int = 0, later: bool = False) -> None:
         """Add a message for each of *tenants*, numbered from *first*, in bulk, and tidy up."""
-        with self.producer() as producer:
-            for start in range(0, len(tenants), _LOAD):
-                some = tenants[start : start + _LOAD]
-                producer.ask("enqueue", tenants=some, first=first + start, bulk=True, pace=[], later=later)
+        for start in range(0, len(tenants), _LOAD):
+            some = tenants[start : start + _LOAD]
+            self.producer().ask("enqueue", tenants=some, first=first + start, bulk=True, pace=[], later=later)
         with self.connected() as wire:
             wire.run("vacuum analyze")
 
@@ -194,7 +194,7 @@ class Arena:
             Failed: one of them failed, or a message was handled twice.
         """
         with self.connected() as wire:
-            before = read_meter(wire)
+            before, others = read_meter(wire), sessions_cpu(wire)
             with contextlib.ExitStack() as stack:
                 speakers = [
                     stack.enter_context(Speaker(self.python, self.contestant, self._url)) for _ in range(WORKERS)
@@ -202,7 +202,8 @@ class Arena:
                 _all(speakers, "open")
                 began = _all(speakers, "work", slots=slots, seconds=seconds)
                 yield Crew(speakers)
-                seen.backends_cpu = backends_cpu(wire)
+                for session, used in sessions_cpu(wire).items():
+                    seen.sessions_cpu += used - others.get(session, 0.0)
                 ended = _all(speakers, "stop")
             seen.used = read_meter(wire).since(before)
         seen.client_cpu = sum(end["cpu"] - start["cpu"] for start, end in zip(began, ended, strict=True))

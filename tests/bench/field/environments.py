@@ -74,9 +74,9 @@ _FAIRNESS: Final = ("whale", "newcomers", "zipf", "limited")
 PEERS: Final = [
     Contestant("procrastinate", "with_procrastinate", package="procrastinate==3.*", speed=500, bulk=100_000),
     Contestant("pgqueuer", "with_pgqueuer", package="pgqueuer[asyncpg]==1.*", bulk=400_000, leases=True),
-    Contestant("chancy", "with_chancy", package="chancy==0.*", speed=500, bulk=40_000, leases=True),
+    Contestant("chancy", "with_chancy", package="chancy==0.*", bulk=40_000, leases=True),
     Contestant("dbos", "with_dbos", package="dbos==3.*", speed=200, bulk=5_000),
-    Contestant("awa", "with_awa", package="awa-pg==0.*", speed=2_000, bulk=200_000, leases=True, native=True),
+    Contestant("awa", "with_awa", package="awa-pg==0.*", bulk=200_000, leases=True, native=True),
     Contestant("oban", "with_oban", package="oban==0.*", python=(3, 12), bulk=40_000, leases=True),
 ]
 """Peers as their documentation sets them up."""
@@ -92,7 +92,14 @@ FAIRER: Final = [
         only=_FAIRNESS,
     ),
     Contestant(
-        "awa_partitioned", "with_awa", ("partitioned",), "awa-pg==0.*", bulk=200_000, native=True, only=_FAIRNESS
+        "awa_partitioned",
+        "with_awa",
+        ("partitioned",),
+        "awa-pg==0.*",
+        speed=500,
+        bulk=200_000,
+        native=True,
+        only=_FAIRNESS,
     ),
 ]
 """The same with the option that they document for many tenants; the others have none for undeclared ones."""

@@ -46,8 +46,8 @@ def read_meter(wire: Wire) -> Reading:
     return Reading(int(commits), int(float(wal)), int(dead), _server_cpu(int(wire.value("select pg_backend_pid()"))))
 
 
-def backends_cpu(wire: Wire) -> float:
-    """Seconds of processor time of all other sessions of the database that are there now; 0 where they are elsewhere.
+def sessions_cpu(wire: Wire) -> dict[str, float]:
+    """Seconds of processor time of each other session of the database; nothing where they are elsewhere.
 
     Without what the server does for itself, such as autovacuum, which goes its own ways.
     """
@@ -55,9 +55,9 @@ def backends_cpu(wire: Wire) -> float:
     found = wire.value(f"{sessions} and backend_type = 'client backend' and pid <> pg_backend_pid()").split()
     try:
         # Nanoseconds, where /proc/<pid>/stat has hundredths.
-        return sum(int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0]) for pid in found) / 1e9
+        return {pid: int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0]) / 1e9 for pid in found}
     except OSError:
-        return 0.0
+        return {}
 
 
 def _server_cpu(backend: int) -> float:

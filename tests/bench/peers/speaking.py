@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
 import sys
 import time
@@ -157,7 +158,8 @@ async def _speak(peer: Peer, answers: TextIO) -> None:
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         command = json.loads(line)
         if command["do"] == "quit":
-            return
+            # Whatever still runs has nothing to do any more, and some of it would wait for more.
+            os._exit(0)
         try:
             answer = await _obey(peer, command)
         except Exception:  # noqa: BLE001 - whatever it is, the harness tells it

@@ -82,8 +82,7 @@ def limited(arena: Arena, *, full: bool) -> Figures:
         raise NotForIt("cannot limit tenants that were not declared")
 
     def limit(first: int) -> Figures:
-        with arena.producer() as producer:
-            producer.ask("limit", tenants=[f"tenant-{number}" for number in range(TENANTS)], most=16)
+        arena.producer().ask("limit", tenants=[f"tenant-{number}" for number in range(TENANTS)], most=16)
         arena.fill(count, tenants=TENANTS, first=first)
         return {"limited": TENANTS}
 

@@ -42,7 +42,8 @@ def _minnows(arena: Arena, backlog: int, first: int, *, full: bool) -> tuple[lis
     arena.load(["whale"] * backlog, first=first)
     seen = Seen()
     start = first + backlog
-    with arena.producer() as producer, arena.workers(seen, seconds=HANDLER) as crew:
+    producer = arena.producer()
+    with arena.workers(seen, seconds=HANDLER) as crew:
         crew.until(min(backlog, _WARM))
         committed = producer.ask("enqueue", tenants=tenants, first=start, bulk=False, pace=pace)["committed"]
         crew.until(backlog + len(tenants))
@@ -70,7 +71,8 @@ def newcomers(arena: Arena, *, full: bool) -> Figures:
     # All have come when half of the whale could have been done.
     spread = backlog * HANDLER / (2 * WORKERS * SLOTS)
     pace = [spread * (number - number % size) / minnows for number in range(minnows)]
-    with arena.producer() as producer, arena.workers(seen, seconds=HANDLER) as crew:
+    producer = arena.producer()
+    with arena.workers(seen, seconds=HANDLER) as crew:
         crew.until(_WARM)
         told = producer.ask("enqueue", tenants=tenants, first=first, bulk=True, pace=pace, size=size)
         crew.until(backlog + minnows)

@@ -68,7 +68,7 @@ def changed(arena: Arena, count: int, change: Callable[[int], Figures], *, tenan
     before = emptied(arena, count)
     told = change(count)
     after = emptied(arena, count)
-    first, then = (1e6 * seen.backends_cpu / len(seen.started) for seen in (before, after))
+    first, then = (1e6 * seen.sessions_cpu / len(seen.started) for seen in (before, after))
     compared = {
         **({"sessions us, to before": then / first} if first else {}),
         "time, to before": before.rate / after.rate,

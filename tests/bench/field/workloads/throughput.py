@@ -32,10 +32,10 @@ def enqueue(arena: Arena, *, full: bool) -> Figures:
     """One producer, nobody at work: one transaction a message, then 500 messages a call."""
     single, bulk = (2_000, 20_000) if full else (300, 3_000)
     bulk = min(bulk, arena.contestant.bulk or bulk)
-    with arena.producer() as producer:
-        tenants = [f"tenant-{number % TENANTS}" for number in range(single + bulk)]
-        one = producer.ask("enqueue", tenants=tenants[:single], first=0, bulk=False, pace=[])
-        many = producer.ask("enqueue", tenants=tenants[single:], first=single, bulk=True, pace=[])
+    producer = arena.producer()
+    tenants = [f"tenant-{number % TENANTS}" for number in range(single + bulk)]
+    one = producer.ask("enqueue", tenants=tenants[:single], first=0, bulk=False, pace=[])
+    many = producer.ask("enqueue", tenants=tenants[single:], first=single, bulk=True, pace=[])
     taken = [1e3 * (end - begin) for begin, end in zip(one["sent"], one["committed"], strict=True)]
     return {
         "one by one, messages/s": single / (one["committed"][-1] - one["sent"][0]),
@@ -51,7 +51,8 @@ def steady(arena: Arena, *, full: bool) -> Figures:
     arena.load(["warm"])
     tenants = [f"tenant-{number % TENANTS}" for number in range(count)]
     seen = Seen()
-    with arena.producer() as producer, arena.workers(seen) as crew:
+    producer = arena.producer()
+    with arena.workers(seen) as crew:
         crew.until(1)
         committed = producer.ask("enqueue", tenants=tenants, first=1, bulk=False, pace=[])["committed"]
         crew.until(1 + count)
@@ -69,7 +70,8 @@ def snapshot(arena: Arena, *, full: bool) -> Figures:
     sent = backlog = 2_000
     arena.load([f"tenant-{number % TENANTS}" for number in range(sent)])
     seen = Seen()
-    with arena.connected() as watcher, arena.producer() as producer:
+    producer = arena.producer()
+    with arena.connected() as watcher:
         watcher.run("begin isolation level repeatable read; select 1")
         with arena.workers(seen) as crew:
             crew.until(1)

@@ -27,11 +27,10 @@ def _business(arena: Arena, seconds: float, each: int) -> Figures:
     with arena.connected() as wire:
         wire.run("create table business (id bigint generated always as identity primary key, content text)")
     found = {}
-    with arena.producer() as producer:
-        # First to warm up connections and plans.
-        for name, count, with_message in (("", 1, True), ("without", each, False), ("with", each, True)):
-            told = producer.ask("transact", clients=_CLIENTS, each=count, sleep=seconds, enqueue=with_message)
-            found[name] = [1e3 * (taken - seconds) for taken in told["taken"]], len(told["taken"]) / told["seconds"]
+    # First to warm up connections and plans.
+    for name, count, with_message in (("", 1, True), ("without", each, False), ("with", each, True)):
+        told = arena.producer().ask("transact", clients=_CLIENTS, each=count, sleep=seconds, enqueue=with_message)
+        found[name] = [1e3 * (taken - seconds) for taken in told["taken"]], len(told["taken"]) / told["seconds"]
     (alone, alone_rate), (taken, rate) = found["without"], found["with"]
     return {
         "transactions/s": rate,
