@@ -119,7 +119,7 @@ _ASKED: Final = (
     _Asked("drain in batches, native peers too", "drain", "messages/s", None, "more", among=_PEERS),
     _Asked("drain one by one", "one_by_one", "messages/s", 1.0, "more", among=_PYTHON),
     _Asked("in and out at once, a transaction each", "steady", "messages/s", 1.0, "more", among=_PYTHON),
-    _Asked("enqueue, a transaction each", "enqueue", "one by one, messages/s", 1.0, "more", among=_PYTHON),
+    _Asked("enqueue, a transaction each", "enqueue", "one by one, messages/s", None, "more", among=_PYTHON),
     _Asked("a snapshot held open, last fifth", "snapshot", "last to first", 0.9, "more", "the first"),
     _Asked("log bytes a message", "drain", "log bytes/message", 1.25, "less", among=_LEASING),
     _Asked("time a message, many for tomorrow", "future", "time, to before", 1.05, "less", "none for tomorrow"),

@@ -24,7 +24,7 @@ def drain(arena: Arena, *, full: bool) -> Figures:
 
 def one_by_one(arena: Arena, *, full: bool) -> Figures:
     """The same with one message in each process's hands: no batches, nothing taken ahead."""
-    count = arena.fill(arena.worth(2.0 if full else 0.5), tenants=TENANTS)
+    count = arena.fill(1_000 if full else 250, tenants=TENANTS)
     return served(emptied(arena, count, slots=1))
 
 
