@@ -1,9 +1,10 @@
 """When to look for work again. No I/O.
 
-After work was found a queue is looked at again at once; after nothing was found, soon at first and then ever later, up
-to the poll interval, or when the next message is due. A worker that can be woken says that it sleeps *before* its last
-look, so that whoever enqueues after that wakes it. Who enqueued before it said so, and commits after its look, wakes
-nobody: so a worker that falls asleep still looks again, ever later, before it relies on being woken.
+A queue that gave all that was asked for is looked at again at once; one that gave less or nothing soon at first and
+then ever later, up to the poll interval, or when the next message is due. A worker that can be woken says that it
+sleeps *before* its last look, so that whoever enqueues after that wakes it, and takes that back when there is work
+again and again. Who enqueued before it said so, and commits after its look, wakes nobody: so a worker that falls asleep
+still looks again, ever later, before it relies on being woken.
 
 One thread looks; any thread may nudge or hint, also while a look is under way: what is said then is about what that
 look may have missed, and counts when it ends.
@@ -13,8 +14,11 @@ from __future__ import annotations
 
 _SOON = 0.005
 _LOCKED = 0.05
-# From one look to the next of a worker that falls asleep: transactions that enqueued before the mark end meanwhile.
+# A worker that falls asleep looks when the time since its mark has grown so much: older transactions end meanwhile.
 _DRIFT = 40
+# Work is found again and again: so many looks in a row, each so soon after the last one.
+_OFTEN = 8
+_LATELY = 4 * _SOON
 
 
 class Looks:
@@ -28,9 +32,10 @@ class Looks:
 
     __slots__ = (
         "_began_at",
-        "_drowsy",
         "_found",
+        "_found_at",
         "_hint",
+        "_marked_at",
         "_nothing",
         "_nudged",
         "interval",
@@ -43,8 +48,9 @@ class Looks:
         self.next_at = 0.0
         self.marked_until = 0.0
         self._began_at = 0.0
-        self._drowsy = 0.0
+        self._marked_at = 0.0
         self._found = 0
+        self._found_at = 0.0
         self._nothing = 0
         self._nudged = False
         self._hint: float | None = None
@@ -55,12 +61,12 @@ class Looks:
 
     def needs_no_mark(self) -> bool:
         """Whether to tell them that we do not: work was found again and again."""
-        return self._found > 1 and self.marked_until > 0
+        return self._found > _OFTEN and self.marked_until > 0
 
     def marked(self, now: float, until: float) -> None:
         """Producers that begin to enqueue from now on know that its consumer sleeps."""
         if self.marked_until <= now:
-            self._drowsy = _SOON
+            self._marked_at = now
         self.marked_until = until
 
     def unmarked(self) -> None:
@@ -74,19 +80,16 @@ class Looks:
 
     def found(self, now: float, due_in: float | None, *, full: bool) -> None:
         """A look gave messages; *full*: as many as were asked for."""
-        self._found += 1
+        self._found = self._found + 1 if now - self._found_at < _LATELY else 1
+        self._found_at = now
         self._nothing = 0
-        self._next(now if full else self._due(now, due_in, _SOON))
+        self._next(now if full else self._due(now, due_in, self._until_woken(now, _SOON)))
 
     def nothing(self, now: float, due_in: float | None) -> None:
         """A look gave nothing."""
         # What is ready but in the hands of another call comes back soon, but not in a circle.
         soonest = min(_LOCKED, _SOON * 2 ** min(self._nothing, 10)) / 2
-        if self.marked_until > now:
-            self._drowsy *= _DRIFT
-            wait = min(self.interval, self.marked_until - now, self._drowsy)
-        else:
-            wait = min(self.interval, _SOON * 2 ** min(self._nothing, 20))
+        wait = self._until_woken(now, min(self.interval, _SOON * 2 ** min(self._nothing, 20)))
         self._found = 0
         self._nothing += 1
         self._next(self._due(now, None if due_in is None else max(due_in, soonest), wait))
@@ -105,6 +108,12 @@ class Looks:
         if self._hint is None or at < self._hint:
             self._hint = at
         self.next_at = min(self.next_at, at)
+
+    def _until_woken(self, now: float, otherwise: float) -> float:
+        """How long to wait for whoever enqueues under our mark; without one there is nobody to wait for."""
+        if self.marked_until <= now:
+            return otherwise
+        return min(self.interval, self.marked_until - now, _DRIFT * max(_SOON, now - self._marked_at))
 
     def _due(self, now: float, due_in: float | None, wait: float) -> float:
         return now + (wait if due_in is None else min(wait, due_in))

@@ -117,10 +117,44 @@ def test_a_hint_is_kept() -> None:
 
 
 def test_busy_again_and_again() -> None:
-    """The mark is taken away when work is found twice in a row, not at a single message."""
+    """The mark is taken away when many looks in a row, shortly one after the other, find work."""
+    looks, now = Looks(5.0), 100.0
+    looks.marked(now, 111.0)
+    while not looks.needs_no_mark():
+        assert now < 100.1
+        looks.found(now, None, full=False)
+        now += 0.005
+    assert now > 100.02
+
+
+def test_busy_now_and_then() -> None:
+    """It stays where messages come one at a time: each wakes the worker, and costs one look."""
+    looks, now = Looks(5.0), 100.0
+    looks.marked(now, 111.0)
+    looks.nothing(now, None)
+    for _ in range(50):
+        now += 0.05
+        looks.nudge(now)
+        looks.begin(now)
+        looks.found(now, None, full=False)
+        assert looks.next_at - now >= 0.2
+        assert not looks.needs_no_mark()
+
+
+def test_what_wakes_it_leaves_the_further_looks() -> None:
+    """However often it is woken, what was enqueued before the mark and committed after a look is found as soon."""
+    looks, now = Looks(60.0), 100.0
+    looks.marked(now, 221.0)
+    for _ in range(10):
+        looks.nudge(now)
+        looks.begin(now)
+        looks.found(now, None, full=False)
+        now += 0.001
+    assert looks.next_at < 101.0
+
+
+def test_unmarked_it_looks_soon_after_work() -> None:
+    """Nobody wakes a worker that is not marked: it looks again by itself."""
     looks = Looks(5.0)
-    looks.marked(100.0, 111.0)
     looks.found(100.0, None, full=False)
-    assert not looks.needs_no_mark()
-    looks.found(101.0, None, full=False)
-    assert looks.needs_no_mark()
+    assert 0 < looks.next_at - 100.0 < 0.01
