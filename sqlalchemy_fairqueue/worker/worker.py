@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from contextlib import contextmanager, nullcontext
-from queue import SimpleQueue
+from contextlib import contextmanager, nullcontext, suppress
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue import Queue
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# Seconds between two looks at whether there was a signal.
+_HEARING = 0.5
 
 
 class Worker:
@@ -177,7 +179,7 @@ class Worker:
             with _signals(stops) if handle_signals else nullcontext():
                 self.start()
                 try:
-                    stops.get()
+                    _wait(stops)
                 finally:
                     self.stop()
         finally:
@@ -202,6 +204,17 @@ class Worker:
                         f"the handler of kind {handler.kind!r} of queue {queue.name!r} is async, and this worker calls "
                         "handlers in threads; use an AsyncWorker, or make it a plain function"
                     )
+
+
+def _wait(stops: SimpleQueue[None]) -> None:
+    """Wait for a stop.
+
+    A signal whose C handler runs in another thread, or right before this one goes to sleep, does not wake it; its
+    Python handler, which asks for the stop, runs when this thread next wakes up.
+    """
+    while True:
+        with suppress(Empty):
+            return stops.get(timeout=_HEARING)
 
 
 @contextmanager

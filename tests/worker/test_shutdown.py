@@ -22,7 +22,7 @@ from tests.worker.conftest import StartWorker
 from tests.worker.helpers import is_empty, send, until
 
 _PROGRAM = """
-import os, sys, threading
+import os, signal, sys, threading
 from datetime import timedelta
 from pathlib import Path
 from sqlalchemy import create_engine
@@ -36,6 +36,8 @@ def handle(delivery, context):
     (marks / f"started-{delivery.message_id}").touch()
     if delivery.payload == "poison":
         os.kill(os.getpid(), 9)
+    if delivery.payload == "aside":
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
     while not (marks / "go").exists():
         if context.stopping:
             (marks / "told").touch()
@@ -171,6 +173,15 @@ def test_the_first_signal(  # noqa: PLR0917 - fixtures
     assert process.wait(PATIENCE.total_seconds()) == 0
     assert (tmp_path / "returned").exists()
     assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1
+
+
+def test_a_signal_that_wakes_nobody(queue: Queue, engine: Engine, tmp_path: Any, program: Any) -> None:
+    """A signal that the system hands to another thread stops the worker as well."""
+    send(engine, queue, "aside")
+    process = program(60.0)
+    until((tmp_path / "told").exists, "it is told")
+    (tmp_path / "go").touch()
+    assert process.wait(PATIENCE.total_seconds()) == 0
 
 
 def test_the_second_signal(queue: Queue, engine: Engine, tmp_path: Any, program: Any) -> None:
