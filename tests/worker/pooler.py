@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,12 @@ def program() -> str | None:
     return shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
 
 
+def _listens(path: Path) -> bool:
+    """Whether somebody accepts connections there: the path exists a moment before that."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        return asking.connect_ex(str(path)) == 0
+
+
 @contextlib.contextmanager
 def pooler(server: URL) -> Iterator[URL]:
     """Run one for the time of the block; the URL of the server's database through it."""
@@ -63,7 +70,7 @@ def pooler(server: URL) -> Iterator[URL]:
         account.give(configuration)
         process = account.start([found, str(configuration)])
         try:
-            until(lambda: process.poll() is not None or (folder / f".s.PGSQL.{_PORT}").exists(), "PgBouncer listens")
+            until(lambda: process.poll() is not None or _listens(folder / f".s.PGSQL.{_PORT}"), "PgBouncer listens")
             assert process.poll() is None, (folder / "log").read_text()
             yield server.set(host=None, port=None, query={"host": str(folder), "port": str(_PORT)})
         finally:
