@@ -49,8 +49,8 @@ def pooler(server: URL) -> Iterator[URL]:
     found = program()
     assert found is not None
     account = Account.for_server()
-    # A socket's path must be short.
-    with tempfile.TemporaryDirectory(prefix="fq") as directory:
+    # A socket's path must be short, whatever folder for temporary files the run has been given.
+    with tempfile.TemporaryDirectory(prefix="fq", dir="/tmp") as directory:
         Path(directory).chmod(0o711)
         folder = Path(directory) / "pooler"
         account.make_folder(folder)
