@@ -16,7 +16,7 @@ _SOON = 0.005
 _LOCKED = 0.05
 # A worker that falls asleep looks when the time since its mark has grown so much: older transactions end meanwhile.
 _DRIFT = 40
-# Work is found again and again: so many looks in a row, each so soon after the last one.
+# Work is found again and again: so many looks in a row that gave all they could, or came so soon after the last one.
 _OFTEN = 8
 _LATELY = 4 * _SOON
 
@@ -80,7 +80,7 @@ class Looks:
 
     def found(self, now: float, due_in: float | None, *, full: bool) -> None:
         """A look gave messages; *full*: as many as were asked for."""
-        self._found = self._found + 1 if now - self._found_at < _LATELY else 1
+        self._found = self._found + 1 if full or now - self._found_at < _LATELY else 1
         self._found_at = now
         self._nothing = 0
         self._next(now if full else self._due(now, due_in, self._until_woken(now, _SOON)))

@@ -127,6 +127,17 @@ def test_busy_again_and_again() -> None:
     assert now > 100.02
 
 
+def test_a_backlog() -> None:
+    """However long handlers take, a worker that gets all it asks for again and again does not sleep."""
+    looks, now = Looks(5.0), 100.0
+    looks.marked(now, 111.0)
+    for _ in range(9):
+        assert not looks.needs_no_mark()
+        looks.found(now, None, full=True)
+        now += 0.5
+    assert looks.needs_no_mark()
+
+
 def test_busy_now_and_then() -> None:
     """It stays where messages come one at a time: each wakes the worker, and costs one look."""
     looks, now = Looks(5.0), 100.0
