@@ -14,7 +14,15 @@ from sqlalchemy import text
 from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.types import UserDefinedType
 
-from sqlalchemy_fairqueue.sql import LATEST_VERSION, expected_catalog, find_drift, installed_version, tables, versions
+from sqlalchemy_fairqueue.sql import (
+    LATEST_VERSION,
+    expected_catalog,
+    find_drift,
+    installed_version,
+    stages,
+    tables,
+    versions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -37,8 +45,7 @@ class TransactionId(UserDefinedType[str]):
 # SQLAlchemy has no such type, and would warn whenever it reflects the table.
 ischema_names.setdefault("xid8", TransactionId)
 
-_STAGE = re.compile(r"fq_stage_\d{1,18}_[0-9a-f]{12}")
-_STAGED = {"attempt", "channel", "kind", "content"}
+_STAGE = re.compile(stages.NAME)
 
 _PARTITIONS = """
 select c.relname
@@ -93,7 +100,7 @@ def is_ours(table: str, columns: Collection[str]) -> bool:
     So is what ``fq_make_stage`` makes for a bulk load, while the load runs and, if it died, for a day.
     """
     if _STAGE.fullmatch(table):
-        return set(columns) >= _STAGED
+        return set(columns) >= stages.COLUMNS
     return any(table in of_version and of_version[table] <= set(columns) for of_version in _columns())
 
 

@@ -5,10 +5,16 @@ A load drops what others left, and no load comes where fairqueue is gone, or too
 
 from __future__ import annotations
 
-from sqlalchemy_fairqueue.sql.schema import BODY, schema_expression
+from typing import Final
 
-FIRST_VERSION = 2
+from sqlalchemy_fairqueue.sql.schema import BODY, quoted_literal, schema_expression
+
+FIRST_VERSION: Final = 2
 """The first version of the schema that has loads."""
+NAME: Final = "fq_stage_[0-9]{1,18}_[0-9a-f]{12}"
+"""What a stage is called, as a regular expression of Python's and of PostgreSQL's. `fq_make_stage` makes the names."""
+COLUMNS: Final = frozenset({"attempt", "channel", "kind", "content"})
+"""Columns that a table of that name has if it is a stage, and not the user's."""
 
 # The schema's owner may drop what others have made in it.
 _DROP = """\
@@ -24,7 +30,8 @@ begin
     where n.nspname = {schema}
       and c.relkind = 'r'
       and c.relpersistence = 'u'
-      and c.relname similar to 'fq\\_stage\\_[0-9]{{1,18}}\\_[0-9a-f]{{12}}'
+      and c.relname ~ {name}
+      and array(select a.attname::text from pg_attribute a where a.attrelid = c.oid) @> {columns}
     order by c.relname collate "C"
   loop
     if v_stage.ours then
@@ -39,4 +46,6 @@ end
 
 def drop_stages(schema: str | None) -> str:
     """A block that drops every staging table, and warns of those that belong to a role that the migration is not in."""
-    return _DROP.format(body=BODY, schema=schema_expression(schema))
+    columns = f"array[{', '.join(quoted_literal(column) for column in sorted(COLUMNS))}]"
+    name = quoted_literal(f"^{NAME}$")
+    return _DROP.format(body=BODY, schema=schema_expression(schema), name=name, columns=columns)
