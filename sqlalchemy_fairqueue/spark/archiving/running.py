@@ -156,9 +156,11 @@ def _alone(connection: psycopg.Connection, marker: Marker, path: str) -> Iterato
     """Hold the archive's lock, which ends with the connection; what is given asks whether it still is held."""
     key = f"fairqueue archive {marker.archive}"
     try:
-        # The server may not have noticed yet that a process has died.
-        connection.execute("select set_config('lock_timeout', %s, false)", [_PATIENCE])
-        connection.execute("select pg_advisory_lock(hashtextextended(%s, 0))", [key])
+        # The server may not have noticed yet that a process has died. The lock outlives the transaction, its timeout
+        # does not.
+        with connection.transaction():
+            connection.execute("select set_config('lock_timeout', %s, true)", [_PATIENCE])
+            connection.execute("select pg_advisory_lock(hashtextextended(%s, 0))", [key])
     except psycopg.errors.LockNotAvailable:
         raise ArchiveBusy(f"another process is bringing the archive at {path} up to date; wait for its end") from None
 
