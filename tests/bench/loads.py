@@ -85,6 +85,7 @@ def poll(barrier: Barrier, job: Consuming) -> Watch:
             queue.finish(taken)
             watch.add(taken.ids)
         elif not taken.more:
+            # What every polling consumer does, and all sides alike.
             time.sleep(_IDLE)
     return watch
 

@@ -143,6 +143,7 @@ def enqueue_now_and_then(barrier: Barrier, job: Working) -> Watch:
     barrier.wait()
     watch = Watch(time.monotonic())
     for _ in range(job.enough):
+        # The queue is idle for a while, and not in step with anything.
         time.sleep(chance.uniform(0.5, 1.5) * job.seconds)
         with Session(engine) as session:
             receipt = queue.enqueue(session, channel="a", payload=b"x")

@@ -90,6 +90,7 @@ class Crew:
             elif time.monotonic() > since + _PATIENCE:
                 raise Failed(f"{count} of {enough} messages were delivered, and then none for {_PATIENCE:.0f} s")
             meanwhile(count)
+            # It only watches: when each message was taken is noted by whoever took it.
             time.sleep(_LOOK)
 
 

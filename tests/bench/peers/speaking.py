@@ -76,6 +76,7 @@ async def handled(number: int) -> None:
 def handled_in_thread(number: int) -> None:
     """The handler of queues that call functions in threads."""
     if seconds := note(number):
+        # The work that a handler of the workload does.
         time.sleep(seconds)
 
 
