@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from sqlalchemy_fairqueue.errors import PayloadError, said
@@ -51,15 +52,18 @@ class JsonCodec:
     def encode(self, payload: Any) -> bytes:
         """The payload as JSON. Raises PayloadError with the path of the first value that cannot be kept."""
         try:
-            plain = self._plain(payload, "$")
-            return json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+            if _is_plain(payload):
+                with suppress(UnicodeEncodeError):
+                    return _encode(payload).encode()
+            # What needs to be converted, or to be told where it is.
+            return _encode(self._plain(payload, "$")).encode()
         except RecursionError:
             raise PayloadError("it is nested too deeply or contains itself; flatten it") from None
 
     def decode(self, content: bytes) -> Any:
         """The payload of a content. Raises PayloadError when it is not JSON in UTF-8."""
         try:
-            return json.loads(content.decode(), parse_constant=_refuse_constant)
+            return _decode(content.decode())
         except (ValueError, RecursionError) as error:
             raise PayloadError(
                 f"{len(content)} bytes are not JSON ({error}); give the queue the codec that wrote them"
@@ -92,6 +96,20 @@ class JsonCodec:
             return self._default(value)
         except (TypeError, ValueError) as error:
             raise PayloadError(f"the codec's default cannot convert a {kind}: {error}; convert it", path) from error
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON keeps it as it is, if there is no lone surrogate in it."""
+    kind = type(value)
+    if kind is str:
+        return "\x00" not in value
+    if kind is int:
+        return bool(value.bit_length() <= _INTEGER_BITS)
+    if kind is dict:
+        return all(type(key) is str and "\x00" not in key and _is_plain(item) for key, item in value.items())
+    if kind is list or kind is tuple:
+        return all(map(_is_plain, value))
+    return math.isfinite(value) if kind is float else value is None or kind is bool
 
 
 def _text(value: str, path: str) -> str:
@@ -128,6 +146,11 @@ def _step(key: str) -> str:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+# Kept: to make them takes as long as a small payload.
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
 class BytesCodec:
