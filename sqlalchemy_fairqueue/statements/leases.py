@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue.statements.building import call
 
 if TYPE_CHECKING:
-    from sqlalchemy import TextClause
+    from sqlalchemy_fairqueue.statements.building import Clause
 
 
 @cache
-def extend(schema: str | None) -> TextClause:
+def extend(schema: str | None) -> Clause:
     """``fq_extend``: one row, the new end of the lease or null."""
     return call(
         schema,
@@ -26,24 +26,24 @@ def extend(schema: str | None) -> TextClause:
 
 
 @cache
-def heartbeat(schema: str | None) -> TextClause:
+def heartbeat(schema: str | None) -> Clause:
     """``fq_heartbeat``, new in version 2: rows (lease_id, expires_at or null, cancelled) a lease."""
     return call(schema, "fq_heartbeat", "lease_id, expires_at, cancelled", lease_ids="bigint[]", lease="bigint")
 
 
 @cache
-def wait(schema: str | None) -> TextClause:
+def wait(schema: str | None) -> Clause:
     """``fq_wait``, new in version 2: one row (lease_id, topic)."""
     return call(schema, "fq_wait", "lease_id, topic", queue="text", consumer="text", lease_id="bigint", wait="bigint")
 
 
 @cache
-def unwait(schema: str | None) -> TextClause:
+def unwait(schema: str | None) -> Clause:
     """``fq_unwait``, new in version 2."""
     return call(schema, "fq_unwait", "1", lease_id="bigint")
 
 
 @cache
-def wake(schema: str | None) -> TextClause:
+def wake(schema: str | None) -> Clause:
     """``fq_wake``, new in version 2."""
     return call(schema, "fq_wake", "1", queue="text")

@@ -12,27 +12,29 @@ from sqlalchemy_fairqueue.statements.building import call, qualifier
 if TYPE_CHECKING:
     from sqlalchemy import TextClause
 
+    from sqlalchemy_fairqueue.statements.building import Clause
+
 
 @cache
-def version(schema: str | None) -> TextClause:
+def version(schema: str | None) -> Clause:
     """``fq_version``: one row (version)."""
     return call(schema, "fq_version", "fq_version as version")
 
 
 @cache
-def queues(schema: str | None) -> TextClause:
+def queues(schema: str | None) -> Clause:
     """``fq_queues``, new in version 2: rows, the names of all queues."""
     return call(schema, "fq_queues", "*")
 
 
 @cache
-def stats(schema: str | None) -> TextClause:
+def stats(schema: str | None) -> Clause:
     """``fq_stats``, new in version 2: one row."""
     return call(schema, "fq_stats", "*", queue="text")
 
 
 @cache
-def channel_stats(schema: str | None) -> TextClause:
+def channel_stats(schema: str | None) -> Clause:
     """``fq_channel_stats``, new in version 2: one row a channel."""
     return call(schema, "fq_channel_stats", "*", queue="text", channel="text", limit="integer", after="text")
 

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue.statements.building import BACKLOG, TOKENS, call, policy
 
 if TYPE_CHECKING:
-    from sqlalchemy import TextClause
+    from sqlalchemy_fairqueue.statements.building import Clause
 
 
 @cache
-def enqueue(schema: str | None, version: int = 1) -> TextClause:
-    """``fq_enqueue``: rows (ordinal, message_id, created), from version 2 on with outcome."""
+def enqueue(schema: str | None, version: int = 1, *, alone: bool = False) -> Clause:
+    """``fq_enqueue``: rows (ordinal, message_id, created), from version 2 on with outcome. *alone*: of one message."""
     messages = {
-        "queue": "text",
         "channels": "text[]",
         "kinds": "text[]",
         "contents": "bytea[]",
@@ -25,21 +24,24 @@ def enqueue(schema: str | None, version: int = 1) -> TextClause:
         "priorities": "integer[]",
         "keys": "text[]",
         "max_attempts": "integer[]",
-        **policy(1),
     }
-    if version == 1:
-        return call(schema, "fq_enqueue", "ordinal, message_id, created", **messages)
-    messages |= {"on_duplicates": "text[]", "notify": "boolean", **BACKLOG, "hold": "bigint[]"}
-    return call(schema, "fq_enqueue", "ordinal, message_id, created, outcome", **messages)
+    columns = "ordinal, message_id, created"
+    types = {"queue": "text", **messages, **policy(1)}
+    if version > 1:
+        messages["on_duplicates"] = "text[]"
+        columns += ", outcome"
+        types |= {"on_duplicates": "text[]", "notify": "boolean", **BACKLOG, "hold": "bigint[]"}
+    return call(schema, "fq_enqueue", columns, alone=messages if alone else (), **types)
 
 
 @cache
-def dequeue(schema: str | None) -> TextClause:
+def dequeue(schema: str | None) -> Clause:
     """``fq_dequeue``: one row a message, then one about the call."""
     return call(
         schema,
         "fq_dequeue",
-        "*",
+        "message_id, row_id, channel, kind, content, headers, enqueued_at, attempt, max_attempts, deliveries, "
+        "lease_id, lease_expires_at, hints, due_in, signals_after",
         queue="text",
         limit="integer",
         lease="bigint",
@@ -50,7 +52,7 @@ def dequeue(schema: str | None) -> TextClause:
 
 
 @cache
-def hear(schema: str | None) -> TextClause:
+def hear(schema: str | None) -> Clause:
     """``fq_hear``: one row (heard, seen, first_id, last_id, scheduled_at)."""
     return call(
         schema, "fq_hear", "heard, seen, first_id, last_id, scheduled_at", queue="text", after="bigint", limit="integer"
@@ -58,20 +60,20 @@ def hear(schema: str | None) -> TextClause:
 
 
 @cache
-def complete(schema: str | None) -> TextClause:
-    """``fq_complete``: rows (message_id, outcome) of what was lost."""
-    return call(schema, "fq_complete", "message_id, outcome", queue="text", **TOKENS)
+def complete(schema: str | None, *, alone: bool = False) -> Clause:
+    """``fq_complete``: rows (message_id, outcome) of what was lost. *alone*: of one delivery."""
+    return call(schema, "fq_complete", "message_id, outcome", alone=TOKENS if alone else (), queue="text", **TOKENS)
 
 
 @cache
-def release(schema: str | None, version: int = 1) -> TextClause:
+def release(schema: str | None, version: int = 1) -> Clause:
     """``fq_release``: rows (message_id, outcome) of what was lost."""
     notify = {"notify": "boolean"} if version > 1 else {}
     return call(schema, "fq_release", "message_id, outcome", queue="text", **TOKENS, delays="bigint[]", **notify)
 
 
 @cache
-def retry(schema: str | None, version: int = 1) -> TextClause:
+def retry(schema: str | None, version: int = 1) -> Clause:
     """``fq_retry``: rows (message_id, outcome) of what was lost or buried."""
     notify = {"notify": "boolean"} if version > 1 else {}
     return call(
@@ -87,31 +89,31 @@ def retry(schema: str | None, version: int = 1) -> TextClause:
 
 
 @cache
-def bury(schema: str | None) -> TextClause:
+def bury(schema: str | None) -> Clause:
     """``fq_bury``: rows (message_id, outcome) of what was lost."""
     return call(schema, "fq_bury", "message_id, outcome", queue="text", **TOKENS, reasons="text[]", errors="text[]")
 
 
 @cache
-def hold_deliveries(schema: str | None) -> TextClause:
+def hold_deliveries(schema: str | None) -> Clause:
     """``fq_hold_deliveries``: locks the messages in the order of their ids."""
     return call(schema, "fq_hold_deliveries", "message_id", **TOKENS)
 
 
 @cache
-def hold_messages(schema: str | None) -> TextClause:
+def hold_messages(schema: str | None) -> Clause:
     """``fq_hold_messages``, new in version 2: locks messages in the order of their ids, whoever has them."""
     return call(schema, "fq_hold_messages", "1", ids="bigint[]")
 
 
 @cache
-def cancel(schema: str | None) -> TextClause:
+def cancel(schema: str | None) -> Clause:
     """``fq_cancel``: rows (message_id, outcome) of what was not withdrawn."""
     return call(schema, "fq_cancel", "message_id, outcome", queue="text", ids="bigint[]")
 
 
 @cache
-def redrive(schema: str | None) -> TextClause:
+def redrive(schema: str | None) -> Clause:
     """``fq_redrive``, new in version 2: rows (message_id, outcome) of what was looked at."""
     return call(
         schema,
@@ -127,7 +129,7 @@ def redrive(schema: str | None) -> TextClause:
 
 
 @cache
-def purge_dead(schema: str | None) -> TextClause:
+def purge_dead(schema: str | None) -> Clause:
     """``fq_purge_dead``, new in version 2: one row (purged)."""
     return call(
         schema,

@@ -42,27 +42,17 @@ def add(
         ChannelFull: A channel is full, and its policy says to raise. That message was not added.
     """
     version = version_of(connection, target.schema)
-    messages = [enqueue.message for enqueue in enqueues]
-    parameters: dict[str, Any] = {
-        "queue": target.queue,
-        "channels": [message.channel for message in messages],
-        "kinds": [message.kind for message in messages],
-        "contents": [enqueue.content for enqueue in enqueues],
-        "headers": [enqueue.headers for enqueue in enqueues],
-        "delays": [None if message.delay is None else microseconds(message.delay) for message in messages],
-        "ats": [None if message.at is None else instant_microseconds(message.at) for message in messages],
-        "priorities": [message.priority for message in messages],
-        "keys": [message.key for message in messages],
-        "max_attempts": [enqueue.max_attempts for enqueue in enqueues],
-        **policy_parameters(enqueues[0].policy, version),
-    }
+    columns = [_column_values(enqueue, version) for enqueue in enqueues]
+    alone = len(columns) == 1
+    parameters: dict[str, Any] = columns[0] if alone else {name: [one[name] for one in columns] for name in columns[0]}
+    parameters["queue"] = target.queue
+    parameters |= policy_parameters(enqueues[0].policy, version)
     if version > 1:
-        parameters["on_duplicates"] = [message.on_duplicate for message in messages]
         parameters["notify"] = may_notify(connection, (enqueue.target for enqueue in enqueues))
-        replacing = any(message.on_duplicate == "replace" for message in messages)
-        parameters["hold"] = sorted(later) if replacing and later else None
-    with calling(connection, target.schema, f"enqueue {len(messages)} messages to queue {target.queue!r}"):
-        rows = connection.execute(statements.enqueue(target.schema, version), parameters).all()
+        replacing = later and any(enqueue.message.on_duplicate == "replace" for enqueue in enqueues)
+        parameters["hold"] = sorted(later) if replacing else None
+    with calling(connection, target.schema, f"enqueue {len(enqueues)} messages to queue {target.queue!r}"):
+        rows = connection.execute(statements.enqueue(target.schema, version, alone=alone), parameters).all()
     tellings: list[Telling] = []
     for row in rows:
         enqueue = enqueues[row.ordinal - 1]
@@ -73,6 +63,25 @@ def add(
             raise DuplicateMessage(enqueue.message.channel, cast("str", enqueue.message.key), row.message_id)
         tellings.append(partial(_tell, enqueue.receipt, row.message_id, row.created, outcome))
     return tellings
+
+
+def _column_values(enqueue: EnqueueMessage, version: int) -> dict[str, Any]:
+    """A message as the function takes it: what stands in each of its arrays."""
+    message = enqueue.message
+    values: dict[str, Any] = {
+        "channels": message.channel,
+        "kinds": message.kind,
+        "contents": enqueue.content,
+        "headers": enqueue.headers,
+        "delays": None if message.delay is None else microseconds(message.delay),
+        "ats": None if message.at is None else instant_microseconds(message.at),
+        "priorities": message.priority,
+        "keys": message.key,
+        "max_attempts": enqueue.max_attempts,
+    }
+    if version > 1:
+        values["on_duplicates"] = message.on_duplicate
+    return values
 
 
 def may_notify(connection: Connection, targets: Iterable[Target]) -> bool:

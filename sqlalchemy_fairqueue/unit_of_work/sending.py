@@ -18,8 +18,9 @@ from sqlalchemy_fairqueue.unit_of_work.setting import change
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sqlalchemy import Connection, TextClause
+    from sqlalchemy import Connection
 
+    from sqlalchemy_fairqueue.statements.building import Clause
     from sqlalchemy_fairqueue.unit_of_work.adding import Telling
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation, Target
     from sqlalchemy_fairqueue.values import CancelReceipt
@@ -152,24 +153,27 @@ def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence
     """
     ordered = sorted(settles, key=lambda one: one.delivery.message_id)
     version = version_of(connection, target.schema) if verb in _WAKING else 1
-    parameters: dict[str, Any] = {"queue": target.queue, **_tokens(ordered)}
+    tokens = _tokens(ordered)
+    alone = verb is Verb.COMPLETE and len(ordered) == 1
+    parameters: dict[str, Any] = {name: values[0] for name, values in tokens.items()} if alone else {**tokens}
+    parameters["queue"] = target.queue
     if version > 1:
         parameters["notify"] = may_notify(connection, (one.target for one in settles))
-    delays = [None if one.delay is None else microseconds(one.delay) for one in ordered]
-    errors = [one.error for one in ordered]
-    clause: TextClause
+    if verb in _WAKING:
+        parameters["delays"] = [None if one.delay is None else microseconds(one.delay) for one in ordered]
+    if verb in {Verb.RETRY, Verb.BURY}:
+        parameters["errors"] = [one.error for one in ordered]
+    clause: Clause
     match verb:
         case Verb.COMPLETE:
-            clause = statements.complete(target.schema)
+            clause = statements.complete(target.schema, alone=alone)
         case Verb.RELEASE:
             clause = statements.release(target.schema, version)
-            parameters |= {"delays": delays}
         case Verb.RETRY:
             clause = statements.retry(target.schema, version)
-            parameters |= {"delays": delays, "errors": errors}
         case Verb.BURY:
             clause = statements.bury(target.schema)
-            parameters |= {"reasons": [one.reason for one in ordered], "errors": errors}
+            parameters["reasons"] = [one.reason for one in ordered]
     with calling(connection, target.schema, f"{verb.value} {len(ordered)} deliveries of queue {target.queue!r}"):
         rows = connection.execute(clause, parameters).all()
     if lost := {row.message_id for row in rows if row.outcome == "lost"}:

@@ -60,6 +60,30 @@ def test_receipts(queue: Queue, engine: Engine, database: Database) -> None:
     assert isinstance(lost, Receipt)
 
 
+@pytest.mark.parametrize(
+    "how", [{}, {"delay": timedelta(hours=1)}, {"at": datetime(2101, 1, 1, tzinfo=UTC)}, {"priority": 7}]
+)
+def test_alone_as_among_others(queue: Queue, engine: Engine, database: Database, how: dict[str, Any]) -> None:
+    """A message that is sent alone leaves the same as one that is sent with others, whatever its texts are."""
+    odd = ["NULL", "null", "{}", '"', "\\", "a,b", " ", "ä", "'; --", "%s", ":x"]
+    with Session(engine) as session:
+        for text in odd:
+            same: dict[str, Any] = {"payload": [text], "kind": text, "key": text, "headers": {text: 1}} | how
+            queue.enqueue(session, channel=f"{text}1", max_attempts=3, **same)
+            session.commit()
+            queue.enqueue(session, channel=f"{text}2", max_attempts=3, **same)
+            queue.enqueue(session, channel="another", payload=1)
+            session.commit()
+    # Those of one call are a microsecond apart.
+    rows = database.rows("""
+        select m.kind, m.content, m.headers, m.dedupe_key, m.max_attempts,
+          case when abs(dequeue_at - enqueued_at) < 4e9 then (dequeue_at - enqueued_at) / 1000 else dequeue_at end
+        from fq_message m join fq_channel c on c.id = m.channel_id where c.name <> 'another' order by m.id
+    """)
+    assert rows[::2] == rows[1::2]
+    assert [(row.kind, row.dedupe_key, row.headers) for row in rows[::2]] == [(text, text, {text: 1}) for text in odd]
+
+
 def test_the_payload_is_taken_at_the_call(queue: Queue, engine: Engine) -> None:
     """What happens to the payload or the headers after the call does not count."""
     payload, headers = {"a": [1]}, {"h": [1]}

@@ -35,9 +35,20 @@ def test_parameters_are_those_of_the_function(name: str, version: int) -> None:
     """For each version of the schema a builder passes that function's own parameters by name, and no other."""
     builder = _BUILDERS[name]
     clause = builder(None, version) if "version" in inspect.signature(builder).parameters else builder(None)
-    passed = re.findall(r"p_(\w+) =>", clause.text)
+    passed = re.findall(r"p_(\w+) =>", str(clause))
     assert passed == [one for one in _parameters(f"fq_{name}", version) if one in passed]
     assert sorted(clause.compile().params) == sorted(passed)
+
+
+@pytest.mark.parametrize(("name", "arrays"), [("enqueue", 10), ("complete", 4)])
+def test_one_message_alone(name: str, arrays: int) -> None:
+    """A builder for one message takes the same parameters, the elements of the arrays instead of these."""
+    builder = _BUILDERS[name]
+    version = {"version": LATEST_VERSION} if name == "enqueue" else {}
+    several, alone = builder(None, **version), builder(None, alone=True, **version)
+    assert alone.compile().params == several.compile().params
+    assert len(re.findall(r"=> array\[cast\(:\w+ as \w+\)\]", str(alone))) == arrays
+    assert "=> array[" not in str(several)
 
 
 @pytest.mark.parametrize(
