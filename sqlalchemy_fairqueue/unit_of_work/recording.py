@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue.errors import UnsentWork
 from sqlalchemy_fairqueue.unit_of_work.ledger import forget, ledger_of
 from sqlalchemy_fairqueue.unit_of_work.sending import send_placed
-from sqlalchemy_fairqueue.unit_of_work.sessions import check_open, connection, is_committing, transactions
+from sqlalchemy_fairqueue.unit_of_work.sessions import check_open, connection, is_committing, listen_last, transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -91,8 +91,9 @@ def record(session: Session, operations: Iterable[Operation]) -> None:
     root, innermost = transactions(session)
     check_open(root, innermost)
     if is_committing(root) and _is_past(session, root):
-        _record_of(root).sent = True
-        _send(root, [(connection(session, operation.target), operation) for operation in operations])
+        found = _record_of(root)
+        found.sent = True
+        _send(found, [(connection(session, operation.target), operation) for operation in operations])
         return
     ours = _record_of(innermost)
     while ours.parent is not None:
@@ -148,7 +149,7 @@ def _record_of(transaction: SessionTransaction) -> _Record:
 def _listen(session: Session) -> None:
     if session not in _listening:
         session.__dict__[_MARK] = True
-        event.listen(session, "before_commit", _before_outermost_commit)
+        listen_last(session, _before_outermost_commit)
         _listening.add(session)
 
 
@@ -165,11 +166,8 @@ def _before_commit(session: Session) -> None:
     if session not in _listening:
         _before_outermost_commit(session)
         return
-    *_, last = session.dispatch.before_commit
-    if last is not _before_outermost_commit:
-        # Listeners of the class run first, so that the session's own can still be put in another order.
-        event.remove(session, "before_commit", _before_outermost_commit)
-        event.listen(session, "before_commit", _before_outermost_commit)
+    # Listeners of the class run first, so that the session's own can still be put in another order.
+    listen_last(session, _before_outermost_commit)
 
 
 def _before_outermost_commit(session: Session) -> None:
@@ -197,7 +195,7 @@ def _before_outermost_commit(session: Session) -> None:
         )
     found.sent = False
     if placed := _collected(session, found):
-        _send(root, placed)
+        _send(found, placed)
     found.sent = True
 
 
@@ -213,13 +211,12 @@ def _collected(session: Session, ours: _Record) -> list[tuple[Connection, Operat
             except BaseException as error:
                 ours.failure = _words(error)
                 raise
-        if not (session.new or session.deleted or session.dirty):
+        if session._is_clean():  # noqa: SLF001
             break
     return placed
 
 
-def _send(root: SessionTransaction, placed: list[tuple[Connection, Operation]]) -> None:
-    ours = _record_of(root)
+def _send(ours: _Record, placed: list[tuple[Connection, Operation]]) -> None:
     ours.connections.update(where for where, _ in placed)
     try:
         ours.tellings += send_placed(placed)

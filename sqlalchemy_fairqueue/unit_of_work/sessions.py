@@ -1,11 +1,13 @@
 """Where a session stands: the transactions it is in, and what is happening to them. It changes nothing but to begin.
 
 SQLAlchemy has no public word for "commit() of this very transaction is under way", nor for why a transaction is not
-active; the two private attributes that tell are read here and nowhere else, and tests pin what they mean.
+active, nor a cheap one for "call this last"; what is not public is used here and nowhere else, and tests pin what it
+means.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import InvalidRequestError, UnboundExecutionError
@@ -16,6 +18,8 @@ from sqlalchemy_fairqueue.asynchronous import AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.errors import FairQueueError, UnsentWork
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy import Connection
     from sqlalchemy.orm import SessionTransaction
 
@@ -85,6 +89,20 @@ def is_committing(transaction: SessionTransaction) -> bool:
     """Whether commit() or prepare() of this very transaction is under way, and statements can still be sent in it."""
     doing = getattr(transaction, "_current_fn", None)
     return getattr(doing, "__name__", None) in {"commit", "_prepare_impl"} and transaction.is_active
+
+
+def listen_last(session: Session, hook: Callable[[Session], None]) -> None:
+    """Call *hook* before each commit of the session, after all other hooks that there are now.
+
+    ``event.listen`` does the same and keeps a register for ``event.remove``, which takes longer than all that an
+    enqueue does before its commit.
+    """
+    dispatch = session.dispatch
+    hooks = dispatch.before_commit.for_modify(dispatch).listeners
+    if not hooks or hooks[-1] is not hook:
+        with contextlib.suppress(ValueError):
+            hooks.remove(hook)
+        hooks.append(hook)
 
 
 def _state(transaction: SessionTransaction) -> object:
