@@ -1,8 +1,9 @@
-"""fq_dequeue has short ways for what is usual: one message, and no message locked by others. They must do what its long
-way would have done.
+"""fq_dequeue has short ways for what is usual: one message, an only channel, one signal, no message locked by others.
+They must do what its long way would have done.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -16,10 +17,25 @@ from tests.sql.kernel import HOUR, MILLISECOND, SECOND, Kernel, OpenKernel
 
 CHANNELS = ("a", "b", "c", "d", "e")
 START = 1_700_000_000 * SECOND
-# The limit asked for, and how a short way is closed. In version 2 it is the limit that the queue's own leaves.
-ONE = (1, f"  if {'pv'[SCHEMA_VERSION > 1]}_limit = 1 then\n", "  if false then\n")
-NONE_LOCKED = (7, "v_whole := cardinality(v_locked) is not distinct from cardinality(v_rows);", "v_whole := false;")
-Way = tuple[int, str, str]
+# The limit asked for, the function, and how a short way in it is closed.
+_ONLY = (
+    ("fq_dequeue", "  if p_limit = 1 then\n", "  if false then\n")
+    if SCHEMA_VERSION == 1
+    else ("fq_dequeue", "  v_several := v_limit > 1 and (v_several or v_seen > 1);\n", "  v_several := true;\n")
+)
+WAYS = {
+    "one": (1, *_ONLY),
+    "few": (4, *_ONLY),
+    "none locked": (
+        7,
+        "fq_dequeue",
+        "v_whole := cardinality(v_locked) is not distinct from cardinality(v_rows);",
+        "v_whole := false;",
+    ),
+}
+if SCHEMA_VERSION > 1:
+    WAYS["one signal"] = (1, "fq_hear", "  if v_only then\n", "  if false then\n")
+Way = tuple[int, str, str, str]
 STILL = """
 create or replace function fq_now() returns bigint language sql volatile as $$
   select last_value from public.test_clock
@@ -36,8 +52,8 @@ class Twin:
         self.bystander = Kernel.open(database.conninfo)
         self.kernel.rows(STILL)
         self.kernel.rows("select setval('test_clock', %(at)s)", at=START)
-        self.limit, open_way, closed_way = way
-        text = functions(SCHEMA_VERSION)["fq_dequeue"].replace("create function", "create or replace function")
+        self.limit, function, open_way, closed_way = way
+        text = functions(SCHEMA_VERSION)[function].replace("create function", "create or replace function")
         assert text.count(open_way) == 1
         if closed:
             self.kernel.rows(in_schema(text.replace(open_way, closed_way), "public"))
@@ -78,7 +94,7 @@ class Twin:
         ]
 
 
-@pytest.fixture(params=[ONE, NONE_LOCKED], ids=["one", "none locked"])
+@pytest.fixture(params=WAYS.values(), ids=list(WAYS))
 def twins(request: pytest.FixtureRequest, make_database: MakeDatabase) -> Iterator[list[Twin]]:
     """A queue where a short way is taken, and one where it is closed."""
     pair = [Twin(make_database(), request.param, closed=closed) for closed in (False, True)]
@@ -102,7 +118,8 @@ def _step(twin: Twin, chance: Random) -> object:
     kernel = twin.kernel
     match chance.choice(["enqueue", "pass", "settle", "cancel", "lock", "unlock", *["dequeue"] * 6]):
         case "enqueue":
-            names = chance.choices(CHANNELS, k=chance.randint(1, 8))
+            several = chance.choices(CHANNELS, k=chance.randint(1, 8))
+            names = chance.choice([several, several[:1] * chance.randint(1, 4)])
             urgent = [chance.choice([None, None, None, 5]) for _ in names]
             later = [None if urgency else chance.choice([None, None, 30 * MILLISECOND]) for urgency in urgent]
             return kernel.enqueue(*names, priorities=urgent, delays=later)
@@ -142,6 +159,24 @@ def test_a_short_way_does_what_the_long_one_does(twins: list[Twin], seed: int) -
         assert twins[0].rows() == twins[1].rows(), number
 
 
+def test_what_one_call_brought_is_taken_as_the_long_way_would(twins: list[Twin]) -> None:
+    """Nothing else is in the queue: whatever the weight, the slots and the rate of the channel, however many come."""
+    policies = product([1, 2, 3], [None, 1, 2], [0, 20 * MILLISECOND], [1, 2, 3, 4, 6])
+    for number, (weight, slots, interval, count) in enumerate(policies):
+        for twin in twins:
+            twin.kernel.rows("select setval('test_clock', last_value + %(by)s) from test_clock", by=SECOND)
+            twin.kernel.configure(f"c{number}", slots, interval=interval, burst=3, weight=weight)
+            twin.dequeue(hinted=True)
+            twin.kernel.enqueue(*[f"c{number}"] * count)
+        ours, theirs = [twin.dequeue(hinted=True) for twin in twins]
+        assert ours == theirs
+        assert len(twins[0].call.hands) >= 1
+        assert twins[0].rows() == twins[1].rows()
+        for twin in twins:
+            twin.kernel.rows("delete from fq_message")
+            twin.kernel.rows("update fq_channel_state set next_dequeue_at = null, head_dequeue_at = null, head_message_id = null")
+
+
 def test_a_locked_message_is_passed_by_and_stays_the_head(kernel: Kernel, open_kernel: OpenKernel) -> None:
     """One dequeue passes a locked message by, takes the next, and the head stays where the locked one is."""
     first, second = kernel.enqueue("a", "a")
@@ -158,3 +193,18 @@ def test_one_finds_what_lies_before_its_hint(kernel: Kernel) -> None:
     (only,) = kernel.enqueue("a")
     later = kernel.value("select fq_now()")
     assert kernel.dequeue(hints=[later + SECOND, 0, None, None, later + SECOND]).ids == [only.message_id]
+
+
+@pytest.mark.skipif(SCHEMA_VERSION == 1, reason="version 1 locks its lease at each call")
+def test_a_call_that_finds_nothing_writes_nothing(open_kernel: OpenKernel) -> None:
+    """Its commit has nothing to wait for, under a lease or without one, with hints or without."""
+    kernel = open_kernel()
+    kernel.enqueue("a")
+    took = kernel.dequeue(lease=HOUR)
+    kernel.complete(*took.hands)
+    kernel.commit()
+    for limit in (1, 7):
+        for hints in (took.hints, None):
+            found = kernel.dequeue(limit, lease=HOUR, lease_id=took.lease_id, hints=hints)
+            assert (found.hands, found.lease_id) == ([], took.lease_id)
+            assert kernel.value("select pg_current_xact_id_if_assigned()") is None

@@ -4,6 +4,7 @@
 -- One row a message, then one row about the call (message_id null): the lease, scan hints to pass to the next call, microseconds until
 -- something may be due (null: nothing is scheduled), and the last signal seen when more are waiting (hear them with fq_hear first).
 -- The lease p_lease_id is used again if it is good for p_lease microseconds more; else a new one is made, good for a little longer than that.
+-- A call that finds nothing in line looks at no lease, gives p_lease_id back as it is, and writes nothing: its commit has nothing to wait for.
 -- Locks: the queue's gate shared, tried; own lease for key share, state rows (the queue's too if it has a limit) and messages for no key update,
 -- all skip locked: it waits for none. While it cannot have the gate or the queue's state row it takes nothing, due again in 10 ms. READ COMMITTED only.
 -- Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_channel_state_ready_ix, fq_message_ready_ix; rows by ctid. Errors: QF001 bad argument, QF003 wrong isolation level.
@@ -49,10 +50,12 @@ as $$
 declare
   c_chunk constant integer := 1000;
   c_nothing constant bigint := -9223372036854775808;
+  c_few constant integer := 4;
   v_now bigint := fairqueue.fq_now();
-  v_lease_id bigint := p_lease_id;
+  v_lease_id bigint;
   v_expires_at bigint;
-  v_new_lease boolean;
+  v_new_lease boolean := true;
+  v_expired boolean;
   -- of the queue
   v_paused boolean;
   v_history boolean;
@@ -105,10 +108,14 @@ declare
   v_got integer;
   v_place bigint := v_now;
   v_empty integer := 0;
-  -- the channel of the only message
+  -- whether several channels may give something; whether none does from the floor on
+  v_several boolean := false;
+  v_bare boolean;
+  -- the only channel
   v_state tid;
   v_channel_id bigint;
   v_has_limit boolean;
+  v_quota integer;
   v_turn_left integer;
   v_head_at bigint;
   v_head_id bigint;
@@ -123,56 +130,51 @@ begin
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own';
   end if;
 
-  -- Under an own lease that another consumer is reclaiming nothing may be taken: that lock makes it look gone.
-  select e.expires_at into v_expires_at
-  from fairqueue.fq_lease e
-  where e.id = p_lease_id
-    and e.queue = p_queue
-    and e.expires_at >= v_now + p_lease
-  for key share skip locked;
-  v_new_lease := not found;
-  if v_new_lease then
-    v_lease_id := hashtextextended(gen_random_uuid()::text, 0) & 9223372036854775807;
-    v_expires_at := v_now + p_lease + p_lease / 8;
-  end if;
-
   -- Whoever changes the queue's limit counts what is out: nothing may come to be out meanwhile.
   if not pg_try_advisory_xact_lock_shared(fairqueue.fq_gate_key(p_queue)) then
-    lease_id := case when not v_new_lease then v_lease_id end;
-    lease_expires_at := case when not v_new_lease then v_expires_at end;
+    lease_id := p_lease_id;
     hints := p_hints;
     due_in := 10000;
     return next;
     return;
   end if;
-  -- A new statement: what was committed before the gate was opened is seen.
-  select q.paused_at is not null, q.history, q.global_max_concurrency is not null
-  into v_paused, v_history, v_limited_queue
-  from fairqueue.fq_queue q
-  where q.name = p_queue;
-
-  perform
-  from fairqueue.fq_lease e
-  where e.queue = p_queue
-    and e.expires_at <= v_now
-  limit 1;
-  if found then
-    perform fairqueue.fq_reclaim(p_queue, c_chunk);
-  end if;
-
   if v_full then
     v_channel_floor := c_nothing;
     v_scan_cost := -fairqueue.fq_now();
   end if;
-  select
+  -- One look around, for to start a statement costs more than its run. A new one: what was committed before the gate was opened is seen.
+  select q.paused_at is not null, q.history, q.global_max_concurrency is not null,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+    exists (
+      select
+      from fairqueue.fq_lease e
+      where e.queue = p_queue
+        and e.expires_at <= v_now
+    ),
     exists (
       select
       from fairqueue.fq_signal g
       where g.queue = p_queue
         and g.id > case when v_full then 0 else v_signal_floor end
     )
-  into v_ended_xid, v_signalled;
+  into v_paused, v_history, v_limited_queue, v_ended_xid, v_expired, v_signalled
+  from (values (p_queue)) asked (name)
+  left join fairqueue.fq_queue q on q.name = asked.name;
+  if v_expired then
+    perform fairqueue.fq_reclaim(p_queue, c_chunk);
+    v_signalled := true;
+  end if;
+  if p_limit > 1 then
+    v_several := v_expired or exists (
+      select
+      from fairqueue.fq_channel_state r
+      where r.queue = p_queue
+        and r.next_dequeue_at is not null
+        and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
+        and r.next_dequeue_at >= v_channel_floor
+        and r.next_dequeue_at <= v_now
+    );
+  end if;
   if v_signalled then
     select h.heard, h.seen, h.first_id, h.last_id, h.scheduled_at
     into v_heard, v_seen, v_first_signal, v_last_signal, v_scheduled_at
@@ -211,145 +213,55 @@ begin
   end if;
   v_left := v_limit;
   v_width := v_limit;
-  if v_limit = 0 and v_full then
-    -- The signals were scanned in full, and the line will be: its floor is gone.
+  -- Where nobody stood in line, only the channel that was heard of may now.
+  v_bare := p_limit > 1 and not v_several and v_heard = 0;
+  v_several := v_limit > 1 and (v_several or v_seen > 1);
+  if v_full and (v_limit = 0 or v_bare) then
+    -- The signals were scanned in full, and so was the line, or it will be: its floor is gone.
     v_full_at := v_now + least(30 * v_scan_cost, 30000000);
-  end if;
-
-  -- One message is taken by statements of its own: starting those for many costs more than their run. Where these find nothing, those decide.
-  if v_limit = 1 then
-    if v_full then
-      v_scan_cost := v_scan_cost - fairqueue.fq_now();
-    end if;
-    select s.ctid, s.channel_id, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id, s.max_concurrency is not null,
-      case when s.credit > 0 then s.credit else s.weight end, ready.read_at
-    into v_state, v_channel_id, v_first, v_head_at, v_head_id, v_has_limit, v_turn_left, v_read_at
-    from (
-      select r.ctid as row, r.turn, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
-      from fairqueue.fq_channel_state r
-      where r.queue = p_queue
-        and r.next_dequeue_at is not null
-        and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
-        and r.next_dequeue_at >= v_channel_floor
-        and r.next_dequeue_at <= v_now
-        and r.head_dequeue_at <= v_now
-        and (r.release_interval = 0 or r.release_at - (r.release_burst - 1) * r.release_interval <= v_now)
-      order by r.queue, r.next_dequeue_at, r.channel_id
-    ) ready
-    join fairqueue.fq_channel_state s
-      on s.ctid = ready.row
-      and s.turn is not distinct from ready.turn
-      and s.channel_id is not distinct from ready.channel_id
-    order by ready.next_dequeue_at, ready.channel_id
-    limit 1
-    for no key update of s skip locked;
-    if v_full then
-      v_scan_cost := v_scan_cost + fairqueue.fq_now();
-      v_full_at := v_now + least(30 * v_scan_cost, 30000000);
-      v_full := false;
-    end if;
-    if found then
-      v_channel_floor := v_first;
-      return query
-      update fairqueue.fq_message m
-      set lease_id = v_lease_id,
-        attempts = m.attempts + 1,
-        deliveries = m.deliveries + 1,
-        slots = case when v_has_limit then 1 else 0 end + case when v_limited_queue then 2 else 0 end,
-        delivered_at = case when v_history then v_now end
-      where m.ctid = (
-          select x.ctid
-          from fairqueue.fq_message x
-          where x.channel_id = v_channel_id
-            and x.lease_id is null
-            and (x.dequeue_at, x.id) >= (v_head_at, v_head_id)
-            and x.dequeue_at <= v_now
-          order by x.channel_id, x.dequeue_at, x.id
-          limit 1
-          for no key update skip locked
-        )
-        and num_nulls(m.lease_id) = 1
-      returning m.id, m.ctid, m.channel_id,
-        (
-          select c.name
-          from fairqueue.fq_channel c
-          where c.id = v_channel_id
-        ),
-        m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
-        null::bigint, null::bigint, null::bigint[], null::bigint, null::bigint;
-      if found then
-        v_left := 0;
-        -- The new head is the least message that was not taken, one that somebody else has locked included.
-        select x.dequeue_at, x.id into v_head_at, v_head_id
-        from fairqueue.fq_message x
-        where x.channel_id = v_channel_id
-          and x.lease_id is null
-          and (x.dequeue_at, x.id) >= (v_head_at, v_head_id)
-        order by x.channel_id, x.dequeue_at, x.id
-        limit 1;
-        v_place := greatest(v_now + 1, v_read_at);
-        update fairqueue.fq_channel_state s
-        set turn = s.turn + 1,
-          current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else 1 end,
-          -- The count mends itself: with no message left and no signal in the queue, this channel has none.
-          backlog = case
-            when v_head_at is null
-              and s.backlog <> 1
-              and not exists (
-                select
-                from fairqueue.fq_signal g
-                where g.queue = p_queue
-                  and g.id > v_signal_floor
-              )
-              then 0
-            else s.backlog - 1
-          end,
-          release_at = greatest(s.release_at, v_now) + s.release_interval,
-          head_dequeue_at = v_head_at,
-          head_message_id = v_head_id,
-          last_dequeue_at = v_place,
-          credit = fairqueue.fq_credit_after(s.weight, v_turn_left, 1, v_head_at, v_now),
-          next_dequeue_at = fairqueue.fq_place_after(
-            s.next_dequeue_at, v_place, v_turn_left, 1, v_head_at, v_now, s.release_at, s.release_interval, s.release_burst
-          )
-        where s.ctid = v_state;
-      end if;
-    end if;
+    v_full := false;
   end if;
 
   while v_left > 0 and v_empty < 32 loop
+    if v_bare then
+      -- Nothing from the floor on. What is next in line, wherever it stands, tells whether something is below.
+      select s.next_dequeue_at into due_in
+      from fairqueue.fq_channel_state s
+      where s.queue = p_queue
+        and s.next_dequeue_at is not null
+        and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
+      order by s.queue, s.next_dequeue_at
+      limit 1;
+      exit when v_channel_floor = c_nothing or due_in is null or due_in > v_now;
+      v_channel_floor := c_nothing;
+      due_in := null;
+    end if;
     if v_full then
       v_scan_cost := v_scan_cost - fairqueue.fq_now();
     end if;
     -- A row that changed since the snapshot fails the join on turn when it is looked at again: it has another place in line now.
     -- ("is not distinct from" is no index condition: rows are reached by their ctid, whatever the planner thinks of an index.)
-    select
-      array_agg(o.row), array_agg(o.channel_id), array_agg(o.weight), array_agg(o.turn_left), array_agg(o.limited), array_agg(o.most),
-      array_agg(o.read_at), array_agg(o.head_dequeue_at), array_agg(o.head_message_id), count(*), min(o.next_dequeue_at), sum(o.weight)
-    into v_states, v_channels, v_weights, v_turns_left, v_limited, v_most,
-      v_places, v_heads_at, v_head_ids, v_found, v_first, v_weight
-    from (
-      select s.ctid as row, s.channel_id, s.weight, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id, ready.read_at,
-        case when s.credit > 0 then s.credit else s.weight end as turn_left,
-        s.max_concurrency is not null as limited,
+    -- One message, or the few of an only channel, are taken by statements of their own: starting those for many costs more than their run.
+    if not v_several then
+      select s.ctid, s.channel_id, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id, s.max_concurrency is not null,
+        case when s.credit > 0 then s.credit else s.weight end, ready.read_at,
         least(
-          v_left,
+          v_limit,
           s.max_concurrency - s.current_concurrency,
           case
             when s.release_interval > 0 then (v_now + (s.release_burst - 1) * s.release_interval - greatest(s.release_at, v_now)) / s.release_interval + 1
           end
-        )::integer as most
+        ),
+        s.weight
+      into v_state, v_channel_id, v_first, v_head_at, v_head_id, v_has_limit, v_turn_left, v_read_at, v_quota, v_weight
       from (
-        -- The clock is read before the row is locked: whoever finds a channel locked reads a later time for the one that it takes
-        -- instead, so that places come in the order of the line whichever call started first.
         select r.ctid as row, r.turn, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
         from fairqueue.fq_channel_state r
         where r.queue = p_queue
           and r.next_dequeue_at is not null
           and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
           and r.next_dequeue_at >= v_channel_floor
-          and r.next_dequeue_at <= v_place
-          -- what became due after the call began waits for the next one: it would stand first in line again and again
+          and r.next_dequeue_at <= v_now
           and r.head_dequeue_at <= v_now
           and (r.release_interval = 0 or r.release_at - (r.release_burst - 1) * r.release_interval <= v_now)
         order by r.queue, r.next_dequeue_at, r.channel_id
@@ -359,21 +271,153 @@ begin
         and s.turn is not distinct from ready.turn
         and s.channel_id is not distinct from ready.channel_id
       order by ready.next_dequeue_at, ready.channel_id
-      limit v_width
-      for no key update of s skip locked
-    ) o;
+      limit 1
+      for no key update of s skip locked;
+      v_found := case when found then 1 else 0 end;
+    else
+      select
+        array_agg(o.row), array_agg(o.channel_id), array_agg(o.weight), array_agg(o.turn_left), array_agg(o.limited), array_agg(o.most),
+        array_agg(o.read_at), array_agg(o.head_dequeue_at), array_agg(o.head_message_id), count(*), min(o.next_dequeue_at), sum(o.weight)
+      into v_states, v_channels, v_weights, v_turns_left, v_limited, v_most,
+        v_places, v_heads_at, v_head_ids, v_found, v_first, v_weight
+      from (
+        select s.ctid as row, s.channel_id, s.weight, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id, ready.read_at,
+          case when s.credit > 0 then s.credit else s.weight end as turn_left,
+          s.max_concurrency is not null as limited,
+          least(
+            v_left,
+            s.max_concurrency - s.current_concurrency,
+            case
+              when s.release_interval > 0 then (v_now + (s.release_burst - 1) * s.release_interval - greatest(s.release_at, v_now)) / s.release_interval + 1
+            end
+          )::integer as most
+        from (
+          -- The clock is read before the row is locked: whoever finds a channel locked reads a later time for the one that it takes
+          -- instead, so that places come in the order of the line whichever call started first.
+          select r.ctid as row, r.turn, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
+          from fairqueue.fq_channel_state r
+          where r.queue = p_queue
+            and r.next_dequeue_at is not null
+            and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
+            and r.next_dequeue_at >= v_channel_floor
+            and r.next_dequeue_at <= v_place
+            -- what became due after the call began waits for the next one: it would stand first in line again and again
+            and r.head_dequeue_at <= v_now
+            and (r.release_interval = 0 or r.release_at - (r.release_burst - 1) * r.release_interval <= v_now)
+          order by r.queue, r.next_dequeue_at, r.channel_id
+        ) ready
+        join fairqueue.fq_channel_state s
+          on s.ctid = ready.row
+          and s.turn is not distinct from ready.turn
+          and s.channel_id is not distinct from ready.channel_id
+        order by ready.next_dequeue_at, ready.channel_id
+        limit v_width
+        for no key update of s skip locked
+      ) o;
+    end if;
     if v_full then
       v_scan_cost := v_scan_cost + fairqueue.fq_now();
       -- a thirtieth of the time at most, and twice a minute at least
       v_full_at := v_now + least(30 * v_scan_cost, 30000000);
       v_full := false;
     end if;
-    if v_found = 0 then
-      exit when v_channel_floor = c_nothing;
-      v_channel_floor := c_nothing;
+    v_bare := v_found = 0;
+    continue when v_bare;
+    v_channel_floor := v_first;
+
+    if v_lease_id is null then
+      -- Under an own lease that another consumer is reclaiming nothing may be taken: that lock makes it look gone.
+      select e.id, e.expires_at into v_lease_id, v_expires_at
+      from fairqueue.fq_lease e
+      where e.id = p_lease_id
+        and e.queue = p_queue
+        and e.expires_at >= v_now + p_lease
+      for key share skip locked;
+      v_new_lease := not found;
+      if v_new_lease then
+        v_lease_id := hashtextextended(gen_random_uuid()::text, 0) & 9223372036854775807;
+        v_expires_at := v_now + p_lease + p_lease / 8;
+      end if;
+    end if;
+
+    if not v_several then
+      v_quota := least(v_quota, v_turn_left + (greatest(1, v_limit / v_weight) - 1) * v_weight, c_few);
+      v_got := 0;
+      while v_got < v_quota loop
+        return query
+        update fairqueue.fq_message m
+        set lease_id = v_lease_id,
+          attempts = m.attempts + 1,
+          deliveries = m.deliveries + 1,
+          slots = case when v_has_limit then 1 else 0 end + case when v_limited_queue then 2 else 0 end,
+          delivered_at = case when v_history then v_now end
+        where m.ctid = (
+            select x.ctid
+            from fairqueue.fq_message x
+            where x.channel_id = v_channel_id
+              and x.lease_id is null
+              and (x.dequeue_at, x.id) >= (v_head_at, v_head_id)
+              and x.dequeue_at <= v_now
+            order by x.channel_id, x.dequeue_at, x.id
+            limit 1
+            for no key update skip locked
+          )
+          and num_nulls(m.lease_id) = 1
+        returning m.id, m.ctid, m.channel_id,
+          (
+            select c.name
+            from fairqueue.fq_channel c
+            where c.id = v_channel_id
+          ),
+          m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
+          null::bigint, null::bigint, null::bigint[], null::bigint, null::bigint;
+        exit when not found;
+        v_got := v_got + 1;
+        -- The new head is the least message that was not taken, one that somebody else has locked included.
+        select x.dequeue_at, x.id into v_head_at, v_head_id
+        from fairqueue.fq_message x
+        where x.channel_id = v_channel_id
+          and x.lease_id is null
+          and (x.dequeue_at, x.id) >= (v_head_at, v_head_id)
+        order by x.channel_id, x.dequeue_at, x.id
+        limit 1;
+        exit when v_head_at is null or v_head_at > v_now;
+      end loop;
+      if v_got > 0 then
+        v_left := v_left - v_got;
+        v_bare := v_head_at is null or v_head_at > v_now;
+        v_place := greatest(v_now + 1, v_read_at);
+        update fairqueue.fq_channel_state s
+        set turn = s.turn + 1,
+          current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else v_got end,
+          -- The count mends itself: with no message left and no signal in the queue, this channel has none.
+          backlog = case
+            when v_head_at is null
+              and s.backlog <> v_got
+              and not exists (
+                select
+                from fairqueue.fq_signal g
+                where g.queue = p_queue
+                  and g.id > v_signal_floor
+              )
+              then 0
+            else s.backlog - v_got
+          end,
+          release_at = greatest(s.release_at, v_now) + v_got * s.release_interval,
+          head_dequeue_at = v_head_at,
+          head_message_id = v_head_id,
+          last_dequeue_at = v_place,
+          credit = fairqueue.fq_credit_after(s.weight, v_turn_left, v_got, v_head_at, v_now),
+          next_dequeue_at = fairqueue.fq_place_after(
+            s.next_dequeue_at, v_place, v_turn_left, v_got, v_head_at, v_now, s.release_at, s.release_interval, s.release_burst
+          )
+        where s.ctid = v_state;
+      end if;
+      -- Where these find nothing, or not all, those for many decide.
+      v_several := true;
+      v_width := v_left;
       continue;
     end if;
-    v_channel_floor := v_first;
 
     -- As many whole turns as all of them fit in, the last of the line cut short; places strictly ascending, as close to the clock as that allows.
     v_turns := greatest(1, v_left / v_weight);
@@ -549,7 +593,7 @@ begin
       insert into fairqueue.fq_lease (id, queue, consumer, expires_at)
       values (v_lease_id, p_queue, p_consumer, v_expires_at);
     else
-      v_lease_id := null;
+      v_lease_id := p_lease_id;
       v_expires_at := null;
     end if;
   end if;
@@ -565,29 +609,18 @@ begin
     due_in := null;
   elsif v_limited_queue and v_queue_state is null then
     due_in := 10000;
-  elsif v_left > 0 or v_limit < p_limit then
-    select least(
-      (
-        select s.next_dequeue_at
-        from fairqueue.fq_channel_state s
-        where s.queue = p_queue
-          and s.next_dequeue_at is not null
-          and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-          -- at the queue's limit only a lease that expires brings something without a signal
-          and v_left > 0
-        order by s.queue, s.next_dequeue_at
-        limit 1
-      ),
-      (
-        select e.expires_at
-        from fairqueue.fq_lease e
-        where e.queue = p_queue
-          -- a consumer that sleeps and holds nothing gives nothing back
-          and (e.waiting_until is null or e.waiting_until < e.expires_at)
-        order by e.queue, e.expires_at
-        limit 1
-      )
-    ) into due_in;
+  elsif (v_left > 0 and v_empty < 32) or v_limit < p_limit then
+    -- At the queue's limit only a lease that expires brings something without a signal; a consumer that sleeps and holds nothing gives nothing back.
+    select least(due_in, e.expires_at) into due_in
+    from (values (p_queue)) asked (name)
+    left join lateral (
+      select x.expires_at
+      from fairqueue.fq_lease x
+      where x.queue = asked.name
+        and (x.waiting_until is null or x.waiting_until < x.expires_at)
+      order by x.queue, x.expires_at
+      limit 1
+    ) e on true;
     due_in := case when due_in is not null then greatest(0, due_in - fairqueue.fq_now()) end;
   else
     due_in := 0;

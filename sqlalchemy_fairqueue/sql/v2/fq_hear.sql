@@ -41,12 +41,92 @@ declare
   v_queue_state tid;
   v_queue_heard bigint;
   v_queue_freed bigint;
+  -- the only signal
+  v_only boolean;
+  v_row tid;
+  v_channel_id bigint;
+  v_dequeue_at bigint;
+  v_message_id bigint;
+  v_freed integer;
+  v_added integer;
+  v_dropped integer;
+  v_state tid;
+  v_lower boolean;
+  v_place bigint;
 begin
   if p_queue is null or p_after is null or p_limit is null or p_limit < 1 then
     raise exception 'fq_hear has queue %, after %, limit %', p_queue, p_after, p_limit
       using errcode = 'QF001', hint = 'name a queue, a signal id to go on after (0: from the first) and a limit of 1 or more';
   end if;
   heard := 0;
+  seen := 0;
+  -- One signal, as a queue without a backlog has, is applied by statements of its own: starting those for many costs more than their run.
+  select g.ctid, g.id, g.channel_id, g.dequeue_at, g.message_id, g.freed, g.added, g.dropped,
+    g.queue_freed = 0 and not exists (
+      select
+      from fairqueue.fq_signal o
+      where o.queue = p_queue
+        and o.id > g.id
+    )
+  into v_row, first_id, v_channel_id, v_dequeue_at, v_message_id, v_freed, v_added, v_dropped, v_only
+  from fairqueue.fq_signal g
+  where g.queue = p_queue
+    and g.id > p_after
+  order by g.queue, g.id
+  limit 1;
+  if not found then
+    return;
+  end if;
+  if v_only then
+    seen := 1;
+    last_id := first_id;
+    select s.ctid,
+      v_message_id is not null and (s.head_dequeue_at is null or (v_dequeue_at, v_message_id) < (s.head_dequeue_at, s.head_message_id)),
+      -- As below: nobody gains a turn by being idle.
+      case
+        when s.paused_at is null then
+          greatest(v_dequeue_at, s.last_dequeue_at, case when s.release_interval > 0 then s.release_at - (s.release_burst - 1) * s.release_interval end)
+      end
+    into v_state, v_lower, v_place
+    from (
+      select n.ctid as row, n.turn
+      from fairqueue.fq_channel_state n
+      where n.channel_id = v_channel_id
+      order by n.channel_id desc, n.turn desc
+      limit 1
+    ) newest
+    join fairqueue.fq_channel_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn and s.channel_id is not distinct from v_channel_id
+    for no key update of s skip locked;
+    if not found then
+      return;
+    end if;
+    -- What another hearing applied before is not there any more.
+    delete from fairqueue.fq_signal g
+    where g.ctid = (
+        select c.ctid
+        from fairqueue.fq_signal c
+        where c.ctid = v_row
+          and c.id is not distinct from first_id
+        for update skip locked
+      );
+    if not found then
+      return;
+    end if;
+    heard := 1;
+    update fairqueue.fq_channel_state s
+    set turn = s.turn + 1,
+      current_concurrency = s.current_concurrency - v_freed,
+      backlog = s.backlog + v_added,
+      heard_id = greatest(s.heard_id, first_id),
+      dropped = s.dropped + v_dropped,
+      head_dequeue_at = case when v_lower then v_dequeue_at else s.head_dequeue_at end,
+      head_message_id = case when v_lower then v_message_id else s.head_message_id end,
+      next_dequeue_at = case when v_lower then least(s.next_dequeue_at, v_place) else s.next_dequeue_at end
+    where s.ctid = v_state
+    returning case when s.max_concurrency is null or s.current_concurrency < s.max_concurrency then s.next_dequeue_at end into scheduled_at;
+    return;
+  end if;
+
   select array_agg(s.row), array_agg(s.id), array_agg(s.channel_id), count(*), min(s.id), max(s.id),
     count(*) filter (where s.queue_freed > 0)
   into v_rows, v_ids, v_channels, seen, first_id, last_id, v_freeing
