@@ -158,7 +158,8 @@ class _Hub:
     def _hear(self, connection: Any) -> None:
         topics = set()
         while (notification := connection.notifies()) is not None:
-            topics.add(notification.extra.decode(errors="replace"))
+            # One marked lease, and the topic.
+            topics.add(notification.extra.decode(errors="replace").partition(":")[2])
         if topics:
             self._tell(topics)
 

@@ -1,6 +1,6 @@
 -- fq_wait: mark a consumer as asleep for p_wait microseconds, so that whoever has work for its queue wakes it.
 -- Guarantees: the mark stands on the consumer's lease p_lease_id, or on a new one where that is not alive; the lease is good for as long at least.
--- lease_id: the marked lease; topic: the payload of notifications for this queue and installation. After the commit, and before it sleeps, the consumer
+-- lease_id: the marked lease; topic: what the payload of notifications for this queue and installation ends with (see fq_wake). After the commit, and before it sleeps, the consumer
 -- listens and looks once more, for what was committed meanwhile notified nobody. Keep p_wait short: the mark of a consumer that died costs notifications until then.
 -- Locks: the lease row, no key update: waits for an extension of the same lease. Index: fq_lease_pkey. Errors: QF001 bad argument.
 create function fairqueue.fq_wait(

@@ -61,13 +61,27 @@ SILENT: dict[str, Callable[[Kernel], object]] = {
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_work_wakes_who_sleeps(kernel: Kernel, open_kernel: OpenKernel, verb: str) -> None:
-    """Each verb that makes work ready notifies, once, with the topic that the sleeper was given, if it is told to."""
+    """Each verb that makes work ready notifies, once, with the sleeper's lease and topic, if it is told to."""
     enqueue(kernel, "a", keys=["k"])
-    _, topic = wait(kernel)
+    lease_id, topic = wait(kernel)
     business = open_kernel(autocommit=True)
     with listening(kernel) as heard:
         VERBS[verb](business)
-    assert heard == [topic]
+    assert heard == [f"{lease_id}:{topic}"]
+
+
+def test_one_of_the_sleepers_is_named(kernel: Kernel) -> None:
+    """Each of a few is, now and then; of more than eight, one of those that fell asleep last."""
+    first = {wait(kernel, wait=HOUR)[0] for _ in range(3)}
+    with listening(kernel) as heard:
+        for _ in range(100):
+            wake(kernel)
+    assert {int(payload.partition(":")[0]) for payload in heard} == first
+    later = {wait(kernel, wait=2 * HOUR)[0] for _ in range(8)}
+    with listening(kernel) as heard:
+        for _ in range(20):
+            wake(kernel)
+    assert {int(payload.partition(":")[0]) for payload in heard} <= later
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -151,7 +165,7 @@ def test_a_sleeper_marks_before_it_looks(kernel: Kernel, open_kernel: OpenKernel
     with listening(kernel) as heard:
         enqueue(business, "a", notify=True)
         business.commit()
-    assert heard == [topic]
+    assert heard == [f"{lease_id}:{topic}"]
     unwait(kernel, lease_id)
     kernel.drain()
     enqueue(business, "a", notify=True)
