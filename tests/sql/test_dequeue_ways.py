@@ -174,7 +174,9 @@ def test_what_one_call_brought_is_taken_as_the_long_way_would(twins: list[Twin])
         assert twins[0].rows() == twins[1].rows()
         for twin in twins:
             twin.kernel.rows("delete from fq_message")
-            twin.kernel.rows("update fq_channel_state set next_dequeue_at = null, head_dequeue_at = null, head_message_id = null")
+            twin.kernel.rows(
+                "update fq_channel_state set next_dequeue_at = null, head_dequeue_at = null, head_message_id = null"
+            )
 
 
 def test_a_locked_message_is_passed_by_and_stays_the_head(kernel: Kernel, open_kernel: OpenKernel) -> None:

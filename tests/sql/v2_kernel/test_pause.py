@@ -259,4 +259,4 @@ def test_resuming_wakes_who_sleeps_unless_told_not_to(
     pause(kernel, channel)
     resume(kernel, channel)
     heard = list(sleeper.connection.notifies(timeout=20, stop_after=1))
-    assert [(one.channel, one.payload) for one in heard] == [("fairqueue", mark["topic"])]
+    assert [(one.channel, one.payload) for one in heard] == [("fairqueue", f"{mark['lease_id']}:{mark['topic']}")]
