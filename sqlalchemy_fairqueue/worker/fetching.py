@@ -93,6 +93,8 @@ class Fetcher:
     ) -> None:
         # How short the buffer must be for a ring to be worth it.
         self.hungry_at = -1
+        # Whether it waits for deliveries to be settled.
+        self._choked = False
         self._line = line
         self._sources = list(sources)
         self._ask = ask
@@ -110,11 +112,11 @@ class Fetcher:
         self._bell.ring()
 
     def nudge(self, sources: Iterable[Source]) -> None:
-        """These queues may have work now."""
+        """These queues may have work now. Who was about to look, or waits for a free slot, need not wake up for it."""
         now = monotonic()
-        for source in sources:
-            source.looks.nudge(now)
-        self._bell.ring()
+        earlier = [source.looks.nudge(now) for source in sources]
+        if any(earlier) or self._choked:
+            self._bell.ring()
 
     def stop(self) -> None:
         """Take no more."""
@@ -146,10 +148,13 @@ class Fetcher:
         buffered = len(crew.buffer)
         busy = crew.busy(now)
         room = self._pace.room(crew.free(), buffered, busy)
-        if not room or self._settler.backlog > _UNSETTLED:
+        # Said before it is known: what is settled from now on rings.
+        self._choked = True
+        self._choked = self._settler.backlog > _UNSETTLED
+        if not room or self._choked:
             self.hungry_at = self._pace.ahead(busy) // 2
             # Somebody may have become free before that was set. A buffer that is not worked off is looked at again.
-            return 0 if crew.free() and not crew.buffer and not self._settler.backlog > _UNSETTLED else STALE / 2
+            return 0 if crew.free() and not crew.buffer and not self._choked else STALE / 2
         due = [source for source in self._sources if source.looks.next_at <= now]
         if due:
             self._take(due, room)

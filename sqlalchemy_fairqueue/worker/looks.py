@@ -98,10 +98,13 @@ class Looks:
         """A look failed."""
         self.next_at = now + wait
 
-    def nudge(self, now: float) -> None:
-        """There may be something now."""
+    def nudge(self, now: float) -> bool:
+        """There may be something now. Returns whether the next look was to come later."""
         self._nudged = True
-        self.next_at = min(self.next_at, now)
+        if self.next_at <= now:
+            return False
+        self.next_at = now
+        return True
 
     def hint(self, at: float) -> None:
         """There will be something then, by our own doing: a message that is to be tried again."""

@@ -61,6 +61,22 @@ def test_marked_it_sleeps() -> None:
     assert looks.next_at == 115.9
 
 
+def test_a_nudge_says_whether_it_changed_anything() -> None:
+    """Who is about to look anyway, or looks just now, need not wake up for a nudge; what it is about still counts."""
+    looks = Looks(3600.0)
+    looks.marked(100.0, 7300.0)
+    looks.begin(100.0)
+    assert not looks.nudge(100.1)
+    looks.nothing(100.2, None)
+    assert looks.next_at == 100.0
+    looks.begin(100.3)
+    looks.nothing(100.4, None)
+    assert looks.next_at > 100.5
+    assert looks.nudge(100.5)
+    assert looks.next_at == 100.5
+    assert not looks.nudge(100.6)
+
+
 def test_a_nudge_during_a_look_is_kept() -> None:
     """What was committed after a look's snapshot, and told before the look ended, is looked for at once."""
     looks = Looks(3600.0)
