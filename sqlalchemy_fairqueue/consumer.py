@@ -32,6 +32,13 @@ _CHUNKS = 5
 _ALL = -1
 
 
+def _literal(numbers: list[int | None] | None) -> str | None:
+    """An array as PostgreSQL writes it: the driver takes longer for it than for all else of a call."""
+    if numbers is None:
+        return None
+    return f"{{{','.join('null' if number is None else str(number) for number in numbers)}}}"
+
+
 class Consumer:
     """One consumer of one queue on one engine. Threads may share it; a forked child starts anew.
 
@@ -122,7 +129,7 @@ class Consumer:
                     "lease": microseconds(lease),
                     "consumer": self.name,
                     "lease_id": self._lease_id,
-                    "hints": self._hints,
+                    "hints": _literal(self._hints),
                 },
             ).all()
             connection.commit()

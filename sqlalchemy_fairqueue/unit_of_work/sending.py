@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values.messages import CancelOutcome
 
 # What gives messages back may wake a consumer that sleeps.
-_WAKING = {Verb.RETRY, Verb.RELEASE}
+_WAKING = (Verb.RETRY, Verb.RELEASE)
+_FAILING = (Verb.RETRY, Verb.BURY)
 OperationT = TypeVar("OperationT", EnqueueMessage, Setting, End)
 
 
@@ -161,7 +162,7 @@ def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence
         parameters["notify"] = may_notify(connection, (one.target for one in settles))
     if verb in _WAKING:
         parameters["delays"] = [None if one.delay is None else microseconds(one.delay) for one in ordered]
-    if verb in {Verb.RETRY, Verb.BURY}:
+    if verb in _FAILING:
         parameters["errors"] = [one.error for one in ordered]
     clause: Clause
     match verb:
