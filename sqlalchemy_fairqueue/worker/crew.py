@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from sqlalchemy_fairqueue.worker.buffer import Buffer
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class CrewBase:
     """Those who call the handlers of one worker.
 
     Attributes:
-        buffer: Deliveries that nobody works on yet; the first is the next.
+        buffer: Deliveries that nobody works on yet.
         running: Deliveries that somebody works on, and since when. Whoever takes one out decides how it ends.
     """
 
@@ -28,7 +28,7 @@ class CrewBase:
     settler: Settler
 
     def __init__(self, concurrency: int, pace: Pace) -> None:
-        self.buffer: deque[Context] = deque()
+        self.buffer = Buffer()
         self.running: dict[Context, float] = {}
         self._concurrency = concurrency
         self._pace = pace

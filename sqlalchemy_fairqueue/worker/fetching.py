@@ -18,13 +18,13 @@ from sqlalchemy_fairqueue.worker.outage import Outage
 from sqlalchemy_fairqueue.worker.pace import STALE, Pace, shares
 
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Iterable, Sequence
     from datetime import timedelta
 
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.values import Batch
+    from sqlalchemy_fairqueue.worker.buffer import Buffer
     from sqlalchemy_fairqueue.worker.lines import Line
     from sqlalchemy_fairqueue.worker.settling import Settler
     from sqlalchemy_fairqueue.worker.sleeping import Sleeper
@@ -41,10 +41,10 @@ class Crew(Protocol):
     """Those who call the handlers.
 
     Attributes:
-        buffer: Deliveries that nobody works on yet; the first is the next.
+        buffer: Deliveries that nobody works on yet.
     """
 
-    buffer: deque[Context]
+    buffer: Buffer
 
     def free(self) -> int:
         """How many could start at once."""
@@ -111,11 +111,19 @@ class Fetcher:
         """Something changed: a slot is free, a queue may have work. Any thread may call it."""
         self._bell.ring()
 
-    def nudge(self, sources: Iterable[Source]) -> None:
-        """These queues may have work now. Who was about to look, or waits for a free slot, need not wake up for it."""
+    def settled(self, sources: Iterable[Source]) -> None:
+        """Deliveries of these queues were settled. If it was about to look, or waits for a handler, it sleeps on."""
         now = monotonic()
-        earlier = [source.looks.nudge(now) for source in sources]
+        earlier = [source.looks.settled(now) for source in sources]
         if any(earlier) or self._choked:
+            self._bell.ring()
+
+    def woken(self, named: Iterable[Source], others: Iterable[Source]) -> None:
+        """There is work: this worker was woken for some queues, and other workers for others."""
+        now = monotonic()
+        earlier = [source.looks.woken(now) for source in named]
+        earlier += [source.looks.others_woken(now) for source in others]
+        if any(earlier):
             self._bell.ring()
 
     def stop(self) -> None:
@@ -232,19 +240,11 @@ class Fetcher:
 
     def _give_back_stale(self, now: float) -> None:
         """Nobody came for the buffer: handlers take longer than they used to, and others may be free."""
-        try:
-            waits = now - self._crew.buffer[0].taken_at
-        except IndexError:
-            return
-        if waits > STALE:
+        taken_at = self._crew.buffer.next_taken_at()
+        if taken_at is not None and now - taken_at > STALE:
             self.give_back()
 
     def give_back(self) -> None:
         """Give back all that nobody works on, uncounted."""
-        buffer = self._crew.buffer
-        while True:
-            try:
-                context = buffer.popleft()
-            except IndexError:
-                return
+        while (context := self._crew.buffer.pop()) is not None:
             self._settler.end(context, RELEASE)

@@ -54,11 +54,8 @@ class TaskCrew(CrewBase):
     def start(self) -> None:
         """There is work in the buffer. Called by the fetcher's thread."""
         if self._called_at is None:
-            try:
-                # Not now: what is given back because it has waited too long has waited for the loop for as long.
-                self._called_at = self.buffer[-1].taken_at
-            except IndexError:
-                self._called_at = monotonic()
+            # Not now: what is given back because it has waited too long has waited for the loop for as long.
+            self._called_at = self.buffer.filled_at
         self._call_in_loop(self._begin)
 
     def tell(self, contexts: list[Context]) -> None:
@@ -103,9 +100,8 @@ class TaskCrew(CrewBase):
     def _begin(self) -> None:
         self._called_at = None
         while len(self._tasks) < self._concurrency and not self._stopping:
-            try:
-                context = self.buffer.popleft()
-            except IndexError:
+            context = self.buffer.pop()
+            if context is None:
                 return
             self.running[context] = monotonic()
             name = f"{context.delivery.kind}-{context.delivery.message_id}"

@@ -83,9 +83,8 @@ class ThreadCrew(CrewBase):
 
     def _work(self) -> None:
         while not self._stopping.is_set():
-            try:
-                context = self.buffer.popleft()
-            except IndexError:
+            context = self.buffer.pop()
+            if context is None:
                 self._wait()
                 continue
             self.running[context] = monotonic()

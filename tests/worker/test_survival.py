@@ -2,7 +2,6 @@
 
 import logging
 import threading
-from collections import deque
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +10,7 @@ from sqlalchemy import Engine, NullPool, create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy
+from sqlalchemy_fairqueue.worker.buffer import Buffer
 from sqlalchemy_fairqueue.worker.fetching import Fetcher
 from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
 from sqlalchemy_fairqueue.worker.lines import line
@@ -24,8 +24,8 @@ from tests.worker.helpers import auntil, is_empty, outlive, send, until
 def test_the_last_one_is_taken_meanwhile(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
     """A buffer that handlers empty while the fetcher looks at its first delivery does not end the fetcher."""
 
-    class Racing(deque[Context]):
-        """As a deque that somebody empties between two looks at it."""
+    class Racing(Buffer):
+        """As a buffer that somebody empties between two looks at it."""
 
         def __bool__(self) -> bool:
             return True
@@ -34,7 +34,7 @@ def test_the_last_one_is_taken_meanwhile(queue: Queue, engine: Engine, database:
     worker = start(queue)
     assert worker._running is not None
     machine, crew = worker._running
-    crew.buffer = Racing(crew.buffer)
+    crew.buffer = Racing()
     machine.fetcher.ring()
     send(engine, queue, 1)
     until(lambda: is_empty(database), "the fetcher goes on")

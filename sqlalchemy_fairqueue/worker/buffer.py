@@ -1,0 +1,69 @@
+"""What a worker holds and nobody works on yet, in the order in which handlers begin. No I/O.
+
+A dequeue gives messages in turns, but a tenant that comes later, with a later dequeue, would wait behind all that the
+buffer holds of another. So turns are taken in the buffer too: each message gets a round, the one that is served now or,
+if its channel has waiting messages, the one after the last of those. A channel's own messages stay in their order.
+
+Source: start-time fair queueing (Goyal, Vin, Cheng 1996), with messages of one size.
+"""
+
+from __future__ import annotations
+
+import threading
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sqlalchemy_fairqueue.worker.context import Context
+    from sqlalchemy_fairqueue.worker.sources import Source
+
+
+class Buffer:
+    """Deliveries in turns by channel. Any thread may call it.
+
+    Attributes:
+        filled_at: When the last ones were taken from their queue, on time.monotonic.
+    """
+
+    __slots__ = ("_last", "_lock", "_number", "_round", "_waiting", "filled_at")
+
+    def __init__(self) -> None:
+        self.filled_at = 0.0
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[int, int, Context]] = []
+        # Of each channel with messages here, the round of its last one; others may still be named.
+        self._last: dict[tuple[Source, str], int] = {}
+        self._round = 0
+        self._number = 0
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def extend(self, contexts: Iterable[Context]) -> None:
+        """Add deliveries, as they were given."""
+        with self._lock:
+            for context in contexts:
+                channel = (context.source, context.delivery.channel)
+                turn = max(self._round, self._last.get(channel, -1) + 1)
+                self._last[channel] = turn
+                self._number += 1
+                heappush(self._waiting, (turn, self._number, context))
+                self.filled_at = context.taken_at
+
+    def pop(self) -> Context | None:
+        """Take the next one out; None: there is none."""
+        with self._lock:
+            if not self._waiting:
+                return None
+            self._round, _, context = heappop(self._waiting)
+            if not self._waiting:
+                self._last.clear()
+            return context
+
+    def next_taken_at(self) -> float | None:
+        """When the next one was taken from its queue, on time.monotonic; None: there is none."""
+        with self._lock:
+            return self._waiting[0][2].taken_at if self._waiting else None

@@ -1,0 +1,113 @@
+"""The order in which a worker's messages begin, against turns counted by hand and by a plain reading of the rule."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sqlalchemy_fairqueue.worker.buffer import Buffer
+from sqlalchemy_fairqueue.worker.context import Context
+
+
+@dataclass(frozen=True)
+class _Delivery:
+    channel: str
+
+
+@dataclass(frozen=True)
+class _Held:
+    """As much of a context as a buffer looks at."""
+
+    number: int
+    source: str
+    delivery: _Delivery
+    taken_at: float = 0.0
+
+
+def _held(channels: str, source: str = "q", first: int = 0) -> list[Context]:
+    held = [_Held(first + number, source, _Delivery(channel)) for number, channel in enumerate(channels)]
+    return cast("list[Context]", held)
+
+
+def _order(buffer: Buffer, count: int | None = None) -> str:
+    popped = [buffer.pop() for _ in range(len(buffer) if count is None else count)]
+    return "".join(one.delivery.channel for one in popped if one is not None)
+
+
+def test_who_comes_later_does_not_wait_behind_all_of_another() -> None:
+    """A minnow that comes while a whale's messages wait begins next, and the whale's go on after it."""
+    buffer = Buffer()
+    buffer.extend(_held("wwwwww"))
+    assert _order(buffer, 2) == "ww"
+    buffer.extend(_held("m"))
+    assert _order(buffer) == "mwwww"
+
+
+def test_nobody_comes_before_all_who_wait_already() -> None:
+    """Turns go on: each newcomer gets one, not one more a message of those who are there."""
+    buffer = Buffer()
+    buffer.extend(_held("aabb"))
+    assert _order(buffer, 1) == "a"
+    buffer.extend(_held("ccc"))
+    assert _order(buffer) == "bcabcc"
+
+
+def test_channels_of_two_queues_are_two() -> None:
+    """The same name in another queue is another tenant."""
+    buffer = Buffer()
+    buffer.extend(_held("aa"))
+    buffer.extend(_held("a", source="r", first=9))
+    popped = [cast("_Held", buffer.pop()).number for _ in range(3)]
+    assert popped == [0, 9, 1]
+
+
+def test_nothing_is_there() -> None:
+    """An empty buffer gives nothing, and remembers nobody."""
+    buffer = Buffer()
+    assert (len(buffer), buffer.pop(), buffer.next_taken_at()) == (0, None, None)
+    buffer.extend(_held("aaa"))
+    _order(buffer)
+    buffer.extend(_held("ab"))
+    assert _order(buffer) == "ab"
+
+
+@given(st.lists(st.one_of(st.text("abc", min_size=1, max_size=6), st.integers(1, 4)), max_size=12))
+def test_each_waits_for_one_turn_of_the_others(steps: list[str | int]) -> None:
+    """Nothing is lost or comes twice, a channel keeps its order, and while a channel has a message that waits, no other
+    one gets more than one turn more than it, and the one that it may be in.
+    """
+    buffer = Buffer()
+    given_: list[int] = []
+    taken: list[int] = []
+    waiting: dict[str, list[int]] = defaultdict(list)
+    since: dict[tuple[str, str], int] = {}
+
+    def pop() -> None:
+        one = cast("_Held | None", buffer.pop())
+        assert (one is None) == (not any(waiting.values()))
+        if one is None:
+            return
+        mine = one.delivery.channel
+        assert waiting[mine].pop(0) == one.number
+        taken.append(one.number)
+        for other, left in waiting.items():
+            if left and other != mine:
+                since[other, mine] = since.get((other, mine), 0) + 1
+                assert since[other, mine] <= 2
+            since.pop((mine, other), None)
+
+    for step in steps:
+        if isinstance(step, int):
+            for _ in range(step):
+                pop()
+        else:
+            contexts = _held(step, first=len(given_))
+            buffer.extend(contexts)
+            for one in cast("list[_Held]", contexts):
+                given_.append(one.number)
+                waiting[one.delivery.channel].append(one.number)
+    while len(buffer):
+        pop()
+    assert sorted(taken) == given_
