@@ -13,6 +13,10 @@ look may have missed, and counts when it ends.
 from __future__ import annotations
 
 _SOON = 0.005
+# So long a look waits that is likely to find nothing: another consumer was woken for the message, ...
+_LATER = 0.02
+# ... or so many looks for slots that settled deliveries had freed gave nothing: there are no limits.
+_VAIN = 3
 _LOCKED = 0.05
 # A worker that falls asleep looks when the time since its mark has grown so much: older transactions end meanwhile.
 _DRIFT = 40
@@ -35,9 +39,15 @@ class Looks:
         "_found",
         "_found_at",
         "_hint",
+        "_in_vain",
+        "_is_for_slots",
+        "_is_woken",
+        "_late_at",
+        "_looks_for_slots",
         "_marked_at",
         "_nothing",
         "_nudged",
+        "_was_woken",
         "interval",
         "marked_until",
         "next_at",
@@ -54,6 +64,13 @@ class Looks:
         self._nothing = 0
         self._nudged = False
         self._hint: float | None = None
+        self._late_at: float | None = None
+        # What the next look is for, what the one under way is for, and how many in a row for free slots gave nothing.
+        self._is_woken = False
+        self._was_woken = False
+        self._is_for_slots = False
+        self._looks_for_slots = False
+        self._in_vain = 0
 
     def needs_mark(self, now: float) -> bool:
         """Whether to tell producers that we sleep, before the next look: nothing was found lately."""
@@ -77,12 +94,18 @@ class Looks:
         """A look begins."""
         self._began_at = now
         self._nudged = False
+        # What was committed before is in this look.
+        self._late_at = None
+        self._was_woken, self._is_woken = self._is_woken, False
+        self._looks_for_slots, self._is_for_slots = self._is_for_slots, False
 
     def found(self, now: float, due_in: float | None, *, full: bool) -> None:
         """A look gave messages; *full*: as many as were asked for."""
         self._found = self._found + 1 if full or now - self._found_at < _LATELY else 1
         self._found_at = now
         self._nothing = 0
+        if self._looks_for_slots and not self._was_woken:
+            self._in_vain = 0
         self._next(now if full else self._due(now, due_in, self._until_woken(now, _SOON)))
 
     def nothing(self, now: float, due_in: float | None) -> None:
@@ -92,6 +115,7 @@ class Looks:
         wait = self._until_woken(now, min(self.interval, _SOON * 2 ** min(self._nothing, 20)))
         self._found = 0
         self._nothing += 1
+        self._in_vain += self._looks_for_slots
         self._next(self._due(now, None if due_in is None else max(due_in, soonest), wait))
 
     def failed(self, now: float, wait: float) -> None:
@@ -112,6 +136,35 @@ class Looks:
             self._hint = at
         self.next_at = min(self.next_at, at)
 
+    def settled(self, now: float) -> bool:
+        """Deliveries were settled, which may have freed slots of a limit. Returns as :meth:`nudge`.
+
+        Where that has been in vain lately, the look for it waits a moment, or for the next one if that is sooner.
+        """
+        self._is_for_slots = True
+        return self.nudge(now) if self._in_vain < _VAIN else self._later(now)
+
+    def woken(self, now: float) -> bool:
+        """This consumer was woken. Returns as :meth:`nudge`."""
+        self._is_woken = True
+        return self.nudge(now)
+
+    def others_woken(self, now: float) -> bool:
+        """Another consumer was woken, who may be dead or busy. Returns as :meth:`nudge`."""
+        self._is_woken = True
+        return self._later(now)
+
+    def _later(self, now: float) -> bool:
+        """There may be something now that another look may find before this one. Returns as :meth:`nudge`."""
+        # A look that begins meanwhile forgets it, and sees what this is about.
+        at = self._late_at
+        if at is None:
+            at = self._late_at = now + _LATER
+        if self.next_at <= at:
+            return False
+        self.next_at = at
+        return True
+
     def _until_woken(self, now: float, otherwise: float) -> float:
         """How long to wait for whoever enqueues under our mark; without one there is nobody to wait for."""
         if self.marked_until <= now:
@@ -126,7 +179,9 @@ class Looks:
         self.next_at = at
         if self._nudged:
             self.next_at = min(at, self._began_at)
-        hint = self._hint
+        late_at, hint = self._late_at, self._hint
+        if late_at is not None:
+            self.next_at = min(self.next_at, late_at)
         if hint is not None:
             if hint <= self._began_at:
                 self._hint = None

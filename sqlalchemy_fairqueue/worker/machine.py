@@ -160,14 +160,14 @@ class Machine:
             self.stop(self._crew.give_up())
 
     def _settled(self, sources: set[Source]) -> None:
-        self.fetcher.nudge(sources)
+        self.fetcher.settled(sources)
 
     def _subscribe(self, driver: Any) -> Subscription:
         return subscribe(self._engine, driver, self._wake)
 
-    def _wake(self, sources: list[Source]) -> None:
+    def _wake(self, named: list[Source], others: list[Source]) -> None:
         self._stats.woken += 1
-        self.fetcher.nudge(sources)
+        self.fetcher.woken(named, others)
 
 
 def seconds(duration: timedelta | None, default: timedelta) -> float:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.sources import Source
 
     Key = tuple[object, ...]
+    Wake = Callable[[list[Source], list[Source]], None]
 
 _CHANNEL = "fairqueue"
 # Seconds without a word after which the connection is asked for a sign of life.
@@ -43,10 +44,11 @@ class Subscription:
 
     Args:
         hub: What it hears through.
-        wake: Called, in the hub's thread, with the queues that may have work.
+        wake: Called, in the hub's thread, with the queues that may have work: those that this worker was named for,
+            and those that another one was.
     """
 
-    def __init__(self, hub: _Hub, wake: Callable[[list[Source]], None]) -> None:
+    def __init__(self, hub: _Hub, wake: Wake) -> None:
         self._hub = hub
         self._wake = wake
         self._topics: dict[str, Source] = {}
@@ -60,12 +62,19 @@ class Subscription:
         """From now on a notification of this topic is for that queue."""
         self._topics[topic] = source
 
-    def notified(self, topics: set[str] | None) -> None:
-        """There were notifications; None: some may have been missed, or will be."""
+    def notified(self, topics: dict[str, set[str]] | None) -> None:
+        """There were notifications, each of which named a marked lease; None: some may have been missed, or will be."""
         sources = list(self._topics.items())
-        found = [source for topic, source in sources if topics is None or topic in topics]
-        if found:
-            self._wake(found)
+        if topics is None:
+            named, others = [source for _, source in sources], []
+        else:
+            found = [
+                (source, str(source.marked_lease) in topics[topic]) for topic, source in sources if topic in topics
+            ]
+            named = [source for source, is_named in found if is_named]
+            others = [source for source, is_named in found if not is_named]
+        if named or others:
+            self._wake(named, others)
 
     def close(self) -> None:
         """Hear no more; the last one ends the connection."""
@@ -73,7 +82,7 @@ class Subscription:
             self._hub.leave(self)
 
 
-def subscribe(engine: Engine | AsyncEngine, driver: Any, wake: Callable[[list[Source]], None]) -> Subscription:
+def subscribe(engine: Engine | AsyncEngine, driver: Any, wake: Wake) -> Subscription:
     """Join the listening connection to a database, made if this is its first follower.
 
     Args:
@@ -156,14 +165,14 @@ class _Hub:
                     connection.consume_input()
 
     def _hear(self, connection: Any) -> None:
-        topics = set()
+        topics: dict[str, set[str]] = {}
         while (notification := connection.notifies()) is not None:
-            # One marked lease, and the topic.
-            topics.add(notification.extra.decode(errors="replace").partition(":")[2])
+            lease_id, _, topic = notification.extra.decode(errors="replace").partition(":")
+            topics.setdefault(topic, set()).add(lease_id)
         if topics:
             self._tell(topics)
 
-    def _tell(self, topics: set[str] | None) -> None:
+    def _tell(self, topics: dict[str, set[str]] | None) -> None:
         for follower in self._followers:
             try:
                 follower.notified(topics)

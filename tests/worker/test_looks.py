@@ -77,6 +77,72 @@ def test_a_nudge_says_whether_it_changed_anything() -> None:
     assert not looks.nudge(100.6)
 
 
+def _sleeper() -> Looks:
+    looks = Looks(3600.0)
+    _asleep(looks, 100.0, 9999.0)
+    return looks
+
+
+def _look(looks: Looks, now: float, found: int = 0) -> float:
+    """A look at that time; returns when the next one is."""
+    looks.begin(now)
+    looks.found(now + 0.001, None, full=False) if found else looks.nothing(now + 0.001, None)
+    return looks.next_at
+
+
+def test_what_another_consumer_was_woken_for_is_left_to_it_for_a_moment() -> None:
+    """Named, it looks at once; not named, a moment after the first notification, however many follow."""
+    looks = _sleeper()
+    assert looks.others_woken(500.0)
+    assert not looks.others_woken(500.01)
+    assert looks.next_at == 500.02
+    assert looks.woken(500.015)
+    assert looks.next_at == 500.015
+
+
+def test_a_look_is_for_all_that_was_said_before_it() -> None:
+    """What others were woken for before a look began is in it; what they are woken for after that is looked for."""
+    looks = _sleeper()
+    looks.others_woken(500.0)
+    assert _look(looks, 500.005) > 501
+    looks.begin(600.0)
+    looks.others_woken(600.001)
+    looks.nothing(600.002, None)
+    assert looks.next_at == 600.021
+
+
+def test_after_a_settlement_at_once_while_that_finds_something() -> None:
+    """Who settles looks for the slots that it freed: at once while that is worth it, a moment later if it was not."""
+    looks, now = _sleeper(), 500.0
+    for found in (1, 0, 0, 1, 0, 0, 0):
+        assert looks.settled(now)
+        assert looks.next_at == now
+        _look(looks, now, found)
+        now += 1
+        looks.next_at = now + 100
+    assert looks.settled(now)
+    assert looks.next_at == now + 0.02
+    _look(looks, looks.next_at, 1)
+    looks.next_at = now + 100
+    looks.settled(now + 1)
+    assert looks.next_at == now + 1
+
+
+def test_what_a_woken_worker_finds_says_nothing_of_slots() -> None:
+    """Looks that were for a notification as well do not count as worth it."""
+    looks, now = _sleeper(), 500.0
+    for _ in range(3):
+        looks.settled(now)
+        _look(looks, now)
+        now += 1
+    looks.settled(now)
+    looks.woken(now)
+    _look(looks, now, found=1)
+    looks.next_at = now + 100
+    looks.settled(now + 1)
+    assert looks.next_at == now + 1.02
+
+
 def test_a_nudge_during_a_look_is_kept() -> None:
     """What was committed after a look's snapshot, and told before the look ended, is looked for at once."""
     looks = Looks(3600.0)

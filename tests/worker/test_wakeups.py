@@ -6,12 +6,14 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import Engine, NullPool, create_engine
 
 from sqlalchemy_fairqueue import Delivery, Queue, Release, Worker
+from sqlalchemy_fairqueue.worker.wakeups import Subscription
 from tests.fixtures.database import Database, MakeDatabase, install
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import LISTENERS, is_empty, send, until
@@ -43,6 +45,35 @@ def test_woken(queue: Queue, engine: Engine, database: Database, start: StartWor
         send(engine, queue, number)
         until(partial(_equal, seen, list(range(number + 1))), "it is woken")
     until(lambda: is_empty(database), "all are completed")
+
+
+def test_another_is_named(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]
+) -> None:
+    """What wakes consumers that have died is taken by a worker that sleeps, too."""
+    worker = start(queue, poll_interval=_NEVER)
+    until(_asleep(database), "it sleeps")
+    # A notification names one of the eight marks that last longest.
+    database.execute(
+        "select fq_wait('documents', 'dead', null, 10000000000 + number) from generate_series(1, 8) number"
+    )
+    for number in range(3):
+        send(engine, queue, number)
+        until(partial(_equal, seen, list(range(number + 1))), "it takes what a dead one was woken for")
+    until(lambda: worker.stats.woken >= 3, "it has heard of all")
+
+
+def test_who_is_named() -> None:
+    """A worker is told for which queues it was named, for which others were, and of all if some may be missed."""
+    told: list[tuple[list[object], list[object]]] = []
+    subscription = Subscription(cast("Any", None), lambda *queues: told.append(queues))
+    ours, theirs, silent = (cast("Any", SimpleNamespace(marked_lease=lease)) for lease in (5, 6, None))
+    for topic, source in ("ours", ours), ("theirs", theirs), ("silent", silent):
+        subscription.follow(topic, source)
+    subscription.notified({"ours": {"7", "5"}, "theirs": {"5"}, "nobody's": {"5"}})
+    subscription.notified({"nobody's": {"5"}})
+    subscription.notified(None)
+    assert told == [([ours], [theirs]), ([ours, theirs, silent], [])]
 
 
 def test_many_open_files(
