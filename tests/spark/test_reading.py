@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from datetime import timedelta
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -73,6 +74,33 @@ def test_columns_channels_and_times_are_chosen(database: Database) -> None:
     assert read(database, columns="error", queue="none") == []
     nulls = read(database, columns="consumer", queue="other", channels="customer-0,customer-1")
     assert [row["consumer"] for row in nulls] == [None, None, 'worker, "two"', 'worker, "two"']
+
+
+def test_any_text_arrives_as_it_is(database: Database) -> None:
+    """Tabs, ends of lines, backslashes before any letter, what COPY writes for null, and nothing at all."""
+    letters = [chr(code) for code in [*range(1, 128), 0x85, 0x2028, 0x1F600]]
+    texts = ["", "\\N", "\\.", "\\\\N", "\\\\\\n\n", *(f"{one}\\{one}\\\\{one}" for one in letters), *letters]
+    add(database, len(texts))
+    with closing(psycopg.connect(database.conninfo)) as connection, connection.cursor() as cursor:
+        cursor.executemany("update fq_history set error = %s where message_id = %s", zip(texts, count(1), strict=False))
+        connection.commit()
+    assert sorted(row["error"] for row in read(database, columns="error")) == sorted(texts)
+    rows = sorted(read(database, columns="message_id,error,consumer"), key=lambda row: row["message_id"])
+    assert [row["error"] for row in rows] == texts
+    assert [row["consumer"] for row in rows[:4]] == [None, 'worker, "two"'] * 2
+
+
+def test_instants_need_no_order(database: Database) -> None:
+    """Each instant is right with and without the others, also where clocks went backwards."""
+    add(database, 2)
+    database.execute("update fq_history set ready_at = enqueued_at - 7, finished_at = -1 where message_id = 1")
+    names = ("enqueued_at", "ready_at", "started_at", "finished_at")
+    held = [dict(zip(names, row[8:12], strict=True)) for row in table(database)]
+    by_id = sorted(read(database, columns=f"id,{','.join(names)}"), key=lambda row: row["id"])
+    assert [{name: row[name] for name in names} for row in by_id] == held
+    for name in names:
+        alone = sorted(read(database, columns=f"id,{name}"), key=lambda row: row["id"])
+        assert [row[name] for row in alone] == [row[name] for row in held]
 
 
 def test_all_tasks_read_one_instant(database: Database) -> None:
@@ -172,10 +200,10 @@ def test_live_tables(database: Database) -> None:
 
 def test_a_read_that_is_left_or_refused_leaves_nothing_behind(database: Database, waits: Waits) -> None:
     """A task that needs only some rows ends its connection; what the server refuses is said with what was tried."""
-    add(database, 30_000)
+    add(database, 60_000)
     made, (part,) = parts(database)
     batches = made.read(part)
-    assert 0 < next(batches).num_rows < 30_000
+    assert 0 < next(batches).num_rows < 60_000
     batches.close()
     waits.until("select where not exists (select from pg_stat_activity where application_name like 'fairqueue spark%')")
     made, (part,) = parts(database)
@@ -230,3 +258,20 @@ def test_a_schema_of_the_user_chooses_columns() -> None:
         reader(given, StructType().add("colour", IntegerType()))
     with pytest.raises(BadFrame, match="has no columns"):
         reader(given, StructType())
+    with pytest.raises(BadFrame, match="column 'error' as never null, and table history has nulls in it"):
+        reader(given, StructType().add("error", "string", nullable=False))
+
+
+def test_spark_knows_which_columns_are_never_null(spark: "SparkSession", place: Place) -> None:
+    """The history's columns are nullable as the table's are, or as the user's schema says, which takes what comes."""
+    add(place.database, 3)
+    source = spark.read.format("fairqueue").options(**place.options)
+    nullable = {field.name for field in source.load().schema if field.nullable}
+    missing = (
+        "select attname from pg_attribute where attrelid = 'fq_history'::regclass and attnum > 0 and not attnotnull"
+    )
+    assert nullable == {row.attname for row in place.database.rows(missing)} == {"consumer", "error"}
+    frame = source.schema("id bigint, error string, message_id bigint not null").load()
+    assert sorted(tuple(row) for row in frame.collect()) == [
+        (i, row[13], row[4]) for i, row in enumerate(table(place.database), 1)
+    ]

@@ -13,6 +13,7 @@ from sqlalchemy_fairqueue.spark.reading.batch import BatchReader
 from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
 from sqlalchemy_fairqueue.spark.reading.stream import StreamReader
 from sqlalchemy_fairqueue.spark.reading.tables import chosen, frame_schema, table_named
+from sqlalchemy_fairqueue.spark.reading.workers import spare_modules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +29,7 @@ def schema(given: Mapping[str, str]) -> StructType:
     Raises:
         BadOption: An option is unknown or wrong, or names a column that the table does not have.
     """
+    spare_modules()
     options = read_options(ReadOptions, given)
     return frame_schema(table_named(options.table), options.columns)
 

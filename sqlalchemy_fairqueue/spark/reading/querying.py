@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.spark.connecting import connect, installation, refusals
-from sqlalchemy_fairqueue.spark.reading.copying import batches, expression
+from sqlalchemy_fairqueue.spark.reading.copying import batches, expressions
+from sqlalchemy_fairqueue.spark.reading.workers import spare_modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,6 +44,7 @@ class Condition:
 @contextmanager
 def opened(options: ReadOptions, purpose: str) -> Iterator[tuple[psycopg.Connection, str]]:
     """A connection for reading, outside of any transaction, and the schema for statements; closed afterwards."""
+    spare_modules()
     connection = connect(options, purpose, autocommit=True)
     try:
         yield connection, prepared(connection, options)
@@ -89,7 +91,7 @@ def rows(
     connection: psycopg.Connection, schema: str, table: Table, columns: Sequence[Column], condition: Condition
 ) -> Iterator[pa.RecordBatch]:
     """The rows that a condition leaves, as Arrow batches."""
-    names = ", ".join(expression(column) for column in columns)
+    names = ", ".join(expressions(columns))
     query = " ".join(["select", names, "from", table.source.format(schema=schema), "where", condition.text])
     with refusals(f"read table {table.name}"):
         yield from batches(connection, query, condition.values, columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import (
@@ -35,11 +35,15 @@ class Column:
         name: Its name in the frame.
         type: Its type in Spark.
         sql: The expression that gives it.
+        nullable: Whether it can be null. Where it cannot, Spark need not look.
+        since: The instant, never null, that it is some microseconds after; where that is read too, it is sent as those.
     """
 
     name: str
     type: DataType
     sql: str
+    nullable: bool = True
+    since: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +73,26 @@ def _plain(alias: str, **types: DataType) -> list[Column]:
     return [Column(name, kind, f"{alias}.{name}") for name, kind in types.items()]
 
 
+def _present(**types: DataType) -> list[Column]:
+    """Columns of the history that are never null."""
+    return [replace(column, nullable=False) for column in _plain("h", **types)]
+
+
+def _later(*names: str) -> list[Column]:
+    """Instants of the history that come soon after the enqueue."""
+    return [Column(name, _INSTANT, f"h.{name}", nullable=False, since="enqueued_at") for name in names]
+
+
 HISTORY = Table(
     "history",
     (
-        *_plain("h", id=_LONG, queue=_STRING, channel_id=_LONG, channel=_STRING, message_id=_LONG, kind=_STRING),
-        *_plain("h", consumer=_STRING, attempt=_INTEGER, enqueued_at=_INSTANT, ready_at=_INSTANT),
-        *_plain("h", started_at=_INSTANT, finished_at=_INSTANT, outcome=_STRING, error=_STRING),
-        *_plain("h", recorded_xid=_LONG),
+        *_present(id=_LONG, queue=_STRING, channel_id=_LONG, channel=_STRING, message_id=_LONG, kind=_STRING),
+        *_plain("h", consumer=_STRING),
+        *_present(attempt=_INTEGER, enqueued_at=_INSTANT),
+        *_later("ready_at", "started_at", "finished_at"),
+        *_present(outcome=_STRING),
+        *_plain("h", error=_STRING),
+        *_present(recorded_xid=_LONG),
     ),
     "{schema}.fq_history h",
     key="h.id",
@@ -160,14 +177,14 @@ def frame_schema(table: Table, names: Sequence[str]) -> StructType:
             raise BadOption(f"option columns names {name!r}; table {table.name} has {', '.join(known)}")
     if len(set(names)) < len(names):
         raise BadOption(f"option columns names a column twice: {', '.join(names)}; give each once")
-    return StructType([StructField(name, known[name].type) for name in names or known])
+    return StructType([StructField(name, known[name].type, known[name].nullable) for name in names or known])
 
 
 def chosen(table: Table, schema: StructType) -> tuple[Column, ...]:
     """The columns of a frame of that schema, which may be the user's own.
 
     Raises:
-        BadFrame: The table has no such column, or one of another type.
+        BadFrame: The table has no such column, or one of another type, or one that can be null.
     """
     known = {column.name: column for column in table.columns}
     for field in schema.fields:
@@ -179,6 +196,11 @@ def chosen(table: Table, schema: StructType) -> tuple[Column, ...]:
                 f"the schema has column {field.name!r} as {field.dataType.simpleString()}, and table {table.name} has "
                 f"it as {column.type.simpleString()}; give that, and cast the frame"
             )
+        if column.nullable and not field.nullable:
+            raise BadFrame(
+                f"the schema has column {field.name!r} as never null, and table {table.name} has nulls in it; "
+                "give it as nullable"
+            )
     if not schema.fields:
         raise BadFrame(f"the schema has no columns; give some of {', '.join(known)}")
-    return tuple(known[field.name] for field in schema.fields)
+    return tuple(replace(known[field.name], nullable=field.nullable) for field in schema.fields)
