@@ -35,7 +35,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--bench-field", default="", help="benchmarks: who takes part, such as fairqueue,oban; default all"
     )
-    parser.addoption("--bench-rounds", type=int, default=3, help="benchmarks: interleaved rounds; default 3")
+    parser.addoption(
+        "--bench-rounds", type=int, help="benchmarks: interleaved rounds; default 3, of the field's quick form 1"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,7 +66,7 @@ def report(pytestconfig: pytest.Config, *, full: bool) -> Report:
 @pytest.fixture(scope="session")
 def rounds(pytestconfig: pytest.Config) -> range:
     """The rounds to measure; every other one runs the two sides in the other order."""
-    return range(int(pytestconfig.getoption("--bench-rounds")))
+    return range(pytestconfig.getoption("--bench-rounds") or 3)
 
 
 @pytest.fixture(scope="session")

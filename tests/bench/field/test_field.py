@@ -30,7 +30,7 @@ def test_a_workload(workload: str, field: Field, pytestconfig: pytest.Config, ro
     told = field.report
     told.workloads[workload] = work.text
     told.loads[workload] = os.getloadavg()[0]
-    for number in rounds[: work.rounds] if full else rounds[:1]:
+    for number in rounds[: work.rounds if full or pytestconfig.getoption("--bench-rounds") else 1]:
         for name in names if number % 2 == 0 else names[::-1]:
             began = time.monotonic()
             try:
