@@ -22,7 +22,7 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     Verb,
 )
 from sqlalchemy_fairqueue.unit_of_work.recording import guard, joined, record, send_now
-from sqlalchemy_fairqueue.unit_of_work.sending import send
+from sqlalchemy_fairqueue.unit_of_work.sending import send, send_alone
 from sqlalchemy_fairqueue.unit_of_work.sessions import connection as connection_of
 from sqlalchemy_fairqueue.unit_of_work.sessions import session_of
 
@@ -45,6 +45,7 @@ __all__ = [
     "may_notify",
     "record",
     "send",
+    "send_alone",
     "send_now",
     "session_of",
 ]

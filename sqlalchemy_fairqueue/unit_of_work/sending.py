@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy_fairqueue import statements
 from sqlalchemy_fairqueue.engines import check_driver
-from sqlalchemy_fairqueue.errors import LeaseLost, translated
+from sqlalchemy_fairqueue.errors import LeaseLost, SchemaMismatch, translated
 from sqlalchemy_fairqueue.installation import calling, require, version_of
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.unit_of_work.adding import add, may_notify
@@ -79,6 +79,25 @@ def send_placed(placed: Sequence[tuple[Connection, Operation]]) -> list[Telling]
         tellings += change(connection, target, changes)
     for (connection, target), group in ends.items():
         tellings += _end(connection, target, group)
+    return tellings
+
+
+def send_alone(connection: Connection, enqueue: EnqueueMessage) -> list[Telling]:
+    """Send one enqueue as a transaction of its own, on a connection where each statement is one.
+
+    Raises:
+        SchemaMismatch: The schema is too old for it, or not there.
+        DuplicateMessage, ChannelFull: It says to raise; nothing was added.
+    """
+    if enqueue.feature is not None:
+        require(connection, enqueue.target.schema, 2, enqueue.feature)
+    try:
+        tellings = add(connection, enqueue.target, [enqueue])
+    except SchemaMismatch:
+        # If the schema was downgraded meanwhile, its version is known now.
+        connection.rollback()
+        tellings = add(connection, enqueue.target, [enqueue])
+    connection.commit()
     return tellings
 
 

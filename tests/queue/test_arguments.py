@@ -167,7 +167,8 @@ async def test_sync_calls_with_async_places(queue: Queue, engine: Engine, async_
                     call()
         with pytest.raises(InvalidArgument, match="await"):
             queue.dequeue(async_engine)  # type: ignore[arg-type]
-        for wrong in (session, async_scoped_session(async_sessionmaker(async_engine), lambda: 1), connection):
+        scoped = async_scoped_session(async_sessionmaker(async_engine), lambda: 1)
+        for wrong in (session, scoped, connection, async_engine):
             with pytest.raises(InvalidArgument, match=r"await queue\.aenqueue_now"):
                 queue.enqueue_now(wrong, channel="a", payload=1)
         with pytest.raises(InvalidArgument, match="use enqueue_now"):
@@ -195,7 +196,7 @@ async def test_async_calls_with_sync_places(queue: Queue, engine: Engine, async_
             await queue.adequeue(wrong)
         with pytest.raises(InvalidArgument):
             await queue.aextend(wrong, delivery)
-        with pytest.raises(InvalidArgument, match="an AsyncSession or an AsyncConnection"):
+        with pytest.raises(InvalidArgument, match="an AsyncSession, an AsyncConnection or an AsyncEngine"):
             await queue.aenqueue_now(wrong, channel="a", payload=1)
 
 

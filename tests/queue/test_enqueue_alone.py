@@ -1,0 +1,84 @@
+"""enqueue_now on an engine: a message in a transaction of its own."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, NullPool, create_engine, event
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from sqlalchemy_fairqueue import ChannelFull, ChannelPolicy, DuplicateMessage, Queue, SchemaMismatch
+from sqlalchemy_fairqueue.sql import downgrade_statements
+from tests.fixtures.database import Database, MakeDatabase, install
+
+
+def _count(database: Database) -> Any:
+    return database.value("select count(*) from fq_message")
+
+
+def test_committed_when_it_returns(queue: Queue, engine: Engine, database: Database) -> None:
+    """The message is there, its id is told, and a key that stands gives the id of its holder."""
+    first = queue.enqueue_now(engine, channel="a", payload=1, key="k")
+    assert database.value("select id from fq_message") == first
+    assert queue.enqueue_now(engine, channel="a", payload=2, key="k") == first
+    assert [delivery.payload for delivery in queue.dequeue(engine, limit=10)] == [1]
+
+
+def test_one_statement_that_commits_itself(queue: Queue, engine: Engine) -> None:
+    """Nothing is sent before or after it, and the connection goes back as it was."""
+    queue.enqueue_now(engine, channel="a", payload=1)
+    sent: list[bool] = []
+
+    def note(connection: Any, *_: object) -> None:
+        sent.append(connection.connection.driver_connection.autocommit)
+
+    event.listen(engine, "before_cursor_execute", note)
+    queue.enqueue_now(engine, channel="a", payload=2)
+    event.remove(engine, "before_cursor_execute", note)
+    assert sent == [True]
+    with engine.connect() as connection:
+        assert not connection.connection.driver_connection.autocommit  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
+def test_isolation(queue: Queue, database: Database, isolation: str) -> None:
+    """The engine's own isolation does not matter."""
+    engine = create_engine(database.url, isolation_level=isolation, poolclass=NullPool)
+    assert queue.enqueue_now(engine, channel="a", payload=1) == database.value("select id from fq_message")
+
+
+def test_refused(queue: Queue, engine: Engine, database: Database) -> None:
+    """What is refused adds nothing; what a full channel drops is counted."""
+    queue.configure_channel(engine, "full", ChannelPolicy(max_backlog=1))
+    queue.configure_channel(engine, "dropping", ChannelPolicy(max_backlog=1, on_full="drop"))
+    for channel in "full", "dropping":
+        assert queue.enqueue_now(engine, channel=channel, payload=1, key="k")
+    with pytest.raises(ChannelFull):
+        queue.enqueue_now(engine, channel="full", payload=2)
+    with pytest.raises(DuplicateMessage):
+        queue.enqueue_now(engine, channel="full", payload=2, key="k", on_duplicate="raise")
+    assert queue.enqueue_now(engine, channel="dropping", payload=2) is None
+    assert _count(database) == 2
+    queue.dequeue(engine)
+    assert {one.channel: one.dropped for one in queue.channels(engine)} == {"full": 0, "dropping": 1}
+
+
+async def test_async(queue: Queue, async_engine: AsyncEngine, database: Database) -> None:
+    """On an async engine it is awaited under its other name."""
+    message_id = await queue.aenqueue_now(async_engine, channel="a", payload=1)
+    assert message_id == database.value("select id from fq_message")
+
+
+def test_the_schema_is_downgraded(queue: Queue, make_database: MakeDatabase) -> None:
+    """A downgrade while the process runs fails no message, and what version 1 does not have is refused."""
+    database = make_database(installed=False)
+    engine = create_engine(database.url, poolclass=NullPool)
+    with engine.begin() as connection:
+        install(connection)
+    queue.enqueue_now(engine, channel="a", payload=1)
+    with engine.begin() as connection:
+        for statement in downgrade_statements(2, 1, None):
+            connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+    assert queue.enqueue_now(engine, channel="a", payload=2)
+    assert _count(database) == 2
+    with pytest.raises(SchemaMismatch, match="on_duplicate='raise' needs version 2"):
+        queue.enqueue_now(engine, channel="a", payload=3, key="k", on_duplicate="raise")
