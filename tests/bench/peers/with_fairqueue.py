@@ -1,4 +1,4 @@
-"""The library itself, as a user has it: a Session a transaction, and a Worker."""
+"""The library itself, as a user has it: a Session a transaction, or for a lone message the engine; and a Worker."""
 
 from __future__ import annotations
 
@@ -43,6 +43,10 @@ class Fairqueue:
 
     async def enqueue(self, messages: list[tuple[str, int]], later: timedelta | None) -> None:
         """See there."""
+        if len(messages) == 1:
+            ((tenant, number),) = messages
+            self._queue.enqueue_now(self._engine, channel=tenant, payload=number, delay=later)
+            return
         with Session(self._engine) as session, session.begin():
             self._queue.enqueue_many(
                 session, [Enqueue(channel=tenant, payload=number, delay=later) for tenant, number in messages]
