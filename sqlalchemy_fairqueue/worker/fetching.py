@@ -218,7 +218,7 @@ class Fetcher:
         if batch:
             self._stats.taken += len(batch)
             self._hand_on(source, batch, now)
-            source.looks.found(now, due_in, full=len(batch) == limit)
+            source.looks.found(now, due_in, count=len(batch), full=len(batch) == limit)
             self._sleeper.after_work(self._line, source)
         else:
             self._stats.empty += 1

@@ -20,9 +20,11 @@ _VAIN = 3
 _LOCKED = 0.05
 # A worker that falls asleep looks when the time since its mark has grown so much: older transactions end meanwhile.
 _DRIFT = 40
-# Work is found again and again: so many looks in a row that gave all they could, or came so soon after the last one.
+# Work is found again and again: so many looks in a row that gave all they could, or came so soon after the last one;
+# if they gave one message each, so soon that to look every _SOON would give several.
 _OFTEN = 8
 _LATELY = 4 * _SOON
+_BARELY = _SOON / 2
 
 
 class Looks:
@@ -99,9 +101,10 @@ class Looks:
         self._was_woken, self._is_woken = self._is_woken, False
         self._looks_for_slots, self._is_for_slots = self._is_for_slots, False
 
-    def found(self, now: float, due_in: float | None, *, full: bool) -> None:
-        """A look gave messages; *full*: as many as were asked for."""
-        self._found = self._found + 1 if full or now - self._found_at < _LATELY else 1
+    def found(self, now: float, due_in: float | None, *, count: int, full: bool) -> None:
+        """A look gave *count* messages; *full*: as many as were asked for."""
+        lately = now - self._found_at < (_BARELY if count == 1 else _LATELY)
+        self._found = self._found + 1 if full or lately else 1
         self._found_at = now
         self._nothing = 0
         if self._looks_for_slots and not self._was_woken:

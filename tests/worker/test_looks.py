@@ -1,12 +1,14 @@
 """When a worker looks for work."""
 
+import pytest
+
 from sqlalchemy_fairqueue.worker.looks import Looks
 
 
 def test_after_a_full_batch_at_once() -> None:
     """A queue that gave all that was asked for is looked at again at once."""
     looks = Looks(5.0)
-    looks.found(100.0, 0.0, full=True)
+    looks.found(100.0, 0.0, count=1, full=True)
     assert looks.next_at == 100.0
 
 
@@ -86,7 +88,7 @@ def _sleeper() -> Looks:
 def _look(looks: Looks, now: float, found: int = 0) -> float:
     """A look at that time; returns when the next one is."""
     looks.begin(now)
-    looks.found(now + 0.001, None, full=False) if found else looks.nothing(now + 0.001, None)
+    looks.found(now + 0.001, None, count=1, full=False) if found else looks.nothing(now + 0.001, None)
     return looks.next_at
 
 
@@ -198,15 +200,16 @@ def test_a_hint_is_kept() -> None:
     assert looks.next_at == 102.0
 
 
-def test_busy_again_and_again() -> None:
+@pytest.mark.parametrize(("count", "apart"), [(1, 0.002), (2, 0.015)])
+def test_busy_again_and_again(count: int, apart: float) -> None:
     """The mark is taken away when many looks in a row, shortly one after the other, find work."""
     looks, now = Looks(5.0), 100.0
     looks.marked(now, 111.0)
-    while not looks.needs_no_mark():
-        assert now < 100.1
-        looks.found(now, None, full=False)
-        now += 0.005
-    assert now > 100.02
+    for _ in range(9):
+        assert not looks.needs_no_mark()
+        looks.found(now, None, count=count, full=False)
+        now += apart
+    assert looks.needs_no_mark()
 
 
 def test_a_backlog() -> None:
@@ -215,21 +218,22 @@ def test_a_backlog() -> None:
     looks.marked(now, 111.0)
     for _ in range(9):
         assert not looks.needs_no_mark()
-        looks.found(now, None, full=True)
+        looks.found(now, None, count=1, full=True)
         now += 0.5
     assert looks.needs_no_mark()
 
 
-def test_busy_now_and_then() -> None:
-    """It stays where messages come one at a time: each wakes the worker, and costs one look."""
+@pytest.mark.parametrize("apart", [0.004, 0.05])
+def test_busy_now_and_then(apart: float) -> None:
+    """It stays where messages come one at a time: each wakes the worker, and costs one look, no more than polling."""
     looks, now = Looks(5.0), 100.0
     looks.marked(now, 111.0)
     looks.nothing(now, None)
     for _ in range(50):
-        now += 0.05
+        now += apart
         looks.nudge(now)
         looks.begin(now)
-        looks.found(now, None, full=False)
+        looks.found(now, None, count=1, full=False)
         assert looks.next_at - now >= 0.2
         assert not looks.needs_no_mark()
 
@@ -241,7 +245,7 @@ def test_what_wakes_it_leaves_the_further_looks() -> None:
     for _ in range(10):
         looks.nudge(now)
         looks.begin(now)
-        looks.found(now, None, full=False)
+        looks.found(now, None, count=1, full=False)
         now += 0.001
     assert looks.next_at < 101.0
 
@@ -249,5 +253,5 @@ def test_what_wakes_it_leaves_the_further_looks() -> None:
 def test_unmarked_it_looks_soon_after_work() -> None:
     """Nobody wakes a worker that is not marked: it looks again by itself."""
     looks = Looks(5.0)
-    looks.found(100.0, None, full=False)
+    looks.found(100.0, None, count=1, full=False)
     assert 0 < looks.next_at - 100.0 < 0.01
