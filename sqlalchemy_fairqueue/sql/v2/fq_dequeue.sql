@@ -4,7 +4,8 @@
 -- One row a message, then one row about the call (message_id null): the lease, scan hints to pass to the next call, microseconds until
 -- something may be due (null: nothing is scheduled), and the last signal seen when more are waiting (hear them with fq_hear first).
 -- The lease p_lease_id is used again if it is good for p_lease microseconds more; else a new one is made, good for a little longer than that.
--- A call that finds nothing in line looks at no lease, gives p_lease_id back as it is, and writes nothing: its commit has nothing to wait for.
+-- A call that finds nothing in line, nothing to hear and no lease that is over looks at no lease, gives p_lease_id back as it is, and writes nothing:
+-- its commit has nothing to wait for.
 -- Locks: the queue's gate shared, tried; own lease for key share, state rows (the queue's too if it has a limit) and messages for no key update,
 -- all skip locked: it waits for none. While it cannot have the gate or the queue's state row it takes nothing, due again in 10 ms. READ COMMITTED only.
 -- Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_channel_state_ready_ix, fq_message_ready_ix; rows by ctid. Errors: QF001 bad argument, QF003 wrong isolation level.
@@ -72,6 +73,7 @@ declare
   v_scan_cost bigint;
   v_ended_xid bigint;
   v_signalled boolean;
+  v_unwritten boolean;
   v_heard integer := 0;
   v_seen integer := 0;
   v_first_signal bigint;
@@ -145,6 +147,7 @@ begin
   -- One look around, for to start a statement costs more than its run. A new one: what was committed before the gate was opened is seen.
   select q.paused_at is not null, q.history, q.global_max_concurrency is not null,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+    pg_current_xact_id_if_assigned() is null,
     exists (
       select
       from fairqueue.fq_lease e
@@ -157,7 +160,7 @@ begin
       where g.queue = p_queue
         and g.id > case when v_full then 0 else v_signal_floor end
     )
-  into v_paused, v_history, v_limited_queue, v_ended_xid, v_expired, v_signalled
+  into v_paused, v_history, v_limited_queue, v_ended_xid, v_unwritten, v_expired, v_signalled
   from (values (p_queue)) asked (name)
   left join fairqueue.fq_queue q on q.name = asked.name;
   if v_expired then
@@ -180,6 +183,8 @@ begin
     into v_heard, v_seen, v_first_signal, v_last_signal, v_scheduled_at
     from fairqueue.fq_hear(p_queue, case when v_full then 0 else v_signal_floor end, c_chunk) h;
     signals_after := case when v_seen = c_chunk then v_last_signal end;
+    -- The look at the line began at the floor: others may stand below it.
+    v_several := v_several or (v_scheduled_at < v_channel_floor) is true;
     v_channel_floor := least(v_channel_floor, v_scheduled_at);
   end if;
   if v_mark_xid <= v_ended_xid then
@@ -187,9 +192,11 @@ begin
     v_signal_floor := greatest(v_signal_floor, least(v_signal_mark, v_first_signal - 1));
     v_mark_xid := null;
   end if;
-  if v_seen > 0 and v_mark_xid is null then
+  -- The own id, drawn after the scan (by what was heard, and not before): whoever drew a lower signal has a lower one. A snapshot's xmax would not
+  -- do, for transactions with that id and greater ones can be running.
+  if v_heard > 0 and v_mark_xid is null and v_unwritten and not v_expired then
     v_signal_mark := v_last_signal;
-    v_mark_xid := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
+    v_mark_xid := pg_current_xact_id()::text::bigint;
   end if;
   if v_full then
     v_scan_cost := v_scan_cost + fairqueue.fq_now();
@@ -234,6 +241,7 @@ begin
       limit 1;
       exit when v_channel_floor = c_nothing or due_in is null or due_in > v_now;
       v_channel_floor := c_nothing;
+      v_several := v_several or v_limit > 1;
       due_in := null;
     end if;
     if v_full then
@@ -609,7 +617,9 @@ begin
     due_in := null;
   elsif v_limited_queue and v_queue_state is null then
     due_in := 10000;
-  elsif (v_left > 0 and v_empty < 32) or v_limit < p_limit then
+  elsif v_empty = 32 then
+    due_in := 0;
+  elsif v_left > 0 or v_limit < p_limit then
     -- At the queue's limit only a lease that expires brings something without a signal; a consumer that sleeps and holds nothing gives nothing back.
     select least(due_in, e.expires_at) into due_in
     from (values (p_queue)) asked (name)

@@ -1,0 +1,84 @@
+"""fq_dequeue keeps its promises where a short way, or a hint, rests on less than it seems to."""
+
+import pytest
+
+from tests.fixtures.clock import install_clock
+from tests.fixtures.database import SCHEMA_VERSION, Database
+from tests.sql.answers import Call
+from tests.sql.kernel import HOUR, SECOND, Kernel, OpenKernel
+from tests.sql.v2_kernel.verbs import limit
+
+pytestmark = pytest.mark.skipif(SCHEMA_VERSION == 1, reason="version 1 stays as it is")
+
+
+def _hints(kernel: Kernel, call: Call) -> list[int | None]:
+    """A call's hints, the next full scan put off."""
+    return [*call.hints[:4], kernel.value("select fq_now()") + 10 * SECOND]
+
+
+@pytest.mark.parametrize("looks", [0, 1], ids=["at once", "after a look that found nothing"])
+def test_what_an_open_transaction_signalled_lies_below_no_floor(
+    kernel: Kernel, open_kernel: OpenKernel, looks: int
+) -> None:
+    """A transaction with the newest id of all, and a signal below one that was heard, commits late: its message is
+    found by hints.
+    """
+    kernel.enqueue("a", "b")
+    call = kernel.dequeue(7, lease=2 * HOUR)
+    kernel.complete(*call.hands)
+    older, newer = open_kernel(), open_kernel()
+    older.rows("select pg_current_xact_id()")
+    (late,) = newer.enqueue("a")
+    for _ in range(looks):
+        # Under a lease that is alive, as a worker that holds messages does.
+        call = kernel.dequeue(7, lease=HOUR, lease_id=call.lease_id, hints=_hints(kernel, call))
+    (early,) = older.enqueue("b")
+    older.commit()
+    found = []
+    for _ in range(3):
+        call = kernel.dequeue(7, lease=HOUR, lease_id=call.lease_id, hints=_hints(kernel, call))
+        found += call.ids
+    newer.commit()
+    call = kernel.dequeue(7, lease=HOUR, lease_id=call.lease_id, hints=_hints(kernel, call))
+    assert [*found, *call.ids] == [early.message_id, late.message_id]
+
+
+def test_several_channels_below_the_hint_are_taken_in_turn(kernel: Kernel) -> None:
+    """Another consumer heard of both: none stands from the hint on, which says nothing about how many stand below."""
+    kernel.enqueue(*"aaaa", *"bbbb")
+    kernel.hear()
+    now = kernel.value("select fq_now()")
+    assert kernel.dequeue(4, hints=[now, 0, None, None, now + SECOND]).channels == ["a", "b", "a", "b"]
+
+
+def test_a_channel_heard_of_below_the_hint_is_not_the_only_one(kernel: Kernel) -> None:
+    """Its place lowers the floor, and another one that was ready below the hint stands behind it."""
+    kernel.enqueue("a", "b")
+    kernel.drain()
+    kernel.enqueue(*"bbbb")
+    kernel.hear()
+    now = kernel.value("select fq_now()")
+    kernel.enqueue(*"aaaa", priorities=[1] * 4)
+    assert kernel.dequeue(4, hints=[now, 0, None, None, now + SECOND]).channels == ["a", "b", "a", "b"]
+
+
+@pytest.mark.parametrize("most", [None, 5], ids=["no limit", "the queue's limit"])
+def test_who_looked_in_vain_many_times_is_due_again(
+    database: Database, kernel: Kernel, open_kernel: OpenKernel, most: int | None
+) -> None:
+    """A call ends after 32 passes that found locked messages only: it says that there are some, whatever the queue's
+    limit.
+    """
+    limit(kernel, most)
+    kernel.enqueue("a")
+    bystander = open_kernel()
+    bystander.rows("select from fq_message for update")
+    install_clock(database)
+    # Each look at the clock takes longer than a channel whose messages were locked is left alone.
+    kernel.rows(
+        "create or replace function fq_now() returns bigint language sql volatile as $$"
+        " select 4000000000000000 + 20000 * nextval('public.test_clock') $$"
+    )
+    call = kernel.dequeue(10)
+    assert call.hands == []
+    assert call.due_in is not None
