@@ -107,7 +107,7 @@ def matrix(session: nox.Session, alembic: str, sqlalchemy: str, server: int) -> 
 @nox.parametrize("pyspark", _PYSPARKS)
 def spark(session: nox.Session, pyspark: str) -> None:
     """Run the tests of the data pipeline on each PySpark that it works with, and on the Java of the wheel."""
-    session.install(f"pyspark=={pyspark}.*", "-e", ".[spark,test]")
+    session.install(f"pyspark[connect]=={pyspark}.*", "-e", ".[spark,test]")
     session.run("pytest", "-m", "spark or long", "-n", "1", *session.posargs, env={"JAVA_HOME": ""})
 
 
