@@ -41,8 +41,9 @@ def test_everything_arrives(queue: Queue, engine: Engine, clock: Clock) -> None:
 
 def test_receipts(queue: Queue, engine: Engine, database: Database) -> None:
     """A receipt knows its message once the transaction has committed, not before and not without."""
+    messages = EnqueueFactory.build_batch(3)
     with Session(engine) as session:
-        kept = queue.enqueue_many(session, EnqueueFactory.build_batch(3))
+        kept = queue.enqueue_many(session, messages)
         session.flush()
         assert [receipt.message_id for receipt in kept] == [None] * 3
         assert [receipt.created for receipt in kept] == [None] * 3
@@ -54,7 +55,7 @@ def test_receipts(queue: Queue, engine: Engine, database: Database) -> None:
         "select id, convert_from(content, 'UTF8')::jsonb ->> 'upload' as upload from fq_message order by id"
     )
     assert [receipt.message_id for receipt in kept] == [row.id for row in rows]
-    assert [row.upload for row in rows] == sorted(row.upload for row in rows)
+    assert [row.upload for row in rows] == [message.payload["upload"] for message in messages]
     assert all(receipt.created for receipt in kept)
     assert (lost.message_id, lost.created) == (None, None)
     assert isinstance(lost, Receipt)
