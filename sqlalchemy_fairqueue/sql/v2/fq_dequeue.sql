@@ -192,9 +192,9 @@ begin
     v_signal_floor := greatest(v_signal_floor, least(v_signal_mark, v_first_signal - 1));
     v_mark_xid := null;
   end if;
-  -- The own id, drawn after the scan (by what was heard, and not before): whoever drew a lower signal has a lower one. A snapshot's xmax would not
-  -- do, for transactions with that id and greater ones can be running.
-  if v_heard > 0 and v_mark_xid is null and v_unwritten and not v_expired then
+  -- The own id, if it is drawn after the scan: whoever drew a lower signal has a lower one. A snapshot's xmax would not do, for transactions
+  -- with that id and greater ones can be running.
+  if v_seen > 0 and v_mark_xid is null and v_unwritten and not v_expired then
     v_signal_mark := v_last_signal;
     v_mark_xid := pg_current_xact_id()::text::bigint;
   end if;
