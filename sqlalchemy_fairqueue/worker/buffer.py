@@ -9,7 +9,6 @@ Source: start-time fair queueing (Goyal, Vin, Cheng 1996), with messages of one 
 
 from __future__ import annotations
 
-import threading
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -21,17 +20,17 @@ if TYPE_CHECKING:
 
 
 class Buffer:
-    """Deliveries in turns by channel. Any thread may call it.
+    """Deliveries in turns by channel. One thread adds, any thread takes.
 
     Attributes:
         filled_at: When the last ones were taken from their queue, on time.monotonic.
     """
 
-    __slots__ = ("_last", "_lock", "_number", "_round", "_waiting", "filled_at")
+    __slots__ = ("_last", "_number", "_round", "_waiting", "filled_at")
 
     def __init__(self) -> None:
         self.filled_at = 0.0
-        self._lock = threading.Lock()
+        # A heap: one call of heapq is one step for other threads, for it compares nothing but numbers.
         self._waiting: list[tuple[int, int, Context]] = []
         # Of each channel with messages here, the round of its last one; others may still be named.
         self._last: dict[tuple[Source, str], int] = {}
@@ -44,26 +43,27 @@ class Buffer:
 
     def extend(self, contexts: Iterable[Context]) -> None:
         """Add deliveries, as they were given."""
-        with self._lock:
-            for context in contexts:
-                channel = (context.source, context.delivery.channel)
-                turn = max(self._round, self._last.get(channel, -1) + 1)
-                self._last[channel] = turn
-                self._number += 1
-                heappush(self._waiting, (turn, self._number, context))
-                self.filled_at = context.taken_at
+        if not self._waiting:
+            self._last.clear()
+        for context in contexts:
+            channel = (context.source, context.delivery.channel)
+            turn = max(self._round, self._last.get(channel, -1) + 1)
+            self._last[channel] = turn
+            self._number += 1
+            self.filled_at = context.taken_at
+            heappush(self._waiting, (turn, self._number, context))
 
     def pop(self) -> Context | None:
         """Take the next one out; None: there is none."""
-        with self._lock:
-            if not self._waiting:
-                return None
+        try:
             self._round, _, context = heappop(self._waiting)
-            if not self._waiting:
-                self._last.clear()
-            return context
+        except IndexError:
+            return None
+        return context
 
     def next_taken_at(self) -> float | None:
         """When the next one was taken from its queue, on time.monotonic; None: there is none."""
-        with self._lock:
-            return self._waiting[0][2].taken_at if self._waiting else None
+        try:
+            return self._waiting[0][2].taken_at
+        except IndexError:
+            return None
