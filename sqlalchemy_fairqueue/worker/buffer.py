@@ -1,8 +1,9 @@
 """What a worker holds and nobody works on yet, in the order in which handlers begin. No I/O.
 
 A dequeue gives messages in turns, but a tenant that comes later, with a later dequeue, would wait behind all that the
-buffer holds of another. So turns are taken in the buffer too: each message gets a round, the one that is served now or,
-if its channel has waiting messages, the one after the last of those. A channel's own messages stay in their order.
+buffer holds of another. So turns are taken in the buffer too: each message gets a time, now or, if that is later, one
+after the last message of its channel, and the earliest begins. Time goes on by one while as many begin as wait, so that
+new channels, however many come, do not keep coming before those who wait. A channel's messages stay in their order.
 
 Source: start-time fair queueing (Goyal, Vin, Cheng 1996), with messages of one size.
 """
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.sources import Source
 
 
+# Channels that are remembered beyond those that can matter.
+_SPARE = 1000
+
+
 class Buffer:
     """Deliveries in turns by channel. One thread adds, any thread takes.
 
@@ -26,15 +31,15 @@ class Buffer:
         filled_at: When the last ones were taken from their queue, on time.monotonic.
     """
 
-    __slots__ = ("_last", "_number", "_round", "_waiting", "filled_at")
+    __slots__ = ("_last", "_now", "_number", "_waiting", "filled_at")
 
     def __init__(self) -> None:
         self.filled_at = 0.0
         # A heap: one call of heapq is one step for other threads, for it compares nothing but numbers.
-        self._waiting: list[tuple[int, int, Context]] = []
-        # Of each channel with messages here, the round of its last one; others may still be named.
-        self._last: dict[tuple[Source, str], int] = {}
-        self._round = 0
+        self._waiting: list[tuple[float, int, Context]] = []
+        # The time of each channel's last message, where that may still matter.
+        self._last: dict[tuple[Source, str], float] = {}
+        self._now = 0.0
         self._number = 0
 
     def __len__(self) -> int:
@@ -45,20 +50,22 @@ class Buffer:
         """Add deliveries, as they were given."""
         if not self._waiting:
             self._last.clear()
+        elif len(self._last) > 2 * len(self._waiting) + _SPARE:
+            self._last = {channel: at for channel, at in self._last.items() if at + 1 > self._now}
         for context in contexts:
             channel = (context.source, context.delivery.channel)
-            turn = max(self._round, self._last.get(channel, -1) + 1)
-            self._last[channel] = turn
+            at = self._last[channel] = max(self._now, self._last.get(channel, -1.0) + 1)
             self._number += 1
             self.filled_at = context.taken_at
-            heappush(self._waiting, (turn, self._number, context))
+            heappush(self._waiting, (at, self._number, context))
 
     def pop(self) -> Context | None:
         """Take the next one out; None: there is none."""
         try:
-            self._round, _, context = heappop(self._waiting)
+            at, _, context = heappop(self._waiting)
         except IndexError:
             return None
+        self._now = max(at, self._now + 1 / (len(self._waiting) + 1))
         return context
 
     def next_taken_at(self) -> float | None:

@@ -54,6 +54,20 @@ def test_nobody_comes_before_all_who_wait_already() -> None:
     assert _order(buffer) == "bcabcc"
 
 
+def test_newcomers_without_end_do_not_keep_others_waiting() -> None:
+    """With each message that begins another channel comes that was never seen: who waits begins as well, and the
+    buffer does not remember them all.
+    """
+    buffer = Buffer()
+    buffer.extend(_held("www"))
+    begun = []
+    for number in range(5000):
+        buffer.extend([cast("Context", _Held(10 + number, "q", _Delivery(f"new {number}")))])
+        begun.append(cast("_Held", buffer.pop()).delivery.channel)
+    assert begun[:20].count("w") == 3
+    assert len(buffer._last) < 2000
+
+
 def test_channels_of_two_queues_are_two() -> None:
     """The same name in another queue is another tenant."""
     buffer = Buffer()
