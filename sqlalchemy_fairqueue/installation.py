@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from sqlalchemy_fairqueue import statements
@@ -17,9 +17,11 @@ from sqlalchemy_fairqueue.errors import SchemaMismatch, translated
 from sqlalchemy_fairqueue.sql import LATEST_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy import Connection, Pool
+
+R = TypeVar("R")
 
 _SECONDS = 60.0
 
@@ -92,6 +94,20 @@ def calling(connection: Connection, schema: str | None, doing: str) -> Iterator[
         raise SchemaMismatch(
             f"{error}; if it was downgraded from version {found.version} a moment ago, try the transaction again"
         ) from error.__cause__
+
+
+def tried_anew(connection: Connection, work: Callable[[], R]) -> R:
+    """Do *work*, the first of its transaction, by what is known of the schema; once more where that was out of date.
+
+    Raises:
+        SchemaMismatch: It was not, or is not right the second time either.
+    """
+    try:
+        return work()
+    except SchemaMismatch:
+        # If the schema was downgraded meanwhile, its version is known now.
+        connection.rollback()
+        return work()
 
 
 def _ask(connection: Connection, schema: str | None) -> int:

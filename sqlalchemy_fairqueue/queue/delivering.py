@@ -13,7 +13,8 @@ from sqlalchemy_fairqueue import statements
 from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine
 from sqlalchemy_fairqueue.consumer import Consumer
 from sqlalchemy_fairqueue.engines import arun, refused, run
-from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost, SchemaMismatch, translated
+from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost, translated
+from sqlalchemy_fairqueue.installation import tried_anew
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.times import instant, microseconds
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, session_of
@@ -233,12 +234,7 @@ class Delivering(QueueBase):
     def _settle_at_once(self, connection: Connection, verb: Verb, operations: list[Settle]) -> None:
         try:
             if operations:
-                try:
-                    settle(connection, self._target, verb, operations)
-                except SchemaMismatch:
-                    # If the schema was downgraded meanwhile, its version is known now.
-                    connection.rollback()
-                    settle(connection, self._target, verb, operations)
+                tried_anew(connection, lambda: settle(connection, self._target, verb, operations))
         finally:
             # What was not lost is settled, and not every engine commits each statement by itself.
             connection.commit()

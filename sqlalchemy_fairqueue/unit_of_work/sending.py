@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy_fairqueue import statements
 from sqlalchemy_fairqueue.engines import check_driver
-from sqlalchemy_fairqueue.errors import LeaseLost, SchemaMismatch, translated
-from sqlalchemy_fairqueue.installation import calling, require, version_of
+from sqlalchemy_fairqueue.errors import LeaseLost, translated
+from sqlalchemy_fairqueue.installation import calling, require, tried_anew, version_of
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.unit_of_work.adding import add, may_notify
 from sqlalchemy_fairqueue.unit_of_work.ledger import Ledger, ledger_of, place
@@ -91,12 +91,7 @@ def send_alone(connection: Connection, enqueue: EnqueueMessage) -> list[Telling]
     """
     if enqueue.feature is not None:
         require(connection, enqueue.target.schema, 2, enqueue.feature)
-    try:
-        tellings = add(connection, enqueue.target, [enqueue])
-    except SchemaMismatch:
-        # If the schema was downgraded meanwhile, its version is known now.
-        connection.rollback()
-        tellings = add(connection, enqueue.target, [enqueue])
+    tellings = tried_anew(connection, lambda: add(connection, enqueue.target, [enqueue]))
     connection.commit()
     return tellings
 
