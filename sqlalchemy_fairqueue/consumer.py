@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _CHUNK = 10_000
 _CHUNKS = 5
 _ALL = -1
+# What a dequeue is to be told of the last one.
+_HINTS = 5
 
 
 def _literal(numbers: list[int | None] | None) -> str | None:
@@ -134,17 +136,20 @@ class Consumer:
             ).all()
             connection.commit()
         self._lease_id = about.lease_id
-        self._hints = about.hints
+        hints = about.hints or []
+        self._hints = hints[:_HINTS] or None
         self._signals_after = about.signals_after
         due_in = None if about.due_in is None else duration(about.due_in)
         if not rows:
             return Batch([], due_in)
+        # Version 1 does not say.
+        holds_slot = hints[_HINTS:] != [0]
         held = Lease(about.lease_id, self.name, instant(about.lease_expires_at))
         if self._keep is not None:
             held = self._keep(held, sent_at)
-        return Batch([self._delivery(row, held) for row in rows], due_in)
+        return Batch([self._delivery(row, held, holds_slot=holds_slot) for row in rows], due_in)
 
-    def _delivery(self, row: Row[Any], lease: Lease) -> Delivery:
+    def _delivery(self, row: Row[Any], lease: Lease, *, holds_slot: bool) -> Delivery:
         return Delivery(
             message_id=row.message_id,
             queue=self._target.queue,
@@ -159,4 +164,5 @@ class Consumer:
             deliveries=row.deliveries,
             row_id=row.row_id,
             decoded=decoded(self._codec, row.content),
+            holds_slot=holds_slot,
         )

@@ -50,6 +50,7 @@ class Delivery:
         lease: The lease that it is held under.
         deliveries: How often it was handed out, ever. With message_id and the lease's id it is the fencing token.
         row_id: Where the row stood when it was delivered.
+        holds_slot: Whether its end may free a slot of a limit, its channel's or the queue's: False, it does not.
     """
 
     message_id: int
@@ -66,6 +67,7 @@ class Delivery:
     deliveries: int
     row_id: str = field(repr=False)
     decoded: Any = field(repr=False, compare=False)
+    holds_slot: bool = field(default=True, repr=False)
 
     @property
     def payload(self) -> Any:

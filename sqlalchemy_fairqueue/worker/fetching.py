@@ -112,16 +112,16 @@ class Fetcher:
         self._bell.ring()
 
     def settled(self, sources: Iterable[Source]) -> None:
-        """Deliveries of these queues were settled. If it was about to look, or waits for a handler, it sleeps on."""
+        """Deliveries were settled, which made room in these queues. If it was about to look, it sleeps on."""
         now = monotonic()
-        earlier = [source.looks.settled(now) for source in sources]
+        earlier = [source.looks.nudge(now) for source in sources]
         if any(earlier) or self._choked:
             self._bell.ring()
 
     def woken(self, named: Iterable[Source], others: Iterable[Source]) -> None:
         """There is work: this worker was woken for some queues, and other workers for others."""
         now = monotonic()
-        earlier = [source.looks.woken(now) for source in named]
+        earlier = [source.looks.nudge(now) for source in named]
         earlier += [source.looks.others_woken(now) for source in others]
         if any(earlier):
             self._bell.ring()

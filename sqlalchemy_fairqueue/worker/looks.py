@@ -12,19 +12,23 @@ look may have missed, and counts when it ends.
 
 from __future__ import annotations
 
+from math import exp
+
 _SOON = 0.005
-# So long a look waits that is likely to find nothing: another consumer was woken for the message, ...
+# So long a look waits that is likely to find nothing: another consumer was woken for the message.
 _LATER = 0.02
-# ... or so many looks for slots that settled deliveries had freed gave nothing: there are no limits.
-_VAIN = 3
 _LOCKED = 0.05
 # A worker that falls asleep looks when the time since its mark has grown so much: older transactions end meanwhile.
 _DRIFT = 40
-# Work is found again and again: so many looks in a row that gave all they could, or came so soon after the last one;
-# if they gave one message each, so soon that to look every _SOON would give several.
+# To be woken is dearer than to look every _SOON: so many looks in a row gave all they could, ...
 _OFTEN = 8
-_LATELY = 4 * _SOON
-_BARELY = _SOON / 2
+# ... or so many messages a second came lately, by an exponential average over so many seconds.
+_LATELY = 0.05
+_BUSY = 250 * _LATELY
+# Half as many, and the last look gave nothing: it is cheaper again.
+_CALM = _BUSY / 2
+# Many that came at once say no more than so many: one transaction, that notified once.
+_MOST_AT_ONCE = 2
 
 
 class Looks:
@@ -38,18 +42,14 @@ class Looks:
 
     __slots__ = (
         "_began_at",
-        "_found",
-        "_found_at",
+        "_full",
         "_hint",
-        "_in_vain",
-        "_is_for_slots",
-        "_is_woken",
         "_late_at",
-        "_looks_for_slots",
+        "_lately",
+        "_lately_at",
         "_marked_at",
         "_nothing",
         "_nudged",
-        "_was_woken",
         "interval",
         "marked_until",
         "next_at",
@@ -61,26 +61,21 @@ class Looks:
         self.marked_until = 0.0
         self._began_at = 0.0
         self._marked_at = 0.0
-        self._found = 0
-        self._found_at = 0.0
+        self._full = 0
+        self._lately = 0.0
+        self._lately_at = 0.0
         self._nothing = 0
         self._nudged = False
         self._hint: float | None = None
         self._late_at: float | None = None
-        # What the next look is for, what the one under way is for, and how many in a row for free slots gave nothing.
-        self._is_woken = False
-        self._was_woken = False
-        self._is_for_slots = False
-        self._looks_for_slots = False
-        self._in_vain = 0
 
     def needs_mark(self, now: float) -> bool:
-        """Whether to tell producers that we sleep, before the next look: nothing was found lately."""
-        return self._nothing > 0 and self.marked_until - now < self.interval
+        """Whether to tell producers that we sleep, before the next look: nothing was found, and little lately."""
+        return self._nothing > 0 and self.marked_until - now < self.interval and self._lately_by(now) < _CALM
 
     def needs_no_mark(self) -> bool:
         """Whether to tell them that we do not: work was found again and again."""
-        return self._found > _OFTEN and self.marked_until > 0
+        return self.marked_until > 0 and (self._full > _OFTEN or self._lately > _BUSY)
 
     def marked(self, now: float, until: float) -> None:
         """Producers that begin to enqueue from now on know that its consumer sleeps."""
@@ -98,17 +93,13 @@ class Looks:
         self._nudged = False
         # What was committed before is in this look.
         self._late_at = None
-        self._was_woken, self._is_woken = self._is_woken, False
-        self._looks_for_slots, self._is_for_slots = self._is_for_slots, False
 
     def found(self, now: float, due_in: float | None, *, count: int, full: bool) -> None:
         """A look gave *count* messages; *full*: as many as were asked for."""
-        lately = now - self._found_at < (_BARELY if count == 1 else _LATELY)
-        self._found = self._found + 1 if full or lately else 1
-        self._found_at = now
+        self._full = self._full + 1 if full else 0
+        self._lately = self._lately_by(now) + min(count, _MOST_AT_ONCE)
+        self._lately_at = now
         self._nothing = 0
-        if self._looks_for_slots and not self._was_woken:
-            self._in_vain = 0
         self._next(now if full else self._due(now, due_in, self._until_woken(now, _SOON)))
 
     def nothing(self, now: float, due_in: float | None) -> None:
@@ -116,9 +107,8 @@ class Looks:
         # What is ready but in the hands of another call comes back soon, but not in a circle.
         soonest = min(_LOCKED, _SOON * 2 ** min(self._nothing, 10)) / 2
         wait = self._until_woken(now, min(self.interval, _SOON * 2 ** min(self._nothing, 20)))
-        self._found = 0
+        self._full = 0
         self._nothing += 1
-        self._in_vain += self._looks_for_slots
         self._next(self._due(now, None if due_in is None else max(due_in, soonest), wait))
 
     def failed(self, now: float, wait: float) -> None:
@@ -139,26 +129,8 @@ class Looks:
             self._hint = at
         self.next_at = min(self.next_at, at)
 
-    def settled(self, now: float) -> bool:
-        """Deliveries were settled, which may have freed slots of a limit. Returns as :meth:`nudge`.
-
-        Where that has been in vain lately, the look for it waits a moment, or for the next one if that is sooner.
-        """
-        self._is_for_slots = True
-        return self.nudge(now) if self._in_vain < _VAIN else self._later(now)
-
-    def woken(self, now: float) -> bool:
-        """This consumer was woken. Returns as :meth:`nudge`."""
-        self._is_woken = True
-        return self.nudge(now)
-
     def others_woken(self, now: float) -> bool:
-        """Another consumer was woken, who may be dead or busy. Returns as :meth:`nudge`."""
-        self._is_woken = True
-        return self._later(now)
-
-    def _later(self, now: float) -> bool:
-        """There may be something now that another look may find before this one. Returns as :meth:`nudge`."""
+        """Another consumer was woken, who may be dead or busy: look a moment later. Returns as :meth:`nudge`."""
         # A look that begins meanwhile forgets it, and sees what this is about.
         at = self._late_at
         if at is None:
@@ -167,6 +139,9 @@ class Looks:
             return False
         self.next_at = at
         return True
+
+    def _lately_by(self, now: float) -> float:
+        return self._lately * exp((self._lately_at - now) / _LATELY)
 
     def _until_woken(self, now: float, otherwise: float) -> float:
         """How long to wait for whoever enqueues under our mark; without one there is nobody to wait for."""

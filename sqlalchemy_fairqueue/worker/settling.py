@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.errors import FairQueueError
+from sqlalchemy_fairqueue.unit_of_work import Verb
 from sqlalchemy_fairqueue.worker.bell import Bell
 from sqlalchemy_fairqueue.worker.logs import log
 from sqlalchemy_fairqueue.worker.outage import Outage
@@ -21,13 +22,13 @@ from sqlalchemy_fairqueue.worker.sending import Sender
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy_fairqueue.unit_of_work import Verb
     from sqlalchemy_fairqueue.worker.context import Context
     from sqlalchemy_fairqueue.worker.decisions import Decision
     from sqlalchemy_fairqueue.worker.lines import Line
     from sqlalchemy_fairqueue.worker.sources import Source
     from sqlalchemy_fairqueue.worker.stats import WorkerStats
 
+_RETURNING = (Verb.RETRY, Verb.RELEASE)
 _MOST = 1000
 _FINAL = 10.0
 _LOCKED_AGAIN = 1.0
@@ -40,7 +41,7 @@ class Settler:
         line: Its connection.
         name: The worker's name, for the log.
         stats: Counted here: what became of deliveries.
-        settled: Called after each call with the sources of what was settled: slots may be free again.
+        settled: Called after each call with the queues in which that may have made room for messages, if any.
     """
 
     def __init__(self, line: Line, name: str, stats: WorkerStats, settled: Callable[[set[Source]], None]) -> None:
@@ -100,6 +101,7 @@ class Settler:
 
     def _gather(self) -> None:
         sources: set[Source] = set()
+        settled = False
         while self._ends:
             context, decision = self._ends.popleft()
             if decision is not None and not decision.sent:
@@ -112,8 +114,10 @@ class Settler:
                 self._sender.count(decision.verb, 1)
                 self._hint(context.source, [decision])
             context.claim.held.discard(context)
-            sources.add(context.source)
-        if sources:
+            if _makes_room(context, decision):
+                sources.add(context.source)
+            settled = True
+        if settled:
             self._settled(sources)
 
     def _flush(self) -> None:
@@ -148,7 +152,7 @@ class Settler:
                 extra={"worker": self._name, "queue": source.queue.name},
             )
         self._hint(source, [decision for _, decision in endings])
-        self._settled({source})
+        self._settled({source} if any(_makes_room(context, decision) for context, decision in endings) else set())
 
     def _try_locked(self) -> None:
         """Try the one that has waited longest again, alone."""
@@ -169,3 +173,10 @@ class Settler:
             left,
             extra={"worker": self._name},
         )
+
+
+def _makes_room(context: Context, decision: Decision | None) -> bool:
+    """Whether a dequeue may find something because of this end: a slot is free, or the message itself is."""
+    if decision is None or context.delivery.holds_slot:
+        return True
+    return decision.verb in _RETURNING and not decision.delay

@@ -43,6 +43,23 @@ def test_what_an_open_transaction_signalled_lies_below_no_floor(
     assert [*found, *call.ids] == [early.message_id, late.message_id]
 
 
+@pytest.mark.parametrize("size", [1, 3, 10])
+@pytest.mark.parametrize("limited", ["no", "channel", "queue"])
+def test_whether_slots_are_held_is_told(kernel: Kernel, size: int, limited: str) -> None:
+    """The sixth hint is 1 where the end of what was taken frees a slot, whichever way it was taken."""
+    kernel.enqueue("a", "b", "c", "c", "c", "c")
+    if limited == "channel":
+        kernel.configure("c", max_concurrency=2)
+    elif limited == "queue":
+        limit(kernel, 5)
+    told = []
+    while (call := kernel.dequeue(size)).hands:
+        held = kernel.value("select count(*) from fq_message where id = any(%(ids)s) and slots > 0", ids=call.ids)
+        assert call.hints[5] >= (held > 0)
+        told.append(call.hints[5])
+    assert any(told) == (limited != "no")
+
+
 def test_several_channels_below_the_hint_are_taken_in_turn(kernel: Kernel) -> None:
     """Another consumer heard of both: none stands from the hint on, which says nothing about how many stand below."""
     kernel.enqueue(*"aaaa", *"bbbb")

@@ -98,7 +98,7 @@ def test_what_another_consumer_was_woken_for_is_left_to_it_for_a_moment() -> Non
     assert looks.others_woken(500.0)
     assert not looks.others_woken(500.01)
     assert looks.next_at == 500.02
-    assert looks.woken(500.015)
+    assert looks.nudge(500.015)
     assert looks.next_at == 500.015
 
 
@@ -111,38 +111,6 @@ def test_a_look_is_for_all_that_was_said_before_it() -> None:
     looks.others_woken(600.001)
     looks.nothing(600.002, None)
     assert looks.next_at == 600.021
-
-
-def test_after_a_settlement_at_once_while_that_finds_something() -> None:
-    """Who settles looks for the slots that it freed: at once while that is worth it, a moment later if it was not."""
-    looks, now = _sleeper(), 500.0
-    for found in (1, 0, 0, 1, 0, 0, 0):
-        assert looks.settled(now)
-        assert looks.next_at == now
-        _look(looks, now, found)
-        now += 1
-        looks.next_at = now + 100
-    assert looks.settled(now)
-    assert looks.next_at == now + 0.02
-    _look(looks, looks.next_at, 1)
-    looks.next_at = now + 100
-    looks.settled(now + 1)
-    assert looks.next_at == now + 1
-
-
-def test_what_a_woken_worker_finds_says_nothing_of_slots() -> None:
-    """Looks that were for a notification as well do not count as worth it."""
-    looks, now = _sleeper(), 500.0
-    for _ in range(3):
-        looks.settled(now)
-        _look(looks, now)
-        now += 1
-    looks.settled(now)
-    looks.woken(now)
-    _look(looks, now, found=1)
-    looks.next_at = now + 100
-    looks.settled(now + 1)
-    assert looks.next_at == now + 1.02
 
 
 def test_a_nudge_during_a_look_is_kept() -> None:
@@ -200,16 +168,47 @@ def test_a_hint_is_kept() -> None:
     assert looks.next_at == 102.0
 
 
-@pytest.mark.parametrize(("count", "apart"), [(1, 0.002), (2, 0.015)])
-def test_busy_again_and_again(count: int, apart: float) -> None:
-    """The mark is taken away when many looks in a row, shortly one after the other, find work."""
-    looks, now = Looks(5.0), 100.0
-    looks.marked(now, 111.0)
-    for _ in range(9):
-        assert not looks.needs_no_mark()
-        looks.found(now, None, count=count, full=False)
+def _stream(looks: Looks, now: float, apart: float, finds: int, count: int = 1) -> tuple[float, bool]:
+    """Finds that come so many seconds apart; the time after them, and whether the mark was to be taken away at any."""
+    busy = False
+    for _ in range(finds):
         now += apart
-    assert looks.needs_no_mark()
+        looks.begin(now)
+        looks.found(now, None, count=count, full=False)
+        busy = busy or looks.needs_no_mark()
+    return now, busy
+
+
+@pytest.mark.parametrize(("count", "apart"), [(1, 0.0035), (2, 0.007)])
+def test_busy_again_and_again(count: int, apart: float) -> None:
+    """The mark is taken away where 250 messages a second come for a while; not for a moment's work."""
+    looks = Looks(5.0)
+    looks.marked(100.0, 111.0)
+    now, busy = _stream(looks, 100.0, apart, 5, count)
+    assert not busy
+    assert _stream(looks, now, apart, 40, count)[1]
+
+
+def test_a_miss_now_and_then_leaves_it_awake() -> None:
+    """A look that gives nothing while messages stream in is chance: the mark comes back when there are few."""
+    looks = Looks(5.0)
+    looks.marked(100.0, 111.0)
+    now, busy = _stream(looks, 100.0, 0.003, 60)
+    assert busy
+    looks.unmarked()
+    looks.nothing(now + 0.003, None)
+    assert not looks.needs_mark(now + 0.003)
+    assert looks.next_at - now < 0.01
+    assert looks.needs_mark(now + 0.1)
+
+
+@pytest.mark.parametrize("count", [1, 500])
+def test_much_at_once_is_no_stream(count: int) -> None:
+    """One transaction with many messages notifies once: its worker sleeps on under its mark."""
+    looks = Looks(5.0)
+    looks.marked(100.0, 111.0)
+    looks.found(100.1, None, count=count, full=False)
+    assert not looks.needs_no_mark()
 
 
 def test_a_backlog() -> None:
@@ -223,7 +222,7 @@ def test_a_backlog() -> None:
     assert looks.needs_no_mark()
 
 
-@pytest.mark.parametrize("apart", [0.004, 0.05])
+@pytest.mark.parametrize("apart", [0.0045, 0.05])
 def test_busy_now_and_then(apart: float) -> None:
     """It stays where messages come one at a time: each wakes the worker, and costs one look, no more than polling."""
     looks, now = Looks(5.0), 100.0

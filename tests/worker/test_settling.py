@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, create_engine, text
 
-from sqlalchemy_fairqueue import Delivery, Queue, Retry, Worker
+from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Queue, Release, Retry, Worker
+from sqlalchemy_fairqueue.values import Outcome
+from sqlalchemy_fairqueue.worker.looks import Looks
 from sqlalchemy_fairqueue.worker.sending import Sender
 from tests.fixtures.connections import Connect
-from tests.fixtures.database import Database
+from tests.fixtures.database import SCHEMA_VERSION, Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import is_empty, send, until
 
@@ -34,6 +36,58 @@ def test_a_locked_message_keeps_no_other_waiting(
         operator.rollback()
     until(lambda: is_empty(database), "the last one is completed")
     assert worker.stats.failures == 0
+
+
+def test_a_slot_that_is_freed_is_looked_for(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker
+) -> None:
+    """A channel's limit makes each of its messages wait for the one before, and not for a poll."""
+    queue.handler()(lambda _: None)
+    queue.configure_channel(engine, "customer-1", ChannelPolicy(max_concurrency=1))
+    send(engine, queue, *range(40))
+    start(queue, poll_interval=timedelta(hours=1))
+    until(lambda: is_empty(database), "all are done")
+
+
+@pytest.mark.skipif(SCHEMA_VERSION == 1, reason="version 1 does not say what slots are held")
+@pytest.mark.parametrize(
+    ("policy", "outcome", "is_reason"),
+    [
+        (ChannelPolicy(), None, False),
+        (ChannelPolicy(max_concurrency=1), None, True),
+        (ChannelPolicy(), Retry(delay=timedelta(hours=1)), False),
+        (ChannelPolicy(max_concurrency=1), Retry(delay=timedelta(hours=1)), True),
+        (ChannelPolicy(), Release(), True),
+    ],
+    ids=["done", "done, limited", "retried later", "retried later, limited", "given back"],
+)
+def test_what_makes_no_room_is_no_reason_to_look(
+    queue: Queue,
+    engine: Engine,
+    start: StartWorker,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    policy: ChannelPolicy,
+    outcome: Outcome | None,
+    is_reason: bool,
+) -> None:
+    """After a settlement there may be something to take if a slot became free, or the message itself is ready again."""
+    outcomes = [outcome]
+    told = []
+    original = Looks.nudge
+
+    def nudge(looks: Looks, now: float) -> bool:
+        told.append(threading.current_thread().name)
+        return original(looks, now)
+
+    monkeypatch.setattr(Looks, "nudge", nudge)
+    queue.handler()(lambda _: outcomes.pop() if outcomes else None)
+    queue.configure_channel(engine, "customer-1", policy)
+    send(engine, queue, 1)
+    worker = start(queue)
+    until(lambda: worker.stats.flushes, "it is settled")
+    worker.stop()
+    assert any(name.endswith("-settle") for name in told) == is_reason
 
 
 def test_a_statement_timeout(queue: Queue, engine: Engine, database: Database, connect: Connect) -> None:

@@ -1,8 +1,8 @@
 -- fq_dequeue: lease up to p_limit ready messages of a queue, taking channels in turn.
 -- Guarantees: never more than the limit, the queue's limit, a channel's max_concurrency or its rate; nothing of a paused queue or channel;
 -- within a channel by (dequeue_at, id); the rows come in turn order.
--- One row a message, then one row about the call (message_id null): the lease, scan hints to pass to the next call, microseconds until
--- something may be due (null: nothing is scheduled), and the last signal seen when more are waiting (hear them with fq_hear first).
+-- One row a message, then one row about the call (message_id null): the lease, scan hints to pass to the next call (the sixth says whether
+-- messages of this one hold slots of a limit, which their end frees), microseconds until something may be due (null: nothing is scheduled), and the last signal seen when more are waiting (hear them with fq_hear first).
 -- The lease p_lease_id is used again if it is good for p_lease microseconds more; else a new one is made, good for a little longer than that.
 -- A call that finds nothing in line, nothing to hear and no lease that is over looks at no lease, gives p_lease_id back as it is, and writes nothing:
 -- its commit has nothing to wait for.
@@ -117,6 +117,7 @@ declare
   v_state tid;
   v_channel_id bigint;
   v_has_limit boolean;
+  v_holds_slots boolean := false;
   v_quota integer;
   v_turn_left integer;
   v_head_at bigint;
@@ -392,6 +393,7 @@ begin
         exit when v_head_at is null or v_head_at > v_now;
       end loop;
       if v_got > 0 then
+        v_holds_slots := v_has_limit;
         v_left := v_left - v_got;
         v_bare := v_head_at is null or v_head_at > v_now;
         v_place := greatest(v_now + 1, v_read_at);
@@ -512,6 +514,7 @@ begin
     v_got := coalesce(cardinality(v_rows), 0);
 
     if v_got > 0 then
+      v_holds_slots := v_holds_slots or true = any(v_limited);
       -- They come back in the order in which they are updated, which is that of the turns.
       return query
       update fairqueue.fq_message m
@@ -643,7 +646,7 @@ begin
   lease_id := v_lease_id;
   lease_expires_at := v_expires_at;
   -- A channel that became due while this call ran was left alone: the next call must find it, so that the floor stays at the start.
-  hints := array[least(v_channel_floor, v_now), v_signal_floor, v_signal_mark, v_mark_xid, v_full_at];
+  hints := array[least(v_channel_floor, v_now), v_signal_floor, v_signal_mark, v_mark_xid, v_full_at, (v_holds_slots or v_limited_queue)::integer];
   return next;
 end
 $$;
