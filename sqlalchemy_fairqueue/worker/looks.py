@@ -104,11 +104,13 @@ class Looks:
 
     def nothing(self, now: float, due_in: float | None) -> None:
         """A look gave nothing."""
+        # In a stream of messages that is chance: nobody wakes us yet.
+        before = 0 if self._lately_by(now) >= _CALM else self._nothing
         # What is ready but in the hands of another call comes back soon, but not in a circle.
-        soonest = min(_LOCKED, _SOON * 2 ** min(self._nothing, 10)) / 2
-        wait = self._until_woken(now, min(self.interval, _SOON * 2 ** min(self._nothing, 20)))
+        soonest = min(_LOCKED, _SOON * 2 ** min(before, 10)) / 2
+        wait = self._until_woken(now, min(self.interval, _SOON * 2 ** min(before, 20)))
         self._full = 0
-        self._nothing += 1
+        self._nothing = before + 1
         self._next(self._due(now, None if due_in is None else max(due_in, soonest), wait))
 
     def failed(self, now: float, wait: float) -> None:
