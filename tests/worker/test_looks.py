@@ -190,7 +190,7 @@ def test_busy_again_and_again(count: int, apart: float) -> None:
 
 
 def test_a_miss_now_and_then_leaves_it_awake() -> None:
-    """A look that gives nothing while messages stream in is chance: it looks as soon, until there were few for a while."""
+    """A look that gives nothing while messages stream in is chance: it looks as soon, until few came for a while."""
     looks = Looks(5.0)
     looks.marked(100.0, 111.0)
     now, busy = _stream(looks, 100.0, 0.003, 60)
