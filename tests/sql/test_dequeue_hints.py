@@ -46,7 +46,7 @@ def test_what_an_open_transaction_signalled_lies_below_no_floor(
 @pytest.mark.parametrize("size", [1, 3, 10])
 @pytest.mark.parametrize("limited", ["no", "channel", "queue"])
 def test_whether_slots_are_held_is_told(kernel: Kernel, size: int, limited: str) -> None:
-    """The sixth hint is 1 where the end of what was taken frees a slot, whichever way it was taken."""
+    """The seventh hint is 1 where the end of what was taken frees a slot, whichever way it was taken."""
     kernel.enqueue("a", "b", "c", "c", "c", "c")
     if limited == "channel":
         kernel.configure("c", max_concurrency=2)
@@ -55,8 +55,8 @@ def test_whether_slots_are_held_is_told(kernel: Kernel, size: int, limited: str)
     told = []
     while (call := kernel.dequeue(size)).hands:
         held = kernel.value("select count(*) from fq_message where id = any(%(ids)s) and slots > 0", ids=call.ids)
-        assert call.hints[5] >= (held > 0)
-        told.append(call.hints[5])
+        assert call.hints[6] >= (held > 0)
+        told.append(call.hints[6])
     assert any(told) == (limited != "no")
 
 
@@ -66,6 +66,19 @@ def test_several_channels_below_the_hint_are_taken_in_turn(kernel: Kernel) -> No
     kernel.hear()
     now = kernel.value("select fq_now()")
     assert kernel.dequeue(4, hints=[now, 0, None, None, now + SECOND]).channels == ["a", "b", "a", "b"]
+
+
+def test_what_stands_below_the_hint_is_found_when_it_is_time_to_look(kernel: Kernel) -> None:
+    """To look below takes a thirtieth of the time: until then a call that finds nothing says when it is due."""
+    kernel.enqueue("a", "b")
+    kernel.hear()
+    now = kernel.value("select fq_now()")
+    call = kernel.dequeue(4, hints=[now, 0, None, None, now + 10 * SECOND, now + SECOND])
+    assert call.channels == []
+    assert 0 < call.due_in <= SECOND
+    hints = call.hints
+    hints[5] = kernel.value("select fq_now()")
+    assert kernel.dequeue(4, hints=hints).channels == ["a", "b"]
 
 
 def test_a_channel_heard_of_below_the_hint_is_not_the_only_one(kernel: Kernel) -> None:
