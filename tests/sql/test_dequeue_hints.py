@@ -75,6 +75,7 @@ def test_what_stands_below_the_hint_is_found_when_it_is_time_to_look(kernel: Ker
     now = kernel.value("select fq_now()")
     call = kernel.dequeue(4, hints=[now, 0, None, None, now + 10 * SECOND, now + SECOND])
     assert call.channels == []
+    assert call.due_in is not None
     assert 0 < call.due_in <= SECOND
     hints = call.hints
     hints[5] = kernel.value("select fq_now()")
