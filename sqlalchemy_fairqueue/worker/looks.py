@@ -83,9 +83,10 @@ class Looks:
             self._marked_at = now
         self.marked_until = until
 
-    def unmarked(self) -> None:
-        """Producers do not know, or cannot wake it."""
+    def unmarked(self, now: float) -> None:
+        """Producers do not know, or cannot wake it: whoever relied on them looks soon."""
         self.marked_until = 0.0
+        self.next_at = min(self.next_at, now + _SOON)
 
     def begin(self, now: float) -> None:
         """A look begins."""

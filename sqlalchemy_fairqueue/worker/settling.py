@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.stats import WorkerStats
 
 _RETURNING = (Verb.RETRY, Verb.RELEASE)
+# Seconds after which a delivery may hold more than when it was made.
+_LONG = 1.0
 _MOST = 1000
 _FINAL = 10.0
 _LOCKED_AGAIN = 1.0
@@ -177,6 +179,7 @@ class Settler:
 
 def _makes_room(context: Context, decision: Decision | None) -> bool:
     """Whether a dequeue may find something because of this end: a slot is free, or the message itself is."""
-    if decision is None or context.delivery.holds_slot:
+    # A limit that was set while it was out makes it hold a slot that the dequeue did not know of.
+    if decision is None or context.delivery.holds_slot or monotonic() - context.taken_at > _LONG:
         return True
     return decision.verb in _RETURNING and not decision.delay

@@ -47,7 +47,7 @@ class Sleeper:
         looks = source.looks
         if subscription is None or not subscription.is_heard or source.version == 1:
             looks.interval = self._alone
-            looks.unmarked()
+            looks.unmarked(monotonic())
             return
         looks.interval = self._interval
         now = monotonic()
@@ -91,7 +91,7 @@ class Sleeper:
                     self._unmark(line, source)
 
     def _unmark(self, line: Line, source: Source) -> None:
-        source.looks.unmarked()
+        source.looks.unmarked(monotonic())
         lease_id = source.marked_lease
 
         def work(connection: Connection) -> None:

@@ -128,3 +128,5 @@ class World:
             found._forget()
         elif found._hints is not None:
             found._hints[4] = self.now() + 50_000_000 if hints == "kept" else 0
+            # The clock makes each look dear; tests/sql/test_dequeue_hints.py puts off the look at what a hint hides.
+            found._hints[5:] = [0] * len(found._hints[5:])

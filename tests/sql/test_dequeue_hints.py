@@ -82,6 +82,32 @@ def test_what_stands_below_the_hint_is_found_when_it_is_time_to_look(kernel: Ker
     assert kernel.dequeue(4, hints=hints).channels == ["a", "b"]
 
 
+@pytest.mark.parametrize("full", [True, False])
+def test_a_channel_in_other_hands_is_not_forgotten_for_one_that_is_taken(
+    kernel: Kernel, open_kernel: OpenKernel, *, full: bool
+) -> None:
+    """What stands first and is locked stays the hint, and is looked for again at once."""
+    kernel.enqueue("a", "a", "b")
+    kernel.hear()
+    now = kernel.value("select fq_now()")
+    first = kernel.value("select min(next_dequeue_at) from fq_channel_state")
+    other = open_kernel()
+    assert other.dequeue(1).channels == ["a"]
+    call = kernel.dequeue(4, hints=None if full else [first, 0, None, None, now + 10 * SECOND, now + 10 * SECOND])
+    assert call.channels == ["b"]
+    assert call.due_in == 0
+    other.rollback()
+    assert kernel.dequeue(4, hints=[*call.hints[:4], *[now + 10 * SECOND] * 2]).channels == ["a", "a"]
+
+
+def test_a_hint_ahead_of_the_clock_hides_nothing(kernel: Kernel) -> None:
+    """A clock that was set back leaves hints that nothing stands behind."""
+    kernel.enqueue("a", "b")
+    kernel.hear()
+    ahead = kernel.value("select fq_now()") + 20 * SECOND
+    assert kernel.dequeue(4, hints=[ahead, 0, None, None, ahead, ahead]).channels == ["a", "b"]
+
+
 def test_a_channel_heard_of_below_the_hint_is_not_the_only_one(kernel: Kernel) -> None:
     """Its place lowers the floor, and another one that was ready below the hint stands behind it."""
     kernel.enqueue("a", "b")

@@ -189,13 +189,24 @@ def test_busy_again_and_again(count: int, apart: float) -> None:
     assert _stream(looks, now, apart, 40, count)[1]
 
 
+def test_without_its_mark_it_looks_soon() -> None:
+    """Whoever slept on under the mark, and takes it away, is woken by nobody any more."""
+    looks = Looks(5.0)
+    now = _asleep(looks, 100.0, 9999.0)
+    now, busy = _stream(looks, now, 0.003, 60)
+    assert busy
+    assert looks.next_at - now > 0.1
+    looks.unmarked(now)
+    assert looks.next_at - now == pytest.approx(0.005)
+
+
 def test_a_miss_now_and_then_leaves_it_awake() -> None:
     """A look that gives nothing while messages stream in is chance: it looks as soon, until few came for a while."""
     looks = Looks(5.0)
     looks.marked(100.0, 111.0)
     now, busy = _stream(looks, 100.0, 0.003, 60)
     assert busy
-    looks.unmarked()
+    looks.unmarked(now)
     ended = now
     while not looks.needs_mark(now):
         looks.begin(now)

@@ -72,8 +72,9 @@ declare
   v_full_at bigint := coalesce(p_hints[5], 0);
   v_full boolean := v_now >= v_full_at or v_full_at > v_now + 60000000;
   v_below_at bigint := coalesce(p_hints[6], 0);
-  v_below boolean := not v_full and (v_now >= v_below_at or v_below_at > v_now + 60000000);
+  v_below boolean := not v_full and (v_now >= v_below_at or v_below_at > v_now + 60000000 or v_channel_floor > v_now);
   v_whole_line boolean := v_full;
+  v_line_floor bigint;
   v_from bigint;
   v_look_cost bigint;
   v_scan_cost bigint;
@@ -236,11 +237,12 @@ begin
     v_full := false;
   end if;
 
+  v_line_floor := v_channel_floor;
   while v_left > 0 and v_empty < 32 loop
     if v_bare then
       -- Nothing from the floor on that this call could take. What stands there first, not due or in other hands, is where the next call begins.
       -- A look below the floor passes all that was served while a snapshot is open: it takes a thirtieth of the time at most.
-      v_from := case when v_below then c_nothing else v_channel_floor end;
+      v_from := case when v_below then c_nothing else v_line_floor end;
       v_look_cost := -fairqueue.fq_now();
       select s.next_dequeue_at into due_in
       from fairqueue.fq_channel_state s
@@ -250,13 +252,17 @@ begin
         and s.next_dequeue_at >= v_from
       order by s.queue, s.next_dequeue_at
       limit 1;
-      if v_below then
+      if v_from = c_nothing then
         v_look_cost := v_look_cost + fairqueue.fq_now();
         v_below_at := v_now + least(30 * v_look_cost, 30000000);
+        if not v_below then
+          v_full_at := least(v_full_at + 30 * v_look_cost, v_now + 30000000);
+        end if;
         v_below := false;
         v_whole_line := true;
       end if;
-      exit when due_in is null or due_in >= v_channel_floor;
+      exit when due_in is null or due_in >= v_line_floor;
+      v_line_floor := due_in;
       v_channel_floor := due_in;
       v_several := v_several or v_limit > 1;
       due_in := null;
