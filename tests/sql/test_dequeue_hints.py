@@ -87,7 +87,8 @@ def test_a_channel_in_other_hands_is_not_forgotten_for_one_that_is_taken(
     kernel: Kernel, open_kernel: OpenKernel, *, full: bool
 ) -> None:
     """What stands first and is locked stays the hint, and is looked for again at once."""
-    kernel.enqueue("a", "a", "b")
+    kernel.enqueue("a", "a")
+    kernel.enqueue("b")
     kernel.hear()
     now = kernel.value("select fq_now()")
     first = kernel.value("select min(next_dequeue_at) from fq_channel_state")

@@ -3,13 +3,19 @@
 import logging
 import threading
 from datetime import timedelta
-from typing import Any
+from time import monotonic
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import Engine, create_engine, text
 
 from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Queue, Release, Retry, Worker
 from sqlalchemy_fairqueue.values import Outcome
+from sqlalchemy_fairqueue.worker import settling
+from sqlalchemy_fairqueue.worker.claims import Claim
+from sqlalchemy_fairqueue.worker.context import Context
+from sqlalchemy_fairqueue.worker.decisions import COMPLETE
 from sqlalchemy_fairqueue.worker.looks import Looks
 from sqlalchemy_fairqueue.worker.sending import Sender
 from tests.fixtures.connections import Connect
@@ -88,6 +94,14 @@ def test_what_makes_no_room_is_no_reason_to_look(
     until(lambda: worker.stats.flushes, "it is settled")
     worker.stop()
     assert any(name.endswith("-settle") for name in told) == is_reason
+
+
+@pytest.mark.parametrize(("held", "is_reason"), [(0.0, False), (2.0, True)])
+def test_a_limit_that_was_set_meanwhile(held: float, *, is_reason: bool) -> None:
+    """What was out for long may hold a slot of a limit that its dequeue did not know of: there may be room."""
+    delivery = cast("Delivery", SimpleNamespace(holds_slot=False))
+    context = Context(delivery, Claim(1, 0.0), cast("Any", None), monotonic() - held)
+    assert settling._makes_room(context, COMPLETE) == is_reason
 
 
 def test_a_statement_timeout(queue: Queue, engine: Engine, database: Database, connect: Connect) -> None:
