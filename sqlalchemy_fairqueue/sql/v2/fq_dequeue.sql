@@ -2,7 +2,8 @@
 -- Guarantees: never more than the limit, the queue's limit, a channel's max_concurrency or its rate; nothing of a paused queue or channel;
 -- within a channel by (dequeue_at, id); the rows come in turn order.
 -- One row a message, then one row about the call (message_id null): the lease, scan hints to pass to the next call (the seventh says whether
--- messages of this one hold slots of a limit, which their end frees), microseconds until something may be due (null: nothing is scheduled), and the last signal seen when more are waiting (hear them with fq_hear first).
+-- messages of this one hold slots of a limit, which their end frees), microseconds until something may be due (null: nothing is scheduled), and
+-- the last signal seen when more are waiting (hear them with fq_hear first).
 -- The lease p_lease_id is used again if it is good for p_lease microseconds more; else a new one is made, good for a little longer than that.
 -- A call that finds nothing in line, nothing to hear and no lease that is over looks at no lease, gives p_lease_id back as it is, and writes nothing:
 -- its commit has nothing to wait for.
@@ -73,7 +74,7 @@ declare
   v_full boolean := v_now >= v_full_at or v_full_at > v_now + 60000000;
   v_below_at bigint := coalesce(p_hints[6], 0);
   v_below boolean := not v_full and (v_now >= v_below_at or v_below_at > v_now + 60000000 or v_channel_floor > v_now);
-  v_whole_line boolean := v_full;
+  v_whole_line boolean := false;
   v_line_floor bigint;
   v_from bigint;
   v_look_cost bigint;
@@ -261,7 +262,13 @@ begin
         v_below := false;
         v_whole_line := true;
       end if;
-      exit when due_in is null or due_in >= v_line_floor;
+      if due_in is null or due_in >= v_line_floor then
+        v_channel_floor := coalesce(due_in, v_now);
+        if not v_whole_line then
+          due_in := least(due_in, v_below_at);
+        end if;
+        exit;
+      end if;
       v_line_floor := due_in;
       v_channel_floor := due_in;
       v_several := v_several or v_limit > 1;
@@ -620,13 +627,6 @@ begin
       v_width := v_left;
     end if;
   end loop;
-
-  if v_left > 0 and v_bare then
-    v_channel_floor := coalesce(due_in, v_now);
-    if not v_whole_line then
-      due_in := least(due_in, v_below_at);
-    end if;
-  end if;
 
   if v_new_lease then
     if v_left < v_limit then
