@@ -63,19 +63,10 @@ def test_an_open_snapshot_does_not_make_calls_dearer(kernel: Kernel, open_kernel
 
     Without them each call would walk the versions of all calls before: thousands of index entries instead of a few.
     """
-    kernel.enqueue(*["a", "b", "c"] * 400)
-    kernel.hear()
-    reader = open_kernel(isolation="REPEATABLE_READ")
-    reader.value("select count(*) from fq_message")
-    hints = None
-    for _ in range(900):
-        call = kernel.dequeue(hints=hints)
-        hints = call.hints
-        assert kernel.complete(*call.hands) == {}
+    hints = _age(kernel, open_kernel(isolation="REPEATABLE_READ"), left=300)
     before = _entries_read(kernel)
     for _ in range(20):
         # Hints of the call before, and the next full scan far away: it is made now and then, for a tenth of the time.
-        assert hints is not None
         hints[4] = kernel.value("select fq_now() + 50000000")
         call = kernel.dequeue(hints=hints)
         hints = call.hints
@@ -91,18 +82,9 @@ def test_an_open_snapshot_does_not_make_the_end_of_the_line_dearer(
     """A call that gets less than it asks for looks for what is next from where it found the last, and says so in its
     hints, also when all that is left is locked.
     """
-    kernel.enqueue(*["a", "b", "c"] * 300)
-    kernel.hear()
-    reader = open_kernel(isolation="REPEATABLE_READ")
-    reader.value("select count(*) from fq_message")
-    hints = None
-    for _ in range(900):
-        call = kernel.dequeue(hints=hints)
-        hints = call.hints
-        assert kernel.complete(*call.hands) == {}
+    hints = _age(kernel, open_kernel(isolation="REPEATABLE_READ"))
     before = _entries_read(kernel)
     for _ in range(20):
-        assert hints is not None
         # Both looks at the whole line far away: each takes a thirtieth of the time.
         hints[4] = hints[5] = kernel.value("select fq_now() + 50000000")
         kernel.enqueue("a")
@@ -120,6 +102,21 @@ def test_an_open_snapshot_does_not_make_the_end_of_the_line_dearer(
             assert len(call.hands) == 1
         assert kernel.complete(*call.hands) == {}
     assert _entries_read(kernel) - before <= 20 * 2 * A_FEW
+
+
+def _age(kernel: Kernel, reader: Kernel, *, left: int = 0) -> list[int | None]:
+    """Serve 900 messages of three channels one by one while the reader's snapshot keeps every version of their rows;
+    give the hints of the last call. So many messages more are left in line.
+    """
+    kernel.enqueue(*["a", "b", "c"] * (300 + left // 3))
+    kernel.hear()
+    reader.value("select count(*) from fq_message")
+    call = kernel.dequeue()
+    assert kernel.complete(*call.hands) == {}
+    for _ in range(899):
+        call = kernel.dequeue(hints=call.hints)
+        assert kernel.complete(*call.hands) == {}
+    return call.hints
 
 
 def _entries_read(kernel: Kernel) -> int:
