@@ -10,7 +10,7 @@ import json
 import os
 import sys
 
-from sqlalchemy_fairqueue.spark import Scenario, archive, enqueue, register, replay
+from sqlalchemy_fairqueue.spark import Scenario, archive, enqueue, read_archive, register, replay
 from sqlalchemy_fairqueue.spark.archiving.errors import ArchiveError
 from sqlalchemy_fairqueue.spark.java import java_home
 
@@ -39,6 +39,7 @@ def used(dsn: str, folder: str) -> dict[str, object]:
     frame.write.format("fairqueue").mode("append").options(**options).save()
     found["loaded"] = [enqueue(frame, dsn=dsn, queue="documents", job_id="called").merged for _ in range(2)]
     found["messages"] = spark.read.format("fairqueue").options(dsn=dsn, table="messages").load().count()
+    found["archived"] = read_archive(spark, f"{folder}/archive").count()
     query = spark.readStream.format("fairqueue").options(dsn=dsn, columns="id").load().writeStream.format("memory")
     query = query.queryName("followed").option("checkpointLocation", f"{folder}/checkpoint")
     running = query.trigger(availableNow=True).start()

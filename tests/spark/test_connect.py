@@ -4,11 +4,16 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from sqlalchemy_fairqueue.spark import archive
 from tests.fixtures.database import Database
-from tests.spark.recorded import add
+from tests.spark.recorded import DAY, NOON, add
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytest.importorskip(
     "grpc", reason="Spark Connect is tested where its client is installed: pip install pyspark[connect]"
@@ -16,9 +21,12 @@ pytest.importorskip(
 
 
 @pytest.mark.long
-def test_a_connect_session_reads_loads_and_replays(database: Database, tmp_path: Path) -> None:
-    """The data source and the plain functions work over Connect as on a classic session; an archive says it cannot."""
-    add(database, 50)
+def test_a_connect_session_reads_loads_and_replays(spark: "SparkSession", database: Database, tmp_path: Path) -> None:
+    """The data source and the plain functions work over Connect as on a classic session; an archive can be read there,
+    and made only on a classic one.
+    """
+    add(database, 50, finished=NOON - DAY)
+    assert archive(spark, str(tmp_path / "archive"), dsn=database.conninfo).rows == 50
     command = [sys.executable, "-m", "tests.spark.over_connect", database.conninfo, str(tmp_path)]
     answer = subprocess.run(command, check=False, capture_output=True, text=True, timeout=110)
     assert answer.returncode == 0, answer.stderr
@@ -29,6 +37,7 @@ def test_a_connect_session_reads_loads_and_replays(database: Database, tmp_path:
         "history": 50,
         "loaded": [True, False],
         "messages": 60,
+        "archived": 50,
         "ended": True,
         "followed": 50,
         "replayed": 100,
