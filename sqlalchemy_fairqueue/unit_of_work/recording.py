@@ -22,7 +22,14 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue.errors import UnsentWork
 from sqlalchemy_fairqueue.unit_of_work.ledger import forget, ledger_of
 from sqlalchemy_fairqueue.unit_of_work.sending import send_placed
-from sqlalchemy_fairqueue.unit_of_work.sessions import check_open, connection, is_committing, listen_last, transactions
+from sqlalchemy_fairqueue.unit_of_work.sessions import (
+    check_open,
+    connected,
+    connection,
+    is_committing,
+    listen_last,
+    transactions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -93,7 +100,7 @@ def record(session: Session, operations: Iterable[Operation]) -> None:
     if is_committing(root) and _is_past(session, root):
         found = _record_of(root)
         found.sent = True
-        _send(found, [(connection(session, operation.target), operation) for operation in operations])
+        _send(found, connected(session, operations))
         return
     ours = _record_of(innermost)
     while ours.parent is not None:
@@ -111,7 +118,7 @@ def send_now(session: Session, operations: list[Operation]) -> list[Telling]:
     """
     root, innermost = transactions(session)
     check_open(root, innermost)
-    placed = [(connection(session, operation.target), operation) for operation in operations]
+    placed = connected(session, operations)
     _record_of(root).connections.update(where for where, _ in placed)
     return send_placed(placed)
 
@@ -207,7 +214,7 @@ def _collected(session: Session, ours: _Record) -> list[tuple[Connection, Operat
         while ours.work:
             work, ours.work = ours.work, []
             try:
-                placed += [(connection(session, operation.target), operation) for operation in work]
+                placed += connected(session, work)
             except BaseException as error:
                 ours.failure = _words(error)
                 raise

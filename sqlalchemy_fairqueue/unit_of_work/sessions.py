@@ -18,12 +18,12 @@ from sqlalchemy_fairqueue.asynchronous import AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.errors import FairQueueError, UnsentWork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from sqlalchemy import Connection
     from sqlalchemy.orm import SessionTransaction
 
-    from sqlalchemy_fairqueue.unit_of_work.operations import Target
+    from sqlalchemy_fairqueue.unit_of_work.operations import Operation, Target
 
 
 def session_of(candidate: object) -> Session | None:
@@ -65,6 +65,23 @@ def connection(session: Session, target: Target) -> Connection:
             f"the session has no engine for queue {target.queue!r}: {error}; "
             "bind the session to one, or say which by Queue(bind_arguments={'mapper': SomeModel})"
         ) from error
+
+
+def connected(session: Session, operations: Iterable[Operation]) -> list[tuple[Connection, Operation]]:
+    """Operations, each with the session's connection to the database that holds its queue.
+
+    Raises:
+        FairQueueError: As :func:`connection`.
+    """
+    # By identity: targets that are equal may be of several databases.
+    found: dict[int, Connection] = {}
+    placed = []
+    for operation in operations:
+        target = operation.target
+        if id(target) not in found:
+            found[id(target)] = connection(session, target)
+        placed.append((found[id(target)], operation))
+    return placed
 
 
 def check_open(root: SessionTransaction, innermost: SessionTransaction) -> None:
