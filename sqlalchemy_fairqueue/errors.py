@@ -2,7 +2,7 @@
 
 Every error says what happened, with the values, then what to do. Errors that the SQL functions raise are found by their
 SQLSTATE: a class names its code, and :func:`translated` turns a driver's error into the class that has it. This module
-must not know how a statement is sent.
+must not know how a statement is sent; of the SQL it knows the newest version, to say what to install.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy.exc import DBAPIError
+
+from sqlalchemy_fairqueue.sql import LATEST_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +25,15 @@ def said(error: BaseException) -> str:
         return " ".join(str(error).split())
     except BaseException as again:  # noqa: BLE001 - an exception's own __str__ may do anything
         return f"(its words cannot be had: __str__ raises {type(again).__name__})"
+
+
+def to_install(schema: str | None = None) -> str:
+    """What to do where no queue is found: the migration, of the newest version, for the schema that was named."""
+    place = "" if schema is None else f", schema={schema!r}"
+    return (
+        f"put op.create_fairqueue(version={LATEST_VERSION}{place}) into an Alembic migration and run it, "
+        "or give Queue(schema=...) the schema it was installed in"
+    )
 
 
 class FairQueueError(Exception):
@@ -244,9 +255,6 @@ def translated(doing: str) -> Iterator[None]:
         detail = getattr(diagnostics, "message_detail", None)
         hint = getattr(diagnostics, "message_hint", None)
         if kind is SchemaMismatch:
-            hint = (
-                "install the queue with op.create_fairqueue() in an Alembic migration, "
-                "and give Queue(schema=...) the schema it was installed in"
-            )
+            hint = to_install()
         said = f"{what} ({detail})" if detail else what
         raise kind(f"cannot {doing}: {said}; {hint or 'see the documentation of the call'}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.errors import SchemaMismatch
+from sqlalchemy_fairqueue.errors import SchemaMismatch, to_install
 from sqlalchemy_fairqueue.installation import version_of
 from sqlalchemy_fairqueue.sql import LATEST_VERSION
 
@@ -23,10 +23,7 @@ def check_schema(connection: Connection, schema: str | None) -> int:
     try:
         version = version_of(connection, schema)
     except SchemaMismatch as error:
-        raise SchemaMismatch(
-            f"no queue is installed in {where}; put op.create_fairqueue(version={LATEST_VERSION}{place}) into an "
-            "Alembic migration and run it, or give Queue(schema=...) the schema it was installed in"
-        ) from error
+        raise SchemaMismatch(f"no queue is installed in {where}; {to_install(schema)}") from error
     if not 1 <= version <= LATEST_VERSION:
         raise SchemaMismatch(
             f"the queue in {where} has version {version}, and this library knows up to {LATEST_VERSION}; "

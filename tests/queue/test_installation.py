@@ -8,9 +8,10 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue, SchemaMismatch
+from sqlalchemy_fairqueue.sql import LATEST_VERSION
 from tests.fixtures.database import Database
 
-ADVICE = r"install the queue with op\.create_fairqueue\(\).*Queue\(schema=\.\.\.\)"
+ADVICE = rf"put op\.create_fairqueue\(version={LATEST_VERSION}\) into .*Queue\(schema=\.\.\.\)"
 
 
 def _commit(queue: Queue, engine: Engine) -> None:

@@ -14,10 +14,10 @@ _PACKAGE = "sqlalchemy_fairqueue"
 
 # Part by part, what it may import from the package. Leaves may know whatever they like, and nobody knows them.
 _MAY_KNOW = {
-    "errors": set[str](),
+    "sql": set[str](),
+    "errors": {"sql"},
     "times": set[str](),
     "asynchronous": set[str](),
-    "sql": set[str](),
     "codecs": {"errors"},
     "values": {"errors", "times"},
     "engines": {"asynchronous", "errors"},

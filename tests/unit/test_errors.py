@@ -22,6 +22,8 @@ from sqlalchemy_fairqueue import (
     UnsentWork,
     WorkerError,
 )
+from sqlalchemy_fairqueue.errors import to_install
+from sqlalchemy_fairqueue.sql import LATEST_VERSION
 
 _ERRORS = [
     AutocommitError("x"),
@@ -71,6 +73,12 @@ def test_what_a_lost_lease_says() -> None:
         "consumer 'b' holds the message now; stop working on it"
     )
     assert "message 17 was lost: the message was taken back" in str(LeaseLost((17,), 812))
+
+
+def test_what_to_install() -> None:
+    """Whoever finds no queue is told the newest version, and the schema as far as it was named."""
+    assert to_install().startswith(f"put op.create_fairqueue(version={LATEST_VERSION}) into an Alembic migration")
+    assert f"op.create_fairqueue(version={LATEST_VERSION}, schema='apps')" in to_install("apps")
 
 
 def test_what_a_duplicate_says() -> None:
