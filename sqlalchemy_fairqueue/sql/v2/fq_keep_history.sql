@@ -5,7 +5,8 @@
 -- a table was in use for longer than a tenth of a second, so that the next call drops or makes it.
 -- What is taken away is noted in fq_pruned_history in the same transaction, for readers that had not come so far.
 -- Locks: to make: the history share update exclusive, which hinders no verb, and the default partition access exclusive, which no verb needs while days are made
--- ahead. To drop: the history access exclusive. Both till the commit, so commit at once; waits for a tenth of a second at most.
+-- ahead. Where today or a day before it is made, the history share row exclusive: verbs that record wait for the commit. To drop: the history access
+-- exclusive. All till the commit, so commit at once; waits for a tenth of a second at most.
 -- Index: none; reads the default partition, which is empty as a rule.
 -- Errors: QF001 bad number of days, QF003 wrong isolation level, 42501 for a role that does not own the history.
 create function fairqueue.fq_keep_history(p_ahead integer default 7)
@@ -19,6 +20,7 @@ as $$
 #variable_conflict use_column
 declare
   c_day constant bigint := 86400000000;
+  c_bounds constant text := 'fq_bounds';
   v_now bigint := fairqueue.fq_now();
   v_today bigint := v_now / c_day;
   v_history oid;
@@ -91,12 +93,17 @@ begin
       foreach v_day in array v_days loop
         partition := 'fq_history_p' || to_char(to_timestamp(v_day * 86400), 'YYYYMMDD');
         v_made := v_made || partition;
-        execute format('create table %I.%I (like %I.%I including constraints including storage)',
-          v_schema, partition, v_schema, (select c.relname from pg_class c where c.oid = v_history));
+        -- With its indexes and its bounds, so that it is neither indexed nor read under the locks.
+        execute format('create table %I.%I (like %I.%I including constraints including storage including indexes, constraint %I check (finished_at >= %s and finished_at < %s))',
+          v_schema, partition, v_schema, (select c.relname from pg_class c where c.oid = v_history), c_bounds, v_day * c_day, (v_day + 1) * c_day);
         execute format('alter table %I.%I replica identity full', v_schema, partition);
       end loop;
       for v_pass in 1..2 loop
         if v_pass = 2 then
+          -- A verb that has chosen the default partition for a row of today would fail when today has got its own: it must choose after.
+          if v_days[1] <= v_today then
+            execute format('lock table only %s in share row exclusive mode', v_history::regclass);
+          end if;
           execute format('lock table %s in access exclusive mode', v_default::regclass);
         end if;
         foreach v_day in array v_days loop
@@ -107,9 +114,11 @@ begin
           );
         end loop;
       end loop;
-      foreach v_day in array v_days loop
-        execute format('alter table %s attach partition %I.%I for values from (%s) to (%s)', v_history::regclass, v_schema,
-          'fq_history_p' || to_char(to_timestamp(v_day * 86400), 'YYYYMMDD'), v_day * c_day, (v_day + 1) * c_day);
+      foreach partition in array v_made loop
+        v_day := to_date(substr(partition, 13, 8), 'YYYYMMDD') - date '1970-01-01';
+        execute format('alter table %s attach partition %I.%I for values from (%s) to (%s)',
+          v_history::regclass, v_schema, partition, v_day * c_day, (v_day + 1) * c_day);
+        execute format('alter table %I.%I drop constraint %I', v_schema, partition, c_bounds);
       end loop;
       action := 'made';
     exception when lock_not_available then

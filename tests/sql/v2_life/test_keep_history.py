@@ -160,6 +160,41 @@ def test_completions_go_on_meanwhile(kernel: Kernel, open_kernel: OpenKernel, wa
     assert _homes(kernel) == [_name(noon)] * 2
 
 
+@pytest.mark.parametrize("verb", ["complete", "retry", "dequeue"])
+def test_verbs_go_on_when_today_is_made(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits, noon: Clock, verb: str
+) -> None:
+    """A verb that records while the day of now gets its partition waits for that commit, and its row is there then."""
+    hand = _attempt(kernel)
+    if verb == "dequeue":
+        kernel.rows("update fq_lease set expires_at = fq_now()")
+    keeper = open_kernel()
+    assert keep_history(keeper, 0) == {_name(noon): "made"}
+
+    def work(worker: Kernel) -> object:
+        if verb == "complete":
+            return worker.complete(hand)
+        return worker.retry(hand) if verb == "retry" else len(worker.dequeue().hands)
+
+    rival = waits.start(on(work)).blocked()
+    keeper.commit()
+    assert rival.result() == (1 if verb == "dequeue" else {})
+    assert _homes(kernel) == [_name(noon)]
+
+
+def test_a_day_that_is_made_has_what_the_others_have(kernel: Kernel, noon: Clock) -> None:
+    """A day's indexes are parts of the history's, and nothing is left of what spared the server to read it."""
+    kernel.complete(_attempt(kernel))
+    keep_history(kernel, 1)
+    indexes = "select count(*) from pg_index where indrelid = %(table)s::regclass"
+    parts = indexes + " and exists (select from pg_inherits where inhrelid = indexrelid)"
+    checks = "select count(*) from pg_constraint where conrelid = %(table)s::regclass and contype = 'c'"
+    for day in (_name(noon), _name(noon, 1)):
+        whole = kernel.value(indexes, table="fq_history")
+        assert kernel.value(indexes, table=day) == kernel.value(parts, table=day) == whole
+        assert kernel.value(checks, table=day) == kernel.value(checks, table="fq_history")
+
+
 def test_a_table_in_use_is_left_for_the_next_time(kernel: Kernel, open_kernel: OpenKernel, noon: Clock) -> None:
     """A completion that holds the default partition, a reader that holds all: nothing is made or dropped, no error
     comes, and the next call does it.
