@@ -231,8 +231,8 @@ class UnsentWork(FairQueueError):
     """Queue work of a transaction that cannot be sent in it any more.
 
     Either an earlier commit failed while it sent the work, so that only a rollback is possible; or the work was asked
-    for when the transaction had been committed, prepared or rolled back already, from a hook that runs that late.
-    Nothing was recorded.
+    for when the transaction had been committed, prepared or rolled back already, from a hook that runs that late or
+    after a flush whose error was caught: then that error is the cause. Nothing was recorded.
     """
 
 

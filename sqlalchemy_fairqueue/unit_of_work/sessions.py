@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.orm.session import SessionTransactionState
 
 from sqlalchemy_fairqueue.asynchronous import AsyncSession, async_scoped_session
-from sqlalchemy_fairqueue.errors import FairQueueError, UnsentWork
+from sqlalchemy_fairqueue.errors import FairQueueError, UnsentWork, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -88,9 +88,17 @@ def check_open(root: SessionTransaction, innermost: SessionTransaction) -> None:
     """Refuse transactions that nothing can be sent in any more, though they have not ended yet.
 
     Raises:
-        UnsentWork: One was rolled back, or the outermost was committed or prepared.
+        UnsentWork: One was rolled back, or the outermost was committed or prepared. Where a flush failed, its error is
+            the cause.
     """
     if SessionTransactionState.DEACTIVE in {_state(root), _state(innermost)}:
+        failure = _failure(innermost) or _failure(root)
+        if failure is not None:
+            raise UnsentWork(
+                "the transaction was rolled back when a flush failed, so that queue work can join it no more "
+                f"({type(failure).__name__}: {said(failure)}); let such an error out, call rollback() after it, "
+                "or flush what may fail within begin_nested()"
+            ) from failure
         raise UnsentWork(
             "the transaction was rolled back, so that queue work can join it no more; call rollback() first, "
             "or enqueue in after_soft_rollback when the session is active again"
@@ -120,6 +128,11 @@ def listen_last(session: Session, hook: Callable[[Session], None]) -> None:
         with contextlib.suppress(ValueError):
             hooks.remove(hook)
         hooks.append(hook)
+
+
+def _failure(transaction: SessionTransaction) -> BaseException | None:
+    """What failed in a flush and made SQLAlchemy roll the transaction back. It holds the session: keep it nowhere."""
+    return getattr(transaction, "_rollback_exception", None)
 
 
 def _state(transaction: SessionTransaction) -> object:

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import Engine, text
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session
 
@@ -136,6 +137,30 @@ def test_one_delivery_twice_in_one_way(engine: Engine, database: Database) -> No
         QUEUE.complete(session, [delivery, delivery])
         session.commit()
     assert channels(database) == []
+
+
+@pytest.mark.parametrize("savepoint", [False, True], ids=["transaction", "savepoint"])
+def test_flush_that_failed_is_named(engine: Engine, database: Database, savepoint: bool) -> None:  # noqa: FBT001 - a case
+    """After a flush whose error was caught, queue work is refused with that error, in words and as the cause."""
+    with Session(engine) as session:
+        session.add(Upload(name="same"))
+        session.commit()
+        if savepoint:
+            session.begin_nested()
+        session.add(Upload(name="same"))
+        with pytest.raises(IntegrityError) as flushed:
+            session.flush()
+        for ask in (
+            lambda: QUEUE.enqueue(session, channel="lost", payload=1),
+            lambda: QUEUE.enqueue_now(session, channel="lost", payload=1),
+        ):
+            with pytest.raises(UnsentWork, match=r"IntegrityError: .*upload_name_key.*; .*begin_nested\(\)") as refused:
+                ask()
+            assert refused.value.__cause__ is flushed.value
+        session.rollback()
+        QUEUE.enqueue(session, channel="kept", payload=1)
+        session.commit()
+    assert (uploads(database), channels(database)) == (["same"], ["kept"])
 
 
 def test_connection_lost_while_sending(engine: Engine, database: Database) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 from sqlalchemy import Engine, text
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import FairQueueError, Queue
+from sqlalchemy_fairqueue import FairQueueError, Queue, UnsentWork
 from sqlalchemy_fairqueue.unit_of_work import ledger, recording
-from tests.unit_of_work.business import QUEUE
+from tests.unit_of_work.business import QUEUE, Upload
 
 
 def _commit(session: Session) -> None:
@@ -30,6 +31,14 @@ def _fail(session: Session) -> None:
     with pytest.raises(FairQueueError):
         session.commit()
     session.connection().invalidate()
+
+
+def _swallow(session: Session) -> None:
+    session.add_all([Upload(name="same"), Upload(name="same")])
+    with pytest.raises(IntegrityError):
+        session.flush()
+    with pytest.raises(UnsentWork):
+        QUEUE.enqueue(session, channel="a", payload=1)
 
 
 def _abandon(session: Session) -> None:
@@ -53,7 +62,7 @@ def _grown(before: dict[str, int]) -> dict[str, int]:
     return {name: now - before[name] for name, now in _tables().items() if now > before[name]}
 
 
-@pytest.mark.parametrize("end", [_commit, _rollback, _close, _fail, _abandon])
+@pytest.mark.parametrize("end", [_commit, _rollback, _close, _fail, _swallow, _abandon])
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
 def test_no_session_is_kept(engine: Engine, end: Callable[[Session], None]) -> None:
     """A session that is dropped is collected, however its last transaction ended, failed or was left open."""
