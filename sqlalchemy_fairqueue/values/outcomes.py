@@ -80,7 +80,8 @@ class RetryPolicy:
         cap: The longest wait of all.
         jitter: The share of the wait that is left to chance, 0 to 1.
         max_attempts: Attempts after which the message becomes a dead letter. The message's own ``max_attempts`` holds
-            as well: the lower one counts. None: the message's alone.
+            as well: the lower one counts, also for attempts whose process died or whose lease was lost. None: the
+            message's alone.
     """
 
     first: timedelta = timedelta(seconds=1)

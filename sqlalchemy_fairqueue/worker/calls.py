@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled, PayloadError, WorkerError, said
 from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
-from sqlalchemy_fairqueue.worker.decisions import COMPLETE, Decision, of_error, of_undecodable
+from sqlalchemy_fairqueue.worker.decisions import COMPLETE, Decision, limit_of, of_error, of_exhausted, of_undecodable
 from sqlalchemy_fairqueue.worker.logs import log
 
 if TYPE_CHECKING:
@@ -20,17 +20,18 @@ TRIES = 4
 """How often a transaction is tried that the database could not serialize."""
 
 
-def begin(context: Context) -> Handler:
+def begin(context: Context, default: RetryPolicy) -> Handler:
     """The handler of a delivery, whose time begins.
 
-    Raises:
-        PayloadError: The payload cannot be decoded.
-        WorkerError: There is no handler.
+    What it raises is for :func:`failed`: the payload cannot be decoded, there is no handler, or no attempt is left.
     """
     delivery = context.delivery
     if isinstance(delivery.decoded, PayloadError):
         raise _Undecodable(delivery.decoded)
     handler = context.source.handler(delivery.kind)
+    limit = limit_of(delivery, context.source.policy(handler, default))
+    if delivery.attempt > limit:
+        raise _Exhausted(limit)
     if handler.timeout is not None:
         context.begin(monotonic() + handler.timeout.total_seconds())
     return handler
@@ -72,6 +73,8 @@ def _failed(context: Context, error: BaseException, default: RetryPolicy, name: 
     if isinstance(error, _Undecodable):
         _log(logging.ERROR, name, delivery, error.of)
         return of_undecodable(error.of)
+    if isinstance(error, _Exhausted):
+        return of_exhausted(delivery, error.limit)
     if context.cancelled or isinstance(error, MessageCancelled):
         # Whatever the handler did or did not, the message is to be gone.
         return COMPLETE
@@ -90,6 +93,12 @@ class _Undecodable(Exception):
     def __init__(self, of: PayloadError) -> None:
         super().__init__(of)
         self.of = of
+
+
+class _Exhausted(Exception):
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
 
 
 def _log(level: int, name: str, delivery: Delivery, error: BaseException) -> None:

@@ -101,6 +101,23 @@ def of_undecodable(error: PayloadError) -> Decision:
     return Decision(Verb.BURY, reason=f"its payload cannot be decoded: {check_text('error', str(error))}"[:1000])
 
 
+def of_exhausted(delivery: Delivery, limit: int) -> Decision:
+    """What follows from a delivery beyond its limit: whoever had the message before did not say how it ended."""
+    last = delivery.attempt - 1
+    before = f"attempt {limit}" if last == limit else f"attempts {limit} to {last}"
+    return Decision(
+        Verb.BURY,
+        reason=f"attempts exhausted: the limit is {limit}, and {before} ended without a word: the process died, "
+        "the lease was lost, or the limit was higher then",
+    )
+
+
+def limit_of(delivery: Delivery, policy: RetryPolicy) -> int:
+    """After how many attempts a message is a dead letter: its own limit or the policy's, whichever is lower."""
+    own = delivery.max_attempts
+    return own if policy.max_attempts is None else min(own, policy.max_attempts)
+
+
 def _again(delivery: Delivery, policy: RetryPolicy, delay: timedelta | None, error: str | None) -> Decision:
     if policy.max_attempts is not None and delivery.attempt >= policy.max_attempts:
         return Decision(Verb.BURY, reason="attempts exhausted", error=error)

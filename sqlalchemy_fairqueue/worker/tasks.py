@@ -139,7 +139,7 @@ class TaskCrew(CrewBase):
         if (untried := self.untried(context)) is not None:
             return untried
         try:
-            handler = begin(context)
+            handler = begin(context, self._retry)
             allowed = None if handler.timeout is None else handler.timeout.total_seconds()
             scope = asyncio.timeout(allowed)
             try:

@@ -101,7 +101,7 @@ class ThreadCrew(CrewBase):
 
     def _call(self, context: Context) -> Decision | None:
         try:
-            handler = begin(context)
+            handler = begin(context, self._retry)
             if handler.session:
                 return self._call_in_session(context, handler)
             result = handler.function(context.delivery, **extras(handler, context))
