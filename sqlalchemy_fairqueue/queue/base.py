@@ -61,6 +61,10 @@ class QueueBase:
         self.max_attempts = max_attempts
         self.notify = notify
         self._target = Target(schema, name, bind_arguments, notify)
+        self._begin()
+
+    def _begin(self) -> None:
+        """What a part of the face remembers is made here, so that the arguments above are those of a queue."""
 
     def __repr__(self) -> str:
         """The call that makes it."""

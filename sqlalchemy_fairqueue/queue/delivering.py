@@ -42,8 +42,8 @@ class Delivering(QueueBase):
     messages themselves, in the order of their ids, and nothing else.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def _begin(self) -> None:
+        super()._begin()
         self._consumers: WeakKeyDictionary[Engine, Consumer] = WeakKeyDictionary()
 
     def dequeue(self, engine: Engine, *, limit: int = 1, lease: timedelta = LEASE) -> Batch:

@@ -18,11 +18,12 @@ from sqlalchemy_fairqueue.values import Enqueue, Receipt
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
+    from typing import Unpack
 
     from sqlalchemy.orm import Session, scoped_session
 
     from sqlalchemy_fairqueue.queue.base import AnySession
-    from sqlalchemy_fairqueue.values import OnDuplicate
+    from sqlalchemy_fairqueue.values import EnqueueWords, OnDuplicate
 
 _headers = JsonCodec()
 
@@ -97,7 +98,9 @@ class Enqueuing(QueueBase):
             record(found, operations)
         return [operation.receipt for operation in operations]
 
-    def enqueue_now(self, where: Session | scoped_session[Any] | Connection | Engine, **message: Any) -> int | None:
+    def enqueue_now(
+        self, where: Session | scoped_session[Any] | Connection | Engine, **message: Unpack[EnqueueWords]
+    ) -> int | None:
         """Add a message in the transaction at once, for those who need its id now, or have a Connection and no Session.
 
         On an Engine it is added in a transaction of its own, one statement that is committed when this returns: the
@@ -119,6 +122,7 @@ class Enqueuing(QueueBase):
             ChannelFull: The channel has reached its max_backlog, and its policy is to raise; nothing was sent and the
                 transaction is usable.
             AutocommitError: The connection commits each statement by itself; nothing was sent.
+            TypeError: An argument that :meth:`enqueue` does not have.
             InvalidArgument, PayloadError, SchemaMismatch: As :meth:`enqueue`.
         """
         operation = self._operation(Enqueue(**message))
@@ -136,7 +140,9 @@ class Enqueuing(QueueBase):
         return operation.receipt.message_id
 
     async def aenqueue_now(
-        self, where: AsyncSession | async_scoped_session[Any] | AsyncConnection | AsyncEngine, **message: Any
+        self,
+        where: AsyncSession | async_scoped_session[Any] | AsyncConnection | AsyncEngine,
+        **message: Unpack[EnqueueWords],
     ) -> int | None:
         """As :meth:`enqueue_now`, on an AsyncSession, AsyncConnection or AsyncEngine."""
         found = where() if isinstance(where, async_scoped_session) else where

@@ -49,8 +49,8 @@ class Handler:
 class Handling(QueueBase):
     """The handlers of a queue's messages, by kind."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def _begin(self) -> None:
+        super()._begin()
         self._handlers: dict[str, Handler] = {}
 
     @property

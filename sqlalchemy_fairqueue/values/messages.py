@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.values.checks import (
@@ -83,6 +83,21 @@ class Enqueue:
                     f"on_duplicate is {self.on_duplicate!r} and there is no key, so that nothing is a duplicate; "
                     "give a key"
                 )
+
+
+class EnqueueWords(TypedDict, total=False):
+    """The arguments of :class:`Enqueue`, for calls that pass them on."""
+
+    channel: Required[str]
+    payload: Required[Any]
+    kind: str
+    delay: timedelta | None
+    at: datetime | None
+    priority: int | None
+    key: str | None
+    headers: Mapping[str, Any] | None
+    max_attempts: int | None
+    on_duplicate: OnDuplicate
 
 
 @dataclass(slots=True, eq=False)

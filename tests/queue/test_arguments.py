@@ -1,8 +1,10 @@
 """A wrong argument is refused by a typed error that names it, before anything is recorded or sent."""
 
 from collections.abc import Callable
+from dataclasses import fields
 from datetime import timedelta
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -10,7 +12,8 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from sqlalchemy_fairqueue import ChannelPolicy, Delivery, InvalidArgument, JsonCodec, Queue
+from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Enqueue, InvalidArgument, JsonCodec, Queue
+from sqlalchemy_fairqueue.values import EnqueueWords
 from tests.fixtures.database import Database
 
 _OTHER: Any = object()
@@ -200,11 +203,38 @@ async def test_async_calls_with_sync_places(queue: Queue, engine: Engine, async_
             await queue.aenqueue_now(wrong, channel="a", payload=1)
 
 
-def test_unknown_arguments(queue: Queue, engine: Engine) -> None:
-    """A name that no call has, or a missing one, is a TypeError that names it."""
+async def test_unknown_arguments(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """A name that no call has, or a missing one, is a TypeError that names it; a type checker knows it before."""
     with Session(engine) as session:
         with pytest.raises(TypeError, match="chanel"):
-            queue.enqueue_now(session, chanel="a", payload=1)
+            queue.enqueue_now(session, chanel="a", payload=1)  # type: ignore[call-arg]
         with pytest.raises(TypeError, match="payload"):
-            queue.enqueue_now(session, channel="a")
+            queue.enqueue_now(session, channel="a")  # type: ignore[call-arg]
         assert not session.in_transaction()
+    with pytest.raises(TypeError, match="chanel"):
+        await queue.aenqueue_now(async_engine, chanel="a", payload=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="nmae"):
+        Queue(nmae="documents")  # type: ignore[call-arg]
+
+
+def test_every_call_takes_the_same_message() -> None:
+    """What enqueue takes is what an Enqueue says, and what enqueue_now and aenqueue_now are typed with."""
+    words = [field.name for field in fields(Enqueue)]
+    assert list(EnqueueWords.__annotations__) == words
+    assert list(signature(Queue.enqueue).parameters) == ["self", "session", *words]
+    annotations = {name: str(annotation) for name, annotation in Enqueue.__annotations__.items()}
+    given = {name: parameter.annotation for name, parameter in signature(Queue.enqueue).parameters.items()}
+    assert {name: given[name] for name in words} == annotations
+
+
+def test_a_queue_shows_what_it_takes() -> None:
+    """The parameters of a queue can be seen, whichever part of its face is made first."""
+    assert list(signature(Queue).parameters) == [
+        "name",
+        "schema",
+        "codec",
+        "defaults",
+        "max_attempts",
+        "bind_arguments",
+        "notify",
+    ]

@@ -125,4 +125,4 @@ async def test_places(queue: Queue, place: Places, verb: str) -> None:
 def test_notify(queue: Queue) -> None:
     """Whether a queue notifies is said by a bool."""
     with pytest.raises(InvalidArgument, match="notify is 'no'; give True or False"):
-        Queue(queue.name, notify="no")
+        Queue(queue.name, notify="no")  # type: ignore[arg-type]
