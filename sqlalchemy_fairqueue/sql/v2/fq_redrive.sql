@@ -1,9 +1,9 @@
 -- fq_redrive: put dead letters back into their channels, in the caller's transaction: the named ones, or else the oldest p_limit (of a channel, of a kind).
--- Guarantees: the same message with the same id, due now, the oldest death first; its attempts count anew, its hand-outs go on counting, so that no token
+-- Guarantees: the same message with the same id, due now, the oldest death first, those whose key another message holds last; its attempts count anew, its hand-outs go on counting, so that no token
 -- comes twice. Returns each: 'redriven'; 'duplicate': another message holds its key, so that it stays dead; 'missing': a named one that is not a
 -- dead letter of the queue. A bound of the backlog is not asked. p_notify: wake consumers that sleep (false in a two-phase transaction).
 -- Locks: dead letters, named ones in the order of their ids, waiting for another redrive or purge; others skip locked. Then keys in the order
--- (channel, key), as in fq_enqueue. Index: fq_dead_letter_pkey or fq_dead_letter_died_ix, fq_channel_pkey. Errors: QF001 bad limit; 40001.
+-- (channel, key), as in fq_enqueue. Index: fq_dead_letter_pkey or fq_dead_letter_died_ix, fq_message_dedupe_key, fq_channel_pkey. Errors: QF001 bad limit; 40001.
 create function fairqueue.fq_redrive(
   p_queue text,
   p_ids bigint[] default null,
@@ -30,6 +30,7 @@ declare
   v_channel_id bigint;
   v_ids bigint[];
   v_back bigint[];
+  v_stands boolean;
 begin
   if p_limit is null or p_limit < 1 then
     raise exception 'fq_redrive has limit %', p_limit
@@ -59,17 +60,30 @@ begin
       for update of d
     ) h;
   else
-    select array_agg(h.message_id) into v_ids
-    from (
-      select d.message_id
-      from fairqueue.fq_dead_letter d
-      where d.queue = p_queue
-        and (v_channel_id is null or d.channel_id = v_channel_id)
-        and (p_kind is null or d.kind = p_kind)
-      order by d.queue, d.died_at
-      limit p_limit
-      for update skip locked
-    ) h;
+    -- Those whose key stands come after all others, so that they never stand in their way.
+    foreach v_stands in array array[false, true] loop
+      select v_ids || array_agg(h.message_id) into v_ids
+      from (
+        select d.message_id
+        from fairqueue.fq_dead_letter d
+        left join lateral (
+          select m.id
+          from fairqueue.fq_message m
+          where m.channel_id = d.channel_id
+            and m.dedupe_key = d.dedupe_key
+          order by m.channel_id, m.dedupe_key
+          limit 1
+        ) holder on true
+        where d.queue = p_queue
+          and (v_channel_id is null or d.channel_id = v_channel_id)
+          and (p_kind is null or d.kind = p_kind)
+          and (holder.id is not null) = v_stands
+        order by d.queue, d.died_at
+        limit p_limit - coalesce(cardinality(v_ids), 0)
+        for update of d skip locked
+      ) h;
+      exit when cardinality(v_ids) = p_limit;
+    end loop;
   end if;
 
   with dead as materialized (

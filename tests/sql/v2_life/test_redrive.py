@@ -70,6 +70,16 @@ def test_a_key_that_stands_keeps_its_message_dead(kernel: Kernel) -> None:
     assert unbalanced(kernel) == []
 
 
+def test_keys_that_stand_hinder_nobody(kernel: Kernel) -> None:
+    """Letters whose key stands are told only where the limit has room for them: they never hide the others."""
+    hidden = [hand.id for _ in range(3) for hand in _bury(kernel, "a", keys=["k"])]
+    (free,) = _bury(kernel, "a")
+    assert outcomes(enqueue(kernel, "a", keys=["k"])) == ["created"]
+    assert redrive(kernel, limit=2) == {free.id: "redriven", hidden[0]: "duplicate"}
+    assert redrive(kernel, limit=2) == dict.fromkeys(hidden[:2], "duplicate")
+    assert dead(kernel) == hidden
+
+
 def test_a_redrive_that_rolls_back_leaves_them_dead(kernel: Kernel, open_kernel: OpenKernel) -> None:
     """Nothing of a redrive that rolled back is left."""
     (hand,) = _bury(kernel, "a")
