@@ -78,6 +78,9 @@ def _failed(context: Context, error: BaseException, default: RetryPolicy, name: 
     if context.cancelled or isinstance(error, MessageCancelled):
         # Whatever the handler did or did not, the message is to be gone.
         return COMPLETE
+    if context.given_up and isinstance(error, LeaseLost):
+        # The stop has said so.
+        return None
     if isinstance(error, LeaseLost) and delivery.message_id in error.message_ids and not context.lost:
         # The database says so: somebody else settles it.
         _log(logging.WARNING, name, delivery, error)

@@ -24,7 +24,7 @@ class Context:
         stopping: The worker is asked to stop; the handler may go on, for the grace period at most.
     """
 
-    __slots__ = ("_gone", "_until", "cancelled", "claim", "delivery", "source", "stopping", "taken_at")
+    __slots__ = ("_until", "cancelled", "claim", "delivery", "given_up", "source", "stopping", "taken_at")
 
     def __init__(self, delivery: Delivery, claim: Claim, source: Source, taken_at: float) -> None:
         self.delivery = delivery
@@ -34,13 +34,13 @@ class Context:
         self.claim = claim
         self.source = source
         self.taken_at = taken_at
+        self.given_up = False
         self._until: float | None = None
-        self._gone = False
 
     @property
     def lost(self) -> bool:
         """Whether the lease cannot be proven alive any more: another consumer may have the message now."""
-        return self._gone or self.claim.lost
+        return self.given_up or self.claim.lost
 
     @property
     def timed_out(self) -> bool:
@@ -55,7 +55,7 @@ class Context:
             MessageCancelled: Somebody withdrew the message.
             HandlerTimeout: The time of this kind is over.
         """
-        if self._gone or self.claim.lost:
+        if self.given_up or self.claim.lost:
             lease = self.delivery.lease
             raise LeaseLost((self.delivery.message_id,), lease.id, lease.expires_at)
         if self.cancelled:
@@ -69,4 +69,4 @@ class Context:
 
     def give_up(self) -> None:
         """The worker has given the delivery back while its handler still works on it."""
-        self._gone = True
+        self.given_up = True

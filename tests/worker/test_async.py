@@ -1,6 +1,7 @@
 """A worker in an event loop."""
 
 import asyncio
+import logging
 import os
 import signal
 import threading
@@ -315,3 +316,23 @@ async def test_concurrency(queue: Queue, engine: Engine, async_engine: AsyncEngi
     async with AsyncWorker(async_engine, queue, concurrency=5):
         await auntil(lambda: is_empty(database), "all are done")
     assert most == 5
+
+
+async def test_what_the_end_of_grace_says(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a worker gives back at its stop it says once: that its handlers were cancelled is no failure of theirs."""
+    started = asyncio.Event()
+
+    @queue.handler()
+    async def handle(_: Delivery) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    [message_id] = send(engine, queue, 1)
+    with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
+        async with AsyncWorker(async_engine, queue) as worker:
+            await started.wait()
+            await worker.stop(timedelta())
+    [said] = [record.getMessage() for record in caplog.records]
+    assert f"gives back messages [{message_id}]" in said

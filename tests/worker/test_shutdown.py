@@ -1,5 +1,6 @@
 """How a worker ends: nothing is lost, nothing is counted that was not tried."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -227,3 +228,26 @@ def test_a_message_that_kills_its_process(
     until(is_over, "it is a dead letter")
     assert database.value("select count(*) from fq_dead_letter") == 1
     assert "attempt 2 of 2" in database.value("select reason from fq_dead_letter")
+
+
+def test_what_the_end_of_grace_says(
+    queue: Queue, engine: Engine, start: StartWorker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a worker gives back at its stop it says once: its handlers, who are told so, have not failed."""
+    started, go = threading.Event(), threading.Event()
+
+    @queue.handler()
+    def handle(_: Delivery, context: Context) -> None:
+        started.set()
+        until(go.is_set, "it may end")
+        context.check()
+
+    [message_id] = send(engine, queue, 1)
+    worker = start(queue, concurrency=1)
+    until(started.is_set, "the handler works")
+    with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
+        worker.stop(timedelta())
+        go.set()
+        until(lambda: not _handler_threads(worker.name), "its thread has ended")
+    [said] = [record.getMessage() for record in caplog.records]
+    assert f"gives back messages [{message_id}]" in said
