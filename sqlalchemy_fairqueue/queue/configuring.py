@@ -72,7 +72,10 @@ class Configuring(QueueBase):
         self._perform(where, [self._configure(channel, policy)])
 
     def pause(self, where: AnySession | Connection | Engine, channel: str | None = None) -> None:
-        """Stop serving a channel, made if it is new, or with channel None the whole queue, until it is resumed.
+        """Stop serving a channel, or with channel None the whole queue, until it is resumed.
+
+        A channel that is new is made, so that a tenant can be stopped before its first message: a mistyped name is no
+        error, and :meth:`~sqlalchemy_fairqueue.Queue.channels` shows it.
 
         From the commit on no dequeue takes a message of it. Messages in consumers' hands stay there and may be ended;
         enqueues go on as before, and nothing is lost. A paused channel keeps its limits and its place. The queue and

@@ -25,7 +25,19 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.base import AnySession
     from sqlalchemy_fairqueue.values import EnqueueWords, OnDuplicate
 
-_headers = JsonCodec()
+
+class _HeadersCodec(JsonCodec):
+    """Headers are JSON, whatever the queue's codec is: whoever routes by them need not know it."""
+
+    def _converted(self, value: Any, path: str) -> Any:
+        raise PayloadError(
+            f"a {type(value).__name__} has no word in JSON, and headers do not go through the queue's codec; "
+            "convert it, or put it into the payload",
+            path,
+        )
+
+
+_headers = _HeadersCodec()
 
 
 class Enqueuing(QueueBase):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from reprlib import Repr
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.times import instant_microseconds
@@ -11,6 +12,9 @@ NAME_BYTES = 512
 # PostgreSQL cuts longer identifiers off.
 SCHEMA_BYTES = 63
 _YEAR = timedelta(days=365)
+# Leaves out the middle of a long name, and not a quote.
+_shown = Repr()
+_shown.maxstring = 80
 
 
 def check_name(what: str, value: object, most: int = NAME_BYTES) -> None:
@@ -25,11 +29,11 @@ def check_name(what: str, value: object, most: int = NAME_BYTES) -> None:
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise InvalidArgument(f"{what} {value!r:.80} holds a lone surrogate; remove it") from None
+        raise InvalidArgument(f"{what} {_shown.repr(value)} holds a lone surrogate; remove it") from None
     if not 1 <= size <= most:
-        raise InvalidArgument(f"{what} {value!r:.80} has {size} bytes of UTF-8; use 1 to {most}")
+        raise InvalidArgument(f"{what} {_shown.repr(value)} has {size} bytes of UTF-8; use 1 to {most}")
     if "\x00" in value:
-        raise InvalidArgument(f"{what} {value!r:.80} holds a NUL character; remove it")
+        raise InvalidArgument(f"{what} {_shown.repr(value)} holds a NUL character; remove it")
 
 
 def check_count(what: str, value: object, least: int, most: int) -> None:

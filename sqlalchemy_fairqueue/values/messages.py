@@ -31,13 +31,13 @@ class Enqueue:
         channel: Which channel, usually the tenant; 1 to 512 bytes. Made on first use.
         payload: Anything that the queue's codec takes.
         kind: Which handler it is for.
-        delay: Not before so much time from the sending of the transaction's queue work. At most one of delay, at and
-            priority.
-        at: Not before this instant (aware); one in the past means now.
+        delay: Not before so much time from the sending of the transaction's queue work, up to 365 days: beyond, a
+            wrong unit is likelier than a wish. At most one of delay, at and priority.
+        at: Not before this instant (aware), however far; one in the past means now.
         priority: 1 or more: before ordinary messages of the channel, 5 before 1.
         key: Unique among the messages of the channel that are not completed or dead: while one stands, on_duplicate
             says what another does.
-        headers: Small JSON object beside the payload, for tracing and routing.
+        headers: Small JSON object beside the payload, for tracing and routing. It does not go through the codec.
         max_attempts: Deliveries after which a failing message becomes a dead letter. None: the queue's.
         on_duplicate: What to do when the key stands already. "skip": add nothing; the receipt names the message that
             holds the key. "raise": DuplicateMessage. "replace": the message that holds it is rewritten and scheduled

@@ -25,7 +25,8 @@ _ODD: Any = {1: 2}
     [
         ({"name": ""}, "queue name '' has 0 bytes"),
         ({"name": "x" * 513}, "has 513 bytes of UTF-8; use 1 to 512"),
-        ({"name": "x" * 10_240}, "has 10240 bytes"),
+        ({"name": "x" * 10_240}, "x...x"),
+        ({"name": "x" * 10_240}, "xxx' has 10240 bytes"),
         ({"name": "a\x00"}, "NUL"),
         ({"name": "\ud800"}, "lone surrogate"),
         ({"name": None}, "queue name is a NoneType: None"),
@@ -53,6 +54,10 @@ _RECORDING: list[tuple[Call, str]] = [
     (lambda queue, where, _: queue.enqueue(where, channel="a", payload=1, headers=_OTHER), "headers is <object"),
     (lambda queue, where, _: queue.enqueue(where, channel="a", payload=1, headers=_ODD), "headers at $: the key 1"),
     (lambda queue, where, _: queue.enqueue(where, channel="a", payload=1, headers={"a": [b""]}), "headers at $.a[0]"),
+    (
+        lambda queue, where, _: queue.enqueue(where, channel="a", payload=1, headers={"t": timedelta()}),
+        "headers at $.t: a timedelta has no word in JSON, and headers do not go through the queue's codec; convert it",
+    ),
     (lambda queue, where, _: queue.enqueue_many(where, _OTHER), "messages is <object"),
     (lambda queue, where, _: queue.enqueue_many(where, [7]), "messages has 7 where an Enqueue"),  # type: ignore[list-item]
     (lambda queue, where, _: queue.complete(where, _OTHER), "deliveries is <object"),

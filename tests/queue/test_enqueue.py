@@ -129,6 +129,16 @@ def test_later(queue: Queue, engine: Engine, clock: Clock) -> None:
     assert _payloads(queue, engine) == ["at"]
 
 
+def test_an_instant_may_be_far_away(queue: Queue, engine: Engine) -> None:
+    """A delay has a limit, an instant has none: a channel that holds one for the year 9999 is served beside it."""
+    queue.enqueue_now(engine, channel="a", payload="far", at=datetime.max.replace(tzinfo=UTC))
+    assert queue.dequeue(engine).due_in is not None
+    queue.enqueue_now(engine, channel="a", payload="now")
+    assert _payloads(queue, engine) == ["now"]
+    with pytest.raises(InvalidArgument, match="to 365 days"):
+        queue.enqueue_now(engine, channel="a", payload=1, delay=timedelta(days=400))
+
+
 @pytest.mark.parametrize(
     "name", ["Ünï 🎉", "a'b\"c", "100%", "%s %(x)s", "a:b ::c", "\\", "\n", " ", "x" * 512, "é" * 256]
 )
