@@ -18,7 +18,7 @@ from sqlalchemy_fairqueue.models.messages import DeadLetterMixin, LeaseMixin, Me
 from sqlalchemy_fairqueue.models.mixin import FairqueueMixin
 from sqlalchemy_fairqueue.models.queues import QueueConfigMixin, QueueStateMixin
 from sqlalchemy_fairqueue.models.refusal import ReadOnlyModel
-from sqlalchemy_fairqueue.models.types import Duration, Instant, Xid8
+from sqlalchemy_fairqueue.models.types import Duration, Instant, Xid8, interval, timestamp
 
 __all__ = [
     "Channel",
@@ -49,8 +49,10 @@ __all__ = [
     "Signal",
     "SignalMixin",
     "Xid8",
+    "interval",
     "make_models",
     "metadata",
+    "timestamp",
 ]
 
 

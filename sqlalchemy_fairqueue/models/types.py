@@ -8,9 +8,11 @@ from __future__ import annotations
 
 # ruff: noqa: ARG002 - the signatures are SQLAlchemy's
 from datetime import datetime, timedelta
+from operator import sub
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger
+from sqlalchemy import BigInteger, ColumnElement, Date, DateTime, Interval, cast, extract, literal_column, type_coerce
+from sqlalchemy.dialects.postgresql import INTERVAL
 from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.types import TypeDecorator, UserDefinedType
 
@@ -18,8 +20,72 @@ from sqlalchemy_fairqueue.times import duration, instant, instant_microseconds, 
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from decimal import Decimal
 
-    from sqlalchemy import Dialect
+    from sqlalchemy import Dialect, SQLColumnExpression
+    from sqlalchemy.sql.operators import OperatorType
+    from sqlalchemy.types import TypeEngine
+
+_EPOCH = literal_column("timestamptz 'epoch'", DateTime(timezone=True))
+_MICROSECOND = literal_column("interval '1 microsecond'", Interval())
+
+
+def timestamp(instant: SQLColumnExpression[Any]) -> ColumnElement[datetime]:
+    """A column of instants as PostgreSQL's timestamptz, for its functions and operators.
+
+    ``func.now() - timestamp(Message.enqueued_at)`` is an interval. Conditions find no index by it: there compare the
+    column itself, ``Message.enqueued_at < func.now()``.
+    """
+    return type_coerce(_EPOCH + type_coerce(instant, BigInteger) * _MICROSECOND, DateTime(timezone=True))
+
+
+def interval(duration: SQLColumnExpression[Any]) -> ColumnElement[timedelta]:
+    """A column of durations as PostgreSQL's interval, for its functions: ``func.avg(interval(History.wait))``."""
+    return type_coerce(type_coerce(duration, BigInteger) * _MICROSECOND, Interval())
+
+
+def _kind(value: Any) -> TypeEngine[Any] | None:
+    """The type of an expression, without what an application decorates it with; None for a value of Python."""
+    element = value.__clause_element__() if hasattr(value, "__clause_element__") else value
+    if not isinstance(element, ColumnElement):
+        return None
+    kind: TypeEngine[Any] = element.type
+    if isinstance(kind, TypeDecorator) and not isinstance(kind, (Instant, Duration, Interval)):
+        kind = kind.impl_instance
+    return kind
+
+
+def _counted(value: Any) -> Any:
+    """PostgreSQL's own times and intervals as the microseconds that the columns hold; all else as it is."""
+    kind = _kind(value)
+    if isinstance(kind, (DateTime, Date)):
+        # As PostgreSQL compares a timestamp with a timestamptz: in the connection's time zone.
+        return type_coerce(_count(cast(value, DateTime(timezone=True))), Instant)
+    if isinstance(kind, (Interval, INTERVAL)):
+        return type_coerce(_count(value), Duration)
+    return value
+
+
+def _count(value: Any) -> ColumnElement[int]:
+    return cast(extract("epoch", value) * literal_column("1000000"), BigInteger)
+
+
+class _Comparator(TypeDecorator.Comparator[Any]):
+    """Lets instants and durations meet PostgreSQL's own, on their right."""
+
+    def operate(self, op: OperatorType, *other: Any, **given: Any) -> Any:
+        others = [_counted(value) for value in other]
+        return self._typed(op, others, super().operate(op, *others, **given))
+
+    def reverse_operate(self, op: OperatorType, other: Any, **given: Any) -> Any:
+        return self._typed(op, [other], super().reverse_operate(op, other, **given))
+
+    def _typed(self, op: OperatorType, others: list[Any], result: Any) -> Any:
+        """An instant less another one is a duration."""
+        if op is not sub or not isinstance(self.type, Instant):
+            return result
+        length = isinstance(others[0], timedelta) or isinstance(_kind(others[0]), Duration)
+        return result if length else type_coerce(result, Duration)
 
 
 class Instant(TypeDecorator[datetime]):
@@ -27,6 +93,7 @@ class Instant(TypeDecorator[datetime]):
 
     impl = BigInteger
     cache_ok = True
+    comparator_factory = _Comparator
 
     def process_bind_param(self, value: object, dialect: Dialect) -> int | None:
         """The instant as microseconds since the epoch."""
@@ -36,6 +103,10 @@ class Instant(TypeDecorator[datetime]):
             problem = f"{value!r} is not an instant; compare the column with an aware datetime"
             raise TypeError(problem)
         return instant_microseconds(value)
+
+    def coerce_compared_value(self, op: OperatorType | None, value: Any) -> TypeEngine[Any]:
+        """An instant, but for what is added to one."""
+        return Duration() if isinstance(value, timedelta) else self
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
         """Microseconds since the epoch as an instant."""
@@ -52,6 +123,7 @@ class Duration(TypeDecorator[timedelta]):
 
     impl = BigInteger
     cache_ok = True
+    comparator_factory = _Comparator
 
     def process_bind_param(self, value: object, dialect: Dialect) -> int | None:
         """The duration as microseconds."""
@@ -62,9 +134,9 @@ class Duration(TypeDecorator[timedelta]):
             raise TypeError(problem)
         return microseconds(value)
 
-    def process_result_value(self, value: int | None, dialect: Dialect) -> timedelta | None:
-        """Microseconds as a duration."""
-        return None if value is None else duration(value)
+    def process_result_value(self, value: int | Decimal | None, dialect: Dialect) -> timedelta | None:
+        """Microseconds as a duration; a sum of them comes as Decimal."""
+        return None if value is None else duration(int(value))
 
     @property
     def python_type(self) -> type[Any]:

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import Engine, func, select
-from sqlalchemy.exc import StatementError
+from sqlalchemy import Engine, case, func, select
+from sqlalchemy.exc import DataError, StatementError
 from sqlalchemy.orm import Session, selectinload
 
 from sqlalchemy_fairqueue.errors import PayloadError
@@ -33,6 +33,19 @@ def test_payload_that_is_not_json(engine: Engine) -> None:
         with pytest.raises(PayloadError, match="2 bytes are not JSON"):
             message.payload  # noqa: B018 - reading it is what fails
         assert message.content == b"\xff\x00"
+
+
+def test_payload_beside_other_codecs(engine: Engine) -> None:
+    """A case keeps PostgreSQL from reading what another queue's codec wrote, whichever condition it begins with."""
+    with engine.begin() as connection:
+        wanted = enqueue(connection, {"upload": "a"}, channel="json")
+        enqueue(connection, b"\xff", channel="bytes")
+    upload = case((Channel.name == "json", Message.payload["upload"].astext))
+    query = select(Message.id).join(Message.channel)
+    with Session(engine) as session:
+        assert session.scalars(query.where(upload == "a")).all() == [wanted]
+        with pytest.raises(DataError, match="invalid byte sequence"):
+            session.scalars(query.where(Message.payload["upload"].astext == "a", Channel.name == "json")).all()
 
 
 def test_times_are_aware_datetimes(engine: Engine) -> None:
