@@ -19,6 +19,7 @@ from sqlalchemy_fairqueue.worker.logs import log
 from sqlalchemy_fairqueue.worker.machine import Machine, seconds
 from sqlalchemy_fairqueue.worker.pace import MOST, Pace
 from sqlalchemy_fairqueue.worker.settings import GRACE, LEASE, Settings, worker_name
+from sqlalchemy_fairqueue.worker.starting import warn_of_pool
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
 from sqlalchemy_fairqueue.worker.tasks import TaskCrew
 
@@ -97,6 +98,7 @@ class AsyncWorker:
         self._check_idle()
         self._check_handlers()
         settings = self._settings
+        warn_of_pool(settings, self._sessions)
         pace = Pace(settings.concurrency, settings.prefetch)
         crew = TaskCrew(settings.concurrency, pace, settings.retry, self._sessions, settings.name)
         machine = Machine(settings, crew, pace, self.stats)

@@ -1,0 +1,49 @@
+"""What a worker looks at before it starts: mistakes that would cost messages later. It asks no database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Engine, QueuePool
+
+from sqlalchemy_fairqueue.asynchronous import AsyncEngine
+from sqlalchemy_fairqueue.worker.logs import log
+
+if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.worker.settings import Settings
+
+
+def warn_of_pool(settings: Settings, sessions: object) -> None:
+    """Say so if handlers' sessions will wait for one another's connections. The worker's own are apart from the pool.
+
+    Args:
+        settings: The worker's.
+        sessions: What makes the sessions; of another maker than SQLAlchemy's the engine is not known.
+    """
+    if not any(handler.session for queue in settings.queues for handler in queue.handlers.values()):
+        return
+    bind = getattr(sessions, "kw", {}).get("bind")
+    room = _room(bind.sync_engine if isinstance(bind, AsyncEngine) else bind)
+    if room is not None and room < settings.concurrency:
+        log.warning(
+            "worker %s calls %d handlers at a time, and the pool of their sessions has %d connections: some will wait "
+            "for one, and their messages are given back after pool_timeout; create the engine with pool_size=%d, or "
+            "give the worker concurrency=%d",
+            settings.name,
+            settings.concurrency,
+            room,
+            settings.concurrency,
+            room,
+            extra={"worker": settings.name},
+        )
+
+
+def _room(engine: object) -> int | None:
+    """The most connections of an engine's pool; None: it is not known, or there is no limit."""
+    if not isinstance(engine, Engine) or not isinstance(engine.pool, QueuePool):
+        return None
+    pool: Any = engine.pool
+    size: int = pool.size()
+    # Not public, and said by status() only in words.
+    overflow: int = getattr(pool, "_max_overflow", -1)
+    return None if size == 0 or overflow < 0 else size + overflow
