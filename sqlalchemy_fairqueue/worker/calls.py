@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled, PayloadError, WorkerError, said
 from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, Decision, limit_of, of_error, of_exhausted, of_undecodable
-from sqlalchemy_fairqueue.worker.logs import log
+from sqlalchemy_fairqueue.worker.logs import log_message
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.queue.handling import Handler
-    from sqlalchemy_fairqueue.values import Delivery
     from sqlalchemy_fairqueue.worker.context import Context
 
 TRIES = 4
@@ -29,12 +28,12 @@ def begin(context: Context, default: RetryPolicy) -> Handler:
     What it raises is for :func:`failed`: the payload cannot be decoded, there is no handler, or no attempt is left.
     """
     delivery = context.delivery
+    context.max_attempts = limit_of(delivery, _policy(context, default))
     if isinstance(delivery.decoded, PayloadError):
         raise _Undecodable(delivery.decoded)
     handler = context.source.handler(delivery.kind)
-    limit = limit_of(delivery, context.source.policy(handler, default))
-    if delivery.attempt > limit:
-        raise _Exhausted(limit)
+    if delivery.attempt > context.max_attempts:
+        raise _Exhausted
     if handler.timeout is not None:
         context.begin(monotonic() + handler.timeout.total_seconds())
     return handler
@@ -80,17 +79,17 @@ def failed(context: Context, error: BaseException, default: RetryPolicy, name: s
         trouble = WorkerError(
             f"a {type(error).__name__} failed while it was looked at: {type(again).__name__}: {said(again)}"
         )
-        _log(logging.ERROR, name, context.delivery, trouble)
+        _log(logging.ERROR, name, context, trouble)
         return of_error(trouble, context.delivery, RetryPolicy())
 
 
 def _failed(context: Context, error: BaseException, default: RetryPolicy, name: str) -> Decision | None:
     delivery = context.delivery
     if isinstance(error, _Undecodable):
-        _log(logging.ERROR, name, delivery, error.of)
+        _log(logging.ERROR, name, context, error.of)
         return of_undecodable(error.of)
     if isinstance(error, _Exhausted):
-        return of_exhausted(delivery, error.limit)
+        return of_exhausted(delivery, context.max_attempts)
     if context.cancelled or isinstance(error, MessageCancelled):
         # Whatever the handler did or did not, the message is to be gone.
         return COMPLETE
@@ -99,12 +98,11 @@ def _failed(context: Context, error: BaseException, default: RetryPolicy, name: 
         return None
     if isinstance(error, LeaseLost) and delivery.message_id in error.message_ids and not context.lost:
         # The database says so: somebody else settles it.
-        _log(logging.WARNING, name, delivery, error)
+        _log(logging.WARNING, name, context, error)
         return None
-    handler = context.source.queue.handlers.get(delivery.kind)
-    decision = of_error(error, delivery, context.source.policy(handler, default))
+    decision = of_error(error, delivery, _policy(context, default))
     if not isinstance(error, Outcome):
-        _log(logging.ERROR if isinstance(error, WorkerError) else logging.WARNING, name, delivery, error)
+        _log(logging.ERROR if isinstance(error, WorkerError) else logging.WARNING, name, context, error)
     return decision
 
 
@@ -115,30 +113,14 @@ class _Undecodable(Exception):
 
 
 class _Exhausted(Exception):
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        self.limit = limit
+    pass
 
 
-def _log(level: int, name: str, delivery: Delivery, error: BaseException) -> None:
-    log.log(
-        level,
-        "worker %s: message %d of queue %s, channel %s, kind %s failed at attempt %d of %d: %s: %s",
-        name,
-        delivery.message_id,
-        delivery.queue,
-        delivery.channel,
-        delivery.kind,
-        delivery.attempt,
-        delivery.max_attempts,
-        type(error).__name__,
-        said(error),
-        extra={
-            "worker": name,
-            "queue": delivery.queue,
-            "channel": delivery.channel,
-            "kind": delivery.kind,
-            "message_id": delivery.message_id,
-            "attempt": delivery.attempt,
-        },
-    )
+def _policy(context: Context, default: RetryPolicy) -> RetryPolicy:
+    handler = context.source.queue.handlers.get(context.delivery.kind)
+    return context.source.policy(handler, default)
+
+
+def _log(level: int, name: str, context: Context, error: BaseException) -> None:
+    attempt = f"attempt {context.delivery.attempt} of {context.max_attempts}"
+    log_message(level, name, context.delivery, f"failed at {attempt}: {type(error).__name__}: {said(error)}")

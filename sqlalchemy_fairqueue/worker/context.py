@@ -22,14 +22,27 @@ class Context:
         delivery: The delivery.
         cancelled: Somebody withdrew the message: stop, nothing of this attempt counts.
         stopping: The worker is asked to stop; the handler may go on, for the grace period at most.
+        max_attempts: After so many the message becomes a dead letter: its own limit or the policy's, whichever is
+            lower. ``delivery.max_attempts`` is its own.
     """
 
-    __slots__ = ("_until", "cancelled", "claim", "delivery", "given_up", "source", "stopping", "taken_at")
+    __slots__ = (
+        "_until",
+        "cancelled",
+        "claim",
+        "delivery",
+        "given_up",
+        "max_attempts",
+        "source",
+        "stopping",
+        "taken_at",
+    )
 
     def __init__(self, delivery: Delivery, claim: Claim, source: Source, taken_at: float) -> None:
         self.delivery = delivery
         self.cancelled = False
         self.stopping = False
+        self.max_attempts = delivery.max_attempts
         # What follows is the worker's own.
         self.claim = claim
         self.source = source

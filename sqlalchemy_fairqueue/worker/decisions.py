@@ -119,7 +119,7 @@ def limit_of(delivery: Delivery, policy: RetryPolicy) -> int:
 
 
 def _again(delivery: Delivery, policy: RetryPolicy, delay: timedelta | None, error: str | None) -> Decision:
-    if policy.max_attempts is not None and delivery.attempt >= policy.max_attempts:
+    if delivery.attempt >= limit_of(delivery, policy):
         return Decision(Verb.BURY, reason="attempts exhausted", error=error)
     return Decision(Verb.RETRY, policy.delay(delivery.attempt) if delay is None else delay, error=error)
 

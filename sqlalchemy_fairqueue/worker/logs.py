@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
+    from sqlalchemy_fairqueue.values import Delivery
+
 
 class _Log(logging.LoggerAdapter[logging.Logger]):
     """Filters and handlers are the application's: one that raises must end no thread of a worker."""
@@ -28,3 +30,25 @@ class _Log(logging.LoggerAdapter[logging.Logger]):
 
 
 log = _Log(logging.getLogger("sqlalchemy_fairqueue.worker"))
+
+
+def log_message(level: int, name: str, delivery: Delivery, what: str) -> None:
+    """Log what became of a message in the hands of the worker of that name."""
+    log.log(
+        level,
+        "worker %s: message %d of queue %s, channel %s, kind %s %s",
+        name,
+        delivery.message_id,
+        delivery.queue,
+        delivery.channel,
+        delivery.kind,
+        what,
+        extra={
+            "worker": name,
+            "queue": delivery.queue,
+            "channel": delivery.channel,
+            "kind": delivery.kind,
+            "message_id": delivery.message_id,
+            "attempt": delivery.attempt,
+        },
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
@@ -10,7 +11,7 @@ from sqlalchemy_fairqueue.errors import LeaseLost
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from sqlalchemy_fairqueue.unit_of_work.sending import settle
 from sqlalchemy_fairqueue.worker.decisions import RELEASE, Decision
-from sqlalchemy_fairqueue.worker.logs import log
+from sqlalchemy_fairqueue.worker.logs import log, log_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +66,7 @@ class Sender:
             connection.commit()
 
         self._stats.flushes += 1
-        lost = 0
+        lost: set[int] = set()
         try:
             self._line.run(work)
         except LeaseLost as error:
@@ -80,12 +81,13 @@ class Sender:
             if state in _LOCKED:
                 return list(endings)
             return self._refused(source, verb, endings[0][0], error)
-        self.count(verb, len(settles) - lost)
+        self.ended(verb, [one for one in endings if one[0].delivery.message_id not in lost] if lost else endings)
         return []
 
-    def count(self, verb: Verb, number: int) -> None:
-        """So many deliveries have ended so."""
+    def ended(self, verb: Verb, endings: Endings) -> None:
+        """These deliveries have ended so: count them, and say which messages are dead letters now."""
         stats = self._stats
+        number = len(endings)
         match verb:
             case Verb.COMPLETE:
                 stats.completed += number
@@ -95,15 +97,20 @@ class Sender:
                 stats.released += number
             case Verb.BURY:
                 stats.buried += number
+                for context, decision in endings:
+                    delivery = context.delivery
+                    after = f"attempt {delivery.attempt} of {context.max_attempts}"
+                    what = f"is a dead letter now, after {after}: {decision.reason}"
+                    log_message(logging.WARNING, self._name, delivery, what)
 
-    def _lost(self, source: Source, verb: Verb, of: int, error: LeaseLost) -> int:
-        lost = len(error.message_ids)
-        self._stats.lost += lost
+    def _lost(self, source: Source, verb: Verb, of: int, error: LeaseLost) -> set[int]:
+        lost = set(error.message_ids)
+        self._stats.lost += len(lost)
         log.warning(
             "worker %s could not %s %d of %d deliveries of queue %s: somebody else has them, or settled them: %s",
             self._name,
             verb.value,
-            lost,
+            len(lost),
             of,
             source.queue.name,
             error.message_ids[:20],

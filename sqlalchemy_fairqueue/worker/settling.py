@@ -113,7 +113,7 @@ class Settler:
             if decision is None:
                 self._stats.lost += 1
             else:
-                self._sender.count(decision.verb, 1)
+                self._sender.ended(decision.verb, [(context, decision)])
                 self._hint(context.source, [decision])
             context.claim.held.discard(context)
             if _makes_room(context, decision):

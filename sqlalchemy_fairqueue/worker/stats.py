@@ -12,9 +12,9 @@ class WorkerStats:
     Attributes:
         taken: Deliveries dequeued.
         completed: Done.
-        retried: To be tried again (out of attempts: dead letters).
+        retried: To be tried again.
         released: Given back uncounted.
-        buried: To the dead letters.
+        buried: To the dead letters, for want of attempts or for another reason.
         lost: Deliveries whose lease was lost, or whose message was settled by somebody else.
         cancelled: Messages that were withdrawn while their handler worked.
         dequeues: Calls that asked for messages.

@@ -207,7 +207,7 @@ async def test_a_blocked_loop_has_no_room() -> None:
     """When what was taken has waited for the loop for too long, there is no room, however late the loop was called."""
     crew = TaskCrew(4, pace.Pace(4), _AT_ONCE, AsyncSession, "worker")
     taken_at = monotonic() - 2 * pace.STALE
-    delivery = SimpleNamespace(channel="a")
+    delivery = SimpleNamespace(channel="a", max_attempts=1)
     crew.buffer.extend([Context(delivery, None, None, taken_at)])  # type: ignore[arg-type]  # as much as is looked at
     crew.start()
     assert crew.free() == 0

@@ -1,12 +1,14 @@
 """How many attempts a message has, and where it is seen that it has no more."""
 
+import logging
 from datetime import timedelta
 
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, RetryPolicy
+from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, Queue, Retry, RetryPolicy
+from sqlalchemy_fairqueue.values import Outcome
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import auntil, expire_leases, is_empty, send, until
@@ -61,3 +63,62 @@ def test_what_is_given_back_is_no_attempt(queue: Queue, engine: Engine, database
     start(queue)
     until(lambda: is_empty(database), "it is done")
     assert [(delivery.attempt, delivery.deliveries) for delivery in called] == [(1, 4)]
+
+
+def _said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage().partition("kind default ")[2] for record in caplog.records]
+
+
+@pytest.mark.parametrize(
+    ("own", "policy"), [(2, RetryPolicy(first=timedelta())), (20, RetryPolicy(first=timedelta(), max_attempts=2))]
+)
+def test_death_is_said_and_counted(  # noqa: PLR0917 - fixtures
+    queue: Queue,
+    engine: Engine,
+    database: Database,
+    start: StartWorker,
+    caplog: pytest.LogCaptureFixture,
+    own: int,
+    policy: RetryPolicy,
+) -> None:
+    """Whichever limit ends a message, the log names it and says that it is dead, and it is counted as buried."""
+    limits: list[tuple[int, int]] = []
+
+    @queue.handler(retry=policy)
+    def handle(delivery: Delivery, context: Context) -> None:
+        limits.append((delivery.attempt, context.max_attempts))
+        raise ValueError("odd")
+
+    send(engine, queue, 1, max_attempts=own)
+    with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
+        worker = start(queue)
+        until(lambda: is_empty(database), "it is a dead letter")
+        worker.stop()
+    assert limits == [(1, 2), (2, 2)]
+    assert _said(caplog) == [
+        "failed at attempt 1 of 2: ValueError: odd",
+        "failed at attempt 2 of 2: ValueError: odd",
+        "is a dead letter now, after attempt 2 of 2: attempts exhausted",
+    ]
+    assert (worker.stats.retried, worker.stats.buried) == (1, 1)
+
+
+@pytest.mark.parametrize("outcome", [Bury("no such customer"), Retry()])
+def test_a_death_that_was_asked_for(  # noqa: PLR0917 - fixtures
+    queue: Queue,
+    engine: Engine,
+    database: Database,
+    start: StartWorker,
+    caplog: pytest.LogCaptureFixture,
+    outcome: Outcome,
+) -> None:
+    """A message that its handler buries, or wants again at its last attempt, is said to be dead as well."""
+    queue.handler()(lambda _, session: outcome)  # noqa: ARG005 - carried by the session
+    send(engine, queue, 1, max_attempts=1)
+    with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
+        worker = start(queue)
+        until(lambda: is_empty(database), "it is a dead letter")
+        worker.stop()
+    reason = database.value("select reason from fq_dead_letter")
+    assert _said(caplog) == [f"is a dead letter now, after attempt 1 of 1: {reason}"]
+    assert (worker.stats.retried, worker.stats.buried) == (0, 1)

@@ -79,6 +79,8 @@ def test_attempts_of_the_policy() -> None:
     assert of_error(ValueError("x"), _delivery(attempt=3), policy).verb is Verb.BURY
     assert of_return(Retry(delay=timedelta(1)), _delivery(attempt=3), policy).verb is Verb.BURY
     assert of_return(Release(), _delivery(attempt=3), policy).verb is Verb.RELEASE
+    # Its own is lower.
+    assert of_error(ValueError("x"), _delivery(attempt=20), RetryPolicy(max_attempts=30)).verb is Verb.BURY
 
 
 @example(2**31 - 1, 0.0, 0.0, 1.0000000000000002)

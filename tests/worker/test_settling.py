@@ -99,7 +99,7 @@ def test_what_makes_no_room_is_no_reason_to_look(
 @pytest.mark.parametrize(("held", "is_reason"), [(0.0, False), (2.0, True)])
 def test_a_limit_that_was_set_meanwhile(held: float, *, is_reason: bool) -> None:
     """What was out for long may hold a slot of a limit that its dequeue did not know of: there may be room."""
-    delivery = cast("Delivery", SimpleNamespace(holds_slot=False))
+    delivery = cast("Delivery", SimpleNamespace(holds_slot=False, max_attempts=1))
     context = Context(delivery, Claim(1, 0.0), cast("Any", None), monotonic() - held)
     assert settling._makes_room(context, COMPLETE) == is_reason
 
