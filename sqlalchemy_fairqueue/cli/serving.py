@@ -91,12 +91,6 @@ def worker(
     found = [load_queue(place, options.app_dir) for place in queues]
     for name in modules or ():
         load_module(name, options.app_dir)
-    for place, queue in zip(queues, found, strict=True):
-        if not queue.handlers:
-            raise usage(
-                f"{place!r} has no handlers; declare them with @queue.handler(...), and name modules that hold them "
-                "and are not imported by it with --import"
-            )
     wanted = application_named(options)
     given = database(options, load(wanted, options.app_dir) if wanted else found[0], wanted or queues[0])
     _log(log_level)

@@ -19,7 +19,7 @@ from sqlalchemy_fairqueue.worker.logs import log
 from sqlalchemy_fairqueue.worker.machine import Machine, seconds
 from sqlalchemy_fairqueue.worker.pace import MOST, Pace
 from sqlalchemy_fairqueue.worker.settings import GRACE, LEASE, Settings, worker_name
-from sqlalchemy_fairqueue.worker.starting import warn_of_pool
+from sqlalchemy_fairqueue.worker.starting import check_handlers, warn_of_pool
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
 from sqlalchemy_fairqueue.worker.tasks import TaskCrew
 
@@ -93,6 +93,7 @@ class AsyncWorker:
 
         Raises:
             WorkerError: It runs already, or a handler cannot be called by it.
+            InvalidArgument: A queue has no handlers.
             SchemaMismatch: A queue is not installed, or in a version that this library does not know.
         """
         self._check_idle()
@@ -184,6 +185,7 @@ class AsyncWorker:
             raise WorkerError(f"worker {self.name} runs already; stop it first, or make another")
 
     def _check_handlers(self) -> None:
+        check_handlers(self._settings.queues)
         for queue in self._settings.queues:
             for handler in queue.handlers.values():
                 if handler.session and not handler.asynchronous:

@@ -7,10 +7,28 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Engine, QueuePool
 
 from sqlalchemy_fairqueue.asynchronous import AsyncEngine
+from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.worker.logs import log
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.worker.settings import Settings
+
+
+def check_handlers(queues: Iterable[Queue]) -> None:
+    """Refuse queues without any handler: all of their messages would become dead letters.
+
+    Raises:
+        InvalidArgument: A queue has none.
+    """
+    for queue in queues:
+        if not queue.handlers:
+            raise InvalidArgument(
+                f"queue {queue.name!r} has no handlers; declare them with @queue.handler(...), and import the modules "
+                "that hold them before the worker starts (fairqueue worker: with --import)"
+            )
 
 
 def warn_of_pool(settings: Settings, sessions: object) -> None:

@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue.worker.logs import log
 from sqlalchemy_fairqueue.worker.machine import Machine, seconds
 from sqlalchemy_fairqueue.worker.pace import MOST, Pace
 from sqlalchemy_fairqueue.worker.settings import GRACE, LEASE, Settings, worker_name
-from sqlalchemy_fairqueue.worker.starting import warn_of_pool
+from sqlalchemy_fairqueue.worker.starting import check_handlers, warn_of_pool
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
 from sqlalchemy_fairqueue.worker.threads import ThreadCrew
 
@@ -112,6 +112,7 @@ class Worker:
 
         Raises:
             WorkerError: It runs already, or a handler cannot be called by it.
+            InvalidArgument: A queue has no handlers.
             SchemaMismatch: A queue is not installed, or in a version that this library does not know.
         """
         with self._lock:
@@ -199,6 +200,7 @@ class Worker:
             raise WorkerError(f"worker {self.name} runs already; stop it first, or make another")
 
     def _check_handlers(self) -> None:
+        check_handlers(self._settings.queues)
         for queue in self._settings.queues:
             for handler in queue.handlers.values():
                 if handler.asynchronous:

@@ -69,6 +69,19 @@ async def test_a_session_for_a_plain_function(queue: Queue, async_engine: AsyncE
         await AsyncWorker(async_engine, queue).start()
 
 
+async def test_a_queue_without_handlers(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """A worker does not start for a queue that has no handlers, also beside one that has some."""
+    queue.handler()(lambda _: None)
+    for start in (
+        Worker(engine, Queue("others")).start,
+        Worker(engine, queue, Queue("others")).run,
+    ):
+        with pytest.raises(InvalidArgument, match=r"queue 'others' has no handlers; declare .* import the modules"):
+            start()
+    with pytest.raises(InvalidArgument, match="queue 'others' has no handlers"):
+        await AsyncWorker(async_engine, Queue("others")).run()
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"concurrency": 0}, {"lease": 30}, {"grace": None}, {"poll_interval": 0}, {"retry": 3}, {"prefetch": 9999}],
@@ -93,12 +106,15 @@ def test_bad_queues(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> 
 
 def test_a_missing_schema(engine: Engine) -> None:
     """A worker refuses a database without the queue, with the migration to write."""
+    queue = Queue("documents", schema="nowhere")
+    queue.handler()(lambda _: None)
     with pytest.raises(SchemaMismatch, match=r"op\.create_fairqueue\(version=\d, schema='nowhere'\)"):
-        Worker(engine, Queue("documents", schema="nowhere")).start()
+        Worker(engine, queue).start()
 
 
 def test_a_newer_schema(queue: Queue, engine: Engine, database: Database) -> None:
     """A worker refuses a schema that its library does not know."""
+    queue.handler()(lambda _: None)
     database.execute("create or replace function fq_version() returns integer language sql immutable as 'select 99'")
     with pytest.raises(SchemaMismatch, match=r"99.*op\.downgrade_fairqueue\(99"):
         Worker(engine, queue).start()
@@ -106,6 +122,7 @@ def test_a_newer_schema(queue: Queue, engine: Engine, database: Database) -> Non
 
 def test_a_second_start(queue: Queue, engine: Engine) -> None:
     """A worker that runs cannot be started, one that was stopped can."""
+    queue.handler()(lambda _: None)
     worker = Worker(engine, queue)
     with worker, pytest.raises(WorkerError, match="runs already"):
         worker.start()

@@ -162,6 +162,7 @@ def test_out_of_attempts(queue: Queue, engine: Engine, database: Database, start
 
 def test_no_handler(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
     """A message that this worker has no handler for is kept for another, and says why it waits."""
+    queue.handler("known")(lambda _: None)
     send(engine, queue, 1, kind="unknown")
     start(queue, retry=RetryPolicy(first=_LATER, cap=_LATER, jitter=0))
     until(lambda: database.value("select error from fq_message") is not None, "it was tried")

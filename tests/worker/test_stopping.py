@@ -281,6 +281,7 @@ def test_an_interrupted_stop(
 
 def test_too_many_threads(queue: Queue, engine: Engine, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that cannot start all of its threads starts none."""
+    queue.handler()(lambda _: None)
     original = threading.Thread.start
 
     def limited(thread: threading.Thread) -> None:
@@ -294,7 +295,6 @@ def test_too_many_threads(queue: Queue, engine: Engine, database: Database, monk
         with pytest.raises(RuntimeError, match="new thread"):
             worker.start()
     until(lambda: not _threads(worker.name), "none is left")
-    queue.handler()(lambda _: None)
     send(engine, queue, 1)
     with worker:
         until(lambda: is_empty(database), "it can be started later")
