@@ -32,9 +32,11 @@ class ChannelPolicy:
 
     Attributes:
         max_concurrency: Most messages of the channel in consumers' hands at once, exactly. None: no limit.
-        release_interval: Time between two messages on average; zero: no rate limit.
+        release_interval: Least time between two messages on average; zero: no rate limit.
         release_burst: Messages that may come in a row before release_interval applies (generic cell rate algorithm,
-            ITU-T I.371).
+            ITU-T I.371). With 1 the rate is a bound that is not reached: what a consumer comes late for one message
+            never comes back, which takes 4 % of 10 messages/s, 16 % of 50 and more of quicker ones. Raise it with the
+            rate, to what comes in a tenth of a second or more.
         weight: Messages a turn: a channel of weight 3 gets three times the share of one of weight 1 while both have
             work.
         max_backlog: Most undelivered messages of the channel: an enqueue beyond is answered by on_full. Approximate by

@@ -93,12 +93,13 @@ def test_password_is_not_told(database: Database) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_engines_serve_in_autocommit(autocommit_engine: Engine, engine: Engine, database: Database) -> None:
-    """dequeue, extend and the ends of a delivery bring their own transactions, so that such an engine may serve."""
-    with Session(engine) as session:
-        QUEUE.enqueue_many(session, [])
-        QUEUE.enqueue(session, channel="a", payload=1)
-        session.commit()
+def test_engines_serve_in_autocommit(autocommit_engine: Engine, database: Database) -> None:
+    """Calls that are one statement on an engine may use such an engine, and those that are several may not."""
+    QUEUE.enqueue_now(autocommit_engine, channel="a", payload=1)
+    with pytest.raises(AutocommitError):
+        QUEUE.cancel(autocommit_engine, 1)
+    with pytest.raises(AutocommitError):
+        QUEUE.configure_channel(autocommit_engine, "a", QUEUE.defaults)
     [delivery] = QUEUE.dequeue(autocommit_engine)
     QUEUE.extend(autocommit_engine, delivery)
     QUEUE.complete(autocommit_engine, delivery)
