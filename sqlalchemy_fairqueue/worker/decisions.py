@@ -67,9 +67,14 @@ RELEASE = Decision(Verb.RELEASE)
 def of_return(result: object, delivery: Delivery, policy: RetryPolicy) -> Decision:
     """What a returned value asks for: any that is no outcome means done.
 
+    An outcome's class is what it is for ``raise``: the outcome without arguments.
+
     Raises:
         WorkerError: It is a generator, so that nothing was done.
+        TypeError: It is the class of an outcome that needs an argument.
     """
+    if isinstance(result, type) and issubclass(result, Outcome):
+        result = result()
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
         raise WorkerError(f"the handler returned a generator, which nobody runs: nothing was done; {_NO_YIELD}")
     return of_outcome(result, delivery, policy) if isinstance(result, Outcome) else COMPLETE
