@@ -67,13 +67,21 @@ def check_driver(bind: Engine | Connection) -> None:
         )
 
 
-def refused(where: Any, wanted: str) -> InvalidArgument:
-    """The error for an argument that no queue work can be done on."""
+def refused(where: Any, wanted: str, otherwise: str | None = None) -> InvalidArgument:
+    """The error for an argument that no queue work can be done on.
+
+    Args:
+        where: The argument.
+        wanted: What it should be.
+        otherwise: What to do with an engine of the other kind. Default: call the method of nearly the same name.
+    """
     kind = type(where).__name__
     advice = ""
-    if isinstance(where, (AsyncEngine, AsyncConnection)):
-        advice = "; for async engines and connections await the method of the same name with an 'a' in front"
+    if otherwise is not None:
+        advice = otherwise if isinstance(where, (Engine, AsyncEngine)) else ""
+    elif isinstance(where, (AsyncEngine, AsyncConnection)):
+        advice = "for async engines and connections await the method of the same name with an 'a' in front"
     elif isinstance(where, (Engine, Connection)):
-        advice = "; for sync ones call the method without the 'a' in front"
+        advice = "for sync ones call the method without the 'a' in front"
     article = "an" if kind[:1] in "AEIOUaeiou" else "a"
-    return InvalidArgument(f"got {article} {kind} where {wanted} is needed{advice}")
+    return InvalidArgument(f"got {article} {kind} where {wanted} is needed{advice and f'; {advice}'}")

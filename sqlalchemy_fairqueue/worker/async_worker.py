@@ -19,7 +19,7 @@ from sqlalchemy_fairqueue.worker.logs import log
 from sqlalchemy_fairqueue.worker.machine import Machine, seconds
 from sqlalchemy_fairqueue.worker.pace import MOST, Pace
 from sqlalchemy_fairqueue.worker.settings import GRACE, LEASE, Settings, worker_name
-from sqlalchemy_fairqueue.worker.starting import check_handlers, warn_of_pool
+from sqlalchemy_fairqueue.worker.starting import check_handlers, check_main_thread, warn_of_pool
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
 from sqlalchemy_fairqueue.worker.tasks import TaskCrew
 
@@ -60,7 +60,7 @@ class AsyncWorker:
         housekeeping: bool = True,
     ) -> None:
         if not isinstance(engine, AsyncEngine):
-            raise refused(engine, "an AsyncEngine")
+            raise refused(engine, "an AsyncEngine", "use a Worker")
         self._settings = Settings(
             engine=engine,
             queues=queues,
@@ -155,9 +155,14 @@ class AsyncWorker:
         """Work until ``stop`` is called, by a signal, or until this is cancelled, which stops it without grace.
 
         Args:
-            handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once. Default: signals
-                are the program's business.
+            handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once. Only in the
+                main thread. Default: signals are the program's business.
+
+        Raises:
+            InvalidArgument: Signals are to be handled in another thread. Further as ``start``.
         """
+        if handle_signals:
+            check_main_thread()
         self._check_idle()
         asked = self._asked = asyncio.Event()
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine, QueuePool
@@ -29,6 +30,19 @@ def check_handlers(queues: Iterable[Queue]) -> None:
                 f"queue {queue.name!r} has no handlers; declare them with @queue.handler(...), and import the modules "
                 "that hold them before the worker starts (fairqueue worker: with --import)"
             )
+
+
+def check_main_thread() -> None:
+    """Refuse to handle signals where Python does not let anybody.
+
+    Raises:
+        InvalidArgument: This is another thread than the main one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise InvalidArgument(
+            f"handle_signals is True in thread {threading.current_thread().name!r}, and Python handles signals in the "
+            "main thread only; run the worker there, or leave signals to the program and let it call stop()"
+        )
 
 
 def warn_of_pool(settings: Settings, sessions: object) -> None:

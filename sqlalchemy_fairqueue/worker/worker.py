@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue.worker.logs import log
 from sqlalchemy_fairqueue.worker.machine import Machine, seconds
 from sqlalchemy_fairqueue.worker.pace import MOST, Pace
 from sqlalchemy_fairqueue.worker.settings import GRACE, LEASE, Settings, worker_name
-from sqlalchemy_fairqueue.worker.starting import check_handlers, warn_of_pool
+from sqlalchemy_fairqueue.worker.starting import check_handlers, check_main_thread, warn_of_pool
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
 from sqlalchemy_fairqueue.worker.threads import ThreadCrew
 
@@ -79,7 +79,7 @@ class Worker:
         housekeeping: bool = True,
     ) -> None:
         if not isinstance(engine, Engine):
-            raise refused(engine, "an Engine")
+            raise refused(engine, "an Engine", "use an AsyncWorker")
         self._settings = Settings(
             engine=engine,
             queues=queues,
@@ -173,7 +173,12 @@ class Worker:
         Args:
             handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once. Only in the main
                 thread. Default: signals are the program's business; a KeyboardInterrupt stops it and is raised again.
+
+        Raises:
+            InvalidArgument: Signals are to be handled in another thread. Further as ``start``.
         """
+        if handle_signals:
+            check_main_thread()
         stops: SimpleQueue[None] = SimpleQueue()
         with self._lock:
             self._check_idle()

@@ -1,6 +1,9 @@
 """Which functions may be handlers."""
 
+import asyncio
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -9,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import AsyncWorker, InvalidArgument, Queue, SchemaMismatch, Worker, WorkerError
 from tests.fixtures.database import Database
+from tests.fixtures.options import PATIENCE
 
 
 def test_what_a_handler_takes(queue: Queue) -> None:
@@ -98,10 +102,30 @@ def test_bad_queues(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> 
     for queues in ((), (queue, Queue("documents")), ("documents",)):
         with pytest.raises(InvalidArgument, match="queue"):
             Worker(engine, *queues)
-    with pytest.raises(InvalidArgument, match="AsyncEngine"):
+    with pytest.raises(InvalidArgument, match=r"got an AsyncEngine where an Engine is needed; use an AsyncWorker$"):
         Worker(async_engine, queue)  # type: ignore[arg-type]  # that is the point
-    with pytest.raises(InvalidArgument, match="Engine"):
+    with pytest.raises(InvalidArgument, match=r"got an Engine where an AsyncEngine is needed; use a Worker$"):
         AsyncWorker(engine, queue)  # type: ignore[arg-type]  # that is the point
+    with (
+        engine.connect() as connection,
+        pytest.raises(InvalidArgument, match=r"a Connection where an Engine is needed$"),
+    ):
+        Worker(connection, queue)  # type: ignore[arg-type]  # that is the point
+
+
+def test_signals_in_another_thread(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """Signals are handled in the main thread only, which is said before anything starts."""
+    queue.handler()(lambda _: None)
+    before = set(threading.enumerate())
+    with ThreadPoolExecutor(1, thread_name_prefix="aside") as executor:
+        for run in (
+            lambda: Worker(engine, queue).run(handle_signals=True),
+            lambda: asyncio.run(AsyncWorker(async_engine, queue).run(handle_signals=True)),
+        ):
+            error = executor.submit(run).exception(PATIENCE.total_seconds())
+            assert isinstance(error, InvalidArgument)
+            assert "handle_signals is True in thread 'aside_0'" in str(error)
+            assert len(set(threading.enumerate()) - before) == 1
 
 
 def test_a_missing_schema(engine: Engine) -> None:
