@@ -2,15 +2,18 @@
 
 import re
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import sqlalchemy
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
+from sqlalchemy.orm import Session
 
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import Delivery, Queue, Retry
+from sqlalchemy_fairqueue.values import OnDuplicate
 from tests.fixtures.database import Database
+from tests.worker.conftest import StartWorker
 from tests.worker.helpers import LISTENERS, is_empty, send, until
 
 _DOCS = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs"
@@ -52,6 +55,54 @@ def test_the_pooler_example_runs(engine: Engine, database: Database, monkeypatch
         until(lambda: is_empty(database), "it works")
         assert database.value(LISTENERS) == 0
     assert asked == {"connect_args": {"prepare_threshold": None}}
+
+
+def test_the_example_of_a_test_runs(engine: Engine, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's test of a handler passes, and a handler with a stand-in for a context says what it wants."""
+    monkeypatch.setattr(sqlalchemy, "create_engine", lambda _: engine)
+    blocks = [block.partition("```")[0] for block in _PAGE.read_text().split("```python\n")]
+    module = ModuleType("example")
+    exec(compile(blocks[1] + blocks[3], str(_PAGE), "exec"), module.__dict__)  # noqa: S102 - our own page
+    module.__dict__["test_parse"](engine)
+    assert is_empty(database)
+    delivery, context = SimpleNamespace(payload={"pages": ["busy"]}), SimpleNamespace(check=lambda: None)
+    assert isinstance(module.__dict__["call"](delivery, context), Retry)
+
+
+@pytest.mark.parametrize(("on_duplicate", "links"), [("skip", 1), ("replace", 3)])
+def test_what_is_said_of_keys(  # noqa: PLR0917 - fixtures
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, on_duplicate: OnDuplicate, links: int
+) -> None:
+    """A handler that enqueues itself anew under its own key goes on with replace only."""
+    handled: list[int] = []
+
+    @queue.handler()
+    def handle(delivery: Delivery, session: Session) -> None:
+        handled.append(delivery.payload)
+        if delivery.payload < 3:
+            queue.enqueue(session, channel="c", payload=delivery.payload + 1, key="chain", on_duplicate=on_duplicate)
+
+    queue.enqueue_now(engine, channel="c", payload=1, key="chain")
+    start(queue)
+    until(lambda: is_empty(database), "the chain has ended")
+    assert handled == list(range(1, links + 1))
+
+
+def test_what_is_said_of_rollbacks(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """A handler that rolls its session back by itself is done all the same."""
+    database.execute("create table effect (message_id bigint)")
+
+    @queue.handler()
+    def handle(_: Delivery, session: Session) -> None:
+        session.execute(text("insert into effect values (1)"))
+        session.rollback()
+
+    send(engine, queue, 1)
+    worker = start(queue)
+    until(lambda: is_empty(database), "it has ended")
+    worker.stop()
+    assert worker.stats.completed == 1
+    assert database.value("select count(*) from effect") == 0
 
 
 def test_links() -> None:
