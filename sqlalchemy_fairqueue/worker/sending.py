@@ -99,8 +99,8 @@ class Sender:
                 stats.buried += number
                 for context, decision in endings:
                     delivery = context.delivery
-                    after = f"attempt {delivery.attempt} of {context.max_attempts}"
-                    what = f"is a dead letter now, after {after}: {decision.reason}"
+                    attempt = f"attempt {delivery.attempt} of {context.max_attempts}"
+                    what = f"is a dead letter now, at {attempt}: {decision.reason}"
                     log_message(logging.WARNING, self._name, delivery, what)
 
     def _lost(self, source: Source, verb: Verb, of: int, error: LeaseLost) -> set[int]:

@@ -58,8 +58,8 @@ def warn_of_pool(settings: Settings, sessions: object) -> None:
     room = _room(bind.sync_engine if isinstance(bind, AsyncEngine) else bind)
     if room is not None and room < settings.concurrency:
         log.warning(
-            "worker %s calls %d handlers at a time, and the pool of their sessions has %d connections: some will wait "
-            "for one, and their messages are given back after pool_timeout; create the engine with pool_size=%d, or "
+            "worker %s calls %d handlers at a time, and the pool of their sessions has %d connection(s): some will "
+            "wait for one, and their messages are given back after pool_timeout; create the engine with pool_size=%d, or "
             "give the worker concurrency=%d",
             settings.name,
             settings.concurrency,

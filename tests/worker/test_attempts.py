@@ -98,7 +98,7 @@ def test_death_is_said_and_counted(  # noqa: PLR0917 - fixtures
     assert _said(caplog) == [
         "failed at attempt 1 of 2: ValueError: odd",
         "failed at attempt 2 of 2: ValueError: odd",
-        "is a dead letter now, after attempt 2 of 2: attempts exhausted",
+        "is a dead letter now, at attempt 2 of 2: attempts exhausted",
     ]
     assert (worker.stats.retried, worker.stats.buried) == (1, 1)
 
@@ -120,5 +120,5 @@ def test_a_death_that_was_asked_for(  # noqa: PLR0917 - fixtures
         until(lambda: is_empty(database), "it is a dead letter")
         worker.stop()
     reason = database.value("select reason from fq_dead_letter")
-    assert _said(caplog) == [f"is a dead letter now, after attempt 1 of 1: {reason}"]
+    assert _said(caplog) == [f"is a dead letter now, at attempt 1 of 1: {reason}"]
     assert (worker.stats.retried, worker.stats.buried) == (0, 1)

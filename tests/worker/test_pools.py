@@ -135,7 +135,7 @@ def test_a_narrow_pool_is_said(  # noqa: PLR0917 - fixtures
     narrow = create_engine(database.url, **pool)
     with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"), Worker(narrow, queue, concurrency=4):
         pass
-    assert caplog.text.count("has 3 connections") == warnings
+    assert caplog.text.count("has 3 connection(s)") == warnings
     narrow.dispose()
 
 
