@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     """Tells a receipt what became of its operation, once that is certain."""
 
 
+_needs_no_quotes = re.compile(r"(?!null\Z)[\w.:@/-]+", re.ASCII | re.IGNORECASE).fullmatch
+
+
 def add(
     connection: Connection, target: Target, enqueues: Sequence[EnqueueMessage], later: Sequence[int] = ()
 ) -> list[Telling]:
@@ -44,7 +48,7 @@ def add(
     version = version_of(connection, target.schema)
     columns = [_column_values(enqueue, version) for enqueue in enqueues]
     alone = len(columns) == 1
-    parameters: dict[str, Any] = columns[0] if alone else {name: [one[name] for one in columns] for name in columns[0]}
+    parameters = columns[0] if alone else {name: _array([one[name] for one in columns]) for name in columns[0]}
     parameters["queue"] = target.queue
     parameters |= policy_parameters(enqueues[0].policy, version)
     if version > 1:
@@ -82,6 +86,24 @@ def _column_values(enqueue: EnqueueMessage, version: int) -> dict[str, Any]:
     if version > 1:
         values["on_duplicates"] = message.on_duplicate
     return values
+
+
+def _array(values: list[Any]) -> list[Any] | str:
+    """A column of messages, as PostgreSQL writes it where nothing needs quotes: the driver's way takes ten times that.
+
+    Lists come back as they are: the driver sends them.
+    """
+    if isinstance(values[0], bytes):
+        return values
+    words: dict[Any, str] = {}
+    for value in set(values):
+        if value is None:
+            words[value] = "null"
+        elif type(value) is int or (type(value) is str and _needs_no_quotes(value)):
+            words[value] = str(value)
+        else:
+            return values
+    return f"{{{','.join(map(words.__getitem__, values))}}}"
 
 
 def may_notify(connection: Connection, targets: Iterable[Target]) -> bool:

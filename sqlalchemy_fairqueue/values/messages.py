@@ -63,8 +63,8 @@ class Enqueue:
         check_name("kind", self.kind)
         if self.key is not None:
             check_name("key", self.key)
-        given = [name for name in ("delay", "at", "priority") if getattr(self, name) is not None]
-        if len(given) > 1:
+        if (self.delay is not None) + (self.at is not None) + (self.priority is not None) > 1:
+            given = [name for name in ("delay", "at", "priority") if getattr(self, name) is not None]
             raise InvalidArgument(
                 f"message has {' and '.join(given)}; a message is prioritised, delayed or scheduled: give one of them"
             )

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import BytesCodec, ChannelPolicy, InvalidArgument, PayloadError, Queue, Receipt
+from sqlalchemy_fairqueue import BytesCodec, ChannelPolicy, Enqueue, InvalidArgument, PayloadError, Queue, Receipt
 from tests.factories import EnqueueFactory
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
@@ -127,6 +127,27 @@ def test_later(queue: Queue, engine: Engine, clock: Clock) -> None:
     queue.complete(engine, delivery)
     clock.advance(timedelta(hours=1))
     assert _payloads(queue, engine) == ["at"]
+
+
+@pytest.mark.parametrize(
+    "names", [["a", "b"], ["null", "a"], ["NULL", "b"], ["a", "a,b", "{a}", '"', "\\", " a "]], ids=str
+)
+def test_names_that_an_array_could_misread(engine: Engine, names: list[str]) -> None:
+    """Many messages in one statement keep their channels, kinds and keys, and those that have none of a thing."""
+    queue = Queue("documents")
+    with Session(engine) as session:
+        given = [Enqueue(channel=name, kind=name, key=name, payload=name, max_attempts=7) for name in names]
+        queue.enqueue_many(session, [*given, Enqueue(channel="z", payload="z", priority=3)])
+        session.commit()
+    found = {delivery.payload: delivery for delivery in queue.dequeue(engine, limit=10)}
+    assert set(found) == {*names, "z"}
+    for name in names:
+        assert (found[name].channel, found[name].kind, found[name].max_attempts) == (name, name, 7)
+    assert (found["z"].channel, found["z"].kind, found["z"].max_attempts) == ("z", "default", 20)
+    with Session(engine) as session:
+        again = queue.enqueue_many(session, given)
+        session.commit()
+    assert [receipt.outcome for receipt in again] == ["duplicate"] * len(names)
 
 
 def test_an_instant_may_be_far_away(queue: Queue, engine: Engine) -> None:
