@@ -48,7 +48,9 @@ def add(
     version = version_of(connection, target.schema)
     columns = [_column_values(enqueue, version) for enqueue in enqueues]
     alone = len(columns) == 1
-    parameters = columns[0] if alone else {name: _array([one[name] for one in columns]) for name in columns[0]}
+    parameters = columns[0]
+    if not alone:
+        parameters = {name: _array([one[name] for one in columns]) for name in columns[0]}
     parameters["queue"] = target.queue
     parameters |= policy_parameters(enqueues[0].policy, version)
     if version > 1:
