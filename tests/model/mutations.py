@@ -76,8 +76,13 @@ _SERVING = [
     ),
 ]
 _KEYS = [
-    Mutation("a replaced message keeps its attempts", "fq_enqueue", "              attempts = 0,\n", ""),
-    Mutation("a replaced message keeps its place", "fq_enqueue", "              dequeue_at = v_at,\n", ""),
+    Mutation(
+        "a replaced message keeps its attempts",
+        "fq_enqueue",
+        "max_attempts = coalesce(p_max_attempts[1], 20),\n          attempts = 0,\n",
+        "max_attempts = coalesce(p_max_attempts[1], 20),\n",
+    ),
+    Mutation("a replaced message keeps its place", "fq_enqueue", "dequeue_at = v_at,\n", ""),
     Mutation(
         "a replaced message is told to nobody",
         "fq_enqueue",
@@ -120,7 +125,7 @@ _BOUNDS = [
     Mutation(
         "what nobody has heard of takes no room",
         "fq_enqueue",
-        "and g.bounded\n                  and g.id > n.heard_id",
+        "and g.bounded\n                      and g.id > n.heard_id",
         "and false",
     ),
     Mutation(

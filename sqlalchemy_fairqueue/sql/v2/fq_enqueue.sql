@@ -8,7 +8,8 @@
 -- p_delays are microseconds from now, p_ats microseconds since the epoch (the past means now), p_priorities >= 1; at most one of the three a message.
 -- Locks: in the order (channel, key), COLLATE "C": first use of a channel waits for a transaction that is making the same one, a key for one that is adding,
 -- taking, ending or withdrawing the message that holds it. Then messages to replace, with p_hold (what the transaction settles or cancels later), in the order of
--- their ids. Nothing else waits, and no row is touched that another transaction updates. p_notify: wake consumers that sleep (never in a two-phase transaction).
+-- their ids; if one of them has ended by then, all is undone and begun again, for nobody waits for a key with a message in hand.
+-- Nothing else waits, and no row is touched that another transaction updates. p_notify: wake consumers that sleep (never in a two-phase transaction).
 -- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix, fq_signal_bounded_ix.
 -- Errors: QF001 bad argument, QF005; 40001 as fq_make_channels, for a key whose holder changed since the snapshot, and under SERIALIZABLE for two at one bounded channel.
 create function fairqueue.fq_enqueue(
@@ -48,6 +49,7 @@ as $$
 declare
   v_now bigint := fairqueue.fq_now();
   v_count integer := coalesce(cardinality(p_channels), 0);
+  v_alone boolean;
   v_bad integer;
   v_new text[];
   v_known integer;
@@ -61,15 +63,23 @@ declare
   v_policy text;
   v_lease_id bigint;
   -- what the signals will tell: (channel, time, id, how many more), without an id: one was dropped
-  v_note_channels bigint[] := '{}';
-  v_note_ats bigint[] := '{}';
-  v_note_ids bigint[] := '{}';
-  v_note_added integer[] := '{}';
-  v_bounded_channels bigint[] := '{}';
+  v_note_channels bigint[];
+  v_note_ats bigint[];
+  v_note_ids bigint[];
+  v_note_added integer[];
+  v_bounded_channels bigint[];
   -- messages to replace: where in the arrays, and whose key
-  v_later integer[] := '{}';
-  v_later_channels bigint[] := '{}';
-  v_later_keys text[] := '{}';
+  v_later integer[];
+  v_later_channels bigint[];
+  v_later_keys text[];
+  v_tries integer := case when v_count > 1 or p_hold is not null then 20 else 1 end;
+  v_holders bigint[];
+  v_held bigint[];
+  -- what became of each
+  v_ordinals integer[];
+  v_ids bigint[];
+  v_created boolean[];
+  v_outcomes text[];
   r record;
 begin
   -- One good message for a channel that is there, as most transactions send: one statement, for the start of those below would cost more
@@ -114,7 +124,42 @@ begin
     select p_queue, a.channel_id, a.dequeue_at, a.id, 1
     from added a
     returning 1, s.message_id, true, 'created';
-    if found then
+    v_alone := found;
+    -- A message that nobody has in hand is replaced as shortly.
+    if not v_alone and p_on_duplicates[1] = 'replace' and p_hold is null then
+      return query
+      with replaced as (
+        update fairqueue.fq_message m
+        set kind = p_kinds[1],
+          content = p_contents[1],
+          headers = p_headers[1],
+          dequeue_at = case
+            when p_priorities[1] is not null then -p_priorities[1]::bigint
+            else greatest(p_ats[1], v_now + coalesce(p_delays[1], 0))
+          end,
+          max_attempts = coalesce(p_max_attempts[1], 20),
+          attempts = 0,
+          returned_at = null,
+          error = null
+        where m.ctid = (
+            select x.ctid
+            from fairqueue.fq_channel c
+            join fairqueue.fq_message x on x.channel_id = c.id and x.dedupe_key = p_keys[1]
+            where c.queue = p_queue
+              and c.name = p_channels[1]
+            limit 1
+            for no key update of x
+          )
+          and num_nulls(m.lease_id) = 1
+        returning m.id, m.channel_id, m.dequeue_at
+      )
+      insert into fairqueue.fq_signal as s (queue, channel_id, dequeue_at, message_id, added)
+      select p_queue, a.channel_id, a.dequeue_at, a.id, 0
+      from replaced a
+      returning 1, s.message_id, false, 'replaced';
+      v_alone := found;
+    end if;
+    if v_alone then
       if p_notify then
         perform fairqueue.fq_wake(p_queue);
       end if;
@@ -239,161 +284,202 @@ begin
   -- Keys are unique across transactions, so adding one can wait: each channel is made and filled before the next, its keys in order.
   -- Messages that are to be replaced belong to others too: they are locked afterwards, all at once by id, so that whoever settles or cancels messages
   -- and whoever replaces them never wait for each other. The order of the call is kept by dequeue_at, a microsecond a message up to now.
-  for v_pass in 1..2 loop
-    if v_pass = 2 then
-      exit when v_later = '{}';
-      v_channel := null;
-      perform fairqueue.fq_hold_messages(
-        p_hold || array(
-          select m.id
-          from unnest(v_later_channels, v_later_keys) u(channel_id, key)
-          join fairqueue.fq_message m on m.channel_id = u.channel_id and m.dedupe_key = u.key
-        )
-      );
-    end if;
-    for r in
-      select u.*
-      from unnest(p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts, p_on_duplicates)
-        with ordinality u(channel, kind, content, headers, delay, at, priority, key, max_attempts, on_duplicate, ord)
-      where v_pass = 1
-        or u.ord = any (v_later)
-      order by u.channel collate "C", u.key collate "C" nulls first, u.ord
-    loop
-      if v_channel is distinct from r.channel then
-        v_channel := r.channel;
-        select c.id into v_channel_id
-        from fairqueue.fq_channel c
-        where c.queue = p_queue
-          and c.name = v_channel;
-        if not found then
-          perform fairqueue.fq_make_channels(
-            p_queue, array[v_channel], p_max_concurrency, p_release_interval, p_release_burst, p_weight, p_max_backlog, p_drop_when_full
-          );
-          select c.id into strict v_channel_id
-          from fairqueue.fq_channel c
-          where c.queue = p_queue
-            and c.name = v_channel;
-        end if;
-        -- One snapshot for both: a signal that is heard meanwhile is counted once, in the one or in the other.
-        -- Those below the last one heard, which a slow transaction left, count when they are heard: to look there would be to walk over all that an old snapshot keeps.
-        select n.max_backlog, n.drop_when_full,
-          case
-            when n.max_backlog is not null then
-              n.max_backlog - n.backlog - (
-                select coalesce(sum(g.added), 0)
-                from fairqueue.fq_signal g
-                where g.channel_id = v_channel_id
-                  and g.bounded
-                  and g.id > n.heard_id
-              )
-          end
-        into v_max_backlog, v_drop, v_room
-        from fairqueue.fq_channel_state n
-        where n.channel_id = v_channel_id
-        order by n.channel_id desc, n.turn desc
-        limit 1;
-        if v_max_backlog is not null then
-          v_bounded_channels := v_bounded_channels || v_channel_id;
-          if v_pass = 2 then
-            v_room := v_room - cardinality(array_positions(v_note_channels, v_channel_id));
-          end if;
-        end if;
-      end if;
-      v_policy := coalesce(r.on_duplicate, 'skip');
-      v_at := case
-        when r.priority is not null then -r.priority::bigint
-        when r.at > v_now then r.at
-        when r.delay > 0 then v_now + r.delay
-        else v_now - v_count + r.ord
-      end;
-      created := false;
-      outcome := null;
-      loop
-        message_id := null;
-        if r.key is not null and v_pass = 2 then
-          select m.id, m.lease_id into message_id, v_lease_id
-          from fairqueue.fq_message m
-          where m.channel_id = v_channel_id
-            and m.dedupe_key = r.key
-          for no key update;
-          if found and v_policy <> 'replace' then
-            outcome := 'duplicate';
-            exit;
-          elsif found and v_lease_id is null then
-            update fairqueue.fq_message m
-            set kind = r.kind,
-              content = r.content,
-              headers = r.headers,
-              dequeue_at = v_at,
-              max_attempts = coalesce(r.max_attempts, 20),
-              attempts = 0,
-              returned_at = null,
-              error = null
-            where m.id = message_id;
-            outcome := 'replaced';
-            exit;
-          elsif found and (v_room > 0) is not false then
-            update fairqueue.fq_message m
-            set dedupe_key = null
-            where m.id = message_id;
-          end if;
-        end if;
-
-        if (v_room > 0) is not false then
-          insert into fairqueue.fq_message (channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts)
-          values (v_channel_id, r.kind, r.content, r.headers, v_at, v_now, r.key, coalesce(r.max_attempts, 20))
-          on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
-          returning id into message_id;
-          if found then
-            created := true;
-            outcome := 'created';
-            v_room := v_room - 1;
-            exit;
-          end if;
-        end if;
-        if r.key is not null and v_pass = 1 then
-          select m.id into message_id
-          from fairqueue.fq_message m
-          where m.channel_id = v_channel_id
-            and m.dedupe_key = r.key;
-          if found then
-            -- a message that comes after one to be replaced, with the same key, waits for its turn too
-            if v_policy = 'replace' or (v_later_channels[cardinality(v_later)], v_later_keys[cardinality(v_later)]) = (v_channel_id, r.key) then
-              v_later := v_later || r.ord::integer;
-              v_later_channels := v_later_channels || v_channel_id;
-              v_later_keys := v_later_keys || r.key;
-            else
-              outcome := 'duplicate';
+  -- One that has ended before it was locked leaves its key free, which must not be waited for while the others are held: all is undone, and
+  -- begun again with that key in its place. (One alone waits with nothing in hand.)
+  for v_try in 1..v_tries loop
+    begin
+      v_ordinals := '{}';
+      v_ids := '{}';
+      v_created := '{}';
+      v_outcomes := '{}';
+      v_note_channels := '{}';
+      v_note_ats := '{}';
+      v_note_ids := '{}';
+      v_note_added := '{}';
+      v_bounded_channels := '{}';
+      v_later := '{}';
+      v_later_channels := '{}';
+      v_later_keys := '{}';
+      for v_pass in 1..2 loop
+        if v_pass = 2 then
+          exit when v_later = '{}';
+          v_channel := null;
+          v_held := null;
+          for v_look in 1..2 loop
+            v_holders := array(
+              select h.id
+              from unnest(v_later_channels, v_later_keys) with ordinality u(channel_id, key, ord)
+              left join lateral (
+                select m.id
+                from fairqueue.fq_message m
+                where m.channel_id = u.channel_id
+                  and m.dedupe_key = u.key
+                limit 1
+              ) h on true
+              order by u.ord
+            );
+            if v_try < v_tries and (array_position(v_holders, null) > 0 or v_holders <> v_held) then
+              raise exception using errcode = 'QF099', message = 'a message to replace has ended';
             end if;
-            exit;
-          end if;
+            exit when v_look = 2;
+            v_held := v_holders;
+            perform fairqueue.fq_hold_messages(p_hold || v_held);
+            exit when v_try = v_tries;
+          end loop;
         end if;
-        if v_room <= 0 then
-          message_id := null;
-          outcome := case when v_drop then 'dropped' else 'full' end;
-          if p_on_duplicates is null then
-            raise exception 'channel % of queue % is full', v_channel, p_queue
-              using errcode = 'QF005',
-                detail = format('max_backlog %s, %s', v_max_backlog, outcome),
-                hint = 'enqueue again later, or give the channel a greater max_backlog';
+        for r in
+          select u.*
+          from unnest(p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts, p_on_duplicates)
+            with ordinality u(channel, kind, content, headers, delay, at, priority, key, max_attempts, on_duplicate, ord)
+          where v_pass = 1
+            or u.ord = any (v_later)
+          order by u.channel collate "C", u.key collate "C" nulls first, u.ord
+        loop
+          if v_channel is distinct from r.channel then
+            v_channel := r.channel;
+            select c.id into v_channel_id
+            from fairqueue.fq_channel c
+            where c.queue = p_queue
+              and c.name = v_channel;
+            if not found then
+              perform fairqueue.fq_make_channels(
+                p_queue, array[v_channel], p_max_concurrency, p_release_interval, p_release_burst, p_weight, p_max_backlog, p_drop_when_full
+              );
+              select c.id into strict v_channel_id
+              from fairqueue.fq_channel c
+              where c.queue = p_queue
+                and c.name = v_channel;
+            end if;
+            -- One snapshot for both: a signal that is heard meanwhile is counted once, in the one or in the other.
+            -- Those below the last one heard, which a slow transaction left, count when they are heard: to look there would be to walk over all that an old snapshot keeps.
+            select n.max_backlog, n.drop_when_full,
+              case
+                when n.max_backlog is not null then
+                  n.max_backlog - n.backlog - (
+                    select coalesce(sum(g.added), 0)
+                    from fairqueue.fq_signal g
+                    where g.channel_id = v_channel_id
+                      and g.bounded
+                      and g.id > n.heard_id
+                  )
+              end
+            into v_max_backlog, v_drop, v_room
+            from fairqueue.fq_channel_state n
+            where n.channel_id = v_channel_id
+            order by n.channel_id desc, n.turn desc
+            limit 1;
+            if v_max_backlog is not null then
+              v_bounded_channels := v_bounded_channels || v_channel_id;
+              if v_pass = 2 then
+                v_room := v_room - cardinality(array_positions(v_note_channels, v_channel_id));
+              end if;
+            end if;
           end if;
-          exit;
-        end if;
-        -- The message that held the key has just been completed, or one was added: look again.
-      end loop;
+          v_policy := coalesce(r.on_duplicate, 'skip');
+          v_at := case
+            when r.priority is not null then -r.priority::bigint
+            when r.at > v_now then r.at
+            when r.delay > 0 then v_now + r.delay
+            else v_now - v_count + r.ord
+          end;
+          created := false;
+          outcome := null;
+          loop
+            message_id := null;
+            if r.key is not null and v_pass = 2 then
+              select m.id, m.lease_id into message_id, v_lease_id
+              from fairqueue.fq_message m
+              where m.channel_id = v_channel_id
+                and m.dedupe_key = r.key
+              for no key update;
+              if found and v_policy <> 'replace' then
+                outcome := 'duplicate';
+                exit;
+              elsif found and v_lease_id is null then
+                update fairqueue.fq_message m
+                set kind = r.kind,
+                  content = r.content,
+                  headers = r.headers,
+                  dequeue_at = v_at,
+                  max_attempts = coalesce(r.max_attempts, 20),
+                  attempts = 0,
+                  returned_at = null,
+                  error = null
+                where m.id = message_id;
+                outcome := 'replaced';
+                exit;
+              elsif found and (v_room > 0) is not false then
+                update fairqueue.fq_message m
+                set dedupe_key = null
+                where m.id = message_id;
+              end if;
+            end if;
 
-      if outcome in ('created', 'replaced', 'dropped') then
-        v_note_channels := v_note_channels || v_channel_id;
-        v_note_ats := v_note_ats || case when message_id is not null then v_at end;
-        v_note_ids := v_note_ids || message_id;
-        v_note_added := v_note_added || created::integer;
-      end if;
-      if outcome is not null then
-        ordinal := r.ord;
-        return next;
-      end if;
-    end loop;
+            if (v_room > 0) is not false then
+              insert into fairqueue.fq_message (channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts)
+              values (v_channel_id, r.kind, r.content, r.headers, v_at, v_now, r.key, coalesce(r.max_attempts, 20))
+              on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
+              returning id into message_id;
+              if found then
+                created := true;
+                outcome := 'created';
+                v_room := v_room - 1;
+                exit;
+              end if;
+            end if;
+            if r.key is not null and v_pass = 1 then
+              select m.id into message_id
+              from fairqueue.fq_message m
+              where m.channel_id = v_channel_id
+                and m.dedupe_key = r.key;
+              if found then
+                -- a message that comes after one to be replaced, with the same key, waits for its turn too
+                if v_policy = 'replace' or (v_later_channels[cardinality(v_later)], v_later_keys[cardinality(v_later)]) = (v_channel_id, r.key) then
+                  v_later := v_later || r.ord::integer;
+                  v_later_channels := v_later_channels || v_channel_id;
+                  v_later_keys := v_later_keys || r.key;
+                else
+                  outcome := 'duplicate';
+                end if;
+                exit;
+              end if;
+            end if;
+            if v_room <= 0 then
+              message_id := null;
+              outcome := case when v_drop then 'dropped' else 'full' end;
+              if p_on_duplicates is null then
+                raise exception 'channel % of queue % is full', v_channel, p_queue
+                  using errcode = 'QF005',
+                    detail = format('max_backlog %s, %s', v_max_backlog, outcome),
+                    hint = 'enqueue again later, or give the channel a greater max_backlog';
+              end if;
+              exit;
+            end if;
+            -- The message that held the key has just been completed, or one was added: look again.
+          end loop;
+
+          if outcome in ('created', 'replaced', 'dropped') then
+            v_note_channels := v_note_channels || v_channel_id;
+            v_note_ats := v_note_ats || case when message_id is not null then v_at end;
+            v_note_ids := v_note_ids || message_id;
+            v_note_added := v_note_added || created::integer;
+          end if;
+          if outcome is not null then
+            v_ordinals := v_ordinals || r.ord::integer;
+            v_ids := v_ids || message_id;
+            v_created := v_created || created;
+            v_outcomes := v_outcomes || outcome;
+          end if;
+        end loop;
+      end loop;
+      exit;
+    exception when sqlstate 'QF099' then
+      null;
+    end;
   end loop;
+  return query
+  select u.*
+  from unnest(v_ordinals, v_ids, v_created, v_outcomes) u;
 
   insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, dropped, bounded)
   select p_queue, t.channel_id, t.least[1], t.least[2], t.added, t.dropped, t.added > 0 and t.channel_id = any (v_bounded_channels)

@@ -205,6 +205,26 @@ def test_replacing_and_cancelling_in_opposite_orders_do_not_deadlock(
     assert unbalanced(kernel) == []
 
 
+def test_calls_that_replace_the_same_messages_do_not_deadlock(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits
+) -> None:
+    """One of them ends before it is locked, and another call adds its key first: who holds the rest does not wait for
+    that key while it does, but begins again.
+    """
+    (first,), (second,) = enqueue(kernel, "a", keys=["first"]), enqueue(kernel, "a", keys=["second"])
+    gate = open_kernel()
+    hold_messages(gate, first.message_id)
+    keys = ["first", "second", "third"]
+    one = waits.start(on(lambda business: enqueue(business, "a", "a", "a", keys=keys, on="replace"))).blocked()
+    assert kernel.cancel(second.message_id or 0) == {}
+    other = waits.start(on(lambda business: enqueue(business, "a", "a", keys=keys[1:], on="replace"))).blocked()
+    gate.rollback()
+    assert outcomes(other.result()) == ["created", "created"]
+    assert outcomes(one.result()) == ["replaced", "replaced", "replaced"]
+    assert kernel.value("select count(*) from fq_message") == len(keys)
+    assert unbalanced(kernel) == []
+
+
 def test_handlers_that_replace_each_others_message_do_not_deadlock(
     kernel: Kernel, open_kernel: OpenKernel, waits: Waits
 ) -> None:
