@@ -19,12 +19,14 @@ class Letters(Keys):
     @rule(tx=st.none() | TRANSACTIONS, which=WHICH, limit=st.sampled_from([1, 2, 1000]))
     @precondition(lambda self: self.books.dead and self.world.version > 1)
     def redrive(self, tx: int | None, which: list[int] | None, limit: int) -> None:
-        """Those that are named, or the oldest, live again with the same ids, unless another message has their key."""
+        """Those that are named, or the oldest whose key is free, live again with the same ids; what comes after these stays
+        dead, for another message has its key.
+        """
         own, died = self._seen(tx)
         ids = self._named(which)
         if ids is None:
-            free = sorted(died.keys() - self.others(tx).letters, key=lambda one: died[one])
-            taken = free[:limit]
+            free = died.keys() - self.others(tx).letters
+            taken = sorted(free, key=lambda one: (self._redriven(one, [one], own) == "duplicate", died[one]))[:limit]
         else:
             taken = sorted(died.keys() & set(ids), key=lambda one: died[one])
         expected = dict.fromkeys(ids or taken, "missing") | {one: self._redriven(one, taken, own) for one in taken}

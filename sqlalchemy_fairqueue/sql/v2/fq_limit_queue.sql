@@ -49,8 +49,8 @@ begin
         and m.slots & 2 = 0
       order by m.id + 0
       for no key update of m;
-      raise exception using errcode = 'QF000', message = 'waited';
-    exception when sqlstate 'QF000' then
+      raise exception using errcode = 'QF099', message = 'waited';
+    exception when sqlstate 'QF099' then
       null;
     end;
   end if;
