@@ -80,8 +80,8 @@ class DeadLetters(QueueBase):
             message_ids: Only these, one or several. None: the oldest.
             channel: Only those of this channel.
             kind: Only those of this kind.
-            limit: Most to redrive where no ids are given, 1 to 100,000. Call again for more, as long as one was redriven:
-                those whose key stands come last.
+            limit: Most to redrive where no ids are given, 1 to 100,000. Call again for more, as long as one was
+                redriven: those whose key stands come last.
 
         Returns:
             What became of each, by id. "redriven"; "duplicate": another message holds its key, so that it stays dead;
