@@ -62,6 +62,9 @@ def worker(
     grace: Annotated[
         timedelta | None, _duration_option("--grace", "How long handlers may go on after a signal. Default: 30s.")
     ] = None,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="End as soon as nothing is left that could be delivered now.")
+    ] = False,
     in_loop: Annotated[
         bool | None,
         typer.Option(
@@ -81,7 +84,7 @@ def worker(
     """Call the handlers of one or several queues of an application.
 
     The first SIGTERM or SIGINT takes no more messages, lets handlers finish within --grace, gives the rest back
-    uncounted, and ends with 0. The second one ends the process at once.
+    uncounted, and ends with 0. The second one ends the process at once. With --drain it ends by itself.
 
     The database is that of --database-url, of an engine named by --app, of the environment, or of the engine in the
     module of the first queue. It logs to stderr.
@@ -101,23 +104,27 @@ def worker(
         in_loop = isinstance(given, AsyncEngine)
     run = _run_tasks if in_loop else _run_threads
     try:
-        name, counted = run(given, found, arguments)
+        name, counted = run(given, found, arguments, drain=drain)
     except DBAPIError as error:
         raise failure_of(error, shown_url(given if isinstance(given, URL) else given.url)) from error
     return Answer({"worker": name, "queues": [queue.name for queue in found], "stats": counted})
 
 
-def _run_threads(given: URL | AnyEngine, queues: list[Queue], arguments: dict[str, Any]) -> tuple[str, dict[str, int]]:
+def _run_threads(
+    given: URL | AnyEngine, queues: list[Queue], arguments: dict[str, Any], *, drain: bool
+) -> tuple[str, dict[str, int]]:
     from sqlalchemy_fairqueue.worker import Worker  # noqa: PLC0415 - the other commands do without
 
     engine = given if isinstance(given, Engine) else create_engine(_url(given), **_pool(given, arguments))
     working = Worker(engine, *queues, **arguments)
-    working.run(handle_signals=True)
+    working.run(handle_signals=True, drain=drain)
     engine.dispose()
     return working.name, working.stats.as_dict()
 
 
-def _run_tasks(given: URL | AnyEngine, queues: list[Queue], arguments: dict[str, Any]) -> tuple[str, dict[str, int]]:
+def _run_tasks(
+    given: URL | AnyEngine, queues: list[Queue], arguments: dict[str, Any], *, drain: bool
+) -> tuple[str, dict[str, int]]:
     try:
         from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415 - needs greenlet
 
@@ -130,7 +137,7 @@ def _run_tasks(given: URL | AnyEngine, queues: list[Queue], arguments: dict[str,
         if not isinstance(engine, AsyncEngine):
             engine = create_async_engine(_url(engine), **_pool(engine, arguments))
         working = AsyncWorker(engine, *queues, **arguments)
-        await working.run(handle_signals=True)
+        await working.run(handle_signals=True, drain=drain)
         await engine.dispose()
         return working.name, working.stats.as_dict()
 

@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.daemons import in_thread
 from sqlalchemy_fairqueue.worker.logs import log
-from sqlalchemy_fairqueue.worker.machine import Machine, seconds
+from sqlalchemy_fairqueue.worker.machine import DRAIN_LOOK, Machine, seconds
 from sqlalchemy_fairqueue.worker.pace import MOST, Pace
 from sqlalchemy_fairqueue.worker.settings import GRACE, LEASE, Settings, worker_name
 from sqlalchemy_fairqueue.worker.starting import check_handlers, check_main_thread, warn_of_pool
@@ -151,10 +151,11 @@ class AsyncWorker:
                 self._asked.set()
         log.info("worker %s stopped: %s", self.name, self.stats.as_dict(), extra={"worker": self.name})
 
-    async def run(self, *, handle_signals: bool = False) -> None:
+    async def run(self, *, handle_signals: bool = False, drain: bool = False) -> None:
         """Work until ``stop`` is called, by a signal, or until this is cancelled, which stops it without grace.
 
         Args:
+            drain: Whether to return as soon as nothing is left that could be delivered now, as for a Worker.
             handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once. Only in the
                 main thread. Default: signals are the program's business.
 
@@ -169,13 +170,23 @@ class AsyncWorker:
             with _signals(asked) if handle_signals else contextlib.nullcontext():
                 try:
                     await self.start()
-                    await asked.wait()
+                    if drain:
+                        await self._drain(asked)
+                    else:
+                        await asked.wait()
                 except asyncio.CancelledError:
                     await self.stop(timedelta())
                     raise
                 await self.stop()
         finally:
             self._asked = None
+
+    async def _drain(self, asked: asyncio.Event) -> None:
+        """Wait until nothing is left to deliver, or for a stop."""
+        while self._running is not None and not self._running[0].is_drained():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asked.wait(), DRAIN_LOOK)
+                return
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -38,6 +38,7 @@ class Looks:
         next_at: When to look next, on time.monotonic.
         interval: The poll interval in seconds, now.
         marked_until: Until when producers know that its consumer sleeps; 0: they do not.
+        empty_at: When the last look began, if it found that nothing can be delivered for a while; else 0.
     """
 
     __slots__ = (
@@ -50,6 +51,7 @@ class Looks:
         "_marked_at",
         "_nothing",
         "_nudged",
+        "empty_at",
         "interval",
         "marked_until",
         "next_at",
@@ -59,6 +61,7 @@ class Looks:
         self.interval = interval
         self.next_at = 0.0
         self.marked_until = 0.0
+        self.empty_at = 0.0
         self._began_at = 0.0
         self._marked_at = 0.0
         self._full = 0
@@ -91,6 +94,7 @@ class Looks:
     def begin(self, now: float) -> None:
         """A look begins."""
         self._began_at = now
+        self.empty_at = 0.0
         self._nudged = False
         # What was committed before is in this look.
         self._late_at = None
@@ -105,6 +109,8 @@ class Looks:
 
     def nothing(self, now: float, due_in: float | None) -> None:
         """A look gave nothing."""
+        if due_in is None or due_in > _LOCKED:
+            self.empty_at = self._began_at
         # In a stream of messages that is chance: nobody wakes us yet.
         before = 0 if self._lately_by(now) >= _CALM else self._nothing
         # What is ready but in the hands of another call comes back soon, but not in a circle.

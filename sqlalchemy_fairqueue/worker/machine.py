@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.settings import Settings
     from sqlalchemy_fairqueue.worker.stats import WorkerStats
 
+DRAIN_LOOK = 0.01
+"""Seconds between two questions whether a machine is drained."""
+
 # How long a part may take to end, after what it was doing: a database that does not answer must not keep a process.
 _ENDING = 15.0
 
@@ -89,6 +92,8 @@ class Machine:
             name=name,
         )
         crew.fetcher, crew.settler = self.fetcher, self.settler
+        # How many had been taken when nothing was in hand, and when that was first seen.
+        self._idle: tuple[int, float] | None = None
         self._threads: dict[object, threading.Thread] = {
             part: threading.Thread(target=run, name=f"{name}-{word}", daemon=True)
             for part, run, word in (
@@ -117,6 +122,25 @@ class Machine:
         """Start the parts."""
         for thread in self._threads.values():
             thread.start()
+
+    def is_drained(self) -> bool:
+        """Whether nothing can be delivered now, and nothing that was taken is left; to be asked again and again.
+
+        Once all is settled, each queue is looked at once more: handlers may have enqueued. Nothing was taken since then
+        if the count of what was is the same.
+        """
+        taken, now = self._stats.taken, monotonic()
+        if self._stats.in_hand:
+            self._idle = None
+            return False
+        if self._idle is None or self._idle[0] != taken:
+            self._idle = taken, now
+            for source in self.sources:
+                source.looks.nudge(now)
+            self.fetcher.ring()
+            return False
+        idle_at = self._idle[1]
+        return all(source.looks.empty_at >= idle_at for source in self.sources) and self._stats.taken == taken
 
     def stop_taking(self, within: float) -> None:
         """Take no more, and give back uncounted what nobody works on."""

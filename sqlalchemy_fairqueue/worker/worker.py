@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.logs import log
-from sqlalchemy_fairqueue.worker.machine import Machine, seconds
+from sqlalchemy_fairqueue.worker.machine import DRAIN_LOOK, Machine, seconds
 from sqlalchemy_fairqueue.worker.pace import MOST, Pace
 from sqlalchemy_fairqueue.worker.settings import GRACE, LEASE, Settings, worker_name
 from sqlalchemy_fairqueue.worker.starting import check_handlers, check_main_thread, warn_of_pool
@@ -167,10 +167,13 @@ class Worker:
                     self._stops.put(None)
         log.info("worker %s stopped: %s", self.name, self.stats.as_dict(), extra={"worker": self.name})
 
-    def run(self, *, handle_signals: bool = False) -> None:
+    def run(self, *, handle_signals: bool = False, drain: bool = False) -> None:
         """Work until ``stop`` is called, in another thread or by a signal.
 
         Args:
+            drain: Whether to return as soon as nothing is left that could be delivered now, what handlers enqueue and
+                what is to be tried again at once included. What is due later, paused, beyond a limit or in the hands of
+                others is not waited for. For tests, and for jobs that a scheduler starts.
             handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once. Only in the main
                 thread. Default: signals are the program's business; a KeyboardInterrupt stops it and is raised again.
 
@@ -187,7 +190,7 @@ class Worker:
             with _signals(stops) if handle_signals else nullcontext():
                 self.start()
                 try:
-                    _wait(stops)
+                    _wait(stops, self._running[0] if drain and self._running else None)
                 finally:
                     self.stop()
         finally:
@@ -215,15 +218,16 @@ class Worker:
                     )
 
 
-def _wait(stops: SimpleQueue[None]) -> None:
-    """Wait for a stop.
+def _wait(stops: SimpleQueue[None], draining: Machine | None) -> None:
+    """Wait for a stop, or until the machine is drained.
 
     A signal whose C handler runs in another thread, or right before this one goes to sleep, does not wake it; its
     Python handler, which asks for the stop, runs when this thread next wakes up.
     """
-    while True:
+    while draining is None or not draining.is_drained():
         with suppress(Empty):
-            return stops.get(timeout=_HEARING)
+            stops.get(timeout=_HEARING if draining is None else DRAIN_LOOK)
+            break
 
 
 @contextmanager

@@ -140,6 +140,15 @@ def test_a_worker(shop: Shop, source: str, words: list[str]) -> None:
     assert shop.waiting() == []
 
 
+@pytest.mark.parametrize(("source", "words"), [(_THREADS, ["--threads"]), (_TASKS, ["--async"])])
+def test_it_drains(shop: Shop, source: str, words: list[str]) -> None:
+    """With --drain it ends by itself, with 0, when all is handled."""
+    enqueue(shop.engine, *"abcde")
+    with shop.worker(source, "--drain", "--json", *words) as process:
+        found = ended(process)
+    assert (found.status, json.loads(found.out)["stats"]["completed"], shop.waiting()) == (0, 5, [])
+
+
 def test_ctrl_c_stops_it_too(shop: Shop) -> None:
     """SIGINT stops as SIGTERM does; without --json stdout stays empty."""
     with shop.worker(_THREADS, "--no-notify", "--log-level", "warning") as process:

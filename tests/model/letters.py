@@ -19,8 +19,8 @@ class Letters(Keys):
     @rule(tx=st.none() | TRANSACTIONS, which=WHICH, limit=st.sampled_from([1, 2, 1000]))
     @precondition(lambda self: self.books.dead and self.world.version > 1)
     def redrive(self, tx: int | None, which: list[int] | None, limit: int) -> None:
-        """Those that are named, or the oldest whose key is free, live again with the same ids; what comes after these stays
-        dead, for another message has its key.
+        """Those that are named, or the oldest whose key is free, live again with the same ids; those whose key another
+        message has come after these and stay dead.
         """
         own, died = self._seen(tx)
         ids = self._named(which)

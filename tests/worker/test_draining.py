@@ -1,0 +1,100 @@
+"""run(drain=True): what is there is handled, what comes of it too, and then it returns."""
+
+import asyncio
+import threading
+from datetime import timedelta
+
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import AsyncWorker, ChannelPolicy, Delivery, Queue, Retry, Worker
+from tests.fixtures.database import Database
+from tests.fixtures.options import PATIENCE
+from tests.worker.helpers import is_empty, send, until
+
+HOUR = timedelta(hours=1)
+
+
+def test_all_that_comes_of_it_is_handled(queue: Queue, engine: Engine, database: Database) -> None:
+    """Handlers that enqueue the next message, in several queues, and one that is tried again at once: none is left."""
+    other = Queue("others")
+    handled: list[int] = []
+
+    @queue.handler()
+    def odd(delivery: Delivery, session: Session) -> None:
+        handled.append(delivery.payload)
+        other.enqueue(session, channel="a", payload=delivery.payload - 1)
+
+    @other.handler()
+    def even(delivery: Delivery, session: Session) -> None:
+        if delivery.attempt == 1:
+            raise Retry(delay=timedelta())
+        handled.append(delivery.payload)
+        if delivery.payload:
+            queue.enqueue(session, channel="b", payload=delivery.payload - 1)
+
+    send(engine, queue, 21)
+    worker = Worker(engine, queue, other, housekeeping=False)
+    worker.run(drain=True)
+    assert handled == list(range(21, -1, -1))
+    assert is_empty(database)
+    assert (worker.stats.in_hand, worker.stats.retried) == (0, 11)
+
+
+async def test_the_same_in_a_loop(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+    """An AsyncWorker returns too, and begins anew where it is asked again."""
+    handled: list[int] = []
+
+    @queue.handler()
+    async def handle(delivery: Delivery, session: AsyncSession) -> None:
+        handled.append(delivery.payload)
+        if delivery.payload:
+            queue.enqueue(session, channel="a", payload=delivery.payload - 1)
+
+    worker = AsyncWorker(async_engine, queue, housekeeping=False)
+    for _ in range(2):
+        send(engine, queue, 9)
+        await asyncio.wait_for(worker.run(drain=True), PATIENCE.total_seconds())
+    assert handled == [*range(9, -1, -1), *range(9, -1, -1)]
+    assert is_empty(database)
+
+
+def test_what_cannot_be_delivered_now_is_left(queue: Queue, engine: Engine) -> None:
+    """What is due later, of a paused channel, or in the hands of others, is not waited for."""
+    handled: list[object] = []
+
+    @queue.handler()
+    def handle(delivery: Delivery) -> None:
+        handled.append(delivery.payload)
+
+    send(engine, queue, "held")
+    [held] = queue.dequeue(engine)
+    send(engine, queue, "later", delay=HOUR)
+    queue.pause(engine, "paused")
+    send(engine, queue, "paused", channel="paused")
+    queue.configure_channel(engine, "slow", ChannelPolicy(release_interval=HOUR))
+    send(engine, queue, "first", "second", channel="slow")
+    Worker(engine, queue, housekeeping=False).run(drain=True)
+    assert handled == ["first"]
+    queue.complete(engine, held)
+
+
+def test_a_stop_ends_it_before(queue: Queue, engine: Engine, database: Database) -> None:
+    """Whoever stops a worker that drains need not wait for the rest."""
+    began, go = threading.Event(), threading.Event()
+
+    @queue.handler()
+    def handle(_: Delivery) -> None:
+        began.set()
+        go.wait(PATIENCE.total_seconds())
+
+    send(engine, queue, *range(50))
+    worker = Worker(engine, queue, concurrency=1, housekeeping=False)
+    running = threading.Thread(target=lambda: worker.run(drain=True))
+    running.start()
+    until(began.is_set, "a handler works")
+    worker.stop(timedelta())
+    running.join(PATIENCE.total_seconds())
+    go.set()
+    assert (running.is_alive(), is_empty(database)) == (False, False)
