@@ -1,6 +1,12 @@
 """Where every fixture is: one module a concern, listed here."""
 
+import signal
+
 import pytest
+
+# A suite that was started in the background is deaf to interrupts, and so would be the programs that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Whatever imports them first: their assertions explain themselves.
 pytest.register_assert_rewrite("tests.sql.v2_kernel.verbs", "tests.sql.v2_life.verbs", "tests.sql.v2_load.loads")

@@ -7,8 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import prometheus_client
 import pytest
 import sqlalchemy
+from opentelemetry.metrics import set_meter_provider
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
@@ -19,7 +23,7 @@ from tests.fixtures.database import SCHEMA_VERSION, Database
 pytestmark = pytest.mark.skipif(SCHEMA_VERSION < 2, reason="replace and stats are of version 2")
 
 _PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "recipes.md"
-# What the suite can do without.
+# Examples with these are run for themselves only: what they register is the process's.
 _LIBRARIES = ("prometheus_client", "opentelemetry")
 _HOUR = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -104,11 +108,10 @@ def test_a_message_that_enqueues_its_successor(run: Run, engine: Engine, databas
 
 def test_prometheus(run: Run) -> None:
     """A scrape has the queue's messages by state and the worker's counters."""
-    prometheus = pytest.importorskip("prometheus_client")
     page = run("class QueueMetrics")
-    said = prometheus.generate_latest().decode()
-    for collector in [one for one in prometheus.REGISTRY._collector_to_names if type(one) is page.QueueMetrics]:
-        prometheus.REGISTRY.unregister(collector)
+    said = prometheus_client.generate_latest().decode()
+    for collector in [one for one in prometheus_client.REGISTRY._collector_to_names if type(one) is page.QueueMetrics]:
+        prometheus_client.REGISTRY.unregister(collector)
     # It depends on the time of day which of them the night's message is.
     states = [said.partition(f'documents",state="{state}"}} ')[2][:3] for state in ("ready", "scheduled")]
     assert sorted(states) in (["0.0", "2.0"], ["1.0", "1.0"])
@@ -118,11 +121,11 @@ def test_prometheus(run: Run) -> None:
 
 def test_opentelemetry(run: Run) -> None:
     """The instruments report the queue's messages by state and the worker's counters."""
-    metrics = pytest.importorskip("opentelemetry.sdk.metrics")
-    reader = pytest.importorskip("opentelemetry.sdk.metrics.export").InMemoryMetricReader()
-    pytest.importorskip("opentelemetry.metrics").set_meter_provider(metrics.MeterProvider(metric_readers=[reader]))
+    reader = InMemoryMetricReader()
+    set_meter_provider(MeterProvider(metric_readers=[reader]))
     run("get_meter")
-    [resource] = reader.get_metrics_data().resource_metrics
+    data: Any = reader.get_metrics_data()
+    [resource] = data.resource_metrics
     found = {metric.name: metric.data.data_points for scope in resource.scope_metrics for metric in scope.metrics}
     assert sum(point.value for point in found["fairqueue.messages"]) == 2
     assert {point.attributes["event"] for point in found["fairqueue.worker"]} >= {"taken", "completed"}
