@@ -212,7 +212,7 @@ def test_a_named_server_is_left_as_it_was(
     """On a server named in the environment the demo starts none, and drops its databases also when it is stopped."""
     environment[DATABASE_URL_VARIABLE] = server_url.render_as_string(hide_password=False)
     environment["PGAPPNAME"] = work.parent.name
-    used = text("select distinct datname from pg_stat_activity where application_name = :name")
+    used = text("select distinct datname from pg_stat_activity where application_name = :name and datname is not null")
     left = text("select datname from pg_database where datname = any(:names)")
     with maintenance.connect() as connection:
         with _demo(work, environment) as process:
