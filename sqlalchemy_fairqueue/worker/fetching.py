@@ -216,8 +216,8 @@ class Fetcher:
         self._stats.dequeues += 1
         due_in = None if batch.due_in is None else batch.due_in.total_seconds()
         if batch:
-            self._stats.taken += len(batch)
             self._hand_on(source, batch, now)
+            self._stats.taken += len(batch)
             source.looks.found(now, due_in, count=len(batch), full=len(batch) == limit)
             self._sleeper.after_work(self._line, source)
         else:

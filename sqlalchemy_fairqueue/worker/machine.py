@@ -92,7 +92,7 @@ class Machine:
             name=name,
         )
         crew.fetcher, crew.settler = self.fetcher, self.settler
-        # How many had been taken when nothing was in hand, and when that was first seen.
+        # How many had been taken when nothing was held, and when that was first seen.
         self._idle: tuple[int, float] | None = None
         self._threads: dict[object, threading.Thread] = {
             part: threading.Thread(target=run, name=f"{name}-{word}", daemon=True)
@@ -127,10 +127,10 @@ class Machine:
         """Whether nothing can be delivered now, and nothing that was taken is left; to be asked again and again.
 
         Once all is settled, each queue is looked at once more: handlers may have enqueued. Nothing was taken since then
-        if the count of what was is the same.
+        if the count of what was is the same: it rises when what was taken is held, and before the next look.
         """
         taken, now = self._stats.taken, monotonic()
-        if self._stats.in_hand:
+        if any(source.claims.held() for source in self.sources):
             self._idle = None
             return False
         if self._idle is None or self._idle[0] != taken:

@@ -39,12 +39,6 @@ class WorkerStats:
     woken: int = 0
     failures: int = 0
 
-    @property
-    def in_hand(self) -> int:
-        """Deliveries that were taken and are not settled yet; never too few, whatever ends meanwhile."""
-        settled = self.completed + self.retried + self.released + self.buried + self.lost + self.cancelled
-        return self.taken - settled
-
     def as_dict(self) -> dict[str, int]:
         """All of them, by name."""
         return asdict(self)

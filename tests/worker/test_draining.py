@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, ChannelPolicy, Delivery, Queue, Retry, Worker
+from sqlalchemy_fairqueue import AsyncWorker, ChannelPolicy, Context, Delivery, Queue, Retry, Worker
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.helpers import is_empty, send, until
@@ -39,7 +39,7 @@ def test_all_that_comes_of_it_is_handled(queue: Queue, engine: Engine, database:
     worker.run(drain=True)
     assert handled == list(range(21, -1, -1))
     assert is_empty(database)
-    assert (worker.stats.in_hand, worker.stats.retried) == (0, 11)
+    assert (worker.stats.completed, worker.stats.retried) == (22, 11)
 
 
 async def test_the_same_in_a_loop(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
@@ -58,6 +58,31 @@ async def test_the_same_in_a_loop(queue: Queue, engine: Engine, async_engine: As
         await asyncio.wait_for(worker.run(drain=True), PATIENCE.total_seconds())
     assert handled == [*range(9, -1, -1), *range(9, -1, -1)]
     assert is_empty(database)
+
+
+def test_a_message_that_is_withdrawn_meanwhile(
+    queue: Queue, engine: Engine, database: Database, long_lease: timedelta
+) -> None:
+    """It ends as others do: what comes of the next one is still waited for, and then nothing."""
+    handled: list[object] = []
+
+    @queue.handler()
+    def handle(delivery: Delivery, session: Session, context: Context) -> None:
+        if delivery.payload == "withdrawn":
+            queue.cancel(engine, delivery.message_id)
+            until(lambda: context.cancelled, "it has heard of it")
+            queue.enqueue_now(engine, channel="a", payload="next")
+        handled.append(delivery.payload)
+        if delivery.payload == "next":
+            queue.enqueue(session, channel="a", payload="last")
+
+    send(engine, queue, "withdrawn")
+    worker = Worker(engine, queue, lease=long_lease, housekeeping=False)
+    running = threading.Thread(target=lambda: worker.run(drain=True), daemon=True)
+    running.start()
+    running.join(PATIENCE.total_seconds())
+    assert (running.is_alive(), is_empty(database)) == (False, True)
+    assert (handled, worker.stats.cancelled) == (["withdrawn", "next", "last"], 1)
 
 
 def test_what_cannot_be_delivered_now_is_left(queue: Queue, engine: Engine) -> None:
