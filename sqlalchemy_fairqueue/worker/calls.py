@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import traceback
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,6 @@ from sqlalchemy_fairqueue.worker.decisions import COMPLETE, Decision, limit_of, 
 from sqlalchemy_fairqueue.worker.logs import log_message
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
     from sqlalchemy_fairqueue.queue.handling import Handler
     from sqlalchemy_fairqueue.worker.context import Context
 
@@ -47,19 +44,6 @@ def extras(handler: Handler, context: Context, session: Any = None) -> dict[str,
     if handler.context:
         given["context"] = context
     return given
-
-
-class NoConnection(Exception):
-    """No connection could be had for a handler's session, for the reason that it was raised from: try it later."""
-
-
-def check_connection(error: Exception, session: Session) -> None:
-    """Raise NoConnection if an error arose in a pool that was asked on the session's behalf."""
-    is_ours = False
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        is_ours = is_ours or frame.f_locals.get("self") is session
-        if is_ours and str(frame.f_globals.get("__name__")).startswith("sqlalchemy.pool."):
-            raise NoConnection from error
 
 
 def check_time(context: Context) -> None:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.worker.buffer import Buffer
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE
-from sqlalchemy_fairqueue.worker.logs import log
-from sqlalchemy_fairqueue.worker.outage import Outage
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.context import Context
@@ -16,10 +14,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.fetching import Fetcher
     from sqlalchemy_fairqueue.worker.pace import Pace
     from sqlalchemy_fairqueue.worker.settling import Settler
-
-
-# Seconds without a handler that got no connection, after which that is over.
-_QUIET = 60.0
 
 
 class CrewBase:
@@ -33,14 +27,11 @@ class CrewBase:
     fetcher: Fetcher
     settler: Settler
 
-    def __init__(self, concurrency: int, pace: Pace, name: str) -> None:
+    def __init__(self, concurrency: int, pace: Pace) -> None:
         self.buffer = Buffer()
         self.running: dict[Context, float] = {}
         self._concurrency = concurrency
         self._pace = pace
-        self._name = name
-        # Of one handler that gets no connection: others may have them all.
-        self._unconnected = Outage(log, "get a connection for a handler's session", name)
 
     def free(self) -> int:
         """How many could start at once."""
@@ -60,10 +51,6 @@ class CrewBase:
         """How a delivery ends that nobody should begin to work on; None: it is good."""
         # What was lost while it waited was not tried.
         return RELEASE if context.lost else COMPLETE if context.cancelled else None
-
-    def connected(self) -> None:
-        """A handler's session has committed."""
-        self._unconnected.over(_QUIET)
 
     def give_up(self) -> list[Context]:
         """Leave behind what is still worked on; the deliveries, which are somebody else's now."""

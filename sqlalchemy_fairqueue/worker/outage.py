@@ -38,12 +38,11 @@ class Outage:
         self._cap = cap
         self._failures = 0
         self._since = 0.0
-        self._failed_at = 0.0
         self._logged = 0.0
 
     def failed(self, error: BaseException) -> float:
         """Note a failure; how many seconds to wait before the next attempt."""
-        now = self._failed_at = monotonic()
+        now = monotonic()
         if not self._failures:
             self._since = now
         self._failures += 1
@@ -62,14 +61,9 @@ class Outage:
         doubled: float = _FIRST * 2.0 ** min(self._failures - 1, 16)
         return min(self._cap, doubled) * (0.5 + random.random() / 2)  # noqa: S311 - spreads the load
 
-    def over(self, quiet: float = 0.0) -> None:
-        """It worked.
-
-        Args:
-            quiet: For how many seconds nothing must have failed: what fails for one and works for another comes and
-                goes, and would be logged each time.
-        """
-        if self._failures and monotonic() - self._failed_at >= quiet:
+    def over(self) -> None:
+        """It worked."""
+        if self._failures:
             self._log.warning(
                 "worker %s can %s again, after %.1f s and %d failures",
                 self._worker,

@@ -59,8 +59,8 @@ def warn_of_pool(settings: Settings, sessions: object) -> None:
     if room is not None and room < settings.concurrency:
         log.warning(
             "worker %s calls %d handlers at a time, and the pool of their sessions has %d connection(s): some will "
-            "wait for one, and their messages are given back after pool_timeout; create the engine with pool_size=%d, "
-            "or give the worker concurrency=%d",
+            "wait for one, and fail after pool_timeout, which costs their messages an attempt; create the engine with "
+            "pool_size=%d, or give the worker concurrency=%d",
             settings.name,
             settings.concurrency,
             room,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost
 from sqlalchemy_fairqueue.unit_of_work import guard, record
-from sqlalchemy_fairqueue.worker.calls import TRIES, NoConnection, begin, check_connection, check_time, extras, failed
+from sqlalchemy_fairqueue.worker.calls import TRIES, begin, check_time, extras, failed
 from sqlalchemy_fairqueue.worker.crew import CrewBase
 from sqlalchemy_fairqueue.worker.daemons import in_thread
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure, of_return
@@ -40,13 +40,14 @@ class TaskCrew(CrewBase):
     def __init__(
         self, concurrency: int, pace: Pace, retry: RetryPolicy, sessions: Callable[[], AsyncSession], name: str
     ) -> None:
-        super().__init__(concurrency, pace, name)
+        super().__init__(concurrency, pace)
         self._loop = asyncio.get_running_loop()
         self._retry = retry
         self._sessions = sessions
+        self._name = name
         self._tasks: dict[Context, asyncio.Task[Decision | None]] = {}
         self._watch: asyncio.TimerHandle | None = None
-        self._stopping = asyncio.Event()
+        self._stopping = False
         # Since when the loop has not come to look at the buffer.
         self._called_at: float | None = None
 
@@ -76,7 +77,7 @@ class TaskCrew(CrewBase):
 
     async def stop(self, until: float) -> None:
         """Begin no more, wait for the handlers at work, and cancel those that are still at it *until* then."""
-        self._stopping.set()
+        self._stopping = True
         for context in self.running:
             context.stopping = True
         if self._tasks:
@@ -98,7 +99,7 @@ class TaskCrew(CrewBase):
 
     def _begin(self) -> None:
         self._called_at = None
-        while len(self._tasks) < self._concurrency and not self._stopping.is_set():
+        while len(self._tasks) < self._concurrency and not self._stopping:
             context = self.buffer.pop()
             if context is None:
                 return
@@ -148,17 +149,8 @@ class TaskCrew(CrewBase):
                 if not scope.expired():
                     raise
                 raise HandlerTimeout(context.delivery.message_id, context.delivery.kind) from None
-        except NoConnection as error:
-            await self._pause(self._unconnected.failed(error.__cause__ or error))
-            return RELEASE
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is about its message
             return failed(context, self._meant(context, error), self._retry, self._name)
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait, unless the worker stops."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
 
     @staticmethod
     def _meant(context: Context, error: BaseException) -> BaseException:
@@ -190,10 +182,8 @@ class TaskCrew(CrewBase):
                 decision = self._returned(context, handler, result)
                 record(session.sync_session, [decision.settle(context.source.target, context.delivery)])
                 await session.commit()
-                self.connected()
                 return decision.as_sent()
             except Exception as error:
-                check_connection(error, session.sync_session)
                 if not left or context.lost or not is_serialization_failure(error):
                     raise
             finally:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.unit_of_work import guard, record
-from sqlalchemy_fairqueue.worker.calls import TRIES, NoConnection, begin, check_connection, check_time, extras, failed
+from sqlalchemy_fairqueue.worker.calls import TRIES, begin, check_time, extras, failed
 from sqlalchemy_fairqueue.worker.crew import CrewBase
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure, of_return
 
@@ -33,9 +33,10 @@ class ThreadCrew(CrewBase):
     def __init__(
         self, concurrency: int, pace: Pace, retry: RetryPolicy, sessions: Callable[[], Session], name: str
     ) -> None:
-        super().__init__(concurrency, pace, name)
+        super().__init__(concurrency, pace)
         self._retry = retry
         self._sessions = sessions
+        self._name = name
         self._changed = threading.Condition()
         self._idle = 0
         self._stopping = threading.Event()
@@ -107,9 +108,6 @@ class ThreadCrew(CrewBase):
             if handler.timeout is not None:
                 check_time(context)
             return COMPLETE if result is None else self._returned(context, handler, result)
-        except NoConnection as error:
-            self._stopping.wait(self._unconnected.failed(error.__cause__ or error))
-            return RELEASE
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is about its message
             return failed(context, error, self._retry, self._name)
 
@@ -122,10 +120,8 @@ class ThreadCrew(CrewBase):
                 decision = self._returned(context, handler, result)
                 record(session, [decision.settle(context.source.target, context.delivery)])
                 session.commit()
-                self.connected()
                 return decision.as_sent()
             except Exception as error:
-                check_connection(error, session)
                 if not left or context.lost or not is_serialization_failure(error):
                     raise
             finally:
