@@ -124,9 +124,10 @@ class _Hub:
         """One less; without any it ends."""
         self._followers = [one for one in self._followers if one is not subscription]
         if not self._followers and not self._stopping:
-            self._stopping = True
             _hubs.pop(self._key, None)
+            # First: once it may stop, its thread closes this.
             os.write(self._mouth, b"x")
+            self._stopping = True
 
     def _run(self) -> None:
         while not self._stopping:

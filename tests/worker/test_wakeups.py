@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import Engine, NullPool, create_engine
 
 from sqlalchemy_fairqueue import Delivery, Queue, Release, Worker
+from sqlalchemy_fairqueue.worker import wakeups
 from sqlalchemy_fairqueue.worker.wakeups import Subscription
 from tests.fixtures.database import Database, MakeDatabase, install
 from tests.worker.conftest import StartWorker
@@ -103,6 +104,29 @@ def test_one_listener_a_process(engine: Engine, database: Database, start: Start
     for number, queue in enumerate(queues, 1):
         send(engine, queue, 1)
         until(partial(_equal, seen, names[:number]), "it is heard")
+
+
+def test_the_last_follower_leaves(
+    queue: Queue, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch, seen: list[object]
+) -> None:
+    """The listener is told to end before it may: it closes what it is told through."""
+    worker = start(queue, poll_interval=_NEVER)
+    until(_asleep(database), "it sleeps")
+    (hub,) = wakeups._hubs.values()
+    write = os.write
+
+    def write_late(file: int, data: bytes) -> int:
+        if file == hub._mouth and hub._stopping:
+            # The listener may be as quick as this.
+            write(file, data)
+            hub._thread.join()
+        return write(file, data)
+
+    monkeypatch.setattr(os, "write", write_late)
+    worker.stop()
+    hub._thread.join()
+    assert database.value(LISTENERS) == 0
+    assert not seen
 
 
 def test_a_lost_listener(
