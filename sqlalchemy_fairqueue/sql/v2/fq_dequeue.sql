@@ -177,15 +177,16 @@ begin
     v_signalled := true;
   end if;
   if p_limit > 1 then
-    v_several := v_expired or exists (
-      select
-      from fairqueue.fq_channel_state r
-      where r.queue = p_queue
-        and r.next_dequeue_at is not null
-        and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
-        and r.next_dequeue_at >= v_channel_floor
-        and r.next_dequeue_at <= v_now
-    );
+    select r.weight into v_weight
+    from fairqueue.fq_channel_state r
+    where r.queue = p_queue
+      and r.next_dequeue_at is not null
+      and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
+      and r.next_dequeue_at >= v_channel_floor
+      and r.next_dequeue_at <= v_now
+    order by r.queue, r.next_dequeue_at
+    limit 1;
+    v_several := v_expired or found;
   end if;
   if v_signalled then
     select h.heard, h.seen, h.first_id, h.last_id, h.scheduled_at
@@ -228,7 +229,8 @@ begin
     v_limit := coalesce(v_limit, 0);
   end if;
   v_left := v_limit;
-  v_width := v_limit;
+  -- No more channels are locked than the limit is turns, if all have the weight of the first in line; later passes go by what the last one found.
+  v_width := (v_limit - 1) / coalesce(v_weight, 1) + 1;
   -- Where nobody stood in line, only the channel that was heard of may now.
   v_bare := p_limit > 1 and not v_several and v_heard = 0;
   v_several := v_limit > 1 and (v_several or v_seen > 1);
@@ -459,7 +461,8 @@ begin
     end if;
 
     -- As many whole turns as all of them fit in, the last of the line cut short; places strictly ascending, as close to the clock as that allows.
-    v_turns := greatest(1, v_left / v_weight);
+    -- One turn while others may stand behind these.
+    v_turns := case when v_found = v_width and v_width < v_left then 1 else greatest(1, v_left / v_weight) end;
     v_room := v_left;
     v_quotas := v_most;
     for i in 1..v_found loop
@@ -624,7 +627,7 @@ begin
       v_empty := v_empty + 1;
       v_width := least(2 * v_width, 100000);
     else
-      v_width := v_left;
+      v_width := least(v_left, (v_left::bigint * v_found + v_got - 1) / v_got);
     end if;
   end loop;
 
