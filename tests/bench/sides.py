@@ -130,7 +130,7 @@ def hear(wire: Wire, after: int = 0) -> int:
 
 @dataclass(slots=True)
 class Plain:
-    """The unfair bound: the oldest rows of one table."""
+    """The unfair bound: the oldest rows of one table. An index by lease finds what a dead consumer holds."""
 
     wire: Wire
     consumer: bytes
@@ -201,6 +201,7 @@ SIDES: Final[dict[str, Callable[[Wire, bytes], Side]]] = {
     "plain": Plain,
     "head": HeadPointer,
     "lean": HeadPointer,
+    "found": Plain,
 }
 
 _FAIR_DEQUEUE: Final = Statement(
@@ -241,7 +242,7 @@ _PLAIN_DEQUEUE: Final = Statement(
 _PLAIN_COMPLETE: Final = Statement(
     b"complete",
     b"delete from plain.message m using unnest($1, $2, $3) u(id, lease_id, deliveries)"
-    b" where m.id = u.id and m.lease_id = u.lease_id and m.deliveries = u.deliveries",
+    b" where m.id = u.id and m.lease_id is not distinct from u.lease_id and m.deliveries = u.deliveries",
     (INT8_ARRAY, INT8_ARRAY, INT4_ARRAY),
 )
 _PLAIN_ENQUEUE: Final = Statement(

@@ -57,13 +57,13 @@ class Stage:
         url = self.server.set(drivername="postgresql")
         return (url.set(database=database) if database else url).render_as_string(hide_password=False)
 
-    def fill(self, side: str, *, channels: int, messages: int) -> Filled:
-        """Make a database with *messages* on *channels* chosen by chance, all signals heard, tidied up.
+    def fill(self, side: str, *, channels: int, messages: int, weight: int = 1) -> Filled:
+        """Make a database with *messages* on *channels* of one *weight* chosen by chance, all heard, tidied up.
 
         On the fair side every message comes with a signal of its own, as if each had had its own transaction: rows
         and signals are inserted in bulk, which is what so many enqueues leave behind, and then heard by fq_hear.
         """
-        name = f"{self.run}_{side}_{channels}_{messages}"
+        name = f"{self.run}_{side}_{channels}_{messages}_{weight}"
         with self._connected() as wire:
             wire.run(f"drop database if exists {name} with (force)")
             wire.run(f"create database {name}")
@@ -72,13 +72,13 @@ class Stage:
             for statement in (*install_statements(LATEST_VERSION, "fairqueue"), *_baselines()):
                 wire.run(statement)
             wire.run("select setseed(0.5)")
-            values = {"channels": channels, "counted": side != "lean", "content": _CONTENT}
-            tables = "head" if side == "lean" else side
+            values = {"channels": channels, "counted": side != "lean", "content": _CONTENT, "weight": weight}
+            tables = {"lean": "head", "found": "plain"}.get(side, side)
             wire.run(_CHANNELS[tables].format(**values))
             for start in range(0, messages, _CHUNK):
                 greatest = min(start + _CHUNK, messages)
                 wire.run(_MESSAGES[tables].format(**values, least=start + 1, greatest=greatest))
-            wire.run(_AFTERWARDS[tables])
+            wire.run(_AFTERWARDS[side])
             started = time.monotonic()
             heard = hear(wire) if side == "fair" else 0
             seconds = time.monotonic() - started
@@ -121,7 +121,8 @@ def _baselines() -> list[str]:
 
 _CHANNELS = {
     "fair": (
-        "select fairqueue.fq_make_channels('bench', array_agg('channel-' || i)) from generate_series(1, {channels}) i"
+        "select fairqueue.fq_configure_queue('bench', null, 0, 1, {weight}),"
+        " fairqueue.fq_make_channels('bench', array_agg('channel-' || i)) from generate_series(1, {channels}) i"
     ),
     "plain": "select",
     "head": (
@@ -159,9 +160,11 @@ _AFTERWARDS = {
         " analyze fairqueue.fq_channel, fairqueue.fq_channel_state, fairqueue.fq_message, fairqueue.fq_signal"
     ),
     "plain": "select",
+    "found": "create index message_lease_ix on plain.message (lease_id) where lease_id is not null",
     "head": (
         "update head.channel c set head_message_id = m.id, head_dequeue_at = m.dequeue_at,"
         " next_dequeue_at = m.dequeue_at from (select distinct on (channel_id) channel_id, id, dequeue_at"
         " from head.message order by channel_id, dequeue_at, id) m where m.channel_id = c.id"
     ),
 }
+_AFTERWARDS["lean"] = _AFTERWARDS["head"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.bench.crew import send_out
 from tests.bench.figures import Figure, backend_cost, each_once, rate, total
 from tests.bench.loads import Consuming, consumers, drain
@@ -18,12 +20,16 @@ _BATCH = 100
 _CONSUMERS = 2
 
 
-def test_batches_beside_the_unfair_bound(stage: Stage, report: Report, alternate: Alternate, *, full: bool) -> None:
-    """Two consumers empty 1,000 channels at 0.6 of the speed of one that knows no channels."""
+@pytest.mark.parametrize("weight", [1, 4, 16])
+def test_batches_beside_the_unfair_bound(
+    stage: Stage, report: Report, alternate: Alternate, weight: int, *, full: bool
+) -> None:
+    """Two consumers empty 1,000 channels at 0.6 of the speed of one that knows no channels, by turns of *weight*."""
     messages = 500_000 if full else 50_000
-    filled = {side: stage.fill(side, channels=1_000, messages=messages) for side in ("fair", "plain")}
-    rates: dict[str, list[float]] = {"fair": [], "plain": []}
-    costs: dict[str, list[float]] = {"fair": [], "plain": []}
+    sides = ("fair", "plain", "found")
+    filled = {side: stage.fill(side, channels=1_000, messages=messages, weight=weight) for side in sides}
+    rates: dict[str, list[float]] = {side: [] for side in sides}
+    costs: dict[str, list[float]] = {side: [] for side in sides}
 
     def measure(side: str) -> None:
         with stage.clone(filled[side]) as conninfo:
@@ -32,22 +38,24 @@ def test_batches_beside_the_unfair_bound(stage: Stage, report: Report, alternate
         rates[side].append(rate(watches))
         costs[side].append(backend_cost(watches))
 
-    alternate(measure, ("fair", "plain"))
+    alternate(measure, sides)
     for one in filled.values():
         stage.drop(one)
-    report.add(
-        Figure(
-            f"lease and complete, batch {_BATCH}, 1,000 channels, {messages:,} messages, {_CONSUMERS} consumers",
-            "messages/s",
-            rates["fair"],
-            rates["plain"],
-            "the unfair bound",
-            reach=0.6,
-            notes={
-                "server processor time a message, us": f"{median(costs['fair']):.1f} to {median(costs['plain']):.1f}",
-            },
+    for bound, name in ("plain", "the unfair bound"), ("found", "the unfair bound with an index by lease"):
+        report.add(
+            Figure(
+                f"lease and complete, batch {_BATCH}, 1,000 channels, turns of {weight}, {messages:,} messages,"
+                f" {_CONSUMERS} consumers",
+                "messages/s",
+                rates["fair"],
+                rates[bound],
+                name,
+                reach=0.6 if bound == "plain" else None,
+                notes={
+                    "server processor time a message, us": f"{median(costs['fair']):.1f} to {median(costs[bound]):.1f}",
+                },
+            )
         )
-    )
 
 
 def test_a_hundred_times_as_many_channels(stage: Stage, report: Report, alternate: Alternate, *, full: bool) -> None:

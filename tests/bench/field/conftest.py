@@ -12,6 +12,7 @@ from tests.bench.field.environments import (
     DESIGNS,
     FAIRER,
     LIBRARY,
+    LONG_TURNS,
     PEERS,
     WITHOUT_PREFETCH,
     CannotRun,
@@ -69,7 +70,7 @@ def field(stage: Stage, report: Report, pytestconfig: pytest.Config, *, full: bo
     environments = pytestconfig.cache.mkdir("peers")
     designs = [design for design in DESIGNS if full or design.name in _QUICK_DESIGNS]
     named = {*pytestconfig.getoption("--bench-field").split(",")} - {""}
-    for contestant in (LIBRARY, WITHOUT_PREFETCH, *designs, *PEERS, *FAIRER):
+    for contestant in (LIBRARY, WITHOUT_PREFETCH, LONG_TURNS, *designs, *PEERS, *FAIRER):
         if named and contestant.name not in named:
             continue
         try:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 class Fairqueue:
     """See `tests.bench.peers.speaking.Peer`."""
 
-    def __init__(self, url: str, prefetch: str = "") -> None:
+    def __init__(self, url: str, prefetch: str = "", weight: str = "1") -> None:
         self._prefetch = int(prefetch or MOST)
         self._url = url
         self._engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), pool_size=20)
-        self._queue = Queue("bench", schema="fairqueue")
+        self._queue = Queue("bench", schema="fairqueue", defaults=ChannelPolicy(weight=int(weight)))
         self._worker: Worker | None = None
 
     async def prepare(self) -> None:
