@@ -18,10 +18,12 @@ set jit = off
 as $$
 declare
   v_dead bigint[];
-  v_attempts fairqueue.fq_history[];
-  v_leases bigint[];
-  v_gone_attempts fairqueue.fq_history[];
-  v_gone_leases bigint[];
+  v_attempts bigint[];
+  v_kinds text[];
+  v_errors text[];
+  v_gone_attempts bigint[];
+  v_gone_kinds text[];
+  v_gone_errors text[];
 begin
   if p_ids is null then
     return null;
@@ -35,9 +37,12 @@ begin
       m.attempts, m.max_attempts, m.deliveries, m.lease_id, m.slots, m.cancelled, u.reason, coalesce(u.error, m.error) as error,
       case
         when m.delivered_at is not null then
-          row(null, null, m.channel_id, null, m.id, m.kind, null, m.attempts, m.enqueued_at,
-            least(m.delivered_at, greatest(m.enqueued_at, m.dequeue_at, m.returned_at)), m.delivered_at, null, null, coalesce(u.error, u.reason), null)::fairqueue.fq_history
-      end as attempt
+          array[
+            m.channel_id, m.id, m.attempts, m.enqueued_at,
+            least(m.delivered_at, greatest(m.enqueued_at, m.dequeue_at, m.returned_at)), m.delivered_at, m.lease_id
+          ]
+      end as attempt,
+      coalesce(u.error, u.reason) as attempt_error
   ),
   letters as (
     insert into fairqueue.fq_dead_letter (
@@ -58,16 +63,18 @@ begin
   select
     array_agg(b.id) filter (where not b.cancelled),
     array_agg(b.attempt) filter (where b.delivered_at is not null and not b.cancelled),
-    array_agg(b.lease_id) filter (where b.delivered_at is not null and not b.cancelled),
+    array_agg(b.kind) filter (where b.delivered_at is not null and not b.cancelled),
+    array_agg(b.attempt_error) filter (where b.delivered_at is not null and not b.cancelled),
     array_agg(b.attempt) filter (where b.delivered_at is not null and b.cancelled),
-    array_agg(b.lease_id) filter (where b.delivered_at is not null and b.cancelled)
-  into v_dead, v_attempts, v_leases, v_gone_attempts, v_gone_leases
+    array_agg(b.kind) filter (where b.delivered_at is not null and b.cancelled),
+    array_agg(b.attempt_error) filter (where b.delivered_at is not null and b.cancelled)
+  into v_dead, v_attempts, v_kinds, v_errors, v_gone_attempts, v_gone_kinds, v_gone_errors
   from buried b;
   if v_attempts is not null then
-    perform fairqueue.fq_record_attempts(p_queue, v_attempts, v_leases, 'buried');
+    perform fairqueue.fq_record_attempts(p_queue, v_attempts, v_kinds, v_errors, 'buried');
   end if;
   if v_gone_attempts is not null then
-    perform fairqueue.fq_record_attempts(p_queue, v_gone_attempts, v_gone_leases, 'cancelled');
+    perform fairqueue.fq_record_attempts(p_queue, v_gone_attempts, v_gone_kinds, v_gone_errors, 'cancelled');
   end if;
   return v_dead;
 end

@@ -27,8 +27,8 @@ declare
   v_done_before bigint[];
   v_channel_id bigint;
   v_slots integer;
-  v_attempts fairqueue.fq_history[];
-  v_attempt_leases bigint[];
+  v_attempts bigint[];
+  v_kinds text[];
 begin
   -- One alone, where the delivery found it, is deleted by a statement without arrays: to start the one below costs more than its run.
   if cardinality(p_ids) = 1 then
@@ -39,19 +39,20 @@ begin
       and m.deliveries = p_deliveries[1]
     returning m.channel_id, m.slots,
       case
-        when m.delivered_at is not null then array[
-          row(null, null, m.channel_id, null, m.id, m.kind, null, m.attempts, m.enqueued_at,
-            least(m.delivered_at, greatest(m.enqueued_at, m.dequeue_at, m.returned_at)), m.delivered_at, null, null, null, null)::fairqueue.fq_history
-        ]
-      end
-    into v_channel_id, v_slots, v_attempts;
+        when m.delivered_at is not null then array[array[
+          m.channel_id, m.id, m.attempts, m.enqueued_at,
+          least(m.delivered_at, greatest(m.enqueued_at, m.dequeue_at, m.returned_at)), m.delivered_at, m.lease_id
+        ]]
+      end,
+      array[m.kind]
+    into v_channel_id, v_slots, v_attempts, v_kinds;
     if found then
       if v_slots > 0 then
         insert into fairqueue.fq_signal (queue, channel_id, freed, queue_freed)
         values (p_queue, v_channel_id, v_slots & 1, v_slots >> 1);
       end if;
       if v_attempts is not null then
-        perform fairqueue.fq_record_attempts(p_queue, v_attempts, p_lease_ids, 'completed');
+        perform fairqueue.fq_record_attempts(p_queue, v_attempts, v_kinds, null, 'completed');
       end if;
       return;
     end if;
@@ -80,15 +81,15 @@ begin
     )
     select
       array_agg(d.id),
-      array_agg(
-        row(null, null, d.channel_id, null, d.id, d.kind, null, d.attempts, d.enqueued_at,
-          least(d.delivered_at, greatest(d.enqueued_at, d.dequeue_at, d.returned_at)), d.delivered_at, null, null, null, null)::fairqueue.fq_history
-      ) filter (where d.delivered_at is not null),
-      array_agg(d.lease_id) filter (where d.delivered_at is not null)
-    into v_done, v_attempts, v_attempt_leases
+      array_agg(array[
+        d.channel_id, d.id, d.attempts, d.enqueued_at,
+        least(d.delivered_at, greatest(d.enqueued_at, d.dequeue_at, d.returned_at)), d.delivered_at, d.lease_id
+      ]) filter (where d.delivered_at is not null),
+      array_agg(d.kind) filter (where d.delivered_at is not null)
+    into v_done, v_attempts, v_kinds
     from done d;
     if v_attempts is not null then
-      perform fairqueue.fq_record_attempts(p_queue, v_attempts, v_attempt_leases, 'completed');
+      perform fairqueue.fq_record_attempts(p_queue, v_attempts, v_kinds, null, 'completed');
     end if;
     v_done_before := v_done_before || v_done;
     if cardinality(v_done_before) = cardinality(p_ids) then

@@ -20,20 +20,24 @@ set jit = off
 as $$
 declare
   v_now bigint := fairqueue.fq_now();
-  v_attempts fairqueue.fq_history[];
-  v_leases bigint[];
-  v_gone_attempts fairqueue.fq_history[];
-  v_gone_leases bigint[];
+  v_attempts bigint[];
+  v_kinds text[];
+  v_errors text[];
+  v_gone_attempts bigint[];
+  v_gone_kinds text[];
+  v_gone_errors text[];
 begin
   if p_ids is null then
     return;
   end if;
   with held as materialized (
-    select m.ctid as row, m.id, m.channel_id, m.slots, m.cancelled, m.delivered_at, m.lease_id, u.delay, u.error,
+    select m.ctid as row, m.id, m.channel_id, m.slots, m.cancelled, m.delivered_at, m.kind, u.delay, u.error,
       case
         when m.delivered_at is not null then
-          row(null, null, m.channel_id, null, m.id, m.kind, null, m.attempts, m.enqueued_at,
-            least(m.delivered_at, greatest(m.enqueued_at, m.dequeue_at, m.returned_at)), m.delivered_at, v_now, null, u.error, null)::fairqueue.fq_history
+          array[
+            m.channel_id, m.id, m.attempts, m.enqueued_at,
+            least(m.delivered_at, greatest(m.enqueued_at, m.dequeue_at, m.returned_at)), m.delivered_at, m.lease_id
+          ]
       end as attempt
     from unnest(p_ids, p_rows, p_delays, p_errors) u(id, row, delay, error)
     join fairqueue.fq_message m on m.ctid = u.row and m.id is not distinct from u.id
@@ -83,16 +87,18 @@ begin
   )
   select
     array_agg(h.attempt) filter (where h.delivered_at is not null and not h.cancelled),
-    array_agg(h.lease_id) filter (where h.delivered_at is not null and not h.cancelled),
+    array_agg(h.kind) filter (where h.delivered_at is not null and not h.cancelled),
+    array_agg(h.error) filter (where h.delivered_at is not null and not h.cancelled),
     array_agg(h.attempt) filter (where h.delivered_at is not null and h.cancelled),
-    array_agg(h.lease_id) filter (where h.delivered_at is not null and h.cancelled)
-  into v_attempts, v_leases, v_gone_attempts, v_gone_leases
+    array_agg(h.kind) filter (where h.delivered_at is not null and h.cancelled),
+    array_agg(h.error) filter (where h.delivered_at is not null and h.cancelled)
+  into v_attempts, v_kinds, v_errors, v_gone_attempts, v_gone_kinds, v_gone_errors
   from held h;
   if v_attempts is not null then
-    perform fairqueue.fq_record_attempts(p_queue, v_attempts, v_leases, p_outcome);
+    perform fairqueue.fq_record_attempts(p_queue, v_attempts, v_kinds, v_errors, p_outcome, v_now);
   end if;
   if v_gone_attempts is not null then
-    perform fairqueue.fq_record_attempts(p_queue, v_gone_attempts, v_gone_leases, 'cancelled');
+    perform fairqueue.fq_record_attempts(p_queue, v_gone_attempts, v_gone_kinds, v_gone_errors, 'cancelled', v_now);
   end if;
 end
 $$;
