@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from sqlalchemy import Engine
@@ -28,6 +30,8 @@ R = TypeVar("R")
 
 # Somebody has a row locked.
 _REFUSALS = {"55P03"}
+# Seconds after which a connection that is being made, and is not answered, is given up. The drivers' own are minutes.
+_CONNECTING = 30.0
 
 
 class Line(Protocol):
@@ -132,12 +136,13 @@ class SyncLine:
     def _open(self) -> Connection:
         if self._connection is None:
             # Kept at once: whatever fails in it, close() lets it go.
-            connection = self._connection = self._engine.connect()
-            connection.execution_options(isolation_level=self._isolation)
+            connection = self._connection = _connected(self._engine)
             self._peer.watch(connection.connection.driver_connection)
-            if self._set_up is not None:
-                connection.exec_driver_sql(self._set_up)
-                connection.commit()
+            with self._peer.calling(_CONNECTING):
+                connection.execution_options(isolation_level=self._isolation)
+                if self._set_up is not None:
+                    connection.exec_driver_sql(self._set_up)
+                    connection.commit()
         return self._connection
 
 
@@ -214,13 +219,50 @@ class AsyncLine:
 
     async def _open(self) -> AsyncConnection:
         if self._connection is None:
-            self._connection = await self._engine.connect()
-            self._connection = await self._connection.execution_options(isolation_level=self._isolation)
+            try:
+                async with asyncio.timeout(_CONNECTING):
+                    self._connection = await self._engine.connect()
+            except TimeoutError:
+                raise _unanswered() from None
             self._peer.watch(await self._driver())
-            if self._set_up is not None:
-                await self._connection.exec_driver_sql(self._set_up)
-                await self._connection.commit()
+            with self._peer.calling(_CONNECTING):
+                self._connection = await self._connection.execution_options(isolation_level=self._isolation)
+                if self._set_up is not None:
+                    await self._connection.exec_driver_sql(self._set_up)
+                    await self._connection.commit()
         return self._connection
+
+
+def _connected(engine: Engine) -> Connection:
+    """A new connection. It is made by a thread that is left behind if nobody answers: no socket is there to be shut."""
+    made: Future[Connection] = Future()
+
+    def connect() -> None:
+        try:
+            connection = engine.connect()
+        except BaseException as error:  # noqa: BLE001 - raised where the connection was asked for
+            if made.set_running_or_notify_cancel():
+                made.set_exception(error)
+        else:
+            if made.set_running_or_notify_cancel():
+                made.set_result(connection)
+            else:
+                connection.close()
+
+    threading.Thread(target=connect, name="fairqueue-connecting", daemon=True).start()
+    try:
+        return made.result(_CONNECTING)
+    except TimeoutError:
+        if made.cancel():
+            raise _unanswered() from None
+        return made.result()
+
+
+def _unanswered() -> TimeoutError:
+    return TimeoutError(
+        f"the database has not answered a new connection for {_CONNECTING:g} s; look whether it, its proxy and the "
+        "network are up"
+    )
 
 
 def _is_usable(error: BaseException) -> bool:

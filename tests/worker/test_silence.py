@@ -1,17 +1,18 @@
 """Connections that stay open and are never answered."""
 
+import socket
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, create_engine
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy, Worker
-from sqlalchemy_fairqueue.worker import heartbeat, wakeups
+from sqlalchemy_fairqueue.worker import heartbeat, lines, wakeups
 from tests.fixtures.database import Database
 from tests.worker.helpers import auntil, is_empty, send, until
 from tests.worker.proxy import Proxy
@@ -27,6 +28,7 @@ def proxy(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy
     monkeypatch.setattr(heartbeat, "_UNHEARD", 0.2)
     monkeypatch.setattr(wakeups, "_SILENCE", 0.3)
     monkeypatch.setattr(wakeups, "_ANSWER", 0.3)
+    monkeypatch.setattr(lines, "_CONNECTING", 2.0)
     # A socket's path must be short.
     with tempfile.TemporaryDirectory(prefix="fq") as directory:
         proxy = Proxy(database.url, Path(directory))
@@ -81,3 +83,16 @@ async def test_an_async_worker(queue: Queue, engine: Engine, database: Database,
             await auntil(lambda: is_empty(database), "it works")
             proxy.fall_silent()
     await own.dispose()
+
+
+@pytest.mark.parametrize("make_engine", [create_engine, create_async_engine])
+def test_a_connection_that_is_being_made(
+    make_engine: Callable[[str], Engine | AsyncEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What takes a connection and never says a word is given up, and not only by the driver minutes later."""
+    monkeypatch.setattr(lines, "_CONNECTING", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        own = lines.line(make_engine(f"postgresql+psycopg://u@127.0.0.1:{silent.getsockname()[1]}/d?sslmode=disable"))
+        with pytest.raises(TimeoutError, match=r"has not answered a new connection for 0\.2 s; look whether"):
+            own.run(lambda connection: connection.exec_driver_sql("select 1"))
+        own.close()
