@@ -245,7 +245,10 @@ class Delivering(QueueBase):
         for name in ("error", "reason"):
             if how.get(name) is not None:
                 how[name] = check_text(name, how[name])
-        return [Settle(self._target, verb, delivery, **how) for delivery in self._deliveries(deliveries)]
+        operations = [Settle(self._target, verb, delivery, **how) for delivery in self._deliveries(deliveries)]
+        for one in operations:
+            one.delivery.ends.append(verb.value)
+        return operations
 
     def _deliveries(self, deliveries: Deliveries) -> list[Delivery]:
         if not isinstance(deliveries, (Delivery, Iterable)):

@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     Target,
     Verb,
 )
-from sqlalchemy_fairqueue.unit_of_work.recording import guard, joined, record, send_now
+from sqlalchemy_fairqueue.unit_of_work.recording import guard, joined, record, recorded, send_now
 from sqlalchemy_fairqueue.unit_of_work.sending import send, send_alone
 from sqlalchemy_fairqueue.unit_of_work.sessions import connection as connection_of
 from sqlalchemy_fairqueue.unit_of_work.sessions import session_of
@@ -44,6 +44,7 @@ __all__ = [
     "ledger_of",
     "may_notify",
     "record",
+    "recorded",
     "send",
     "send_alone",
     "send_now",

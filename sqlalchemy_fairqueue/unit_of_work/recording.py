@@ -123,6 +123,17 @@ def send_now(session: Session, operations: list[Operation]) -> list[Telling]:
     return send_placed(placed)
 
 
+def recorded(session: Session) -> list[Operation]:
+    """What the session's transaction and its open savepoints hold, to be sent at their COMMIT."""
+    found: list[Operation] = []
+    transaction = session.get_nested_transaction() or session.get_transaction()
+    while transaction is not None:
+        if (ours := _records.get(transaction)) is not None:
+            found += ours.work
+        transaction = transaction.parent
+    return found
+
+
 def joined(session: Session, target: Target) -> tuple[Connection, Ledger]:
     """The session's connection and the ledger of its transaction, for work that is done at once.
 

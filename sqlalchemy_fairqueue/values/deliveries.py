@@ -51,6 +51,8 @@ class Delivery:
         deliveries: How often it was handed out, ever. With message_id and the lease's id it is the fencing token.
         row_id: Where the row stood when it was delivered.
         holds_slot: Whether its end may free a slot of a limit, its channel's or the queue's: False, it does not.
+        ends: What was asked for to end it ("complete", "retry", "release", "bury"), in this process, whether or not
+            that was committed.
     """
 
     message_id: int
@@ -68,6 +70,7 @@ class Delivery:
     row_id: str = field(repr=False)
     decoded: Any = field(repr=False, compare=False)
     holds_slot: bool = field(default=True, repr=False)
+    ends: list[str] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def payload(self) -> Any:

@@ -7,11 +7,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled, PayloadError, WorkerError, said
+from sqlalchemy_fairqueue.unit_of_work import Settle, record, recorded
 from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, Decision, limit_of, of_error, of_exhausted, of_undecodable
 from sqlalchemy_fairqueue.worker.logs import log_message
 
 if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
     from sqlalchemy_fairqueue.queue.handling import Handler
     from sqlalchemy_fairqueue.worker.context import Context
 
@@ -44,6 +47,22 @@ def extras(handler: Handler, context: Context, session: Any = None) -> dict[str,
     if handler.context:
         given["context"] = context
     return given
+
+
+def commit_with(session: Session, context: Context, decision: Decision) -> Decision:
+    """Let the session's COMMIT end the delivery, and say how it does.
+
+    A handler that has asked for an end by itself is left alone: in this session that is how the delivery ends; in
+    another transaction it may have ended, and what the handler's return stands for is tried after the COMMIT.
+    """
+    delivery = context.delivery
+    if not delivery.ends:
+        record(session, [decision.settle(context.source.target, delivery)])
+        return decision.as_sent()
+    for asked in recorded(session):
+        if isinstance(asked, Settle) and asked.delivery is delivery:
+            return Decision(asked.verb, asked.delay, asked.reason, asked.error, sent=True)
+    return decision
 
 
 def check_time(context: Context) -> None:
@@ -79,10 +98,6 @@ def _failed(context: Context, error: BaseException, default: RetryPolicy, name: 
         return COMPLETE
     if context.given_up and isinstance(error, LeaseLost):
         # The stop has said so.
-        return None
-    if isinstance(error, LeaseLost) and delivery.message_id in error.message_ids and not context.lost:
-        # The database says so: somebody else settles it.
-        _log(logging.WARNING, name, context, error)
         return None
     decision = of_error(error, delivery, _policy(context, default))
     if not isinstance(error, Outcome):

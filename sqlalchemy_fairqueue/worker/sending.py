@@ -70,7 +70,7 @@ class Sender:
         try:
             self._line.run(work)
         except LeaseLost as error:
-            lost = self._lost(source, verb, len(settles), error)
+            lost = self._lost(source, verb, endings, error)
         except DBAPIError as error:
             state = str(getattr(error.orig, "sqlstate", None) or "")
             if error.connection_invalidated or (state not in _LOCKED and state[:2] not in _REFUSED):
@@ -103,20 +103,27 @@ class Sender:
                     what = f"is a dead letter now, at {attempt}: {decision.reason}"
                     log_message(logging.WARNING, self._name, delivery, what)
 
-    def _lost(self, source: Source, verb: Verb, of: int, error: LeaseLost) -> set[int]:
-        lost = set(error.message_ids)
-        self._stats.lost += len(lost)
-        log.warning(
-            "worker %s could not %s %d of %d deliveries of queue %s: somebody else has them, or settled them: %s",
-            self._name,
-            verb.value,
-            len(lost),
-            of,
-            source.queue.name,
-            error.message_ids[:20],
-            extra={"worker": self._name, "queue": source.queue.name, "message_ids": error.message_ids},
-        )
-        return lost
+    def _lost(self, source: Source, verb: Verb, endings: Endings, error: LeaseLost) -> set[int]:
+        """Say which are lost. One that its handler has ended by itself is not: it ended so."""
+        gone = [one for one in endings if one[0].delivery.message_id in error.message_ids]
+        for context, _ in gone:
+            if context.delivery.ends:
+                own = Decision(Verb(context.delivery.ends[-1]), reason="by its handler")
+                self.ended(own.verb, [(context, own)])
+        lost = [context.delivery.message_id for context, _ in gone if not context.delivery.ends]
+        if lost:
+            self._stats.lost += len(lost)
+            log.warning(
+                "worker %s could not %s %d of %d deliveries of queue %s: somebody else has them, or settled them: %s",
+                self._name,
+                verb.value,
+                len(lost),
+                len(endings),
+                source.queue.name,
+                tuple(lost[:20]),
+                extra={"worker": self._name, "queue": source.queue.name, "message_ids": tuple(lost)},
+            )
+        return set(error.message_ids)
 
     def _refused(
         self, source: Source, verb: Verb, context: Context, error: DBAPIError

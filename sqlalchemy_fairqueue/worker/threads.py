@@ -8,8 +8,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import WorkerError
-from sqlalchemy_fairqueue.unit_of_work import guard, record
-from sqlalchemy_fairqueue.worker.calls import TRIES, begin, check_time, extras, failed
+from sqlalchemy_fairqueue.unit_of_work import guard
+from sqlalchemy_fairqueue.worker.calls import TRIES, begin, check_time, commit_with, extras, failed
 from sqlalchemy_fairqueue.worker.crew import CrewBase
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure, of_return
 
@@ -64,17 +64,12 @@ class ThreadCrew(CrewBase):
         return threading.current_thread() in self._threads
 
     def stop(self, until: float) -> None:
-        """Begin no more, and wait for the handlers at work *until* then."""
-        self._end()
+        """Wait for the handlers at work *until* then."""
         for thread in self._threads:
             thread.join(max(0.0, until - monotonic()))
 
-    def give_up(self) -> list[Context]:
-        """As for CrewBase."""
-        self._end()
-        return super().give_up()
-
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Begin no more, and tell the handlers at work."""
         self._stopping.set()
         for context in list(self.running):
             context.stopping = True
@@ -114,16 +109,17 @@ class ThreadCrew(CrewBase):
     def _call_in_session(self, context: Context, handler: Handler) -> Decision:
         for left in reversed(range(TRIES)):
             session = self._sessions()
+            context.delivery.ends.clear()
             try:
                 guard(session, context.check)
                 result = handler.function(context.delivery, **extras(handler, context, session))
-                decision = self._returned(context, handler, result)
-                record(session, [decision.settle(context.source.target, context.delivery)])
+                decision = commit_with(session, context, self._returned(context, handler, result))
                 session.commit()
-                return decision.as_sent()
             except Exception as error:
                 if not left or context.lost or not is_serialization_failure(error):
                     raise
+            else:
+                return decision
             finally:
                 guard(session, None)
                 session.close()
