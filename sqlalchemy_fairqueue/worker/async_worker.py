@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
 from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Self
@@ -19,17 +17,16 @@ from sqlalchemy_fairqueue.worker.logs import log
 from sqlalchemy_fairqueue.worker.machine import DRAIN_LOOK, Machine, seconds
 from sqlalchemy_fairqueue.worker.pace import MOST, Pace
 from sqlalchemy_fairqueue.worker.settings import GRACE, LEASE, Settings, worker_name
+from sqlalchemy_fairqueue.worker.signals import on_signal, waking
 from sqlalchemy_fairqueue.worker.starting import check_handlers, check_main_thread, warn_of_pool
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
 from sqlalchemy_fairqueue.worker.tasks import TaskCrew
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from sqlalchemy_fairqueue.asynchronous import AsyncSession
     from sqlalchemy_fairqueue.queue import Queue
-
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class AsyncWorker:
@@ -78,7 +75,8 @@ class AsyncWorker:
         self._running: tuple[Machine, TaskCrew] | None = None
         self._crew: TaskCrew | None = None
         self._stopping: asyncio.Task[None] | None = None
-        self._starting = False
+        # Set when the start that is under way has ended.
+        self._starting: asyncio.Event | None = None
         # What run() waits for.
         self._asked: asyncio.Event | None = None
         self.stats = WorkerStats()
@@ -103,34 +101,48 @@ class AsyncWorker:
         pace = Pace(settings.concurrency, settings.prefetch)
         crew = TaskCrew(settings.concurrency, pace, settings.retry, self._sessions, settings.name)
         machine = Machine(settings, crew, pace, self.stats)
-        self._starting = True
+        starting = self._starting = asyncio.Event()
         try:
             # Not in this thread: its connection has a loop of its own.
             await in_thread(machine.check)
+            self._crew = crew
+            try:
+                machine.launch()
+            except BaseException:
+                await in_thread(lambda: machine.stop([]))
+                raise
+            self._running = machine, crew
         finally:
-            self._starting = False
-        self._crew = crew
-        try:
-            machine.launch()
-        except BaseException:
-            await in_thread(lambda: machine.stop([]))
-            raise
-        self._running = machine, crew
+            self._starting = None
+            starting.set()
         log.info("worker %s started on %s", self.name, [queue.name for queue in settings.queues])
 
     async def stop(self, grace: timedelta | None = None) -> None:
         """Take no more, let handlers finish, give the rest back uncounted, and return; it may be started again.
 
-        A handler of this worker cannot wait for its own end: called by one this returns at once, and the worker stops
-        when its handlers have ended. Who cancels this does not wait for the end, but it comes.
+        A handler of this worker cannot wait for its own end: called by one, or by what it has started, this returns at
+        once, and the worker stops when its handlers have ended. Who cancels this does not wait for the end, but it
+        comes. A worker that is just starting is stopped when it has started. A second call with a shorter grace
+        shortens that of the first. Another loop's task waits for the end in the worker's loop.
 
         Args:
             grace: How long handlers may go on; default: the worker's. Those that are still at it then are cancelled.
+
+        Raises:
+            InvalidArgument: The grace is no duration.
         """
+        allowed = seconds(grace, self._settings.grace)
+        home = None if self._crew is None else self._crew.loop
+        if home is not None and home is not asyncio.get_running_loop() and home.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.stop(grace), home))
+            return
+        if self._starting is not None:
+            await self._starting.wait()
         if self._running is not None and not self._running[1].gone():
             (machine, crew), self._running = self._running, None
-            allowed = seconds(grace, self._settings.grace)
             self._stopping = asyncio.get_running_loop().create_task(self._stop(machine, crew, allowed))
+        elif self._stopping is not None and self._crew is not None:
+            self._crew.hurry(monotonic() + allowed)
         if self._stopping is not None and not (self._crew is not None and self._crew.is_mine()):
             await asyncio.shield(self._stopping)
 
@@ -139,6 +151,7 @@ class AsyncWorker:
         try:
             # A loop that is about to be closed cancels everything: that ends the patience, not the stop.
             with contextlib.suppress(asyncio.CancelledError):
+                crew.end()
                 await in_thread(lambda: machine.stop_taking(max(allowed, 1.0)))
                 await crew.stop(until)
             left = crew.give_up()
@@ -167,17 +180,21 @@ class AsyncWorker:
         self._check_idle()
         asked = self._asked = asyncio.Event()
         try:
-            with _signals(asked) if handle_signals else contextlib.nullcontext():
+            with contextlib.ExitStack() as signals:
+                if handle_signals:
+                    loop = asyncio.get_running_loop()
+                    signals.enter_context(on_signal(lambda: loop.call_soon_threadsafe(asked.set)))
+                    signals.enter_context(waking(loop))
                 try:
                     await self.start()
                     if drain:
                         await self._drain(asked)
                     else:
                         await asked.wait()
+                    await self.stop()
                 except asyncio.CancelledError:
                     await self.stop(timedelta())
                     raise
-                await self.stop()
         finally:
             self._asked = None
 
@@ -197,7 +214,7 @@ class AsyncWorker:
 
     def _check_idle(self) -> None:
         is_running = self._running is not None and not self._running[1].gone()
-        if self._starting or is_running or self._stopping is not None:
+        if self._starting is not None or is_running or self._stopping is not None:
             raise WorkerError(f"worker {self.name} runs already; stop it first, or make another")
 
     def _check_handlers(self) -> None:
@@ -209,25 +226,6 @@ class AsyncWorker:
                         f"the handler of kind {handler.kind!r} of queue {queue.name!r} is a plain function that takes "
                         "a session, and this worker has AsyncSessions; make it async, or use a Worker"
                     )
-
-
-@contextlib.contextmanager
-def _signals(asked: asyncio.Event) -> Iterator[None]:
-    """The first signal asks for a stop, the second one ends the process."""
-    loop = asyncio.get_running_loop()
-
-    def heard(number: int) -> None:
-        if asked.is_set():
-            os._exit(128 + number)
-        asked.set()
-
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, heard, number)
-    try:
-        yield
-    finally:
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)
 
 
 def _sessions(engine: AsyncEngine) -> Callable[[], AsyncSession]:

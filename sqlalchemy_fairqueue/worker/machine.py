@@ -10,6 +10,7 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
+from sqlalchemy_fairqueue.values import check_duration
 from sqlalchemy_fairqueue.worker.decisions import RELEASE
 from sqlalchemy_fairqueue.worker.fetching import Crew, Fetcher
 from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
@@ -195,5 +196,12 @@ class Machine:
 
 
 def seconds(duration: timedelta | None, default: timedelta) -> float:
-    """A duration that may be left out, in seconds."""
-    return (default if duration is None else duration).total_seconds()
+    """A duration that may be left out, in seconds.
+
+    Raises:
+        InvalidArgument: It is none.
+    """
+    if duration is None:
+        return default.total_seconds()
+    check_duration("grace", duration)
+    return duration.total_seconds()

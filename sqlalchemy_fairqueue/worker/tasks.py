@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+from contextvars import ContextVar
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost
-from sqlalchemy_fairqueue.unit_of_work import guard, record
-from sqlalchemy_fairqueue.worker.calls import TRIES, begin, check_time, extras, failed
+from sqlalchemy_fairqueue.unit_of_work import guard
+from sqlalchemy_fairqueue.worker.calls import TRIES, begin, check_time, commit_with, extras, failed
 from sqlalchemy_fairqueue.worker.crew import CrewBase
 from sqlalchemy_fairqueue.worker.daemons import in_thread
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure, of_return
 from sqlalchemy_fairqueue.worker.pace import STALE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from sqlalchemy_fairqueue.asynchronous import AsyncSession
     from sqlalchemy_fairqueue.queue.handling import Handler
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 # How long a cancelled handler may clean up after the grace period.
 _CLEANING = 1.0
 _LOOK = 1.0
+# How often a delivery is given back uncounted because its task was cancelled: a handler that cancels itself has an end.
+_CANCELLATIONS = 10
+
+# Whose handler runs, also in the tasks and threads that it starts.
+_mine: ContextVar[TaskCrew | None] = ContextVar("fairqueue_crew", default=None)
 
 
 class TaskCrew(CrewBase):
@@ -46,6 +52,9 @@ class TaskCrew(CrewBase):
         self._sessions = sessions
         self._name = name
         self._tasks: dict[Context, asyncio.Task[Decision | None]] = {}
+        # Whose tasks were cancelled: once, so that they can clean up.
+        self._told: set[Context] = set()
+        self._patience: asyncio.Timeout | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._stopping = False
         # Since when the loop has not come to look at the buffer.
@@ -73,20 +82,36 @@ class TaskCrew(CrewBase):
 
     def is_mine(self) -> bool:
         """Whether one of its handlers asks."""
-        return asyncio.current_task() in self._tasks.values()
+        return _mine.get() is self
 
-    async def stop(self, until: float) -> None:
-        """Begin no more, wait for the handlers at work, and cancel those that are still at it *until* then."""
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Where its handlers run."""
+        return self._loop
+
+    def end(self) -> None:
+        """Begin no more, and tell the handlers at work."""
         self._stopping = True
         for context in self.running:
             context.stopping = True
+
+    async def stop(self, until: float) -> None:
+        """Wait for the handlers at work *until* then."""
         if self._tasks:
-            await asyncio.wait(self._tasks.values(), timeout=max(0.0, until - monotonic()))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, until - monotonic())) as self._patience:
+                    await asyncio.wait(self._tasks.values())
+
+    def hurry(self, until: float) -> None:
+        """Let a stop that is under way wait no longer than *until* then."""
+        patience = self._patience
+        if patience is not None and not patience.expired() and (when := patience.when()) is not None:
+            with contextlib.suppress(RuntimeError):  # it is over
+                patience.reschedule(min(when, self._loop.time() + max(0.0, until - monotonic())))
 
     async def clean(self) -> None:
         """Cancel what was given up, and give it a moment to tidy up."""
-        for task in self._tasks.values():
-            task.cancel("the worker stops")
+        self._tell(self._tasks, "the worker stops")
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=_CLEANING)
         if self._watch is not None:
@@ -110,10 +135,14 @@ class TaskCrew(CrewBase):
             self._watch_next(context.claim.deadline)
 
     def _cancel(self, contexts: list[Context]) -> None:
+        self._tell([context for context in contexts if context.cancelled], "its message was cancelled")
+        self._tell([context for context in contexts if context.lost], "its lease was lost")
+
+    def _tell(self, contexts: Iterable[Context], why: str) -> None:
         for context in contexts:
-            task = self._tasks.get(context)
-            if task is not None and (context.lost or context.cancelled):
-                task.cancel("its message was cancelled" if context.cancelled else "its lease was lost")
+            if context in self._tasks and context not in self._told:
+                self._told.add(context)
+                self._tasks[context].cancel(why)
 
     def _watch_next(self, deadline: float) -> None:
         """Look at the claims when the first may end: the loop's own timer does not depend on any thread."""
@@ -130,6 +159,7 @@ class TaskCrew(CrewBase):
 
     def _done(self, context: Context, task: asyncio.Task[Decision | None]) -> None:
         del self._tasks[context]
+        self._told.discard(context)
         # Cancelled before it began: it was not tried.
         untried = COMPLETE if context.cancelled else RELEASE
         self.leave(context, untried if task.cancelled() else task.result())
@@ -138,6 +168,7 @@ class TaskCrew(CrewBase):
     async def _call(self, context: Context) -> Decision | None:
         if (untried := self.untried(context)) is not None:
             return untried
+        _mine.set(self)
         try:
             handler = begin(context, self._retry)
             allowed = None if handler.timeout is None else handler.timeout.total_seconds()
@@ -150,7 +181,15 @@ class TaskCrew(CrewBase):
                     raise
                 raise HandlerTimeout(context.delivery.message_id, context.delivery.kind) from None
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is about its message
+            if isinstance(error, asyncio.CancelledError) and self._is_foreign(context):
+                return RELEASE
             return failed(context, self._meant(context, error), self._retry, self._name)
+
+    def _is_foreign(self, context: Context) -> bool:
+        """Whether somebody else has cancelled the task of a handler: as a rule a loop that ends."""
+        task = asyncio.current_task()
+        uncounted = context.delivery.deliveries - context.delivery.attempt
+        return task is not None and task.cancelling() > 0 and context not in self._told and uncounted < _CANCELLATIONS
 
     @staticmethod
     def _meant(context: Context, error: BaseException) -> BaseException:
@@ -176,16 +215,17 @@ class TaskCrew(CrewBase):
     async def _call_in_session(self, context: Context, handler: Handler) -> Decision:
         for left in reversed(range(TRIES)):
             session = self._sessions()
+            context.delivery.ends.clear()
             try:
                 guard(session.sync_session, context.check)
                 result = await handler.function(context.delivery, **extras(handler, context, session))
-                decision = self._returned(context, handler, result)
-                record(session.sync_session, [decision.settle(context.source.target, context.delivery)])
+                decision = commit_with(session.sync_session, context, self._returned(context, handler, result))
                 await session.commit()
-                return decision.as_sent()
             except Exception as error:
                 if not left or context.lost or not is_serialization_failure(error):
                     raise
+            else:
+                return decision
             finally:
                 guard(session.sync_session, None)
                 # A cancelled commit must not leave its connection behind.

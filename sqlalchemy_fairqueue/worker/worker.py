@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Self
@@ -20,18 +18,17 @@ from sqlalchemy_fairqueue.worker.logs import log
 from sqlalchemy_fairqueue.worker.machine import DRAIN_LOOK, Machine, seconds
 from sqlalchemy_fairqueue.worker.pace import MOST, Pace
 from sqlalchemy_fairqueue.worker.settings import GRACE, LEASE, Settings, worker_name
+from sqlalchemy_fairqueue.worker.signals import on_signal
 from sqlalchemy_fairqueue.worker.starting import check_handlers, check_main_thread, warn_of_pool
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
 from sqlalchemy_fairqueue.worker.threads import ThreadCrew
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from datetime import timedelta
-    from types import FrameType
 
     from sqlalchemy_fairqueue.queue import Queue
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # Seconds between two looks at whether there was a signal.
 _HEARING = 0.5
 
@@ -129,6 +126,7 @@ class Worker:
                 crew.launch()
                 machine.launch()
             except BaseException:
+                crew.end()
                 machine.stop_taking(0)
                 machine.stop(crew.give_up())
                 raise
@@ -145,19 +143,21 @@ class Worker:
             grace: How long handlers may go on; default: the worker's. One that is still at it then is left behind: its
                 message is given back, ``context.check()`` raises, and its session refuses to commit.
         """
+        seconds(grace, self._settings.grace)
         if self._crew is not None and self._crew.is_mine():
             threading.Thread(target=self._stop, args=(grace,), name=f"{self.name}-stop", daemon=True).start()
         else:
             self._stop(grace)
 
     def _stop(self, grace: timedelta | None) -> None:
+        allowed = seconds(grace, self._settings.grace)
         with self._lock:
             if self._running is None:
                 return
             (machine, crew), self._running = self._running, None
-            allowed = seconds(grace, self._settings.grace)
             until = monotonic() + allowed
             try:
+                crew.end()
                 machine.stop_taking(max(allowed, 1.0))
                 crew.stop(until)
             finally:
@@ -187,7 +187,7 @@ class Worker:
             self._check_idle()
             self._stops = stops
         try:
-            with _signals(stops) if handle_signals else nullcontext():
+            with on_signal(lambda: stops.put(None)) if handle_signals else nullcontext():
                 self.start()
                 try:
                     _wait(stops, self._running[0] if drain and self._running else None)
@@ -228,23 +228,3 @@ def _wait(stops: SimpleQueue[None], draining: Machine | None) -> None:
         with suppress(Empty):
             stops.get(timeout=_HEARING if draining is None else DRAIN_LOOK)
             break
-
-
-@contextmanager
-def _signals(stops: SimpleQueue[None]) -> Iterator[None]:
-    """The first signal asks for a stop, the second one ends the process."""
-    asked = False
-
-    def heard(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - its signature
-        nonlocal asked
-        if asked:
-            os._exit(128 + number)
-        asked = True
-        stops.put(None)
-
-    before = {number: signal.signal(number, heard) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -23,11 +23,12 @@ from tests.worker.conftest import StartWorker
 from tests.worker.helpers import is_empty, send, until
 
 _PROGRAM = """
-import os, signal, sys, threading
+import asyncio, os, signal, sys, threading
 from datetime import timedelta
 from pathlib import Path
 from sqlalchemy import create_engine
-from sqlalchemy_fairqueue import Queue, Worker
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
 
 url, marks, grace, lease = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
 queue = Queue("documents")
@@ -45,7 +46,16 @@ def handle(delivery, context):
         threading.Event().wait(0.005)
 
 times = {"grace": timedelta(seconds=grace), "lease": timedelta(seconds=lease)}
-Worker(create_engine(url), queue, concurrency=1, **times).run(handle_signals=True)
+if sys.argv[5] == "in a loop":
+    queue = Queue("documents")
+
+    @queue.handler()
+    async def block(delivery, context):
+        handle(delivery, context)
+
+    asyncio.run(AsyncWorker(create_async_engine(url), queue, concurrency=1, **times).run(handle_signals=True))
+else:
+    Worker(create_engine(url), queue, concurrency=1, **times).run(handle_signals=True)
 (marks / "returned").touch()
 """
 
@@ -148,9 +158,9 @@ def program(database: Database, tmp_path: Any) -> Iterator[Callable[..., "subpro
     source = tmp_path / "program.py"
     source.write_text(textwrap.dedent(_PROGRAM))
 
-    def run(grace: float, lease: float = 3600.0) -> "subprocess.Popen[bytes]":
+    def run(grace: float, lease: float = 3600.0, where: str = "in threads") -> "subprocess.Popen[bytes]":
         url = database.url.render_as_string(hide_password=False)
-        process = subprocess.Popen([sys.executable, source, url, tmp_path, str(grace), str(lease)])
+        process = subprocess.Popen([sys.executable, source, url, tmp_path, str(grace), str(lease), where])
         started.append(process)
         return process
 
@@ -185,10 +195,11 @@ def test_a_signal_that_wakes_nobody(queue: Queue, engine: Engine, tmp_path: Any,
     assert process.wait(PATIENCE.total_seconds()) == 0
 
 
-def test_the_second_signal(queue: Queue, engine: Engine, tmp_path: Any, program: Any) -> None:
-    """The second signal ends the process at once, whatever its handlers do."""
+@pytest.mark.parametrize("where", ["in threads", "in a loop"])
+def test_the_second_signal(queue: Queue, engine: Engine, tmp_path: Any, program: Any, where: str) -> None:
+    """The second signal ends the process at once, whatever its handlers do, also where one blocks the loop."""
     [message_id] = send(engine, queue, 1)
-    process = program(600.0)
+    process = program(600.0, where=where)
     until((tmp_path / f"started-{message_id}").exists, "the handler works")
 
     def has_ended() -> bool:

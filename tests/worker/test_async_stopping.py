@@ -1,0 +1,299 @@
+"""Stops of an AsyncWorker: early, twice, cancelled, from another loop, by the end of the program."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, RetryPolicy, Worker
+from sqlalchemy_fairqueue.worker.machine import Machine
+from tests.fixtures.database import Database
+from tests.fixtures.options import PATIENCE
+from tests.worker.helpers import auntil, is_empty, send, until
+
+_LONG = timedelta(hours=1)
+_GIVEN_BACK = "select count(*) from fq_message where lease_id is null and attempts = 0"
+
+
+@pytest.fixture
+def working(queue: Queue, engine: Engine) -> asyncio.Event:
+    """Set when the queue's handler is at work on its one message, which it never ends."""
+    started = asyncio.Event()
+
+    @queue.handler()
+    async def handle(_: Delivery) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    send(engine, queue, 1)
+    return started
+
+
+def test_the_end_of_the_program(queue: Queue, engine: Engine, database: Database) -> None:
+    """asyncio.run cancels all tasks at its end, handlers too: they are given back, uncounted."""
+    started = asyncio.Event()
+
+    @queue.handler(retry=RetryPolicy(max_attempts=1))
+    async def handle(_: Delivery) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async def main() -> asyncio.Task[None]:
+        running = asyncio.create_task(AsyncWorker(create_async_engine(engine.url), queue).run())
+        await started.wait()
+        return running
+
+    send(engine, queue, 1)
+    assert asyncio.run(main()).cancelled()
+    assert database.value(_GIVEN_BACK) == 1
+    assert list(queue.dead_letters(engine)) == []
+
+
+async def test_a_handler_that_cancels_itself(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
+) -> None:
+    """It does not go round for ever: after some uncounted attempts they count, and it is a dead letter."""
+
+    @queue.handler(retry=RetryPolicy(max_attempts=2, first=timedelta()))
+    async def handle(_: Delivery) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    send(engine, queue, 1)
+    async with AsyncWorker(async_engine, queue):
+        await auntil(lambda: is_empty(database), "it has an end")
+    [letter] = queue.dead_letters(engine)
+    assert (letter.reason, letter.attempts) == ("attempts exhausted", 2)
+
+
+@pytest.mark.parametrize("bad", [5, timedelta(seconds=-1)])
+async def test_a_bad_grace(queue: Queue, async_engine: AsyncEngine, bad: timedelta) -> None:
+    """It is refused, and the worker is as it was."""
+    queue.handler()(lambda _: None)
+    worker = AsyncWorker(async_engine, queue)
+    await worker.start()
+    with pytest.raises(InvalidArgument, match="grace is"):
+        await worker.stop(bad)
+    assert [thread for thread in threading.enumerate() if thread.name.startswith(worker.name)]
+    await worker.stop()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(worker.name)]
+
+
+def test_a_bad_grace_for_threads(queue: Queue, engine: Engine) -> None:
+    """The same for a Worker."""
+    queue.handler()(lambda _: None)
+    with Worker(engine, queue) as worker:
+        with pytest.raises(InvalidArgument, match="grace is 5; give a timedelta"):
+            worker.stop(5)  # type: ignore[arg-type]
+        assert [thread for thread in threading.enumerate() if thread.name.startswith(worker.name)]
+
+
+async def test_before_it_has_started(queue: Queue, async_engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop that comes while the worker starts is not forgotten: run returns."""
+    queue.handler()(lambda _: None)
+    checking, go = threading.Event(), threading.Event()
+    check = Machine.check
+
+    def check_slowly(machine: Machine) -> None:
+        checking.set()
+        go.wait()
+        check(machine)
+
+    monkeypatch.setattr(Machine, "check", check_slowly)
+    worker = AsyncWorker(async_engine, queue)
+    running = asyncio.create_task(worker.run())
+    await auntil(checking.is_set, "it starts")
+    stopping = asyncio.create_task(worker.stop())
+    await asyncio.sleep(0)
+    go.set()
+    await asyncio.wait_for(asyncio.gather(stopping, running), PATIENCE.total_seconds())
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(worker.name)]
+
+
+async def _stop_again(worker: AsyncWorker, _: "asyncio.Task[None]") -> None:
+    await worker.stop(timedelta())
+
+
+async def _cancel_run(_: AsyncWorker, running: "asyncio.Task[None]") -> None:
+    running.cancel()
+
+
+@pytest.mark.parametrize("hurry", [_stop_again, _cancel_run])
+@pytest.mark.parametrize("by_signal", [False, True], ids=["stop", "signal"])
+async def test_an_impatient_second_stop(
+    queue: Queue,
+    async_engine: AsyncEngine,
+    database: Database,
+    working: asyncio.Event,
+    hurry: Callable[[AsyncWorker, "asyncio.Task[None]"], Awaitable[None]],
+    *,
+    by_signal: bool,
+) -> None:
+    """A second stop without grace, and a cancellation of run, end a first one's patience, whoever asked for that."""
+    worker = AsyncWorker(async_engine, queue, grace=_LONG)
+    running = asyncio.create_task(worker.run(handle_signals=True))
+    await working.wait()
+    first = None
+    if by_signal:
+        os.kill(os.getpid(), signal.SIGTERM)
+    else:
+        first = asyncio.create_task(worker.stop())
+    await auntil(lambda: worker._crew is not None and worker._crew._patience is not None, "it waits for the handler")
+    await hurry(worker, running)
+    await asyncio.wait([running], timeout=PATIENCE.total_seconds())
+    assert running.cancelled() == (hurry is _cancel_run)
+    if first is not None:
+        await first
+    assert database.value(_GIVEN_BACK) == 1
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(worker.name)]
+
+
+@pytest.mark.parametrize("way", ["group", "thread"])
+async def test_by_what_a_handler_has_started(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, way: str
+) -> None:
+    """A handler's own tasks, and plain functions, do not wait for the handler's end either: it ends as ever."""
+    loop = asyncio.get_running_loop()
+
+    if way == "group":
+
+        @queue.handler()
+        async def handle(_: Delivery) -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(worker.stop())
+    else:
+
+        @queue.handler()
+        def handle_in_thread(_: Delivery) -> None:
+            asyncio.run_coroutine_threadsafe(worker.stop(), loop).result(PATIENCE.total_seconds())
+
+    worker = AsyncWorker(async_engine, queue, grace=_LONG)
+    send(engine, queue, 1)
+    await asyncio.wait_for(worker.run(), PATIENCE.total_seconds())
+    assert is_empty(database)
+    assert worker.stats.completed == 1
+
+
+async def test_from_another_loop(queue: Queue, async_engine: AsyncEngine) -> None:
+    """A stop that is asked for in another thread's loop is done in the worker's, and run returns."""
+    queue.handler()(lambda _: None)
+    worker = AsyncWorker(async_engine, queue)
+    running = asyncio.create_task(worker.run())
+    await auntil(lambda: worker._running is not None, "it works")
+    await asyncio.to_thread(lambda: asyncio.run(worker.stop()))
+    await asyncio.wait_for(running, PATIENCE.total_seconds())
+
+
+async def test_cancelled_once(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What tidies up after a cancellation is not cancelled again, however often the lost lease is looked at."""
+    monkeypatch.setattr("sqlalchemy_fairqueue.worker.tasks._CLEANING", PATIENCE.total_seconds())
+    looks: list[bool] = []
+    tidy: list[bool] = []
+
+    @queue.handler()
+    async def handle(_: Delivery, context: Context) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            assert worker._crew is not None
+            for _look in range(3):
+                worker._crew._look()
+                looks.append(context.lost)
+                await asyncio.sleep(0)
+            tidy.append(True)
+
+    started = asyncio.Event()
+    worker = AsyncWorker(async_engine, queue)
+    send(engine, queue, 1)
+    await worker.start()
+    await started.wait()
+    await worker.stop(timedelta())
+    assert (looks, tidy) == ([True] * 3, [True])
+    assert database.value(_GIVEN_BACK) == 1
+
+
+@pytest.mark.parametrize("kind", [Worker, AsyncWorker])
+def test_handlers_are_told_before_anything_is_waited_for(
+    queue: Queue, engine: Engine, monkeypatch: pytest.MonkeyPatch, kind: type[Worker | AsyncWorker]
+) -> None:
+    """Also while the database keeps the stop waiting."""
+    told: list[bool] = []
+    contexts: list[Context] = []
+    stop_taking = Machine.stop_taking
+
+    def look_first(machine: Machine, within: float) -> None:
+        told.extend(context.stopping for context in contexts)
+        go.set()
+        stop_taking(machine, within)
+
+    monkeypatch.setattr(Machine, "stop_taking", look_first)
+    started, go = threading.Event(), threading.Event()
+
+    def handle(_: Delivery, context: Context) -> None:
+        contexts.append(context)
+        started.set()
+        go.wait()
+
+    queue.handler()(handle)
+    send(engine, queue, 1)
+    if kind is Worker:
+        with Worker(engine, queue):
+            until(started.is_set, "it is at work")
+    else:
+
+        async def work() -> None:
+            async with AsyncWorker(create_async_engine(engine.url), queue):
+                await auntil(started.is_set, "it is at work")
+
+        asyncio.run(work())
+    assert told == [True]
+
+
+@pytest.mark.parametrize("kind", [Worker, AsyncWorker])
+def test_signal_handlers_come_back(queue: Queue, engine: Engine, kind: type[Worker | AsyncWorker]) -> None:
+    """After run the program's own handlers are in their places, and a loop's own work while it runs."""
+    queue.handler()(lambda _: None)
+    heard: list[int] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    async def run() -> None:
+        own = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGUSR1, own.set)
+        inside = signal.getsignal(signal.SIGINT)
+        running = asyncio.create_task(worker.run(handle_signals=True))
+        await auntil(lambda: worker._running is not None, "it works")
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await asyncio.wait_for(own.wait(), PATIENCE.total_seconds())
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(running, PATIENCE.total_seconds())
+        assert signal.getsignal(signal.SIGINT) is inside
+        own.clear()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await asyncio.wait_for(own.wait(), PATIENCE.total_seconds())
+
+    try:
+        signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+        mine = signal.getsignal(signal.SIGTERM)
+        if kind is Worker:
+            Worker(engine, queue).run(handle_signals=True, drain=True)
+        else:
+            worker = AsyncWorker(create_async_engine(engine.url), queue)
+            asyncio.run(run())
+        assert signal.getsignal(signal.SIGTERM) is mine
+        os.kill(os.getpid(), signal.SIGTERM)
+        until(lambda: heard == [signal.SIGTERM], "it is heard")
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
