@@ -181,7 +181,10 @@ class TaskCrew(CrewBase):
                     raise
                 raise HandlerTimeout(context.delivery.message_id, context.delivery.kind) from None
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is about its message
-            if isinstance(error, asyncio.CancelledError) and self._is_foreign(context):
+            # A loop that was closed under it is no failure of the handler's either.
+            if isinstance(error, GeneratorExit) or (
+                isinstance(error, asyncio.CancelledError) and self._is_foreign(context)
+            ):
                 return RELEASE
             return failed(context, self._meant(context, error), self._retry, self._name)
 

@@ -1,6 +1,7 @@
 """Stops that come from odd places, twice, or not at all."""
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -81,7 +82,9 @@ async def test_a_stop_that_is_cancelled(queue: Queue, engine: Engine, async_engi
     assert worker.stats.completed == 1
 
 
-def test_a_loop_that_is_closed(queue: Queue, engine: Engine, database: Database) -> None:
+def test_a_loop_that_is_closed(
+    queue: Queue, engine: Engine, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
     """A worker whose loop is closed under it gives back what it had, holds nothing more, and can be started again."""
     own = create_async_engine(engine.url)
     worker = AsyncWorker(own, queue, concurrency=2)
@@ -110,10 +113,15 @@ def test_a_loop_that_is_closed(queue: Queue, engine: Engine, database: Database)
     for task in tasks:
         task._log_destroy_pending = False  # type: ignore[attr-defined]
     loop.close()
+    del tasks, task, loop
     until(lambda: database.value("select count(*) from fq_message where lease_id is null") == 1, "it is given back")
     until(lambda: not _threads(worker.name), "its threads have ended")
     forever[0] = False
     asyncio.run(finish())
+    # The handler's coroutine is closed by whoever forgets it.
+    del worker
+    gc.collect()
+    assert "failed at attempt" not in caplog.text
 
 
 async def test_a_loop_that_is_blocked_takes_once(
