@@ -119,7 +119,6 @@ def test_a_loop_that_is_closed(
     forever[0] = False
     asyncio.run(finish())
     # The handler's coroutine is closed by whoever forgets it.
-    del worker
     gc.collect()
     assert "failed at attempt" not in caplog.text
 
