@@ -97,12 +97,7 @@ class _Comparison:
     def drops_ours(self, operation: ops.DropTableOp) -> bool:
         """Whether a table that is not in the metadata is ours: it is never for Alembic to drop."""
         place, name = self.table(operation)
-        if is_ours(name, operation.to_table().columns.keys()):
-            return True
-        if not name.startswith("fq_"):
-            return False
-        found = self.installation(place)
-        return found.newer or name in found.partitions
+        return self.installation(place).holds(name, operation.to_table().columns.keys())
 
     def is_made(self, operation: ops.CreateTableOp) -> bool:
         """Whether an operation of ours makes the table, or Alembic was only kept from seeing it."""

@@ -1,6 +1,7 @@
 """Which tables are fairqueue's: in the user's metadata, among Alembic's operations, and in the database.
 
-A name alone does not say it, as a table of the user's may have it: the columns have to be there too.
+A name alone does not say it, as a table of the user's may have it: the columns have to be there too, or an installation
+around it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from sqlalchemy_fairqueue.sql import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from sqlalchemy import Connection
 
@@ -48,7 +49,7 @@ ischema_names.setdefault("xid8", TransactionId)
 _STAGE = re.compile(stages.NAME)
 
 _PARTITIONS = """
-select c.relname
+select c.relname, p.relname
 from pg_inherits i
 join pg_class c on c.oid = i.inhrelid
 join pg_class p on p.oid = i.inhparent
@@ -64,18 +65,25 @@ class Installation:
 
     Attributes:
         version: The installed version, None where there is none.
-        partitions: Partitions of our tables.
+        partitions: Partitions of tables that have the name of one of ours, and those tables.
         drift: Where the installation is not what its version has.
     """
 
     version: int | None
-    partitions: frozenset[str]
+    partitions: Mapping[str, str]
     drift: tuple[Difference, ...]
 
     @property
     def newer(self) -> bool:
         """Whether the version is one that this library does not know."""
         return self.version is not None and self.version > LATEST_VERSION
+
+    def holds(self, table: str, columns: Collection[str]) -> bool:
+        """Whether a table that is there belongs to fairqueue, whatever somebody did to its columns."""
+        table = self.partitions.get(table, table)
+        if self.newer:
+            return table.startswith("fq_")
+        return is_ours(table, columns) or (self.version is not None and table in tables(LATEST_VERSION))
 
     def differing(self, table: str) -> set[str]:
         """Names of columns, constraints and indexes of a table that are not as the version has them."""
@@ -85,11 +93,11 @@ class Installation:
 
 def look(connection: Connection, place: str | None) -> Installation:
     """Look into a schema."""
-    version = None if place is None else installed_version(connection, place)
-    if version is None:
-        return Installation(None, frozenset(), ())
+    if place is None:
+        return Installation(None, {}, ())
+    version = installed_version(connection, place)
     names = {"place": place, "tables": list(tables(LATEST_VERSION))}
-    partitions = frozenset(connection.scalars(text(_PARTITIONS), names))
+    partitions = {row[0]: row[1] for row in connection.execute(text(_PARTITIONS), names)}
     drift = tuple(find_drift(connection, place)) if version in versions() else ()
     return Installation(version, partitions, drift)
 

@@ -197,6 +197,28 @@ def test_not_in_the_metadata(project: Project, empty_database: Database, options
     assert calls(project.autogenerate("two").split("def downgrade")[0]) == ["op.drop_table('stray')"]
 
 
+@pytest.mark.parametrize("models", ["", MIXIN])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "alter table fq_history rename column error to error_text",
+        "alter table fq_dead_letter drop column error, add column error json",
+        "alter table fq_history attach partition days for values from (0) to (1)",
+    ],
+)
+def test_changed_by_hand_and_not_in_the_metadata(
+    project: Project, empty_database: Database, models: str, change: str
+) -> None:
+    """A table of an installation is ours whatever its columns are, and so is a partition of it under any name."""
+    environment(project, models)
+    project.point_at(empty_database.url)
+    install(project)
+    empty_database.execute("create table days (like fq_history including all)")
+    empty_database.execute(change)
+    dropped = [line for line in calls(project.autogenerate("two").split("def downgrade")[0]) if "drop_table" in line]
+    assert dropped == ([] if "days" in change else ["op.drop_table('days')"])
+
+
 def test_partitions(project: Project, empty_database: Database) -> None:
     """With the models in the metadata too, partitions of the history are nothing to talk about."""
     environment(project, MODELS)
