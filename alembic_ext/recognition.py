@@ -19,7 +19,7 @@ from sqlalchemy_fairqueue.sql import (
     LATEST_VERSION,
     expected_catalog,
     find_drift,
-    installed_version,
+    recognised_version,
     stages,
     tables,
     versions,
@@ -64,7 +64,7 @@ class Installation:
     """What a schema of the database holds.
 
     Attributes:
-        version: The installed version, None where there is none.
+        version: The installed version, None where there is none; if fq_version() is gone, what the rest looks like.
         partitions: Partitions of tables that have the name of one of ours, and those tables.
         drift: Where the installation is not what its version has.
     """
@@ -95,7 +95,7 @@ def look(connection: Connection, place: str | None) -> Installation:
     """Look into a schema."""
     if place is None:
         return Installation(None, {}, ())
-    version = installed_version(connection, place)
+    version = recognised_version(connection, place)
     names = {"place": place, "tables": list(tables(LATEST_VERSION))}
     partitions = {row[0]: row[1] for row in connection.execute(text(_PARTITIONS), names)}
     drift = tuple(find_drift(connection, place)) if version in versions() else ()

@@ -10,9 +10,15 @@ and are sent by others; :func:`find_drift` alone asks a database whether it is s
 from __future__ import annotations
 
 from sqlalchemy_fairqueue.sql.catalog import expected_catalog
-from sqlalchemy_fairqueue.sql.drift import Difference, assert_no_drift, find_drift, installed_version
+from sqlalchemy_fairqueue.sql.drift import (
+    Difference,
+    assert_no_drift,
+    find_drift,
+    installed_version,
+    recognised_version,
+)
 from sqlalchemy_fairqueue.sql.files import LATEST_VERSION, functions, relations, tables, versions
-from sqlalchemy_fairqueue.sql.guards import SCHEMA_MISMATCH, change_guard, install_guard, installed_guard
+from sqlalchemy_fairqueue.sql.guards import SCHEMA_MISMATCH, change_guard, install_guard, installed_guard, repair_guard
 from sqlalchemy_fairqueue.sql.repair import repair_statements
 from sqlalchemy_fairqueue.sql.schema import in_schema, quoted, quoted_literal
 from sqlalchemy_fairqueue.sql.statements import (
@@ -40,7 +46,9 @@ __all__ = [
     "installed_version",
     "quoted",
     "quoted_literal",
+    "recognised_version",
     "relations",
+    "repair_guard",
     "repair_statements",
     "tables",
     "upgrade_statements",

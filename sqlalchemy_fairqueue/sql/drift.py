@@ -16,6 +16,19 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+# The catalog alone is asked first: calling a function in somebody else's schema needs a privilege on it.
+_HAS_VERSION = """
+select exists (
+  select from pg_proc p
+  join pg_namespace n on n.oid = p.pronamespace
+  where n.nspname = :schema
+    and p.proname = 'fq_version'
+    and p.pronargs = 0
+)
+"""
+
+_VERBS = ("function fq_enqueue(", "function fq_dequeue(", "function fq_complete(")
+
 State = Literal["missing", "changed", "unexpected"]
 
 
@@ -45,19 +58,34 @@ def installed_version(connection: Connection, schema: str | None = None) -> int 
     place = _resolved(connection, schema)
     if place is None:
         return None
-    name = f"{quoted(place)}.fq_version"
-    if connection.scalar(text("select to_regprocedure(:name)::text"), {"name": f"{name}()"}) is None:
+    if not connection.scalar(text(_HAS_VERSION), {"schema": place}):
         return None
-    statement = f"select {name}()"  # the name is quoted
+    statement = f"select {quoted(place)}.fq_version()"
     return int(connection.exec_driver_sql(statement, execution_options={"no_parameters": True}).scalar_one())
+
+
+def recognised_version(connection: Connection, schema: str | None = None) -> int | None:
+    """The installed version, and where ``fq_version()`` is gone the one that the rest of the installation looks like.
+
+    None where there is none.
+    """
+    version = installed_version(connection, schema)
+    place = _resolved(connection, schema)
+    if version is not None or place is None:
+        return version
+    found = read_catalog(connection, place)
+    if "table fq_message" not in found or not any(key.startswith(_VERBS) for key in found):
+        return None
+    return min(versions(), key=lambda each: len([*_differences(expected_catalog(each), found)]))
 
 
 def find_drift(connection: Connection, schema: str | None = None) -> list[Difference]:
     """What was changed besides the migrations: functions, tables, columns, indexes and constraints, by name.
 
-    The version is the one that is installed, whichever it is. Reads the catalog alone, in the connection's transaction,
-    and needs no privilege on the tables. Partitions of the history are expected, and so are objects of yours whose
-    names are not ours, unless they belong to one of our tables.
+    The version is the one that is installed, whichever it is; where ``fq_version()`` is gone, the one that the rest
+    looks like. Reads the catalog alone, in the connection's transaction, and needs no privilege on the tables.
+    Partitions of the history are expected, and so are objects of yours whose names are not ours, unless they belong to
+    one of our tables.
 
     Args:
         connection: Any connection to the database.
@@ -66,7 +94,7 @@ def find_drift(connection: Connection, schema: str | None = None) -> list[Differ
     Returns:
         The differences, sorted by name; none where everything is as it should be.
     """
-    version = installed_version(connection, schema)
+    version = recognised_version(connection, schema)
     place = _resolved(connection, schema)
     if version is None or place is None:
         where = "the default schema" if place is None else f"schema {place!r}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.sql.files import functions, relations
+from sqlalchemy_fairqueue.sql.files import LATEST_VERSION, functions, relations, tables
 from sqlalchemy_fairqueue.sql.schema import BODY, quoted_literal, schema_expression
 
 if TYPE_CHECKING:
@@ -28,6 +28,25 @@ _NO_SCHEMA = """\
         'create it before: op.execute(sqlalchemy.schema.CreateSchema(...))', v_schema);
   end if;"""
 
+# Whoever drops fq_version() leaves an installation that does not say what it is.
+_LOOK = """\
+  v_nameless := to_regprocedure(format('%I.fq_version()', v_schema)) is null
+    and to_regclass(format('%I.fq_message', v_schema)) is not null
+    and exists (
+      select from pg_proc p
+      join pg_namespace n on n.oid = p.pronamespace
+      where n.nspname = v_schema
+        and p.proname = any (array['fq_enqueue', 'fq_dequeue', 'fq_complete'])
+    );"""
+
+_NAMELESS = """\
+  if v_nameless then
+    raise exception using errcode = 'QF004',
+      message = format('schema %I holds fairqueue, and its function fq_version() is gone; '
+        'bring it back with op.repair_fairqueue(), given the version that was installed', v_schema);
+  end if;
+"""
+
 _TAKEN = """\
   select string_agg(distinct taken.name, ', ' order by taken.name) into v_taken
   from (
@@ -46,7 +65,9 @@ _TAKEN = """\
         'rename them, or install fairqueue in another schema', v_schema, v_taken);
   end if;"""
 
-_INSTALL = """\
+_INSTALL = (
+    _NAMELESS
+    + """\
   if to_regprocedure(format('%I.fq_version()', v_schema)) is not null
     and to_regclass(format('%I.fq_message', v_schema)) is not null then
     raise exception using errcode = 'QF004',
@@ -54,8 +75,11 @@ _INSTALL = """\
         'take this op.create_fairqueue() away, or name another schema', v_schema);
   end if;
 {taken}"""
+)
 
-_INSTALLED = """\
+_INSTALLED = (
+    _NAMELESS
+    + """\
   if to_regprocedure(format('%I.fq_version()', v_schema)) is null then
     raise exception using errcode = 'QF004',
       message = format('fairqueue is not installed in schema %I; '
@@ -67,6 +91,25 @@ _INSTALLED = """\
       message = format('schema %I holds fairqueue version %s, not {version}; '
         'bring it to version {version} first', v_schema, v_version);
   end if;"""
+)
+
+_REPAIRABLE = """\
+  if v_nameless then
+    select array_agg(c.relname::text order by c.relname collate "C") into v_tables
+    from pg_class c
+    join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = v_schema
+      and c.relkind in ('r', 'p')
+      and c.relname = any (array[{known}]);
+    if v_tables <> array[{tables}] then
+      raise exception using errcode = 'QF004',
+        message = format('schema %I holds fairqueue without its function fq_version(), and the tables %s, which are '
+          'not those of version {version}; name the version that was installed',
+          v_schema, array_to_string(v_tables, ', '));
+    end if;
+  else
+{installed}
+  end if;"""
 
 
 def install_guard(version: int, schema: str | None) -> str:
@@ -77,6 +120,12 @@ def install_guard(version: int, schema: str | None) -> str:
 def installed_guard(version: int, schema: str | None) -> str:
     """A block that raises unless the schema holds exactly this version."""
     return _block(_INSTALLED.replace("{version}", str(version)), schema)
+
+
+def repair_guard(version: int, schema: str | None) -> str:
+    """A block that raises unless the schema holds exactly this version, or no ``fq_version()`` and its tables."""
+    checks = _REPAIRABLE.replace("{known}", _array(tables(LATEST_VERSION))).replace("{tables}", _array(tables(version)))
+    return _block(checks.replace("{installed}", _INSTALLED).replace("{version}", str(version)), schema)
 
 
 def change_guard(before: int, after: int, schema: str | None) -> str:
@@ -91,7 +140,11 @@ def _names(version: int) -> tuple[str, ...]:
 
 
 def _taken(names: Iterable[str]) -> str:
-    return _TAKEN.replace("{names}", ", ".join(quoted_literal(name) for name in names))
+    return _TAKEN.replace("{names}", _array(names))
+
+
+def _array(names: Iterable[str]) -> str:
+    return ", ".join(quoted_literal(name) for name in sorted(names))
 
 
 def _block(checks: str, schema: str | None) -> str:
@@ -99,9 +152,11 @@ def _block(checks: str, schema: str | None) -> str:
         f"do {BODY}\n"
         "declare\n"
         f"  v_schema text := {schema_expression(schema)};\n"
+        "  v_nameless boolean;\n"
+        "  v_tables text[];\n"
         "  v_taken text;\n"
         "  v_version integer;\n"
         "begin\n"
-        f"{_NO_SCHEMA}\n{checks}\n"
+        f"{_NO_SCHEMA}\n{_LOOK}\n{checks}\n"
         f"end\n{BODY}"
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.sql.catalog import expected_catalog
 from sqlalchemy_fairqueue.sql.files import functions
-from sqlalchemy_fairqueue.sql.guards import installed_guard
+from sqlalchemy_fairqueue.sql.guards import repair_guard
 from sqlalchemy_fairqueue.sql.privileges import give_back_privileges, note_privileges
 from sqlalchemy_fairqueue.sql.schema import BODY, in_schema, quoted_literal, schema_expression
 from sqlalchemy_fairqueue.sql.statements import in_order, replacing
@@ -45,7 +45,7 @@ def repair_statements(version: int, schema: str | None) -> Iterator[str]:
     Raises:
         ValueError: The version is not known, or PostgreSQL cannot keep the schema's name.
     """
-    yield installed_guard(version, schema)
+    yield repair_guard(version, schema)
     wanted = functions(version)
     yield note_privileges(wanted, schema)
     yield _CLEAR.format(body=BODY, schema=schema_expression(schema), expected=_expected(version))

@@ -203,6 +203,7 @@ def test_not_in_the_metadata(project: Project, empty_database: Database, options
     [
         "alter table fq_history rename column error to error_text",
         "alter table fq_dead_letter drop column error, add column error json",
+        "drop function fq_version",
         "alter table fq_history attach partition days for values from (0) to (1)",
     ],
 )

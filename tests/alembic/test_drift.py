@@ -24,6 +24,7 @@ CHANGES = {
         "function fq_bury is changed: settings from "
     ),
     "drop function fq_hear": "function fq_hear is missing",
+    "drop function fq_version": "function fq_version is missing",
     "create function fq_version(int) returns int language sql as 'select 1'": (
         "function fq_version(integer) is unexpected"
     ),
@@ -123,6 +124,14 @@ def test_nothing_of_another_version_stays(latest: Connection) -> None:
     assert find_drift(latest) == []
     latest.execute(text(f"create or replace {VERSION_1}"))
     assert Difference("function", "fq_pause(text, text)", "unexpected") in find_drift(latest)
+
+
+def test_schema_of_somebody_else(latest: Connection) -> None:
+    """A schema that the role may not use can be looked into, to find that nothing is installed there."""
+    latest.execute(text("create role nobody_here"))
+    latest.execute(text("create schema theirs"))
+    latest.execute(text("set local role nobody_here"))
+    assert installed_version(latest, "theirs") is None
 
 
 def test_not_installed(make_database: MakeDatabase) -> None:

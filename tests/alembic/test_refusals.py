@@ -100,6 +100,29 @@ def test_drop_of_another_version(project: Project, database: Database) -> None:
     assert said == "schema public holds fairqueue version 7, not 1; bring it to version 1 first"
 
 
+@pytest.mark.parametrize(
+    "operation", ["create_fairqueue(2)", "upgrade_fairqueue(1, 2)", "downgrade_fairqueue(2, 1)", "drop_fairqueue(2)"]
+)
+def test_version_is_gone(project: Project, database: Database, operation: str) -> None:
+    """An installation without its fq_version() is called what it is, and how to bring the function back is said."""
+    database.execute("drop function fq_version")
+    said = refused(project, database, f"op.{operation}")
+    assert said == (
+        "schema public holds fairqueue, and its function fq_version() is gone; "
+        "bring it back with op.repair_fairqueue(), given the version that was installed"
+    )
+
+
+def test_repair_of_another_version(project: Project, database: Database) -> None:
+    """Without fq_version() the tables tell whether the version that is named can be the one that was installed."""
+    database.execute("drop function fq_version")
+    said = refused(project, database, "op.repair_fairqueue(1)")
+    assert said.endswith(
+        "fq_pruned_history, fq_queue, fq_queue_state, fq_signal, which are not those of version 1; "
+        "name the version that was installed"
+    )
+
+
 def test_autocommit(project: Project, empty_database: Database) -> None:
     """Where each statement would be committed by itself, nothing is begun."""
     project.migration("one", "with op.get_context().autocommit_block():\n    op.create_fairqueue()")

@@ -17,6 +17,10 @@ NOW = "function fq_now() returns bigint language sql volatile parallel safe as '
 CHANGES = {
     f"create or replace {NOW}": "function fq_now is changed: its body is another one",
     "drop function fq_hear": "function fq_hear is missing",
+    "drop function fq_version": "function fq_version is missing",
+    "create function fq_version(int) returns int language sql as 'select 1'; drop function fq_version()": (
+        "function fq_version is changed: its parameters are (integer)"
+    ),
     "alter function fq_extend security definer": "function fq_extend is changed: security definer from none to yes",
     "create function fq_cancel(int) returns int language sql as 'select 1'": (
         "function fq_cancel(integer) is unexpected"
@@ -36,7 +40,7 @@ def test_repair(
     environment(project, MODELS)
     project.point_at(empty_database.url)
     install(project, version)
-    empty_database.execute("revoke execute on function fq_version from public")
+    empty_database.execute("revoke execute on function fq_complete from public")
     before = catalog(empty_database)
     run_script(empty_database, change)
     assert catalog(empty_database) != before
@@ -62,7 +66,7 @@ def test_repair_as_a_script(project: Project, empty_database: Database) -> None:
     project.point_at(empty_database.url)
     install(project)
     before = catalog(empty_database)
-    run_script(empty_database, ";".join(change for change in CHANGES if "fq_now; " not in change))
+    run_script(empty_database, ";".join(change for change in CHANGES if "; " not in change))
     project.migration("two", f"op.repair_fairqueue({LATEST_VERSION})", down="one")
     run_script(empty_database, project.run("upgrade", "one:two", "--sql"))
     assert catalog(empty_database) == before
