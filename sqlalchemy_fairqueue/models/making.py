@@ -54,8 +54,23 @@ class Models:
     Signal: type[SignalMixin]
 
 
+_MIXINS: dict[str, type[Any]] = {
+    "Channel": ChannelMixin,
+    "ChannelState": ChannelStateMixin,
+    "DeadLetter": DeadLetterMixin,
+    "History": HistoryMixin,
+    "Lease": LeaseMixin,
+    "Load": LoadMixin,
+    "Message": MessageMixin,
+    "PrunedHistory": PrunedHistoryMixin,
+    "QueueConfig": QueueConfigMixin,
+    "QueueState": QueueStateMixin,
+    "Signal": SignalMixin,
+}
+
+
 def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Models:
-    """Map fairqueue's tables into the MetaData of a Base, once for each schema that it is installed in.
+    """Map fairqueue's tables into the MetaData of a Base; asked again for the same schema, give the same classes.
 
     The classes share the Base's MetaData and nothing else: they take no columns, dataclass behaviour or table names
     from it, and their names do not clash with classes of the user's in ``relationship("Message")``. Relate to them by
@@ -67,27 +82,29 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
             connection's default schema.
 
     Raises:
-        sqlalchemy.exc.InvalidRequestError: The MetaData holds the tables of that schema already.
+        ValueError: The MetaData has tables of these names in that schema, which classes of the user's map.
     """
+    metadata = base.metadata
+    place = schema or metadata.schema
+    kept: dict[str | None, Models] = metadata.info.setdefault("fairqueue", {})
+    held = {table.name: table for table in metadata.tables.values() if table.schema == place}
+    if place in kept and kept[place].Message.__table__ is held.get("fq_message"):
+        return kept[place]
+    if taken := sorted(held.keys() & {mixin.__tablename__ for mixin in _MIXINS.values()}):
+        problem = (
+            f"the MetaData has {', '.join(taken)} in {f'schema {place!r}' if place else 'the default schema'}, and "
+            "make_models() did not make them; map each table once: take your classes of them away, or call no "
+            "make_models() and map the others by their mixins too"
+        )
+        raise ValueError(problem)
 
     class Made(DeclarativeBase):
         # A registry of its own, so that class names that the user's relationships look up are the user's.
-        registry = registry(metadata=base.metadata)
+        registry = registry(metadata=metadata)
 
     def made(name: str, mixin: type[Any]) -> type[Any]:
         body = {"__fairqueue_schema__": schema, "__doc__": mixin.__doc__, "__module__": __name__}
         return type(name, (mixin, Made), body)
 
-    return Models(
-        Channel=made("Channel", ChannelMixin),
-        ChannelState=made("ChannelState", ChannelStateMixin),
-        DeadLetter=made("DeadLetter", DeadLetterMixin),
-        History=made("History", HistoryMixin),
-        Lease=made("Lease", LeaseMixin),
-        Load=made("Load", LoadMixin),
-        Message=made("Message", MessageMixin),
-        PrunedHistory=made("PrunedHistory", PrunedHistoryMixin),
-        QueueConfig=made("QueueConfig", QueueConfigMixin),
-        QueueState=made("QueueState", QueueStateMixin),
-        Signal=made("Signal", SignalMixin),
-    )
+    kept[place] = Models(**{name: made(name, mixin) for name, mixin in _MIXINS.items()})
+    return kept[place]

@@ -71,3 +71,17 @@ def test_several_databases(
     project.run("check")
     project.run("downgrade", "base")
     assert catalog(ours) == {}
+
+
+def test_base_of_the_application(
+    project: Project, empty_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An env.py that asks for the models of the application, which has made them, runs as often as it likes."""
+    (tmp_path / "shop_of_the_users.py").write_text(code(MODELS))
+    monkeypatch.syspath_prepend(tmp_path)
+    written = "from shop_of_the_users import Base\nimport alembic_ext\n"
+    project.edit_env("target_metadata = None\n", f"{written}{MODELS}\ntarget_metadata = Base.metadata\n")
+    project.point_at(empty_database.url)
+    project.autogenerate("one")
+    project.run("upgrade", "head")
+    project.run("check")

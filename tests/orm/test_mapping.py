@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, ForeignKey, MetaData, String, select
-from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -165,12 +164,31 @@ def test_a_mixin_alone(engine: Engine) -> None:
     assert (hasattr(Alone, "channel"), Alone.lease) == (False, "the user's")
 
 
-def test_twice_into_one_metadata() -> None:
-    """The tables of one schema are mapped into a MetaData once."""
+@pytest.mark.parametrize("own", [None, "apps"])
+def test_twice_into_one_metadata(own: str | None) -> None:
+    """Asked again for a schema, make_models gives the classes that are there, until the MetaData is cleared."""
+
+    class Base(DeclarativeBase):
+        metadata = MetaData(schema=own)
+
+    made = make_models(Base)
+    assert make_models(Base) is make_models(Base, own) is made
+    assert make_models(Base, "other") is make_models(Base, "other") is not made
+    Base.metadata.clear()
+    again = make_models(Base)
+    assert again is not made
+    assert again.Message.__table__ in Base.metadata.tables.values()
+
+
+def test_beside_classes_of_the_users() -> None:
+    """Where a class of the user's has one of the tables, make_models says which."""
 
     class Base(DeclarativeBase):
         pass
 
-    make_models(Base)
-    with pytest.raises(InvalidRequestError, match="fq_channel' is already defined"):
+    class Work(MessageMixin, Base):
+        pass
+
+    with pytest.raises(ValueError, match=r"the MetaData has fq_message in the default schema, and make_models\(\) did"):
         make_models(Base)
+    assert make_models(Base, "apps").Message is not Work
