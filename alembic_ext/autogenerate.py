@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from alembic.autogenerate import comparators
 from alembic.operations import ops
 from alembic.util import DispatchPriority, PriorityDispatchResult
+from sqlalchemy import text
 
 from alembic_ext.additions import additions
 from alembic_ext.operations import CreateFairqueueOp, RepairFairqueueOp, UpgradeFairqueueOp
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
 # Below "alembic", so that it is printed where Alembic's own findings are.
 _log = logging.getLogger("alembic.autogenerate.fairqueue")
 
+
+# To Alembic, what it finds without naming a schema is everything on the search_path.
+_VISIBLE = """
+select n.nspname
+from pg_class c
+join pg_namespace n on n.oid = c.relnamespace
+where c.relname = :name
+  and pg_table_is_visible(c.oid)
+"""
 
 # What an addition of the user's to a table of ours is found as.
 _ADDITIONS = (ops.AddColumnOp, ops.AddConstraintOp, ops.CreateIndexOp)
@@ -53,7 +63,8 @@ class _Comparison:
             raise ValueError("autogenerate has no connection to compare with; configure Alembic with one")
         self.context = context
         self.connection = context.connection
-        self.default = self.connection.dialect.default_schema_name
+        # Where our operations go. The dialect's is what it was before anybody set a search_path.
+        self.default = self.connection.scalar(text("select current_schema()"))
         self.wanted: dict[str | None, dict[str, Table]] = {}
         self.found: dict[str | None, Installation] = {}
         for table in context.sorted_tables:
@@ -97,6 +108,8 @@ class _Comparison:
     def drops_ours(self, operation: ops.DropTableOp) -> bool:
         """Whether a table that is not in the metadata is ours: it is never for Alembic to drop."""
         place, name = self.table(operation)
+        if operation.schema is None:
+            place = self.connection.scalar(text(_VISIBLE), {"name": name})
         return self.installation(place).holds(name, operation.to_table().columns.keys())
 
     def is_made(self, operation: ops.CreateTableOp) -> bool:

@@ -137,6 +137,54 @@ def test_clean_where_installed(
     project.run("check")
 
 
+SEARCH_PATHS = {
+    "options": ("", ""),
+    "listener": (
+        "    with connectable.connect() as connection:",
+        """\
+    @sa.event.listens_for(connectable, "connect")
+    def look_into_apps(wire, record):
+        wire.execute("set search_path to apps")
+        wire.commit()
+
+    with connectable.connect() as connection:""",
+    ),
+    "statement": (
+        "        context.configure(\n            connection=connection",
+        """\
+        connection.exec_driver_sql("set search_path to apps")
+        connection.commit()
+        context.configure(
+            connection=connection""",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", SEARCH_PATHS)
+def test_search_path(project: Project, empty_database: Database, way: str) -> None:
+    """Without a name the schema is the first of the search_path, however that was set, to autogenerate as well."""
+    empty_database.execute("create schema apps")
+    environment(project, MODELS + UPLOADS)
+    project.edit_env(*SEARCH_PATHS[way])
+    project.point_at(empty_database.url, search_path="apps" if way == "options" else None)
+    upgrade = calls(project.autogenerate("one").split("def downgrade")[0])
+    assert f"op.create_fairqueue(version={LATEST_VERSION})" in upgrade
+    project.run("upgrade", "head")
+    assert empty_database.value("select apps.fq_version()") == LATEST_VERSION
+    assert catalog(empty_database) == {}
+    project.run("check")
+
+
+def test_second_of_the_search_path(project: Project, empty_database: Database) -> None:
+    """A table of ours that is found in another schema of the search_path is not dropped, whatever its columns."""
+    project.point_at(empty_database.url, search_path="apps,public")
+    install(project)
+    empty_database.execute("create schema apps")
+    empty_database.execute("alter table fq_message rename column error to error_text")
+    environment(project, "", options="version_table_schema='public'")
+    assert "fq_" not in project.autogenerate("two")
+
+
 @pytest.mark.parametrize("options", ["", "include_schemas=True"])
 def test_empty_database_with_schemas(project: Project, empty_database: Database, options: str) -> None:
     """Two installations, one in a named schema, are a line each, in the order of their schemas."""
