@@ -271,7 +271,7 @@ class NothingOp(MigrateOperation):
 @Operations.implementation_for(RepairFairqueueOp)
 def run(operations: Operations, operation: FairqueueOp) -> None:
     """Send the statements of an operation, or write them into the script."""
-    send(operations.migration_context, f"op.{operation.verb}()", operation.statements())
+    send(operations.migration_context, f"op.{operation.verb}()", operation.schema, operation.statements())
 
 
 @Operations.implementation_for(NothingOp)

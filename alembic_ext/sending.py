@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from alembic.runtime.migration import MigrationContext
 
 
-def send(context: MigrationContext, doing: str, statements: Iterable[str]) -> None:
+def send(context: MigrationContext, doing: str, schema: str | None, statements: Iterable[str]) -> None:
     """Send statements one at a time in the migration's transaction, or write them into the script of ``--sql``.
 
     Raises:
-        ValueError: The database is not PostgreSQL.
+        ValueError: The database is not PostgreSQL, or the connection takes the schema for another one.
         AutocommitError: The connection commits each statement by itself.
         SchemaMismatch: A guard among the statements refused.
     """
@@ -36,6 +36,13 @@ def send(context: MigrationContext, doing: str, statements: Iterable[str]) -> No
     connection = context.connection
     if connection is None:
         problem = f"{doing} has no connection to run on; configure Alembic with one, or run with --sql"
+        raise ValueError(problem)
+    taken_for = (connection.get_execution_options().get("schema_translate_map") or {}).get(schema, schema)
+    if taken_for != schema:
+        problem = (
+            f"{doing} got schema={schema!r}, for which the connection's schema_translate_map puts {taken_for!r}: "
+            f"fairqueue's statements are not translated; write schema={taken_for!r}, or set the search_path instead"
+        )
         raise ValueError(problem)
     if getattr(connection.connection.driver_connection, "autocommit", False):
         problem = (

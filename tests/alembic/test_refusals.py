@@ -123,6 +123,24 @@ def test_repair_of_another_version(project: Project, database: Database) -> None
     )
 
 
+def test_schema_that_is_translated(project: Project, empty_database: Database) -> None:
+    """Where the user's tables would go to another schema than ours, nothing is made."""
+    project.edit_env(
+        "        context.configure(\n            connection=connection,",
+        '        connection = connection.execution_options(schema_translate_map={None: "apps"})\n'
+        "        context.configure(\n            version_table_schema='public',\n            connection=connection,",
+    )
+    empty_database.execute("create schema apps")
+    project.migration("one", "op.create_fairqueue()")
+    project.point_at(empty_database.url)
+    with pytest.raises(ValueError, match=r"schema_translate_map puts 'apps': .* write schema='apps', or set"):
+        project.run("upgrade", "head")
+    project.migration("one", "op.create_fairqueue(schema='apps')")
+    project.run("upgrade", "head")
+    assert empty_database.value("select apps.fq_version()") == 1
+    assert "relation fq_message" not in catalog(empty_database)
+
+
 def test_autocommit(project: Project, empty_database: Database) -> None:
     """Where each statement would be committed by itself, nothing is begun."""
     project.migration("one", "with op.get_context().autocommit_block():\n    op.create_fairqueue()")
