@@ -10,6 +10,8 @@ from sqlalchemy import CheckConstraint, ForeignKeyConstraint, UniqueConstraint
 from alembic_ext.recognition import names_in
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from alembic.autogenerate.api import AutogenContext
     from alembic.operations import MigrateOperation
     from sqlalchemy import Table
@@ -21,12 +23,18 @@ _KINDS: dict[type[Any], Any] = {
 }
 
 
-def additions(context: AutogenContext, table: Table) -> list[MigrateOperation]:
-    """The operations that add what is the user's to a table that was just installed; none in most cases."""
-    ours = names_in(table.name)
+def additions(context: AutogenContext, table: Table, there: AbstractSet[str]) -> list[MigrateOperation]:
+    """The operations that add what is the user's to a table of ours; none in most cases.
+
+    What is *there* by its name is left out. So is a constraint without a name all of whose columns are there: nobody
+    can tell whether it is.
+    """
+    known = names_in(table.name) | there
 
     def wanted(item: Any, kind: Any) -> bool:
-        return item.name not in ours and context.run_object_filters(item, item.name, kind, False, None)
+        if item.name in known or (there and item.name is None and there >= set(item.columns.keys())):
+            return False
+        return context.run_object_filters(item, item.name, kind, False, None)
 
     found: list[MigrateOperation] = [
         ops.AddColumnOp.from_column_and_tablename(table.schema, table.name, column)

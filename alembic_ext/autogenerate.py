@@ -94,7 +94,7 @@ class _Comparison:
                     # Its first table stands before whatever of the user's has a foreign key to one of them.
                     places.remove(place)
                     kept.append(self.create(place))
-                    added += [one for table in self.wanted[place].values() for one in additions(self.context, table)]
+                added += self.additions(place, name)
             elif isinstance(operation, ops.ModifyTableOps):
                 operation.ops[:] = self.left(operation, gone)
                 kept += [operation] if operation.ops else []
@@ -120,6 +120,11 @@ class _Comparison:
         missing = {one.name for one in self.installation(place).drift if (one.kind, one.state) == ("table", "missing")}
         return self.installation(place).version != LATEST_VERSION or name not in missing
 
+    def additions(self, place: str | None, name: str) -> list[MigrateOperation]:
+        """What the user's model has beside ours, of a table that Alembic did not compare as it found none."""
+        found = self.installation(place)
+        return [] if found.newer else additions(self.context, self.wanted[place][name], found.there(name))
+
     def left(self, operation: ops.ModifyTableOps, gone: set[tuple[str | None, str]]) -> list[MigrateOperation]:
         """What remains of the changes of a table: what is the user's in ours, and what is not as the version has it.
 
@@ -132,7 +137,7 @@ class _Comparison:
         found = self.installation(place)
         if found.version is None or (place, name) in gone:
             return []
-        ours = names_in(name) - found.differing(name)
+        ours = names_in(name) - found.differing(name, "missing", "changed", "unexpected")
         return [
             one
             for one in operation.ops

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.sql import Difference
+    from sqlalchemy_fairqueue.sql.drift import State
 
 
 class TransactionId(UserDefinedType[str]):
@@ -85,10 +86,16 @@ class Installation:
             return table.startswith("fq_")
         return is_ours(table, columns) or (self.version is not None and table in tables(LATEST_VERSION))
 
-    def differing(self, table: str) -> set[str]:
-        """Names of columns, constraints and indexes of a table that are not as the version has them."""
-        names = [(one.kind, *one.name.rpartition(".")) for one in self.drift]
+    def differing(self, table: str, *states: State) -> set[str]:
+        """Names of columns, constraints and indexes of a table that are not as the version has them, by what is so."""
+        names = [(one.kind, *one.name.rpartition(".")) for one in self.drift if one.state in states]
         return {name for kind, of, _, name in names if kind == "index" or of == table}
+
+    def there(self, table: str) -> frozenset[str]:
+        """Names of columns, constraints and indexes of a table, the user's too; none where it is yet to be made."""
+        if self.version is None or table not in tables(self.version):
+            return frozenset()
+        return names_in(table) | self.differing(table, "unexpected")
 
 
 def look(connection: Connection, place: str | None) -> Installation:

@@ -11,6 +11,7 @@ from tests.fixtures.database import Database
 
 pytestmark = pytest.mark.installed
 
+HIDE = "include_name=lambda name, type_, parents: type_ != 'table' or not name.startswith('fq_')"
 ODD = 'My "odd" %:schema'
 
 
@@ -109,7 +110,7 @@ def test_nothing_to_do(project: Project, empty_database: Database) -> None:
         pytest.param(
             MODELS,
             "pass",
-            "include_name=lambda name, type_, parents: type_ != 'table' or not name.startswith('fq_')",
+            HIDE,
             (None,),
             id="include_name",
         ),
@@ -231,6 +232,53 @@ def test_columns_of_the_users_through_the_steps(project: Project, empty_database
     assert "op.add_column('fq_message', " in upgrade[2]
     project.run("upgrade", "head")
     project.run("check")
+
+
+@pytest.mark.parametrize(("schema", "options"), [("apps", ""), (None, HIDE)], ids=["named", "hidden"])
+@pytest.mark.parametrize("version", [1, LATEST_VERSION])
+def test_columns_of_the_users_that_alembic_does_not_see(
+    project: Project, empty_database: Database, schema: str | None, options: str, version: int
+) -> None:
+    """They are added where Alembic is kept from comparing the table, too, and then are known to be there."""
+    models = MIXIN.replace("Base):\n    acc", f"Base):\n    __fairqueue_schema__ = {schema!r}\n    acc")
+    environment(project, models, options=options)
+    project.point_at(empty_database.url)
+    install(project, version, schema)
+    upgrade = calls(project.autogenerate("two").split("def downgrade")[0])
+    assert [line.split("(")[0] for line in upgrade][-4:] == [
+        "op.create_table",
+        "op.add_column",
+        "op.create_foreign_key",
+        "op.create_index",
+    ]
+    project.run("upgrade", "head")
+    project.run("check")
+    project.run("downgrade", "one")
+
+
+def test_columns_of_the_users_in_a_new_table(project: Project, empty_database: Database) -> None:
+    """What a user's class adds to a table that a step brings comes after the step, in the same migration."""
+    environment(
+        project,
+        """
+        from sqlalchemy_fairqueue.models import HistoryMixin
+
+        class Attempt(HistoryMixin, Base):
+            tenant = sa.orm.mapped_column(sa.Text, index=True)
+        """,
+    )
+    project.point_at(empty_database.url)
+    install(project, 1)
+    upgrade, downgrade = project.autogenerate("two").split("def downgrade")
+    assert [line.split("(")[0] for line in calls(upgrade)] == [
+        "op.upgrade_fairqueue",
+        "op.add_column",
+        "op.create_index",
+    ]
+    assert calls(downgrade)[-1] == f"op.downgrade_fairqueue({LATEST_VERSION}, 1)"
+    project.run("upgrade", "head")
+    project.run("check")
+    project.run("downgrade", "one")
 
 
 @pytest.mark.parametrize("options", ["", "include_schemas=True"])
