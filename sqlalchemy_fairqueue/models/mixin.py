@@ -32,6 +32,27 @@ class FairqueueMixin(ReadOnly):
     __table__: ClassVar[FromClause]
 
 
+@event.listens_for(FairqueueMixin, "instrument_class", propagate=True)
+def _check(mapper: Mapper[Any], class_: type[Any]) -> None:
+    """Refuse a class whose own ``__table_args__`` took the place of those that its mixin gives the table."""
+    given = [base for base in class_.__mro__ if "__table_args__" in vars(base)]
+    ours: list[Any] = [base for base in given if issubclass(base, FairqueueMixin)]
+    if not ours or given[0] is ours[-1] or mapper.inherits is not None:
+        return
+    mixin = ours[-1]
+    table: Any = mapper.local_table
+    *items, _ = mixin.__table_args__
+    lost = sorted({item.name for item in items} - {item.name for item in (*table.constraints, *table.indexes)})
+    if table.schema != (class_.__fairqueue_schema__ or table.metadata.schema):
+        lost.append(f"schema {class_.__fairqueue_schema__!r}")
+    if lost:
+        problem = (
+            f"{class_.__name__} maps {table} without {', '.join(lost)}: its __table_args__ stands in the place of "
+            f"{mixin.__name__}'s; make it @declared_attr.directive, and return (..., *super().__table_args__) from it"
+        )
+        raise TypeError(problem)
+
+
 @event.listens_for(FairqueueMixin, "after_mapper_constructed", propagate=True)
 def _relate(mapper: Mapper[Any], _class: type[Any]) -> None:
     relate(mapper)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, ForeignKey, MetaData, String, select
+from sqlalchemy import Engine, ForeignKey, Index, MetaData, String, Table, select
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -11,6 +11,7 @@ from sqlalchemy.orm import (
     Session,
     configure_mappers,
     declarative_base,
+    declared_attr,
     foreign,
     mapped_column,
     relationship,
@@ -146,6 +147,36 @@ def test_mixins_with_own_names_schema_and_columns(engine: Engine) -> None:
         assert isinstance(work.channel.state, LineState)
         assert (work.channel.dead_letters, work.channel.queue_config) == ([], None)
     assert {Dead, Claim, Configured} <= {mapper.class_ for mapper in Base.registry.mappers}
+
+
+@pytest.mark.parametrize("given", [(Index("work_kind", "kind"),), {"schema": "apps"}, {"comment": "ours"}])
+def test_table_arguments_in_the_place_of_the_mixins(given: Any) -> None:
+    """A class that would lose what the mixin gives the table is refused, with what to write instead."""
+
+    class Base(DeclarativeBase):
+        pass
+
+    lost = "fq_message_cancelled_ix, fq_message_dedupe_key, fq_message_lease_ix, fq_message_pkey, fq_message_ready_ix"
+    with pytest.raises(TypeError, match=rf"^Work maps \S*fq_message without {lost}.*: its .*, \*super\(\)"):
+        type("Work", (MessageMixin, Base), {"__table_args__": given, "__fairqueue_schema__": "apps"})
+
+
+def test_table_arguments_beside_the_mixins() -> None:
+    """What the error says works: the table has what the mixin gives it, and what the user does."""
+
+    class Base(DeclarativeBase):
+        pass
+
+    class Work(MessageMixin, Base):
+        __fairqueue_schema__ = "apps"
+
+        @declared_attr.directive
+        def __table_args__(cls) -> tuple[Any, ...]:  # noqa: N805 - a declared attribute is given the class
+            return (Index("work_kind", "kind"), *super().__table_args__)
+
+    assert isinstance(Work.__table__, Table)
+    assert Work.__table__.schema == "apps"
+    assert {index.name for index in Work.__table__.indexes} > {"work_kind", "fq_message_ready_ix"}
 
 
 def test_a_mixin_alone(engine: Engine) -> None:
