@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.errors import AutocommitError, SchemaMismatch
-from sqlalchemy_fairqueue.sql import SCHEMA_MISMATCH
+from sqlalchemy_fairqueue.sql import SCHEMA_MISMATCH, same_transaction_guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +29,12 @@ def send(context: MigrationContext, doing: str, schema: str | None, statements: 
     if context.dialect.name != "postgresql":
         problem = f"{doing} needs PostgreSQL, and this migration runs on {context.dialect.name}; leave it out there"
         raise ValueError(problem)
+    autocommit = (
+        f"{doing} is all or nothing, and the connection is in AUTOCOMMIT; take it out of the autocommit_block(), "
+        "or configure Alembic with "
+    )
+    guard, *steps = statements
+    statements = (guard, same_transaction_guard(f"{autocommit}transactional_ddl=True"), *steps)
     if context.as_sql:
         for statement in statements:
             context.impl.static_output(f"{statement};")
@@ -44,11 +50,8 @@ def send(context: MigrationContext, doing: str, schema: str | None, statements: 
             f"fairqueue's statements are not translated; write schema={taken_for!r}, or set the search_path instead"
         )
         raise ValueError(problem)
-    if getattr(connection.connection.driver_connection, "autocommit", False):
-        problem = (
-            f"{doing} is all or nothing, and the connection is in AUTOCOMMIT; take it out of the autocommit_block(), "
-            "or configure Alembic with an engine without isolation_level='AUTOCOMMIT'"
-        )
+    if getattr(connection.connection.dbapi_connection, "autocommit", False):
+        problem = f"{autocommit}an engine without isolation_level='AUTOCOMMIT'"
         raise AutocommitError(problem)
     try:
         for statement in statements:

@@ -18,7 +18,14 @@ from sqlalchemy_fairqueue.sql.drift import (
     recognised_version,
 )
 from sqlalchemy_fairqueue.sql.files import LATEST_VERSION, functions, relations, tables, versions
-from sqlalchemy_fairqueue.sql.guards import SCHEMA_MISMATCH, change_guard, install_guard, installed_guard, repair_guard
+from sqlalchemy_fairqueue.sql.guards import (
+    SCHEMA_MISMATCH,
+    change_guard,
+    install_guard,
+    installed_guard,
+    repair_guard,
+    same_transaction_guard,
+)
 from sqlalchemy_fairqueue.sql.repair import repair_statements
 from sqlalchemy_fairqueue.sql.schema import in_schema, quoted, quoted_literal
 from sqlalchemy_fairqueue.sql.statements import (
@@ -50,6 +57,7 @@ __all__ = [
     "relations",
     "repair_guard",
     "repair_statements",
+    "same_transaction_guard",
     "tables",
     "upgrade_statements",
     "versions",

@@ -16,6 +16,18 @@ if TYPE_CHECKING:
 SCHEMA_MISMATCH = "QF004"
 """SQLSTATE of a refusal: the schema does not hold what the operation needs, or holds what it would make."""
 
+# A setting of the transaction: where the next statement does not see it, each has been committed by itself.
+_PASSED = "  perform set_config('fairqueue.guard', 'passed', true);"
+
+_SAME_TRANSACTION = """\
+do {body}
+begin
+  if current_setting('fairqueue.guard', true) is distinct from 'passed' then
+    raise exception using errcode = 'QF004', message = {refusal};
+  end if;
+end
+{body}"""
+
 _NO_SCHEMA = """\
   if v_schema is null then
     raise exception using errcode = 'QF004',
@@ -135,6 +147,11 @@ def change_guard(before: int, after: int, schema: str | None) -> str:
     return _block("\n".join(checks), schema)
 
 
+def same_transaction_guard(refusal: str) -> str:
+    """A block, to follow one of the others, that raises unless it is in the same transaction."""
+    return _SAME_TRANSACTION.format(body=BODY, refusal=quoted_literal(refusal))
+
+
 def _names(version: int) -> tuple[str, ...]:
     return (*relations(version), *functions(version))
 
@@ -157,6 +174,6 @@ def _block(checks: str, schema: str | None) -> str:
         "  v_taken text;\n"
         "  v_version integer;\n"
         "begin\n"
-        f"{_NO_SCHEMA}\n{_LOOK}\n{checks}\n"
+        f"{_PASSED}\n{_NO_SCHEMA}\n{_LOOK}\n{checks}\n"
         f"end\n{BODY}"
     )

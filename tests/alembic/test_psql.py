@@ -65,3 +65,19 @@ def test_refusal(project: Project, empty_database: Database) -> None:
     assert done.returncode == 3
     assert "fairqueue is not installed in schema public; name the schema" in done.stderr
     assert catalog(empty_database) == {}
+
+
+def test_autocommit(project: Project, empty_database: Database) -> None:
+    """A script whose statements are committed one by one is refused after the guard, and has changed nothing."""
+    project.migration("one", "op.create_fairqueue(version=1)")
+    project.migration("two", "with op.get_context().autocommit_block():\n    op.upgrade_fairqueue(1, 2)", down="one")
+    project.point_at(empty_database.url)
+    project.run("upgrade", "one")
+    before = catalog(empty_database)
+    done = run_in_psql(empty_database, project.run("upgrade", "one:two", "--sql"))
+    assert done.returncode == 3
+    assert (
+        "op.upgrade_fairqueue() is all or nothing, and the connection is in AUTOCOMMIT; take it out of the "
+        "autocommit_block(), or configure Alembic with transactional_ddl=True"
+    ) in done.stderr
+    assert catalog(empty_database) == before

@@ -1,11 +1,15 @@
 """What the operations refuse, before anything is changed."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import sqlalchemy as sa
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
 from alembic_ext import CreateFairqueueOp, DropFairqueueOp
+from alembic_ext.sending import send
 from sqlalchemy_fairqueue.errors import AutocommitError, SchemaMismatch
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import Project
@@ -148,6 +152,15 @@ def test_autocommit(project: Project, empty_database: Database) -> None:
     with pytest.raises(AutocommitError, match=r"op.create_fairqueue\(\) is all or nothing, .* AUTOCOMMIT; take it out"):
         project.run("upgrade", "head")
     assert catalog(empty_database) == {}
+
+
+def test_autocommit_of_an_adapter() -> None:
+    """Where the driver's connection does not say so, what SQLAlchemy has around it does, as with asyncpg."""
+    wire: Any = SimpleNamespace(driver_connection=object(), dbapi_connection=SimpleNamespace(autocommit=True))
+    connection: Any = SimpleNamespace(connection=wire, get_execution_options=dict)
+    context: Any = SimpleNamespace(dialect=SimpleNamespace(name="postgresql"), as_sql=False, connection=connection)
+    with pytest.raises(AutocommitError, match=r"op.drop_fairqueue\(\) is all or nothing"):
+        send(context, "op.drop_fairqueue()", None, DropFairqueueOp(1).statements())
 
 
 @pytest.mark.parametrize("version", [0, 99, None, "1", True])
