@@ -82,14 +82,14 @@ class _Comparison:
 
     def replace(self, upgrade: ops.UpgradeOps) -> None:
         """Put our operations where the metadata's order wants them, and take out what they stand for."""
-        gone = {self.table(one) for one in upgrade.ops if isinstance(one, ops.DropTableOp) and self.drops_ours(one)}
+        gone = {_table(one) for one in upgrade.ops if isinstance(one, ops.DropTableOp) and self.drops_ours(one)}
         kept: list[MigrateOperation] = []
         added: list[MigrateOperation] = []
         places = sorted(self.wanted, key=lambda place: (place != self.default, place or ""))
         for operation in upgrade.ops:
             if isinstance(operation, ops.CreateTableOp) and self.is_made(operation):
                 place, name = self.table(operation)
-                gone.add((place, name))
+                gone.add(_table(operation))
                 if place in places and self.installation(place).version is None:
                     # Its first table stands before whatever of the user's has a foreign key to one of them.
                     places.remove(place)
@@ -98,12 +98,13 @@ class _Comparison:
             elif isinstance(operation, ops.ModifyTableOps):
                 operation.ops[:] = self.left(operation, gone)
                 kept += [operation] if operation.ops else []
-            elif not (isinstance(operation, ops.DropTableOp) and self.table(operation) in gone):
+            elif not (isinstance(operation, ops.DropTableOp) and _table(operation) in gone):
                 kept.append(operation)
         upgrade.ops[:] = [*(one for place in places for one in self.changes(place)), *kept, *added]
 
     def table(self, operation: ops.CreateTableOp | ops.DropTableOp | ops.ModifyTableOps) -> tuple[str | None, str]:
-        return self.place(operation.schema), str(operation.table_name)
+        schema, name = _table(operation)
+        return self.place(schema), name
 
     def drops_ours(self, operation: ops.DropTableOp) -> bool:
         """Whether a table that is not in the metadata is ours: it is never for Alembic to drop."""
@@ -132,10 +133,10 @@ class _Comparison:
         or by how Alembic reads a type.
         """
         place, name = self.table(operation)
-        if name not in self.wanted.get(place, {}) and (place, name) not in gone:
+        if name not in self.wanted.get(place, {}) and _table(operation) not in gone:
             return operation.ops
         found = self.installation(place)
-        if found.version is None or (place, name) in gone:
+        if found.version is None or _table(operation) in gone:
             return []
         ours = names_in(name) - found.differing(name, "missing", "changed", "unexpected")
         return [
@@ -179,6 +180,11 @@ class _Comparison:
         """The schema as the metadata names it."""
         schema = next(iter(self.wanted[place].values())).schema
         return None if schema is None else str(schema)
+
+
+def _table(operation: ops.CreateTableOp | ops.DropTableOp | ops.ModifyTableOps) -> tuple[str | None, str]:
+    """A table as Alembic names it, which may find the same one twice: with its schema and without."""
+    return operation.schema, str(operation.table_name)
 
 
 def _object(operation: Any) -> str | None:

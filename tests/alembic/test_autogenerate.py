@@ -176,6 +176,21 @@ def test_search_path(project: Project, empty_database: Database, way: str) -> No
     project.run("check")
 
 
+def test_search_path_and_every_schema(project: Project, empty_database: Database) -> None:
+    """Where Alembic finds our tables twice, with their schema and without, what the user added is found too."""
+    empty_database.execute("create schema apps")
+    environment(project, MIXIN, options="include_schemas=True")
+    project.edit_env(*SEARCH_PATHS["statement"])
+    project.point_at(empty_database.url)
+    install(project)
+    upgrade = calls(project.autogenerate("two").split("def downgrade")[0])
+    assert sorted(line.split("(")[0] for line in upgrade if "fq_" in line) == [
+        "op.add_column",
+        "op.create_foreign_key",
+        "op.create_index",
+    ]
+
+
 def test_second_of_the_search_path(project: Project, empty_database: Database) -> None:
     """A table of ours that is found in another schema of the search_path is not dropped, whatever its columns."""
     project.point_at(empty_database.url, search_path="apps,public")
