@@ -238,6 +238,8 @@ class Delivering(QueueBase):
         finally:
             # What was not lost is settled, and not every engine commits each statement by itself.
             connection.commit()
+        for one in operations:
+            one.delivery.ends.append(verb.value)
 
     def _operations(self, verb: Verb, deliveries: Deliveries, how: dict[str, Any]) -> list[Settle]:
         if how.get("delay") is not None:
@@ -245,10 +247,7 @@ class Delivering(QueueBase):
         for name in ("error", "reason"):
             if how.get(name) is not None:
                 how[name] = check_text(name, how[name])
-        operations = [Settle(self._target, verb, delivery, **how) for delivery in self._deliveries(deliveries)]
-        for one in operations:
-            one.delivery.ends.append(verb.value)
-        return operations
+        return [Settle(self._target, verb, delivery, **how) for delivery in self._deliveries(deliveries)]
 
     def _deliveries(self, deliveries: Deliveries) -> list[Delivery]:
         if not isinstance(deliveries, (Delivery, Iterable)):

@@ -143,7 +143,8 @@ def _end(connection: Connection, target: Target, ends: Sequence[End]) -> list[Te
     for verb in Verb:
         if same := [one for one in settles if one.verb is verb]:
             settle(connection, target, verb, same)
-    return _cancel(connection, target, cancels) if cancels else []
+    tellings: list[Telling] = [partial(one.delivery.ends.append, one.verb.value) for one in settles]
+    return tellings + _cancel(connection, target, cancels) if cancels else tellings
 
 
 def _cancel(connection: Connection, target: Target, cancels: Sequence[Cancel]) -> list[Telling]:

@@ -51,8 +51,8 @@ class Delivery:
         deliveries: How often it was handed out, ever. With message_id and the lease's id it is the fencing token.
         row_id: Where the row stood when it was delivered.
         holds_slot: Whether its end may free a slot of a limit, its channel's or the queue's: False, it does not.
-        ends: What was asked for to end it ("complete", "retry", "release", "bury"), in this process, whether or not
-            that was committed.
+        ends: How this process has ended it ("complete", "retry", "release", "bury"), told when that was committed, on
+            a Connection when it was sent.
     """
 
     message_id: int

@@ -75,6 +75,8 @@ class AsyncWorker:
         self._running: tuple[Machine, TaskCrew] | None = None
         self._crew: TaskCrew | None = None
         self._stopping: asyncio.Task[None] | None = None
+        # The loop that it was started in last.
+        self._home: asyncio.AbstractEventLoop | None = None
         # Set when the start that is under way has ended.
         self._starting: asyncio.Event | None = None
         # What run() waits for.
@@ -101,6 +103,7 @@ class AsyncWorker:
         pace = Pace(settings.concurrency, settings.prefetch)
         crew = TaskCrew(settings.concurrency, pace, settings.retry, self._sessions, settings.name)
         machine = Machine(settings, crew, pace, self.stats)
+        self._home = asyncio.get_running_loop()
         starting = self._starting = asyncio.Event()
         try:
             # Not in this thread: its connection has a loop of its own.
@@ -132,7 +135,7 @@ class AsyncWorker:
             InvalidArgument: The grace is no duration.
         """
         allowed = seconds(grace, self._settings.grace)
-        home = None if self._crew is None else self._crew.loop
+        home = self._home
         if home is not None and home is not asyncio.get_running_loop() and home.is_running():
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.stop(grace), home))
             return
@@ -140,6 +143,7 @@ class AsyncWorker:
             await self._starting.wait()
         if self._running is not None and not self._running[1].gone():
             (machine, crew), self._running = self._running, None
+            crew.hurry(monotonic() + allowed)
             self._stopping = asyncio.get_running_loop().create_task(self._stop(machine, crew, allowed))
         elif self._stopping is not None and self._crew is not None:
             self._crew.hurry(monotonic() + allowed)
@@ -147,13 +151,12 @@ class AsyncWorker:
             await asyncio.shield(self._stopping)
 
     async def _stop(self, machine: Machine, crew: TaskCrew, allowed: float) -> None:
-        until = monotonic() + allowed
         try:
             # A loop that is about to be closed cancels everything: that ends the patience, not the stop.
             with contextlib.suppress(asyncio.CancelledError):
                 crew.end()
-                await in_thread(lambda: machine.stop_taking(max(allowed, 1.0)))
-                await crew.stop(until)
+                await in_thread(lambda: machine.stop_taking(crew.left))
+                await crew.stop()
             left = crew.give_up()
             with contextlib.suppress(asyncio.CancelledError):
                 await crew.clean()

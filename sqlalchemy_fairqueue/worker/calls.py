@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled, PayloadError, WorkerError, said
 from sqlalchemy_fairqueue.unit_of_work import Settle, record, recorded
 from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
-from sqlalchemy_fairqueue.worker.decisions import COMPLETE, Decision, limit_of, of_error, of_exhausted, of_undecodable
+from sqlalchemy_fairqueue.worker.decisions import (
+    COMPLETE,
+    Decision,
+    limit_of,
+    of_error,
+    of_exhausted,
+    of_own,
+    of_undecodable,
+)
 from sqlalchemy_fairqueue.worker.logs import log_message
 
 if TYPE_CHECKING:
@@ -52,17 +60,14 @@ def extras(handler: Handler, context: Context, session: Any = None) -> dict[str,
 def commit_with(session: Session, context: Context, decision: Decision) -> Decision:
     """Let the session's COMMIT end the delivery, and say how it does.
 
-    A handler that has asked for an end by itself is left alone: in this session that is how the delivery ends; in
-    another transaction it may have ended, and what the handler's return stands for is tried after the COMMIT.
+    That is how the handler has asked for it in this session itself; else, as its return stands for.
     """
     delivery = context.delivery
-    if not delivery.ends:
-        record(session, [decision.settle(context.source.target, delivery)])
-        return decision.as_sent()
     for asked in recorded(session):
         if isinstance(asked, Settle) and asked.delivery is delivery:
-            return Decision(asked.verb, asked.delay, asked.reason, asked.error, sent=True)
-    return decision
+            return of_own(asked.verb, delivery, asked.delay, asked.reason, asked.error)
+    record(session, [decision.settle(context.source.target, delivery)])
+    return decision.as_sent()
 
 
 def check_time(context: Context) -> None:

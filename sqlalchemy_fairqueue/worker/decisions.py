@@ -80,6 +80,19 @@ def of_return(result: object, delivery: Delivery, policy: RetryPolicy) -> Decisi
     return of_outcome(result, delivery, policy) if isinstance(result, Outcome) else COMPLETE
 
 
+def of_own(
+    verb: Verb,
+    delivery: Delivery,
+    delay: timedelta | None = None,
+    reason: str | None = None,
+    error: str | None = None,
+) -> Decision:
+    """How a delivery has ended that its handler ended by itself: a retry of the last attempt makes a dead letter."""
+    if verb is Verb.RETRY and delivery.attempt >= delivery.max_attempts:
+        return Decision(Verb.BURY, reason="attempts exhausted", error=error, sent=True)
+    return Decision(verb, delay, reason or "its handler said so", error, sent=True)
+
+
 def of_outcome(outcome: Outcome, delivery: Delivery, policy: RetryPolicy) -> Decision:
     """What an outcome asks for."""
     match outcome:

@@ -14,7 +14,7 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, NullPool
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine
@@ -75,8 +75,10 @@ def line(engine: Engine | AsyncEngine, lock_timeout: str | None = None) -> Line:
 
 
 def _apart(engine: Engine) -> Engine:
-    """An engine with a pool of its own that connects in the same way."""
-    return Engine(engine.pool.recreate(), engine.dialect, engine.url, hide_parameters=engine.hide_parameters)
+    """An engine that connects in the same way, and keeps nothing: one that was given up must not take a place."""
+    shared = engine.pool
+    pool = NullPool(shared._creator, echo=shared.echo, dialect=engine.dialect, _dispatch=shared.dispatch)  # noqa: SLF001
+    return Engine(pool, engine.dialect, engine.url, hide_parameters=engine.hide_parameters)
 
 
 class SyncLine:
@@ -219,10 +221,13 @@ class AsyncLine:
 
     async def _open(self) -> AsyncConnection:
         if self._connection is None:
+            scope = asyncio.timeout(_CONNECTING)
             try:
-                async with asyncio.timeout(_CONNECTING):
+                async with scope:
                     self._connection = await self._engine.connect()
             except TimeoutError:
+                if not scope.expired():
+                    raise
                 raise _unanswered() from None
             self._peer.watch(await self._driver())
             with self._peer.calling(_CONNECTING):

@@ -38,6 +38,10 @@ DRAIN_LOOK = 0.01
 
 # How long a part may take to end, after what it was doing: a database that does not answer must not keep a process.
 _ENDING = 15.0
+# Seconds that a dequeue under way has in any case when the worker stops.
+_TAKING = 1.0
+# Seconds between two looks at whether a stop has become more impatient.
+_LOOK = 0.1
 
 
 class Manned(Crew, Protocol):
@@ -143,10 +147,17 @@ class Machine:
         idle_at = self._idle[1]
         return all(source.looks.empty_at >= idle_at for source in self.sources) and self._stats.taken == taken
 
-    def stop_taking(self, within: float) -> None:
-        """Take no more, and give back uncounted what nobody works on."""
+    def stop_taking(self, left: Callable[[], float]) -> None:
+        """Take no more, and give back uncounted what nobody works on.
+
+        Args:
+            left: For how many seconds a dequeue that is under way may still be waited for; a second in any case.
+        """
         self.fetcher.stop()
-        self._join(self.fetcher, within)
+        until = monotonic() + _TAKING
+        thread = self._threads[self.fetcher]
+        while thread.is_alive() and (wait := max(left(), until - monotonic())) > 0:
+            thread.join(min(wait, _LOOK))
         self.fetcher.give_back()
 
     def stop(self, left: list[Context], after: float = 0.0) -> None:

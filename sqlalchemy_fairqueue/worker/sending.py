@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy_fairqueue.errors import LeaseLost
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from sqlalchemy_fairqueue.unit_of_work.sending import settle
-from sqlalchemy_fairqueue.worker.decisions import RELEASE, Decision
+from sqlalchemy_fairqueue.worker.decisions import RELEASE, Decision, of_own
 from sqlalchemy_fairqueue.worker.logs import log, log_message
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Sender:
         gone = [one for one in endings if one[0].delivery.message_id in error.message_ids]
         for context, _ in gone:
             if context.delivery.ends:
-                own = Decision(Verb(context.delivery.ends[-1]), reason="by its handler")
+                own = of_own(Verb(context.delivery.ends[-1]), context.delivery)
                 self.ended(own.verb, [(context, own)])
         lost = [context.delivery.message_id for context, _ in gone if not context.delivery.ends]
         if lost:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -47,17 +47,22 @@ def waking(loop: AbstractEventLoop) -> Iterator[None]:
     mouth.setblocking(False)
     ours = mouth.fileno()
     before = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
-    if before != -1:
-        # The loop has handlers of the program's, and wakes up already.
-        signal.set_wakeup_fd(before)
-    loop.add_reader(ear, ear.recv, 4096)
+
+    def heard() -> None:
+        # What is not ours is for the program's handlers, of which the loop hears by the file that was set before.
+        others = bytes(number for number in ear.recv(4096) if number not in _SIGNALS)
+        if others and before != -1:
+            with suppress(OSError):
+                os.write(before, others)
+
+    loop.add_reader(ear, heard)
     try:
         yield
     finally:
         loop.remove_reader(ear)
-        # Somebody may have set another meanwhile.
-        now = signal.set_wakeup_fd(-1)
-        if now not in {-1, ours}:
+        now = signal.set_wakeup_fd(before)
+        if now != ours:
+            # Somebody has set another meanwhile.
             signal.set_wakeup_fd(now)
         ear.close()
         mouth.close()

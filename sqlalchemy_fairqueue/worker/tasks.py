@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import math
 from contextvars import ContextVar
 from functools import partial
 from time import monotonic
@@ -52,8 +53,10 @@ class TaskCrew(CrewBase):
         self._sessions = sessions
         self._name = name
         self._tasks: dict[Context, asyncio.Task[Decision | None]] = {}
-        # Whose tasks were cancelled: once, so that they can clean up.
+        # Whose tasks were cancelled: not again and again, so that they can clean up.
         self._told: set[Context] = set()
+        # How long a stop waits for handlers.
+        self._until = math.inf
         self._patience: asyncio.Timeout | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._stopping = False
@@ -84,34 +87,38 @@ class TaskCrew(CrewBase):
         """Whether one of its handlers asks."""
         return _mine.get() is self
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """Where its handlers run."""
-        return self._loop
-
     def end(self) -> None:
         """Begin no more, and tell the handlers at work."""
         self._stopping = True
         for context in self.running:
             context.stopping = True
 
-    async def stop(self, until: float) -> None:
-        """Wait for the handlers at work *until* then."""
-        if self._tasks:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, until - monotonic())) as self._patience:
-                    await asyncio.wait(self._tasks.values())
+    def left(self) -> float:
+        """How many seconds a stop still waits."""
+        return max(0.0, self._until - monotonic())
 
     def hurry(self, until: float) -> None:
-        """Let a stop that is under way wait no longer than *until* then."""
-        patience = self._patience
-        if patience is not None and not patience.expired() and (when := patience.when()) is not None:
-            with contextlib.suppress(RuntimeError):  # it is over
-                patience.reschedule(min(when, self._loop.time() + max(0.0, until - monotonic())))
+        """Let a stop wait no longer than *until* then, also one that is under way."""
+        self._until = min(self._until, until)
+        if self._patience is not None and not self._patience.expired():
+            self._patience.reschedule(self._loop.time() + self.left())
+
+    async def stop(self) -> None:
+        """Wait for the handlers at work, as long as there is time."""
+        if self._tasks:
+            try:
+                async with asyncio.timeout(self.left()) as self._patience:
+                    await asyncio.wait(self._tasks.values())
+            except TimeoutError:
+                pass
+            finally:
+                self._patience = None
 
     async def clean(self) -> None:
         """Cancel what was given up, and give it a moment to tidy up."""
-        self._tell(self._tasks, "the worker stops")
+        for context, task in self._tasks.items():
+            self._told.add(context)
+            task.cancel("the worker stops")
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=_CLEANING)
         if self._watch is not None:
@@ -218,7 +225,6 @@ class TaskCrew(CrewBase):
     async def _call_in_session(self, context: Context, handler: Handler) -> Decision:
         for left in reversed(range(TRIES)):
             session = self._sessions()
-            context.delivery.ends.clear()
             try:
                 guard(session.sync_session, context.check)
                 result = await handler.function(context.delivery, **extras(handler, context, session))

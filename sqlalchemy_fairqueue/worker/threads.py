@@ -109,7 +109,6 @@ class ThreadCrew(CrewBase):
     def _call_in_session(self, context: Context, handler: Handler) -> Decision:
         for left in reversed(range(TRIES)):
             session = self._sessions()
-            context.delivery.ends.clear()
             try:
                 guard(session, context.check)
                 result = handler.function(context.delivery, **extras(handler, context, session))

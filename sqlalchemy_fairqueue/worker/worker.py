@@ -127,7 +127,7 @@ class Worker:
                 machine.launch()
             except BaseException:
                 crew.end()
-                machine.stop_taking(0)
+                machine.stop_taking(lambda: 0.0)
                 machine.stop(crew.give_up())
                 raise
             self._running = machine, crew
@@ -158,7 +158,7 @@ class Worker:
             until = monotonic() + allowed
             try:
                 crew.end()
-                machine.stop_taking(max(allowed, 1.0))
+                machine.stop_taking(lambda: until - monotonic())
                 crew.stop(until)
             finally:
                 # An interrupt ends the patience, not the stop.

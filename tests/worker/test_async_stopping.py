@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, RetryPolicy, Worker
@@ -182,14 +182,75 @@ async def test_by_what_a_handler_has_started(
     assert worker.stats.completed == 1
 
 
-async def test_from_another_loop(queue: Queue, async_engine: AsyncEngine) -> None:
-    """A stop that is asked for in another thread's loop is done in the worker's, and run returns."""
+@pytest.mark.parametrize("early", [False, True])
+async def test_from_another_loop(
+    queue: Queue, async_engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch, *, early: bool
+) -> None:
+    """A stop that is asked for in another thread's loop is done in the worker's, and run returns; as it starts, too."""
     queue.handler()(lambda _: None)
+    asked = threading.Event()
+    check = Machine.check
+
+    def check_late(machine: Machine) -> None:
+        asked.wait()
+        check(machine)
+
+    if early:
+        monkeypatch.setattr(Machine, "check", check_late)
     worker = AsyncWorker(async_engine, queue)
     running = asyncio.create_task(worker.run())
-    await auntil(lambda: worker._running is not None, "it works")
-    await asyncio.to_thread(lambda: asyncio.run(worker.stop()))
+    await auntil(lambda: worker._starting if early else worker._running, "it starts")
+
+    async def stop() -> None:
+        stopping = asyncio.ensure_future(worker.stop())
+        await asyncio.sleep(0)
+        asked.set()
+        await stopping
+
+    await asyncio.wait_for(asyncio.to_thread(lambda: asyncio.run(stop())), PATIENCE.total_seconds())
     await asyncio.wait_for(running, PATIENCE.total_seconds())
+
+
+async def test_impatience_while_a_dequeue_is_waited_for(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
+) -> None:
+    """A stop without grace that comes while the database keeps the first one waiting shortens that, too."""
+    queue.handler()(lambda _: None)
+    worker = AsyncWorker(async_engine, queue, grace=_LONG, poll_interval=timedelta(milliseconds=10), notify=False)
+    running = asyncio.create_task(worker.run())
+    await auntil(lambda: worker._running is not None, "it works")
+    with engine.connect() as holder:
+        holder.execute(text("lock table fq_queue in access exclusive mode"))
+        waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%fq_dequeue%'"
+        await auntil(lambda: database.value(waits), "it waits for the queue")
+        first = asyncio.create_task(worker.stop())
+        await auntil(lambda: worker._stopping is not None, "it stops")
+        await worker.stop(timedelta())
+        holder.rollback()
+    await asyncio.wait_for(asyncio.gather(first, running), PATIENCE.total_seconds())
+
+
+async def test_what_swallowed_a_cancellation(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """A handler that went on after its message was cancelled is cancelled once more when the worker stops."""
+    reasons: list[str] = []
+
+    @queue.handler()
+    async def handle(_: Delivery) -> None:
+        started.set()
+        while len(reasons) < 2:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError as error:
+                reasons.append(str(error))
+
+    started = asyncio.Event()
+    [message_id] = send(engine, queue, 1)
+    async with AsyncWorker(async_engine, queue, lease=timedelta(seconds=1)) as worker:
+        await started.wait()
+        queue.cancel(engine, message_id)
+        await auntil(lambda: reasons, "it is told")
+        await worker.stop(timedelta())
+    assert reasons == ["its message was cancelled", "the worker stops"]
 
 
 async def test_cancelled_once(
@@ -232,10 +293,10 @@ def test_handlers_are_told_before_anything_is_waited_for(
     contexts: list[Context] = []
     stop_taking = Machine.stop_taking
 
-    def look_first(machine: Machine, within: float) -> None:
+    def look_first(machine: Machine, left: Callable[[], float]) -> None:
         told.extend(context.stopping for context in contexts)
         go.set()
-        stop_taking(machine, within)
+        stop_taking(machine, left)
 
     monkeypatch.setattr(Machine, "stop_taking", look_first)
     started, go = threading.Event(), threading.Event()
@@ -271,6 +332,9 @@ def test_signal_handlers_come_back(queue: Queue, engine: Engine, kind: type[Work
         own = asyncio.Event()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR1, own.set)
+        # The loop would call it for every byte that says so, whoever has the signal now.
+        loop.add_signal_handler(signal.SIGTERM, heard.append, -1)
+        signal.signal(signal.SIGTERM, mine)
         inside = signal.getsignal(signal.SIGINT)
         running = asyncio.create_task(worker.run(handle_signals=True))
         await auntil(lambda: worker._running is not None, "it works")
@@ -279,6 +343,8 @@ def test_signal_handlers_come_back(queue: Queue, engine: Engine, kind: type[Work
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.wait_for(running, PATIENCE.total_seconds())
         assert signal.getsignal(signal.SIGINT) is inside
+        assert signal.getsignal(signal.SIGTERM) is mine
+        assert heard == []
         own.clear()
         os.kill(os.getpid(), signal.SIGUSR1)
         await asyncio.wait_for(own.wait(), PATIENCE.total_seconds())
@@ -291,6 +357,8 @@ def test_signal_handlers_come_back(queue: Queue, engine: Engine, kind: type[Work
         else:
             worker = AsyncWorker(create_async_engine(engine.url), queue)
             asyncio.run(run())
+            # The loop has ended, and taken its handlers along.
+            signal.signal(signal.SIGTERM, mine)
         assert signal.getsignal(signal.SIGTERM) is mine
         os.kill(os.getpid(), signal.SIGTERM)
         until(lambda: heard == [signal.SIGTERM], "it is heard")

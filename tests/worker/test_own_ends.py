@@ -6,11 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, event, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, InvalidArgument, Queue, Worker
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import auntil, is_empty, send, until
@@ -110,6 +110,74 @@ def test_in_a_transaction_of_its_own(  # noqa: PLR0917 - fixtures
     warned = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert all("is a dead letter now" in message for message in warned)
     assert len(warned) == (1 if verb == "bury" else 0)
+
+
+@pytest.mark.parametrize("way", ["savepoint", "refused"])
+def test_an_end_that_did_not_count(  # noqa: PLR0917 - fixtures
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, effects: Callable[[], int], way: str
+) -> None:
+    """What was asked for in a savepoint that was rolled back, or was refused, leaves the completion in the session."""
+    refused = []
+
+    @queue.handler()
+    def handle(delivery: Delivery, session: Session) -> None:
+        session.execute(text("insert into effect values (1)"))
+        if way == "refused":
+            with pytest.raises(InvalidArgument):
+                queue.complete(42, delivery)  # type: ignore[arg-type]
+        else:
+            nested = session.begin_nested()
+            queue.release(session, delivery)
+            nested.rollback()
+
+        @event.listens_for(session, "after_commit")
+        def look(_: Session) -> None:
+            # Another transaction sees both, or none.
+            refused.append((effects(), is_empty(database)))
+
+    worker = start(queue)
+    send(engine, queue, 1)
+    until(lambda: is_empty(database), "it is completed")
+    worker.stop()
+    assert refused[-1] == (1, True)
+    assert (worker.stats.completed, worker.stats.released, effects()) == (1, 0, 1)
+
+
+@pytest.mark.parametrize("verb", ["complete", "bury"])
+def test_what_somebody_else_has(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, verb: str
+) -> None:
+    """A handler that cannot end its delivery, as it is lost, has not ended it: it is counted as lost."""
+
+    @queue.handler()
+    def handle(delivery: Delivery) -> None:
+        database.execute("update fq_message set lease_id = 4711, deliveries = deliveries + 1")
+        with Session(engine) as session, session.begin():
+            ENDS[verb](queue, session, delivery)
+
+    worker = start(queue)
+    send(engine, queue, 1)
+    until(lambda: worker.stats.lost, "it is counted")
+    worker.stop()
+    assert (worker.stats.lost, worker.stats.completed, worker.stats.buried) == (1, 0, 0)
+    assert not is_empty(database)
+
+
+def test_a_retry_of_the_last_attempt(
+    queue: Queue, engine: Engine, start: StartWorker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It makes a dead letter, is counted as one, and the log says so."""
+
+    @queue.handler()
+    def handle(delivery: Delivery, session: Session) -> None:
+        queue.retry(session, delivery, error="no use")
+
+    worker = start(queue)
+    send(engine, queue, 1, max_attempts=1)
+    until(lambda: worker.stats.buried, "it is counted")
+    worker.stop()
+    assert [letter.error for letter in queue.dead_letters(engine)] == ["no use"]
+    assert "is a dead letter now, at attempt 1 of 1" in caplog.text
 
 
 def test_in_a_transaction_that_is_rolled_back(

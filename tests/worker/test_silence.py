@@ -1,5 +1,6 @@
 """Connections that stay open and are never answered."""
 
+import asyncio
 import socket
 import tempfile
 import threading
@@ -8,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy, Worker
@@ -19,6 +20,7 @@ from tests.worker.proxy import Proxy
 
 _LEASE = timedelta(milliseconds=400)
 _AT_ONCE = RetryPolicy(first=timedelta())
+_OTHERS = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
 
 
 @pytest.fixture
@@ -96,3 +98,52 @@ def test_a_connection_that_is_being_made(
         with pytest.raises(TimeoutError, match=r"has not answered a new connection for 0\.2 s; look whether"):
             own.run(lambda connection: connection.exec_driver_sql("select 1"))
         own.close()
+
+
+def test_those_that_were_given_up_take_no_place(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many attempts were left behind, the next one is made as soon as somebody answers."""
+    hanging, go = [True], threading.Event()
+    own = create_engine(database.url, pool_size=1, max_overflow=0, pool_timeout=0.01)
+
+    @event.listens_for(own, "connect")
+    def hang(*_: object) -> None:
+        if hanging[0]:
+            go.wait()
+
+    line = lines.line(own)
+    # The first one of an engine's keeps others waiting by itself.
+    hanging[0] = False
+    monkeypatch.setattr(lines, "_CONNECTING", 30.0)
+    assert line.run(lambda connection: connection.exec_driver_sql("select 1").scalar()) == 1
+    line.close()
+    hanging[0] = True
+    monkeypatch.setattr(lines, "_CONNECTING", 0.05)
+    for _ in range(3):
+        with pytest.raises(TimeoutError, match="has not answered"):
+            line.run(lambda connection: connection.exec_driver_sql("select 1"))
+    hanging[0] = False
+    monkeypatch.setattr(lines, "_CONNECTING", 30.0)
+    assert line.run(lambda connection: connection.exec_driver_sql("select 1").scalar()) == 1
+    go.set()
+    until(lambda: database.value(_OTHERS) == 1, "those that came late are let go")
+    line.close()
+    own.dispose()
+
+
+async def test_a_timeout_of_somebody_else_is_not_ours() -> None:
+    """What the application's own listener raises is told as it is."""
+    own = create_async_engine("postgresql+psycopg://u@127.0.0.1/d")
+
+    @event.listens_for(own.sync_engine, "do_connect")
+    def ask(*_: object) -> None:
+        raise TimeoutError("the vault has not answered")
+
+    def use() -> None:
+        line = lines.line(own)
+        try:
+            line.run(lambda connection: connection.exec_driver_sql("select 1"))
+        finally:
+            line.close()
+
+    with pytest.raises(TimeoutError, match="the vault"):
+        await asyncio.to_thread(use)
