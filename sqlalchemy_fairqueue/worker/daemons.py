@@ -1,4 +1,4 @@
-"""Blocking work for an event loop, in threads that keep no process from ending and share no pool with anybody."""
+"""Threads that keep no process from ending: blocking work for an event loop, and how to wait for one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,20 @@ from sqlalchemy_fairqueue.errors import said
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+# Seconds between two looks while a thread is waited for.
+_LOOK = 0.1
+
+
+def join(thread: threading.Thread, left: Callable[[], float]) -> None:
+    """Wait for a thread while there are seconds *left*.
+
+    Not in one wait: a signal that another thread was given, or that comes right before this one goes to sleep, does not
+    end it, and its Python handler runs when this thread, if it is the main one, next wakes up.
+    """
+    while thread.is_alive() and (wait := left()) > 0:
+        thread.join(min(wait, _LOOK))
 
 
 async def in_thread(work: Callable[[], Any]) -> Any:

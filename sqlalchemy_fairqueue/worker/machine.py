@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy_fairqueue.values import check_duration
+from sqlalchemy_fairqueue.worker.daemons import join
 from sqlalchemy_fairqueue.worker.decisions import RELEASE
 from sqlalchemy_fairqueue.worker.fetching import Crew, Fetcher
 from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
@@ -40,8 +41,6 @@ DRAIN_LOOK = 0.01
 _ENDING = 15.0
 # Seconds that a dequeue under way has in any case when the worker stops.
 _TAKING = 1.0
-# Seconds between two looks at whether a stop has become more impatient.
-_LOOK = 0.1
 
 
 class Manned(Crew, Protocol):
@@ -155,9 +154,7 @@ class Machine:
         """
         self.fetcher.stop()
         until = monotonic() + _TAKING
-        thread = self._threads[self.fetcher]
-        while thread.is_alive() and (wait := max(left(), until - monotonic())) > 0:
-            thread.join(min(wait, _LOOK))
+        join(self._threads[self.fetcher], lambda: max(left(), until - monotonic()))
         self.fetcher.give_back()
 
     def stop(self, left: list[Context], after: float = 0.0) -> None:
@@ -175,15 +172,10 @@ class Machine:
             self.settler.end(context, RELEASE)
         self.settler.stop()
         until = monotonic() + _ENDING
-        self._join(self.settler, _ENDING)
+        join(self._threads[self.settler], lambda: until - monotonic())
         self.heartbeat.stop()
-        self._join(self.heartbeat, max(0.1, until - monotonic()))
-
-    def _join(self, part: object, within: float) -> None:
-        thread = self._threads[part]
-        # One that could not be started is none.
-        if thread.is_alive():
-            thread.join(within)
+        until = max(until, monotonic() + 0.1)
+        join(self._threads[self.heartbeat], lambda: until - monotonic())
 
     def _fetch(self) -> None:
         self.fetcher.run()

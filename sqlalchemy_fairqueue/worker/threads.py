@@ -11,6 +11,7 @@ from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.unit_of_work import guard
 from sqlalchemy_fairqueue.worker.calls import TRIES, begin, check_time, commit_with, extras, failed
 from sqlalchemy_fairqueue.worker.crew import CrewBase
+from sqlalchemy_fairqueue.worker.daemons import join
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure, of_return
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class ThreadCrew(CrewBase):
     def stop(self, until: float) -> None:
         """Wait for the handlers at work *until* then."""
         for thread in self._threads:
-            thread.join(max(0.0, until - monotonic()))
+            join(thread, lambda: until - monotonic())
 
     def end(self) -> None:
         """Begin no more, and tell the handlers at work."""

@@ -29,20 +29,31 @@ from pathlib import Path
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
+from sqlalchemy_fairqueue.worker.threads import ThreadCrew
 
 url, marks, grace, lease = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
 queue = Queue("documents")
+waits = threading.Event()
+stop = ThreadCrew.stop
+
+def stop_and_say(crew, until):
+    waits.set()
+    stop(crew, until)
+
+ThreadCrew.stop = stop_and_say
 
 @queue.handler()
 def handle(delivery, context):
     (marks / f"started-{delivery.message_id}").touch()
     if delivery.payload == "poison":
         os.kill(os.getpid(), 9)
-    if delivery.payload == "aside":
+    if delivery.payload in {"aside", "aside twice"}:
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
     while not (marks / "go").exists():
         if context.stopping:
             (marks / "told").touch()
+            if delivery.payload == "aside twice" and waits.wait(60):
+                signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
         threading.Event().wait(0.005)
 
 times = {"grace": timedelta(seconds=grace), "lease": timedelta(seconds=lease)}
@@ -193,6 +204,12 @@ def test_a_signal_that_wakes_nobody(queue: Queue, engine: Engine, tmp_path: Any,
     until((tmp_path / "told").exists, "it is told")
     (tmp_path / "go").touch()
     assert process.wait(PATIENCE.total_seconds()) == 0
+
+
+def test_a_second_signal_that_wakes_nobody(queue: Queue, engine: Engine, program: Any) -> None:
+    """Nor does the end of the process wait for the grace period because nobody was woken for the second one."""
+    send(engine, queue, "aside twice")
+    assert program(600.0).wait(PATIENCE.total_seconds()) == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize("where", ["in threads", "in a loop"])
