@@ -64,7 +64,7 @@ def commit_with(session: Session, context: Context, decision: Decision) -> Decis
     """
     delivery = context.delivery
     for asked in recorded(session):
-        if isinstance(asked, Settle) and asked.delivery is delivery:
+        if isinstance(asked, Settle) and asked.delivery == delivery:
             return of_own(asked.verb, delivery, asked.delay, asked.reason, asked.error)
     record(session, [decision.settle(context.source.target, delivery)])
     return decision.as_sent()

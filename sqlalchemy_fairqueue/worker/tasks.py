@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, i
 from sqlalchemy_fairqueue.worker.pace import STALE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from sqlalchemy_fairqueue.asynchronous import AsyncSession
     from sqlalchemy_fairqueue.queue.handling import Handler
@@ -142,14 +142,11 @@ class TaskCrew(CrewBase):
             self._watch_next(context.claim.deadline)
 
     def _cancel(self, contexts: list[Context]) -> None:
-        self._tell([context for context in contexts if context.cancelled], "its message was cancelled")
-        self._tell([context for context in contexts if context.lost], "its lease was lost")
-
-    def _tell(self, contexts: Iterable[Context], why: str) -> None:
         for context in contexts:
-            if context in self._tasks and context not in self._told:
+            task = self._tasks.get(context)
+            if task is not None and context not in self._told and (context.lost or context.cancelled):
                 self._told.add(context)
-                self._tasks[context].cancel(why)
+                task.cancel("its message was cancelled" if context.cancelled else "its lease was lost")
 
     def _watch_next(self, deadline: float) -> None:
         """Look at the claims when the first may end: the loop's own timer does not depend on any thread."""

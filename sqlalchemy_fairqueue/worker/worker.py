@@ -143,14 +143,13 @@ class Worker:
             grace: How long handlers may go on; default: the worker's. One that is still at it then is left behind: its
                 message is given back, ``context.check()`` raises, and its session refuses to commit.
         """
-        seconds(grace, self._settings.grace)
-        if self._crew is not None and self._crew.is_mine():
-            threading.Thread(target=self._stop, args=(grace,), name=f"{self.name}-stop", daemon=True).start()
-        else:
-            self._stop(grace)
-
-    def _stop(self, grace: timedelta | None) -> None:
         allowed = seconds(grace, self._settings.grace)
+        if self._crew is not None and self._crew.is_mine():
+            threading.Thread(target=self._stop, args=(allowed,), name=f"{self.name}-stop", daemon=True).start()
+        else:
+            self._stop(allowed)
+
+    def _stop(self, allowed: float) -> None:
         with self._lock:
             if self._running is None:
                 return
