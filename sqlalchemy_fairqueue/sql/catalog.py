@@ -79,7 +79,8 @@ select o.relname || '.' || a.attname as name,
   a.attidentity::text as identity,
   a.attgenerated::text as generated,
   (select c.collname from pg_collation c where c.oid = a.attcollation) as collation,
-  regexp_replace(pg_get_expr(d.adbin, d.adrelid), '''.*?(\w+)''::regclass', '\1') as default
+  -- (In dollar quotes: backslashes in others depend on standard_conforming_strings.)
+  regexp_replace(pg_get_expr(d.adbin, d.adrelid), $$'.*?(\w+)'::regclass$$, $$\1$$) as default
 from {ours}
 join pg_attribute a on a.attrelid = o.oid and a.attnum > 0 and not a.attisdropped
 left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
@@ -120,6 +121,10 @@ def read_catalog(connection: Connection, schema: str) -> Catalog:
 
     Partitions are their table's affair and are left out. Nothing is locked, and nothing but the catalog is read.
     """
+    # What the catalog says has quotes by a setting. It is as it was before when the transaction goes on.
+    quotes = connection.scalar(text("select current_setting('quote_all_identifiers')"))
+    if quotes != "off":
+        _set_quotes(connection, "off")
     names = {
         "schema": schema,
         "functions": sorted({name for version in versions() for name in functions(version)}),
@@ -129,7 +134,16 @@ def read_catalog(connection: Connection, schema: str) -> Catalog:
     for kind, query in _QUERIES.items():
         for row in connection.execute(text(query.replace("{ours}", _OURS)), names).mappings():
             found[f"{kind} {row['name']}"] = {fact: row[fact] for fact in row if fact != "name" and row[fact]}
+    if quotes != "off":
+        _set_quotes(connection, quotes)
     return found
+
+
+def _set_quotes(connection: Connection, value: str | None) -> None:
+    # For the transaction; in AUTOCOMMIT it would be over with the statement.
+    local = not getattr(connection.connection.driver_connection, "autocommit", False)
+    set_config = text("select set_config('quote_all_identifiers', :value, :local)")
+    connection.execute(set_config, {"value": value, "local": local})
 
 
 @cache

@@ -48,9 +48,14 @@ class Difference:
     state: State
     detail: str = ""
 
+    @property
+    def named(self) -> str:
+        """What it is about, as it can be allowed: ``index message_tenant``."""
+        return f"{self.kind} {self.name}"
+
     def __str__(self) -> str:
         """The difference in words: ``function fq_dequeue is changed: ...``."""
-        return f"{self.kind} {self.name} is {self.state}" + (f": {self.detail}" if self.detail else "")
+        return f"{self.named} is {self.state}" + (f": {self.detail}" if self.detail else "")
 
 
 def installed_version(connection: Connection, schema: str | None = None) -> int | None:
@@ -117,7 +122,7 @@ def assert_no_drift(connection: Connection, schema: str | None = None, *, allowe
     Raises:
         AssertionError: Something differs.
     """
-    found = [one for one in find_drift(connection, schema) if f"{one.kind} {one.name}" not in allowed]
+    found = [one for one in find_drift(connection, schema) if one.named not in allowed]
     if found:
         lines = "\n".join(f"- {one}" for one in found)
         raise AssertionError(f"the installation differs from what its version has:\n{lines}")

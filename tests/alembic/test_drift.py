@@ -108,6 +108,20 @@ def test_assertion_lists_what_differs(latest: Connection) -> None:
     ]
 
 
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "AUTOCOMMIT"])
+def test_settings_of_the_session(empty_database: Database, isolation: str) -> None:
+    """How names and backslashes are written is a setting: it makes no difference, and is left as it was."""
+    settings = {"quote_all_identifiers": "on", "standard_conforming_strings": "off"}
+    engine = create_engine(empty_database.url, poolclass=NullPool)
+    with engine.begin() as connection:
+        install(connection, version=versions()[-1])
+    with engine.connect().execution_options(isolation_level=isolation) as connection:
+        for name, value in settings.items():
+            connection.exec_driver_sql(f"set {name} = {value}")
+        assert [str(one) for one in find_drift(connection)] == []
+        assert {name: connection.exec_driver_sql(f"show {name}").scalar() for name in settings} == settings
+
+
 def test_partitions_are_expected(latest: Connection) -> None:
     """Days of the history are nobody's change, and the loss of its default partition is one."""
     latest.execute(text("create table fq_history_p20260101 partition of fq_history for values from (0) to (1)"))

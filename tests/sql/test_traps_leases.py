@@ -3,7 +3,10 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from tests.fixtures.clock import Clock
+from tests.fixtures.database import SCHEMA_VERSION
 from tests.fixtures.waits import Waits
 from tests.sql.kernel import HOUR, SECOND, Kernel, OpenKernel, on
 
@@ -92,6 +95,22 @@ def test_attempts_run_out_by_expiry(kernel: Kernel, clock: Clock) -> None:
     (other,) = kernel.dequeue(2).hands
     assert other.id != hand.id
     assert kernel.value("select reason from fq_dead_letter") == "the lease of consumer me expired at attempt 1 of 1"
+
+
+@pytest.mark.skipif(SCHEMA_VERSION == 1, reason="version 1 is as it is")
+def test_a_letter_with_the_id_of_a_message_holds_nobody_up(kernel: Kernel, clock: Clock) -> None:
+    """Where a sequence was set back a message cannot become a letter: it goes back, and the others are served."""
+    [first] = kernel.enqueue("a")
+    kernel.bury(*kernel.dequeue(1).hands)
+    kernel.rows(f"alter table fq_message alter column id restart with {first.message_id}")
+    [again] = kernel.enqueue("b", max_attempts=[1])
+    assert again.message_id == first.message_id
+    assert len(kernel.dequeue(1, lease=SECOND).hands) == 1
+    [third] = kernel.enqueue("c")
+    clock.advance(timedelta(seconds=2))
+    served = {hand.id: hand.attempt for hand in kernel.drain()}
+    assert served == {first.message_id: 2, third.message_id: 1}
+    assert kernel.value("select count(*) from fq_dead_letter") == 1
 
 
 def test_a_completion_in_progress_is_not_reclaimed(
