@@ -36,6 +36,15 @@ def to_install(schema: str | None = None) -> str:
     )
 
 
+def to_repair() -> str:
+    """What to do where a function of the queue was found and something that it names was not."""
+    return (
+        "a function of fairqueue is there, and what it names is not: after a rename of its schema put "
+        f"op.repair_fairqueue(version={LATEST_VERSION}, schema=...) with the new name into an Alembic migration and "
+        "run it, otherwise see by find_drift() what is missing"
+    )
+
+
 class FairQueueError(Exception):
     """Base of every error of this package.
 
@@ -105,22 +114,33 @@ class SchemaMismatch(FairQueueError, codes=("QF004", "42883", "42P01", "3F000", 
 class DuplicateMessage(FairQueueError):
     """A key stands already in its channel, and the enqueue asked to raise (``on_duplicate="raise"``).
 
+    Or the transaction was asked to cancel the message that holds it, and then to enqueue under its key, whatever
+    ``on_duplicate`` is: enqueues are sent before cancels, so that nothing would be left.
+
     The message was not added. From ``enqueue_now`` the transaction goes on; from a COMMIT it fails whole.
 
     Attributes:
         channel: The channel.
         key: The key.
         message_id: The message that holds it.
+        cancelled: Whether the transaction cancels that message.
     """
 
-    def __init__(self, channel: str, key: str, message_id: int) -> None:
-        super().__init__(channel, key, message_id)
+    def __init__(self, channel: str, key: str, message_id: int, cancelled: bool = False) -> None:  # noqa: FBT001, FBT002 - pickled by position
+        super().__init__(channel, key, message_id, cancelled)
         self.channel = channel
         self.key = key
         self.message_id = message_id
+        self.cancelled = cancelled
 
     def __str__(self) -> str:
         """Which key, where, and who holds it."""
+        if self.cancelled:
+            return (
+                f"key {self.key!r} stands in channel {self.channel!r} until message {self.message_id} is cancelled, "
+                "which this transaction does after its enqueues; cancel in a transaction of its own first, or enqueue "
+                "with on_duplicate='replace' and do not cancel"
+            )
         return (
             f"key {self.key!r} stands already in channel {self.channel!r}: message {self.message_id} holds it until it "
             "is completed or dead; enqueue with on_duplicate='skip' to leave it, or 'replace' to rewrite it"
@@ -255,6 +275,7 @@ def translated(doing: str) -> Iterator[None]:
         detail = getattr(diagnostics, "message_detail", None)
         hint = getattr(diagnostics, "message_hint", None)
         if kind is SchemaMismatch:
-            hint = to_install()
+            # Raised within a function: then it is installed.
+            hint = to_repair() if getattr(diagnostics, "context", None) else to_install()
         said = f"{what} ({detail})" if detail else what
         raise kind(f"cannot {doing}: {said}; {hint or 'see the documentation of the call'}") from error
