@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _CHUNK = 10_000
 _CHUNKS = 5
 _ALL = -1
+# For callers that ask for a long lease and a short one in turn.
+_LEASES = 4
 # What a dequeue is to be told of the last one.
 _HINTS = 6
 
@@ -68,18 +70,19 @@ class Consumer:
     def _forget(self) -> None:
         self._process = os.getpid()
         self.name = self._given_name or f"{socket.gethostname()}:{self._process}:{secrets.token_hex(4)}"
-        self._lease_id: int | None = None
+        # By how long they were asked for, the last one first; replaced whole, for threads may share them.
+        self._leases: tuple[tuple[timedelta, int], ...] = ()
         self._hints: list[int | None] | None = None
         self._signals_after: int | None = None
 
     @property
     def lease_id(self) -> int | None:
-        """The lease that the next dequeue may use again."""
-        return self._lease_id
+        """The lease that the last dequeue had, and the next one may use again if it asks for as long."""
+        return self._leases[0][1] if self._leases else None
 
-    def use_lease(self, lease_id: int | None) -> None:
-        """Say which lease the next dequeue may use again: None, a new one."""
-        self._lease_id = lease_id
+    def forget_leases(self, *lease_ids: int) -> None:
+        """Let dequeues make leases of their own, instead of these or, with none named, of any that there were."""
+        self._leases = tuple(one for one in self._leases if lease_ids and one[1] not in lease_ids)
 
     def hear(self, connection: Connection) -> None:
         """Apply signals that wait, some chunks of them, without dequeuing: for a heartbeat while all are at work.
@@ -122,6 +125,8 @@ class Consumer:
 
     def _call(self, connection: Connection, limit: int, lease: timedelta) -> Batch:
         sent_at = monotonic()
+        # One that was made for longer would keep from others for longer what is taken under it.
+        lease_id = next((known for made_for, known in self._leases if made_for == lease), None)
         with translated(f"dequeue from queue {self._target.queue!r}"):
             *rows, about = connection.execute(
                 statements.dequeue(self._target.schema),
@@ -130,12 +135,12 @@ class Consumer:
                     "limit": limit,
                     "lease": microseconds(lease),
                     "consumer": self.name,
-                    "lease_id": self._lease_id,
+                    "lease_id": lease_id,
                     "hints": _literal(self._hints),
                 },
             ).all()
             connection.commit()
-        self._lease_id = about.lease_id
+        self._remember(lease, about.lease_id, lease_id)
         hints = about.hints or []
         self._hints = hints[:_HINTS] or None
         self._signals_after = about.signals_after
@@ -148,6 +153,14 @@ class Consumer:
         if self._keep is not None:
             held = self._keep(held, sent_at)
         return Batch([self._delivery(row, held, holds_slot=holds_slot) for row in rows], due_in)
+
+    def _remember(self, lease: timedelta, lease_id: int | None, asked: int | None) -> None:
+        leases = self._leases
+        if asked is not None and asked == lease_id and all(known != asked for _, known in leases):
+            # Forgotten while the call was under way: somebody extended it, or knows that it is lost.
+            return
+        others = tuple(one for one in leases if one[0] != lease)[: _LEASES - 1]
+        self._leases = others if lease_id is None else ((lease, lease_id), *others)
 
     def _delivery(self, row: Row[Any], lease: Lease, *, holds_slot: bool) -> Delivery:
         return Delivery(

@@ -46,6 +46,15 @@ class Delivering(QueueBase):
         super()._begin()
         self._consumers: WeakKeyDictionary[Engine, Consumer] = WeakKeyDictionary()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what dequeue remembers: a copy, and a process that is given the queue, have leases of their own."""
+        return {name: value for name, value in vars(self).items() if name != "_consumers"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over the state of another, and begin to remember."""
+        vars(self).update(state)
+        self._consumers = WeakKeyDictionary()
+
     def dequeue(self, engine: Engine, *, limit: int = 1, lease: timedelta = LEASE) -> Batch:
         """Lease up to *limit* ready messages, taking channels in turn.
 
@@ -103,7 +112,8 @@ class Delivering(QueueBase):
         Args:
             where: As for the class.
             deliveries: One or several.
-            delay: Not before so much time from now. None: at once, where the message stood in its channel.
+            delay: Not before so much time from now, behind what is due before then; a priority is lost. None: at once,
+                where the message stood in its channel.
             error: What went wrong, kept with the message.
 
         Raises:
@@ -177,14 +187,24 @@ class Delivering(QueueBase):
         if not isinstance(engine, Engine):
             raise refused(engine, "an Engine")
         found = self._to_extend(deliveries, lease)
-        return run(engine, lambda connection: self._extend(connection, found, lease))
+        until = run(engine, lambda connection: self._extend(connection, found, lease))
+        self._leave_leases(engine, found)
+        return until
 
     async def aextend(self, engine: AsyncEngine, deliveries: Deliveries, *, lease: timedelta = LEASE) -> datetime:
         """As :meth:`extend`, on an AsyncEngine."""
         if not isinstance(engine, AsyncEngine):
             raise refused(engine, "an AsyncEngine")
         found = self._to_extend(deliveries, lease)
-        return await arun(engine, lambda connection: self._extend(connection, found, lease))
+        until = await arun(engine, lambda connection: self._extend(connection, found, lease))
+        self._leave_leases(engine.sync_engine, found)
+        return until
+
+    def _leave_leases(self, engine: Engine, deliveries: list[Delivery]) -> None:
+        """Let the next dequeue make a lease of its own: these are longer than it asks for."""
+        consumer = self._consumers.get(engine)
+        if consumer is not None:
+            consumer.forget_leases(*(delivery.lease.id for delivery in deliveries))
 
     def _to_extend(self, deliveries: Deliveries, lease: timedelta) -> list[Delivery]:
         found = self._deliveries(deliveries)
@@ -232,14 +252,19 @@ class Delivering(QueueBase):
             await self._aperform(where, list(operations))
 
     def _settle_at_once(self, connection: Connection, verb: Verb, operations: list[Settle]) -> None:
+        ended: list[Settle] = []
         try:
             if operations:
                 tried_anew(connection, lambda: settle(connection, self._target, verb, operations))
+            ended = operations
+        except LeaseLost as error:
+            ended = [one for one in operations if one.delivery.message_id not in error.message_ids]
+            raise
         finally:
             # What was not lost is settled, and not every engine commits each statement by itself.
             connection.commit()
-        for one in operations:
-            one.delivery.ends.append(verb.value)
+            for one in ended:
+                one.delivery.ends.append(verb.value)
 
     def _operations(self, verb: Verb, deliveries: Deliveries, how: dict[str, Any]) -> list[Settle]:
         if how.get("delay") is not None:

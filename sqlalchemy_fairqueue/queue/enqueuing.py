@@ -169,10 +169,11 @@ class Enqueuing(QueueBase):
 
     @staticmethod
     def _no_session(where: object) -> InvalidArgument:
-        if isinstance(where, (Connection, AsyncConnection)):
+        if isinstance(where, (Connection, Engine, AsyncConnection, AsyncEngine)):
+            now = "await aenqueue_now" if isinstance(where, (AsyncConnection, AsyncEngine)) else "use enqueue_now"
             return InvalidArgument(
-                f"session is a {type(where).__name__}, which has no commit hook to send from; "
-                "use enqueue_now on a connection"
+                f"got {type(where).__name__} as session, which has no commit hook to send from; give the session of "
+                f"your transaction, or {now}, which sends at once"
             )
         return refused(where, "a Session, AsyncSession, scoped_session or async_scoped_session")
 

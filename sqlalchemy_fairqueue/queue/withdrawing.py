@@ -24,6 +24,10 @@ class Withdrawing(QueueBase):
         One that a consumer has in its hands may still be completed; however else it ends, it is gone. Its key is free
         at once, and its worker is told at the next heartbeat. (On version 1 of the schema it is left alone.)
 
+        In one transaction enqueues are sent first, so that the key of a message that it cancels still stands for them:
+        to enqueue under it after the cancel was asked for raises DuplicateMessage. Rewrite the message by
+        ``enqueue(..., on_duplicate="replace")``, or cancel in a transaction before.
+
         Locks the message until the transaction ends; dequeue passes it by meanwhile, and it is ready again if the
         transaction rolls back. Waits for whoever has the message locked.
 

@@ -179,8 +179,13 @@ async def test_sync_calls_with_async_places(queue: Queue, engine: Engine, async_
         for wrong in (session, scoped, connection, async_engine):
             with pytest.raises(InvalidArgument, match=r"await queue\.aenqueue_now"):
                 queue.enqueue_now(wrong, channel="a", payload=1)
-        with pytest.raises(InvalidArgument, match="use enqueue_now"):
-            queue.enqueue(connection, channel="a", payload=1)  # type: ignore[arg-type]
+        for wrong in (connection, async_engine):
+            with pytest.raises(InvalidArgument, match="session of your transaction, or await aenqueue_now"):
+                queue.enqueue(wrong, channel="a", payload=1)
+    with engine.connect() as plain:
+        for wrong in (plain, engine):
+            with pytest.raises(InvalidArgument, match="session of your transaction, or use enqueue_now"):
+                queue.enqueue_many(wrong, [Enqueue(channel="a", payload=1)])
 
 
 async def test_async_calls_with_sync_places(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:

@@ -1,7 +1,10 @@
 """What dequeue remembers between calls is only ever a hint: it may be shared by threads, lost, or forgotten."""
 
+import copy
 import os
+import pickle
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import Engine, event, text
@@ -55,6 +58,68 @@ def test_threads_record_on_sessions_of_their_own(queue: Queue, engine: Engine, d
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(work, range(4)))
     assert database.value("select count(*) from fq_message") == 4 * 10 * 2
+
+
+def test_a_copy_takes_no_leases_over(queue: Queue, engine: Engine) -> None:
+    """A queue goes to another process, and is copied, with all but what its dequeues remember."""
+    _seed(queue, engine, 3)
+    [first] = queue.dequeue(engine)
+    for again in (copy.copy(queue), pickle.loads(pickle.dumps(queue))):  # noqa: S301 - our own
+        assert (again.name, again.schema, again.max_attempts) == (queue.name, queue.schema, queue.max_attempts)
+        [other] = again.dequeue(engine)
+        assert other.message_id != first.message_id
+        assert other.lease.id != first.lease.id
+        again.complete(engine, other)
+
+
+def test_a_shorter_lease_is_another(queue: Queue, engine: Engine) -> None:
+    """Who asks for a second after hours, or after an extension, is not given hours: others would wait as long."""
+    hour, second = timedelta(hours=1), timedelta(seconds=1)
+    _seed(queue, engine, 6)
+    [long] = queue.dequeue(engine, lease=hour)
+    [short] = queue.dequeue(engine, lease=second)
+    assert long.lease.expires_at - short.lease.expires_at > hour / 2
+    [again] = queue.dequeue(engine, lease=hour)
+    until = queue.extend(engine, again, lease=2 * hour)
+    [after] = queue.dequeue(engine, lease=hour)
+    assert until - after.lease.expires_at > hour / 2
+    [joined] = queue.dequeue(engine, lease=hour)
+    assert joined.lease.id == after.lease.id
+
+
+def test_a_lease_that_is_forgotten_during_a_dequeue_stays_forgotten(queue: Queue, engine: Engine) -> None:
+    """Who extends it meanwhile, in another thread, has made it longer than the next dequeue asks for."""
+    _seed(queue, engine, 3)
+    [first] = queue.dequeue(engine)
+
+    @event.listens_for(engine, "after_cursor_execute")
+    def extended(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if "fq_dequeue" in statement:
+            queue._leave_leases(engine, [first])
+
+    [second] = queue.dequeue(engine)
+    event.remove(engine, "after_cursor_execute", extended)
+    [third] = queue.dequeue(engine)
+    assert second.lease.id == first.lease.id
+    assert third.lease.id != first.lease.id
+
+
+def test_threads_that_ask_for_other_leases(queue: Queue, engine: Engine) -> None:
+    """Each gets what it asked for, and those that ask for the same go on sharing one."""
+    _seed(queue, engine, 400)
+    asked = {timedelta(seconds=1): set[int](), timedelta(hours=1): set[int]()}
+
+    def work(lease: timedelta) -> None:
+        for _ in range(100):
+            for delivery in queue.dequeue(engine, lease=lease):
+                left = delivery.lease.expires_at - datetime.now(UTC)
+                assert (left > timedelta(minutes=1)) is (lease > timedelta(minutes=1))
+                asked[lease].add(delivery.lease.id)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, [*asked] * 2))
+    # Threads that begin at once make one each.
+    assert len(asked[timedelta(hours=1)]) <= 4
 
 
 def test_a_lease_is_used_again(queue: Queue, engine: Engine) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Batch, ChannelPolicy, LeaseLost, Queue
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
-from tests.fixtures.database import Database
+from tests.fixtures.database import SCHEMA_VERSION, Database
 
 VERBS = ["complete", "retry", "release", "bury"]
 
@@ -50,6 +50,27 @@ def test_some_are_lost(queue: Queue, engine: Engine, database: Database, verb: s
         getattr(queue, verb)(engine, batch)
     assert caught.value.message_ids == (batch[1].message_id,)
     assert _left(database) == 0
+    assert [one.ends for one in batch] == [[verb], ["complete"], [verb]]
+
+
+@pytest.mark.skipif(SCHEMA_VERSION == 1, reason="version 1 has no history")
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("place", ["engine", "session"])
+def test_asked_for_twice(queue: Queue, engine: Engine, database: Database, verb: str, place: str) -> None:
+    """A delivery ends once, as it was first asked for, and its attempt is recorded once."""
+    queue.configure(engine, history=True)
+    _seed(queue, engine, "a")
+    [delivery] = queue.dequeue(engine)
+    again = {"delay": timedelta(hours=1)} if verb in {"retry", "release"} else {}
+    if place == "engine":
+        getattr(queue, verb)(engine, [delivery, delivery])
+    else:
+        with Session(engine) as session, session.begin():
+            getattr(queue, verb)(session, delivery)
+            getattr(queue, verb)(session, delivery, **again)
+    assert database.value("select count(*) from fq_history") == 1
+    assert _left(database) == 0
+    assert database.value("select count(*) from fq_message where dequeue_at > fq_now()") == 0
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -1,11 +1,12 @@
 """Cancelling messages and purging channels: what is withdrawn, and what the receipts tell."""
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import DuplicateMessage, Queue
+from sqlalchemy_fairqueue.values import OnDuplicate
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
@@ -81,6 +82,61 @@ def test_settled_and_cancelled_in_one_transaction(
     holder.commit()
     rival.result()
     assert database.value("select count(*) from fq_message") == 1
+
+
+@pytest.mark.parametrize("on_duplicate", ["skip", "replace", "raise"])
+def test_cancelled_and_asked_for_anew(queue: Queue, engine: Engine, on_duplicate: OnDuplicate) -> None:
+    """Enqueues are sent before cancels: where that would leave nothing, the commit fails and says so."""
+    old = queue.enqueue_now(engine, channel="a", payload="old", key="k")
+    with Session(engine) as session:
+        queue.cancel(session, old or 0)
+        queue.enqueue(session, channel="a", payload="new", key="k", on_duplicate=on_duplicate)
+        with pytest.raises(DuplicateMessage) as caught:
+            session.commit()
+    assert (caught.value.key, caught.value.message_id) == ("k", old)
+    assert caught.value.cancelled
+    assert "cancel in a transaction of its own first" in str(caught.value)
+    assert [one.payload for one in queue.dequeue(engine, limit=9)] == ["old"]
+
+
+@pytest.mark.parametrize("on_duplicate", ["skip", "replace", "raise"])
+def test_cancelled_and_asked_for_at_once(queue: Queue, engine: Engine, on_duplicate: OnDuplicate) -> None:
+    """An enqueue at once that meets such a message adds and rewrites nothing, and the transaction goes on."""
+    old = queue.enqueue_now(engine, channel="a", payload="old", key="k")
+    with Session(engine) as session, session.begin():
+        receipt = queue.cancel(session, old or 0)
+        first = queue.enqueue_now(session, channel="a", payload="first", key="j")
+        with pytest.raises(DuplicateMessage):
+            queue.enqueue_now(session, channel="a", payload="new", key="k", on_duplicate=on_duplicate)
+        [content] = session.connection().exec_driver_sql(f"select content from fq_message where id = {old}").one()
+    assert content == b'"old"'
+    assert receipt.outcome == "cancelled"
+    assert [one.message_id for one in queue.dequeue(engine, limit=9)] == [first]
+
+
+def test_cancels_of_others_cost_an_enqueue_nothing(queue: Queue, engine: Engine) -> None:
+    """Only one that replaces has a savepoint, for it could rewrite what is to be cancelled."""
+    old = queue.enqueue_now(engine, channel="a", payload="old", key="k")
+    sent: list[str] = []
+    event.listen(engine, "savepoint", lambda *_: sent.append("savepoint"))
+    with Session(engine) as session, session.begin():
+        queue.cancel(session, old or 0)
+        queue.enqueue_now(session, channel="a", payload=1)
+        queue.enqueue_now(session, channel="a", payload=1, key="l")
+        assert sent == []
+        queue.enqueue_now(session, channel="a", payload=1, key="m", on_duplicate="replace")
+        assert sent == ["savepoint"]
+
+
+def test_asked_for_anew_and_cancelled(queue: Queue, engine: Engine) -> None:
+    """In the other order it is what was asked for: the message that was met is withdrawn."""
+    old = queue.enqueue_now(engine, channel="a", payload="old", key="k")
+    with Session(engine) as session, session.begin():
+        met = queue.enqueue(session, channel="a", payload="new", key="k", on_duplicate="replace")
+        cancelled = queue.cancel(session, old or 0)
+        other = queue.enqueue(session, channel="a", payload="other", key="l")
+    assert (met.outcome, cancelled.outcome, other.outcome) == ("replaced", "cancelled", "created")
+    assert [one.payload for one in queue.dequeue(engine, limit=9)] == ["other"]
 
 
 def test_purge(queue: Queue, engine: Engine, connect: Connect) -> None:
