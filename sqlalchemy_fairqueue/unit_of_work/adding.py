@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import TwoPhaseTransaction
@@ -14,7 +15,7 @@ from sqlalchemy_fairqueue.installation import calling, version_of
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -30,7 +31,11 @@ _needs_no_quotes = re.compile(r"(?!null\Z)[\w.:@/-]+", re.ASCII | re.IGNORECASE)
 
 
 def add(
-    connection: Connection, target: Target, enqueues: Sequence[EnqueueMessage], later: Sequence[int] = ()
+    connection: Connection,
+    target: Target,
+    enqueues: Sequence[EnqueueMessage],
+    later: Sequence[int] = (),
+    cancelled: Mapping[int, int] = MappingProxyType({}),
 ) -> list[Telling]:
     """Add messages to one queue, in one statement.
 
@@ -40,9 +45,11 @@ def add(
         enqueues: What to add.
         later: The queue's messages that the transaction ends or cancels afterwards. Where messages are replaced, all of
             them are locked in one order.
+        cancelled: Of these the ones that it cancels, each with how many of *enqueues* were asked for before that.
 
     Raises:
-        DuplicateMessage: A key stood already, and the enqueue said to raise. That message was not added.
+        DuplicateMessage: A key stood already, and the enqueue said to raise. That message was not added. Or a message
+            that it met is cancelled, as was asked before.
         ChannelFull: A channel is full, and its policy says to raise. That message was not added.
     """
     version = version_of(connection, target.schema)
@@ -65,8 +72,11 @@ def add(
         outcome: Any = row.outcome if version > 1 else "created" if row.created else "duplicate"
         if outcome == "full":
             raise _full(connection, target, enqueue.message.channel)
-        if outcome == "duplicate" and enqueue.message.on_duplicate == "raise":
-            raise DuplicateMessage(enqueue.message.channel, cast("str", enqueue.message.key), row.message_id)
+        if outcome in {"duplicate", "replaced"}:
+            is_cancelled = row.ordinal > cancelled.get(row.message_id, len(enqueues))
+            if is_cancelled or (outcome == "duplicate" and enqueue.message.on_duplicate == "raise"):
+                key = cast("str", enqueue.message.key)
+                raise DuplicateMessage(enqueue.message.channel, key, row.message_id, is_cancelled)
         tellings.append(partial(_tell, enqueue.receipt, row.message_id, row.created, outcome))
     return tellings
 

@@ -13,6 +13,7 @@ before the transaction ends.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -21,6 +22,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue.errors import UnsentWork
 from sqlalchemy_fairqueue.unit_of_work.ledger import forget, ledger_of
+from sqlalchemy_fairqueue.unit_of_work.operations import Cancel, EnqueueMessage
 from sqlalchemy_fairqueue.unit_of_work.sending import send_placed
 from sqlalchemy_fairqueue.unit_of_work.sessions import (
     check_open,
@@ -115,12 +117,24 @@ def send_now(session: Session, operations: list[Operation]) -> list[Telling]:
     Raises:
         UnsentWork: As :func:`record`.
         LockOrderError: One of them sorts before what the transaction has sent; nothing was sent.
+        DuplicateMessage: One met a message whose cancel is recorded; nothing was sent.
     """
     root, innermost = transactions(session)
     check_open(root, innermost)
     placed = connected(session, operations)
     _record_of(root).connections.update(where for where, _ in placed)
-    return send_placed(placed)
+    keyed = [one for one in operations if isinstance(one, EnqueueMessage) and one.message.key is not None]
+    cancels = [one for one in recorded(session) if isinstance(one, Cancel)] if keyed else []
+    if not cancels:
+        return send_placed(placed)
+    earlier = connected(session, cancels)
+    with contextlib.ExitStack() as undone:
+        if any(one.message.on_duplicate == "replace" for one in keyed):
+            # What meets a message to be cancelled fails, and has rewritten it.
+            for where in dict.fromkeys(where for where, _ in placed):
+                ledger_of(where)
+                undone.enter_context(where.begin_nested())
+        return send_placed(placed, earlier)
 
 
 def recorded(session: Session) -> list[Operation]:

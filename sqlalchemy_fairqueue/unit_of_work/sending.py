@@ -37,13 +37,16 @@ def send(connection: Connection, operations: Iterable[Operation]) -> list[Tellin
     return send_placed([(connection, operation) for operation in operations])
 
 
-def send_placed(placed: Sequence[tuple[Connection, Operation]]) -> list[Telling]:
+def send_placed(
+    placed: Sequence[tuple[Connection, Operation]], recorded: Sequence[tuple[Connection, Operation]] = ()
+) -> list[Telling]:
     """Send operations in lock order: enqueues, configuration, then settlements and cancels, queue by queue.
 
     Args:
         placed: Each with its connection, which is in a transaction or about to begin one; in the order in which they
             were asked for, which messages of a channel keep. The queues of several connections are taken in one order
             too: a deadlock between two databases is one that neither of them sees.
+        recorded: Cancels that were asked for before and are sent later.
 
     Returns:
         What tells the receipts, to be called once the outcome is certain.
@@ -53,8 +56,9 @@ def send_placed(placed: Sequence[tuple[Connection, Operation]]) -> list[Telling]
         LockOrderError: A transaction has sent something that sorts after one of them; nothing was sent.
         AutocommitError: A connection is in AUTOCOMMIT; nothing was sent.
         SchemaMismatch: The schema is too old for one of them; nothing was sent.
-        DuplicateMessage, ChannelFull: From an enqueue that says to raise. The transaction must be rolled back, unless
-            it was the only operation: then nothing was sent.
+        DuplicateMessage, ChannelFull: From an enqueue that says to raise, or that meets a message whose cancel was
+            asked for before. The transaction must be rolled back, unless it was the only operation: then nothing was
+            sent.
         LeaseLost: A delivery is not its holder's any more. The transaction must be rolled back.
     """
     enqueues, settings, ended = _sorted_out(placed)
@@ -70,8 +74,11 @@ def send_placed(placed: Sequence[tuple[Connection, Operation]]) -> list[Telling]
     ends = {(connection, target): group for connection, target, group in _groups(ended)}
     tellings: list[Telling] = []
     for connection, target, added in _groups(enqueues):
-        later = [end.message_id for end in ends.get((connection, target), ())]
-        tellings += add(connection, target, added, later)
+        afterwards = ends.get((connection, target), [])
+        cancelled: dict[int, int] = {}
+        if recorded or any(isinstance(end, Cancel) for end in afterwards):
+            cancelled = _cancelled(connection, target, [*recorded, *placed])
+        tellings += add(connection, target, added, [end.message_id for end in afterwards], cancelled)
         ledgers[connection].advance(place(enqueue) for enqueue in added)
     for connection, _ in (*settings, *ended):
         ledgers[connection].settled = True
@@ -80,6 +87,19 @@ def send_placed(placed: Sequence[tuple[Connection, Operation]]) -> list[Telling]
     for (connection, target), group in ends.items():
         tellings += _end(connection, target, group)
     return tellings
+
+
+def _cancelled(connection: Connection, target: Target, asked: Iterable[tuple[Connection, Operation]]) -> dict[int, int]:
+    """The messages of a queue to cancel, each with how many of its enqueues were asked for before."""
+    found: dict[int, int] = {}
+    before = 0
+    for where, operation in asked:
+        if where is connection and operation.target == target:
+            if isinstance(operation, EnqueueMessage):
+                before += 1
+            elif isinstance(operation, Cancel):
+                found.setdefault(operation.message_id, before)
+    return found
 
 
 def send_alone(connection: Connection, enqueue: EnqueueMessage) -> list[Telling]:
@@ -162,12 +182,13 @@ def _tell(receipt: CancelReceipt, outcome: CancelOutcome) -> None:
 
 
 def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence[Settle]) -> None:
-    """End deliveries of one queue by one verb, in one statement.
+    """End deliveries of one queue by one verb, in one statement. One that is asked for twice ends once, as first asked.
 
     Raises:
         LeaseLost: Some are not their holder's any more; the others are settled, unless the caller rolls back.
     """
-    ordered = sorted(settles, key=lambda one: one.delivery.message_id)
+    once = {_token(one): one for one in reversed(settles)}
+    ordered = sorted(once.values(), key=lambda one: one.delivery.message_id)
     version = version_of(connection, target.schema) if verb in _WAKING else 1
     tokens = _tokens(ordered)
     alone = verb is Verb.COMPLETE and len(ordered) == 1
@@ -196,6 +217,11 @@ def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence
         first = next(one.delivery for one in ordered if one.delivery.message_id in lost)
         holder = connection.execute(statements.holder(target.schema), {"message_id": first.message_id}).scalar()
         raise LeaseLost(tuple(sorted(lost)), first.lease.id, first.lease.expires_at, holder)
+
+
+def _token(settle: Settle) -> tuple[int, int, int]:
+    delivery = settle.delivery
+    return delivery.message_id, delivery.lease.id, delivery.deliveries
 
 
 def _tokens(settles: Sequence[Settle]) -> dict[str, list[Any]]:

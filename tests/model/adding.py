@@ -1,5 +1,6 @@
 """The model of one call of enqueue: what becomes of each message, who is passed over, replaced, turned away."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sqlalchemy_fairqueue import ChannelFull, DuplicateMessage
@@ -13,13 +14,15 @@ from tests.model.work import Addition, Holder, Wanted
 class Adding:
     """The messages of a call, in their two passes: those that replace come last, all of them locked together.
 
-    ``later``: the messages that the transaction ends after this call.
+    ``later``: the messages that the transaction ends after this call. ``cancelled``: those of them that it was asked to
+    cancel, each with how many of the messages were asked for before.
     """
 
     scene: Scene
     found: Plan
     wanted: list[Wanted]
     later: frozenset[int]
+    cancelled: Mapping[int, int] = field(default_factory=dict)
     rooms: dict[str, int | None] = field(default_factory=dict)
     postponed: list[tuple[int, Wanted]] = field(default_factory=list)
     spread: bool = False
@@ -89,6 +92,9 @@ class Adding:
         if outcome == "duplicate" and one.on_duplicate == "raise":
             known = {} if isinstance(holder, Wanted) or holder is None else {"message_id": holder.id}
             self._fail(DuplicateMessage, channel=one.channel, key=one.key, **known)
+            return
+        if isinstance(holder, Message) and outcome != "created" and ordinal > self.cancelled.get(holder.id, ordinal):
+            self._fail(DuplicateMessage, channel=one.channel, key=one.key, message_id=holder.id, cancelled=True)
             return
         at = one.when
         if one.when >= 0:

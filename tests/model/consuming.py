@@ -39,7 +39,7 @@ class Consuming(Letters):
             self.world.advance(timedelta(microseconds=TICK))
         self.world.set_hints(consumer, hints)
         hidden = self.world.hidden_from(consumer) if hints == "kept" else set()
-        kept = self.world.lease_of(consumer)
+        kept = self.world.lease_of(consumer, lease)
         now = self.world.now() + TICK
         others = self.others()
         if others.gate:
@@ -96,8 +96,9 @@ class Consuming(Letters):
         found = batch[0].lease
         assert all(one.lease == found for one in batch)
         expires_at = instant_microseconds(found.expires_at)
-        if kept in self.books.leases and self.books.leases[kept].expires_at >= now + lease:
-            assert (found.id, expires_at) == (kept, self.books.leases[kept].expires_at), "a good lease is used again"
+        known = None if kept is None else self.books.leases.get(kept)
+        if known is not None and known.expires_at >= now + lease:
+            assert (found.id, expires_at) == (kept, known.expires_at), "a good lease is used again"
         else:
             assert found.id not in self.books.leases, "a lease id came twice"
             assert expires_at == now + lease + lease // 8

@@ -31,7 +31,8 @@ def plan(scene: Scene, own: Transaction, works: list[Work]) -> Plan:
         found.error = LockOrderError
         return found
     if wanted:
-        Adding(scene, found, wanted, frozenset(one.message_id for one in ends)).run()
+        later = frozenset(one.message_id for one in ends)
+        Adding(scene, found, wanted, later, _cancelled(own, works)).run()
         if found.error is not None:
             return found
     administer(scene, works, found)
@@ -45,6 +46,19 @@ def plan(scene: Scene, own: Transaction, works: list[Work]) -> Plan:
     for work in works:
         if isinstance(work, Cancelled):
             _cancel(scene, work, found)
+    return found
+
+
+def _cancelled(own: Transaction, works: list[Work]) -> dict[int, int]:
+    """The messages to cancel, each with how many enqueues were asked for before."""
+    found: dict[int, int] = {}
+    earlier = [] if works == own.recorded else [work for work in own.recorded if isinstance(work, Cancelled)]
+    before = 0
+    for work in [*earlier, *works]:
+        if isinstance(work, Wanted):
+            before += 1
+        elif isinstance(work, Cancelled):
+            found.setdefault(work.message_id, before)
     return found
 
 

@@ -117,9 +117,9 @@ class World:
         )
         return {row[0] for row in found}
 
-    def lease_of(self, consumer: int) -> int | None:
-        """The lease that a consumer would use again."""
-        return self.queues[consumer]._consumer(self.engine)._lease_id
+    def lease_of(self, consumer: int, asked: timedelta) -> int | None:
+        """The lease that a consumer would use again for as long as is asked."""
+        return dict(self.queues[consumer]._consumer(self.engine)._leases).get(asked)
 
     def set_hints(self, consumer: int, hints: str) -> None:
         """Make a consumer's next call a full scan, one that keeps to its hints, or one that has forgotten all."""
