@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from reprlib import Repr
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
@@ -12,6 +12,8 @@ NAME_BYTES = 512
 # PostgreSQL cuts longer identifiers off.
 SCHEMA_BYTES = 63
 _YEAR = timedelta(days=365)
+# What comes back from the database is a datetime in UTC.
+_LAST = datetime.max.replace(tzinfo=UTC)
 # Leaves out the middle of a long name, and not a quote.
 _shown = Repr()
 _shown.maxstring = 80
@@ -67,6 +69,8 @@ def check_instant(what: str, value: object) -> None:
         instant_microseconds(value)
     except ValueError as error:
         raise InvalidArgument(f"{what}: {error}") from None
+    if value > _LAST:
+        raise InvalidArgument(f"{what} is {value!r:.80}, after the year 9999 in UTC; give an earlier instant")
 
 
 def check_choice(what: str, value: object, choices: tuple[str, ...]) -> None:

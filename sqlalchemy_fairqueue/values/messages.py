@@ -33,8 +33,9 @@ class Enqueue:
         kind: Which handler it is for.
         delay: Not before so much time from the sending of the transaction's queue work, up to 365 days: beyond, a
             wrong unit is likelier than a wish. At most one of delay, at and priority.
-        at: Not before this instant (aware), however far; one in the past means now.
-        priority: 1 or more: before ordinary messages of the channel, 5 before 1.
+        at: Not before this instant (aware), up to the year 9999 in UTC; one in the past means now.
+        priority: 1 or more: before ordinary messages of the channel, 5 before 1. It is a place in line, and goes with
+            it: a retry or release with a delay, and a redrive, give the message the place of the time when it is due.
         key: Unique among the messages of the channel that are not completed or dead: while one stands, on_duplicate
             says what another does.
         headers: Small JSON object beside the payload, for tracing and routing. It does not go through the codec.

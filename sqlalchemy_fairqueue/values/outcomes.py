@@ -6,7 +6,8 @@ import math
 import random
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.values.checks import check_count, check_duration, check_text
@@ -39,6 +40,10 @@ class Retry(Outcome):
             f"try again{'' if delay is None else f' after {delay}'}{'' if error is None else f': {error}'}"
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled by its arguments: one may be raised in another process."""
+        return partial(type(self), delay=self.delay, error=self.error), ()
+
 
 class Release(Outcome):
     """Give it back untried, the attempt not counted.
@@ -52,6 +57,10 @@ class Release(Outcome):
             check_duration("delay", delay)
         self.delay = delay
         super().__init__(f"give back{'' if delay is None else f' for {delay}'}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled by its arguments: one may be raised in another process."""
+        return partial(type(self), delay=self.delay), ()
 
 
 class Bury(Outcome):
@@ -69,6 +78,8 @@ class Bury(Outcome):
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """When a failed message is tried again: exponential backoff with full jitter.
+
+    Tried again it stands in its channel behind what was due before it, also if it had a priority.
 
     Before attempt n + 1 it waits for a time between (1 - jitter) and all of ``min(cap, first * factor ** (n - 1))``,
     left to chance, so that messages that failed together do not come back together.

@@ -59,6 +59,8 @@ class ChannelPolicy:
             check_count("max_concurrency", self.max_concurrency, 1, 2**31 - 1)
         check_duration("release_interval", self.release_interval)
         check_count("release_burst", self.release_burst, 1, 1_000_000)
+        # The database adds up what a whole burst takes.
+        check_duration("release_interval times release_burst", self.release_interval * self.release_burst)
         check_count("weight", self.weight, 1, 10_000)
         if self.max_backlog is not None:
             check_count("max_backlog", self.max_backlog, 1, 2**31 - 1)

@@ -8,8 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlalchemy_fairqueue import Batch, ChannelPolicy, Delivery, Enqueue, InvalidArgument, Lease, PayloadError
+from sqlalchemy_fairqueue import (
+    Batch,
+    Bury,
+    ChannelPolicy,
+    Delivery,
+    Enqueue,
+    InvalidArgument,
+    Lease,
+    PayloadError,
+    Release,
+    Retry,
+)
 from sqlalchemy_fairqueue.times import duration, instant, instant_microseconds, microseconds
+from sqlalchemy_fairqueue.values import Outcome
 
 _LEASE = Lease(1, "me", datetime(2026, 1, 1, tzinfo=UTC))
 
@@ -61,6 +73,10 @@ def test_durations(length: timedelta) -> None:
         ({"release_interval": timedelta(366)}, "release_interval is datetime.timedelta(days=366)"),
         ({"release_burst": 0}, "release_burst is 0"),
         ({"release_burst": None}, "release_burst is None"),
+        (
+            {"release_interval": timedelta(hours=1), "release_burst": 10_000},
+            "release_interval times release_burst is datetime.timedelta(days=416, seconds=57600); give",
+        ),
         ({"weight": 10_001}, "weight is 10001; give an int from 1 to 10000"),
         ({"weight": "3"}, "weight is '3'"),
         ({"max_backlog": 0}, "max_backlog is 0; give an int from 1"),
@@ -99,6 +115,7 @@ def test_policies(arguments: dict[str, Any], message: str) -> None:
         ({"at": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - the point
         ({"at": "tomorrow"}, "at is 'tomorrow'; give an aware datetime"),
         ({"at": 5}, "at is 5"),
+        ({"at": datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))}, "after the year 9999 in UTC"),
         ({"priority": 0}, "priority is 0; give an int from 1"),
         ({"priority": -1}, "priority is -1"),
         ({"priority": 2**31}, "priority is 2147483648"),
@@ -126,7 +143,8 @@ def test_extremes_are_kept() -> None:
     far = timezone(timedelta(hours=14))
     for at in (datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=far), datetime.max.replace(tzinfo=far)):
         assert Enqueue(channel="x" * 512, payload=None, at=at, max_attempts=2**31 - 1).at == at
-    assert ChannelPolicy(2**31 - 1, timedelta(365), 1_000_000, 10_000, 2**31 - 1, "drop").weight == 10_000
+    assert ChannelPolicy(2**31 - 1, timedelta(365) / 1_000_000, 1_000_000, 10_000, 2**31 - 1, "drop").weight == 10_000
+    assert ChannelPolicy(release_interval=timedelta(365)).release_burst == 1
     assert Enqueue(channel="a", payload=1, key="k" * 512, on_duplicate="raise").key == "k" * 512
 
 
@@ -138,6 +156,19 @@ def test_values_are_frozen_and_copied() -> None:
         for again in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):  # noqa: S301 - our own
             assert again == value
             assert again is not value
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [Retry(), Retry(delay=timedelta(seconds=3), error="busy"), Release(), Release(delay=timedelta(1)), Bury("no")],
+    ids=str,
+)
+def test_outcomes_come_from_other_processes(outcome: Outcome) -> None:
+    """A handler's work may be done, and end so, in a process of a pool: which breaks where that cannot be pickled."""
+    for again in (copy.copy(outcome), pickle.loads(pickle.dumps(outcome))):  # noqa: S301 - our own
+        assert type(again) is type(outcome)
+        assert vars(again) == vars(outcome)
+        assert str(again) == str(outcome)
 
 
 def test_deliveries_are_hashable() -> None:
