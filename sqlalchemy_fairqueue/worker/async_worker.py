@@ -8,7 +8,7 @@ from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from sqlalchemy_fairqueue.asynchronous import AsyncEngine
+from sqlalchemy_fairqueue.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.values import RetryPolicy
@@ -18,14 +18,13 @@ from sqlalchemy_fairqueue.worker.machine import DRAIN_LOOK, Machine, seconds
 from sqlalchemy_fairqueue.worker.pace import MOST, Pace
 from sqlalchemy_fairqueue.worker.settings import GRACE, LEASE, Settings, worker_name
 from sqlalchemy_fairqueue.worker.signals import on_signal, waking
-from sqlalchemy_fairqueue.worker.starting import check_handlers, check_main_thread, warn_of_pool
+from sqlalchemy_fairqueue.worker.starting import check_handlers, check_main_thread, check_sessions, warn_of_pool
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
 from sqlalchemy_fairqueue.worker.tasks import TaskCrew
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy_fairqueue.asynchronous import AsyncSession
     from sqlalchemy_fairqueue.queue import Queue
 
 
@@ -99,6 +98,7 @@ class AsyncWorker:
         self._check_idle()
         self._check_handlers()
         settings = self._settings
+        check_sessions(settings, self._sessions, AsyncSession)
         warn_of_pool(settings, self._sessions)
         pace = Pace(settings.concurrency, settings.prefetch)
         crew = TaskCrew(settings.concurrency, pace, settings.retry, self._sessions, settings.name)
@@ -144,23 +144,24 @@ class AsyncWorker:
         if self._running is not None and not self._running[1].gone():
             (machine, crew), self._running = self._running, None
             crew.hurry(monotonic() + allowed)
-            self._stopping = asyncio.get_running_loop().create_task(self._stop(machine, crew, allowed))
+            self._stopping = asyncio.get_running_loop().create_task(self._stop(machine, crew))
         elif self._stopping is not None and self._crew is not None:
             self._crew.hurry(monotonic() + allowed)
         if self._stopping is not None and not (self._crew is not None and self._crew.is_mine()):
             await asyncio.shield(self._stopping)
 
-    async def _stop(self, machine: Machine, crew: TaskCrew, allowed: float) -> None:
+    async def _stop(self, machine: Machine, crew: TaskCrew) -> None:
+        began = monotonic()
         try:
             # A loop that is about to be closed cancels everything: that ends the patience, not the stop.
             with contextlib.suppress(asyncio.CancelledError):
                 crew.end()
                 await in_thread(lambda: machine.stop_taking(crew.left))
                 await crew.stop()
-            left = crew.give_up()
+            left, waited = crew.give_up(), monotonic() - began
             with contextlib.suppress(asyncio.CancelledError):
                 await crew.clean()
-            await in_thread(lambda: machine.stop(left, allowed))
+            await in_thread(lambda: machine.stop(left, waited))
         finally:
             self._stopping = None
             if self._asked is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,8 @@ class CrewBase:
         self.running: dict[Context, float] = {}
         self._concurrency = concurrency
         self._pace = pace
+        # How long a stop waits for handlers.
+        self._until = math.inf
 
     def free(self) -> int:
         """How many could start at once."""
@@ -40,6 +43,14 @@ class CrewBase:
     def gone(self) -> bool:
         """Whether nobody can call a handler any more, though the worker was not stopped."""
         return False
+
+    def left(self) -> float:
+        """How many seconds a stop still waits."""
+        return max(0.0, self._until - monotonic())
+
+    def hurry(self, until: float) -> None:
+        """Let a stop wait no longer than *until* then, also one that is under way."""
+        self._until = min(self._until, until)
 
     def busy(self, now: float) -> float:
         """For how many seconds nobody has been free; zero if somebody is."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _MOST = 16_000
 _NO_YIELD = "do not yield in it, nor in what it is wrapped around"
 _SERIALIZATION = ("40001", "40P01")
+# When what cannot be ended is tried again.
+_PATIENT = RetryPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,10 @@ class Decision:
     def settle(self, target: Target, delivery: Delivery) -> Settle:
         """As the operation on a delivery."""
         return Settle(target, self.verb, delivery, self.delay, self.reason, self.error)
+
+    def in_ascii(self) -> Decision:
+        """The same in words that every encoding has bytes for."""
+        return replace(self, reason=_ascii(self.reason), error=_ascii(self.error))
 
     def as_sent(self) -> Decision:
         """The same, carried by the handler's transaction."""
@@ -130,6 +136,19 @@ def of_exhausted(delivery: Delivery, limit: int) -> Decision:
     )
 
 
+def in_place_of(decision: Decision, delivery: Delivery) -> Decision | None:
+    """The next best way to end a delivery whose end the database refused; None: there is none.
+
+    Another attempt, which counts, so that it comes to an end; then to give it back, ever later.
+    """
+    match decision.verb:
+        case Verb.RELEASE:
+            return None
+        case Verb.RETRY if decision.error is None:
+            return Decision(Verb.RELEASE, _PATIENT.delay(delivery.deliveries))
+    return Decision(Verb.RETRY, decision.delay or _PATIENT.delay(delivery.attempt))
+
+
 def limit_of(delivery: Delivery, policy: RetryPolicy) -> int:
     """After how many attempts a message is a dead letter: its own limit or the policy's, whichever is lower."""
     own = delivery.max_attempts
@@ -137,8 +156,11 @@ def limit_of(delivery: Delivery, policy: RetryPolicy) -> int:
 
 
 def _again(delivery: Delivery, policy: RetryPolicy, delay: timedelta | None, error: str | None) -> Decision:
-    if delivery.attempt >= limit_of(delivery, policy):
-        return Decision(Verb.BURY, reason="attempts exhausted", error=error)
+    limit = limit_of(delivery, policy)
+    if delivery.attempt >= limit:
+        # What is kept beside it is the message's own limit.
+        whose = "" if limit == delivery.max_attempts else f": the policy's limit is {limit}"
+        return Decision(Verb.BURY, reason=f"attempts exhausted{whose}", error=error)
     return Decision(Verb.RETRY, policy.delay(delivery.attempt) if delay is None else delay, error=error)
 
 
@@ -152,6 +174,10 @@ def words(error: BaseException) -> str:
     if len(text) > _MOST:
         text = f"{text[: _MOST // 2]}\n[...]\n{text[-_MOST // 2 :]}"
     return check_text("error", text)
+
+
+def _ascii(text: str | None) -> str | None:
+    return None if text is None else text.encode("ascii", "backslashreplace").decode()
 
 
 def _cause(outcome: Outcome) -> str | None:

@@ -204,7 +204,7 @@ class Fetcher:
         source.looks.begin(began)
         with source.asking:
             if source.claims.is_lost(consumer.lease_id):
-                consumer.use_lease(None)
+                consumer.forget_leases()
             lease_id = consumer.lease_id
             try:
                 batch = self._line.run(lambda connection: self._call(connection, source, limit))

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-# Somebody has a row locked.
-_REFUSALS = {"55P03"}
+# Somebody has a row locked; a character that the encoding has no bytes for.
+_REFUSALS = {"55P03", "22P05"}
 # Seconds after which a connection that is being made, and is not answered, is given up. The drivers' own are minutes.
 _CONNECTING = 30.0
 
@@ -274,4 +274,5 @@ def _is_usable(error: BaseException) -> bool:
     """Whether the connection can go on after an error: the database refused a statement, and said so."""
     if isinstance(error, DBAPIError):
         return not error.connection_invalidated and getattr(error.orig, "sqlstate", None) in _REFUSALS
-    return isinstance(error, LeaseLost)
+    # The driver has no bytes for a character, and sent nothing.
+    return isinstance(error, (LeaseLost, UnicodeError))

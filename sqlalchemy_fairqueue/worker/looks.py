@@ -24,7 +24,7 @@ _DRIFT = 40
 _OFTEN = 8
 # ... or so many messages a second came lately, by an exponential average over so many seconds.
 _LATELY = 0.05
-_BUSY = 250 * _LATELY
+_BUSY = 140 * _LATELY
 # Half as many, and the last look gave nothing: it is cheaper again.
 _CALM = _BUSY / 2
 # Many that came at once say no more than so many: one transaction, that notified once.

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy_fairqueue.errors import LeaseLost
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from sqlalchemy_fairqueue.unit_of_work.sending import settle
-from sqlalchemy_fairqueue.worker.decisions import RELEASE, Decision, of_own
+from sqlalchemy_fairqueue.worker.decisions import in_place_of, of_own
 from sqlalchemy_fairqueue.worker.logs import log, log_message
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.worker.context import Context
+    from sqlalchemy_fairqueue.worker.decisions import Decision
     from sqlalchemy_fairqueue.worker.lines import Line
     from sqlalchemy_fairqueue.worker.sources import Source
     from sqlalchemy_fairqueue.worker.stats import WorkerStats
@@ -29,8 +30,13 @@ LOCK_TIMEOUT = "200ms"
 """How long a call may wait for a message that somebody has locked: the others of the call must not wait with it."""
 # A statement_timeout that is shorter says no more.
 _LOCKED = {"55P03", "57014"}
-# The same call would be refused again: bad data and the like.
-_REFUSED = {"22", "23", "42", "0A", "54", "XX", "P0"}
+# The connection's encoding, or the server's, has no bytes for a character.
+_UNTRANSLATABLE = "22P05"
+# By its class: the call is not what is wrong, and may be tried again. Whatever else the server says is about a message,
+# for a trigger may raise anything. None: it said nothing.
+_AWAY = {"", "08", "25", "28", "40", "53", "55", "57", "58"}
+# The role lacks a privilege, whatever the message.
+_FORBIDDEN = "42501"
 
 
 class Sender:
@@ -71,16 +77,18 @@ class Sender:
             self._line.run(work)
         except LeaseLost as error:
             lost = self._lost(source, verb, endings, error)
-        except DBAPIError as error:
-            state = str(getattr(error.orig, "sqlstate", None) or "")
-            if error.connection_invalidated or (state not in _LOCKED and state[:2] not in _REFUSED):
+        except (DBAPIError, UnicodeError) as error:
+            state = _state(error)
+            if state == _FORBIDDEN or (state not in _LOCKED and state[:2] in _AWAY):
                 raise
+            if state == _UNTRANSLATABLE and (plain := self._in_ascii(source, endings)):
+                return self.send(source, verb, plain)
             if len(endings) > 1:
                 half = len(endings) // 2
                 return self.send(source, verb, endings[:half]) + self.send(source, verb, endings[half:])
             if state in _LOCKED:
                 return list(endings)
-            return self._refused(source, verb, endings[0][0], error)
+            return self._refused(source, *endings[0], error)
         self.ended(verb, [one for one in endings if one[0].delivery.message_id not in lost] if lost else endings)
         return []
 
@@ -92,7 +100,12 @@ class Sender:
             case Verb.COMPLETE:
                 stats.completed += number
             case Verb.RETRY:
-                stats.retried += number
+                # In place of another end, of the last attempt too, of which the database makes a dead letter.
+                over = [(context, of_own(verb, context.delivery)) for context, _ in endings]
+                over = [one for one in over if one[1].verb is Verb.BURY]
+                stats.retried += number - len(over)
+                if over:
+                    self.ended(Verb.BURY, over)
             case Verb.RELEASE:
                 stats.released += number
             case Verb.BURY:
@@ -125,19 +138,47 @@ class Sender:
             )
         return set(error.message_ids)
 
-    def _refused(
-        self, source: Source, verb: Verb, context: Context, error: DBAPIError
-    ) -> list[tuple[Context, Decision]]:
-        log.error(
-            "worker %s cannot %s message %d of queue %s: %s",
+    def _in_ascii(self, source: Source, endings: Endings) -> Endings:
+        """The same endings in ASCII, if that changes any."""
+        plain = [(context, decision.in_ascii()) for context, decision in endings]
+        changed = [
+            context.delivery.message_id for (context, new), (_, old) in zip(plain, endings, strict=True) if new != old
+        ]
+        if not changed:
+            return []
+        log.warning(
+            "worker %s keeps what is said of %d message(s) of queue %s in ASCII, for the database's encoding, or the "
+            "connection's, has no bytes for it: %s",
             self._name,
-            verb.value,
+            len(changed),
+            source.queue.name,
+            tuple(changed[:20]),
+            extra={"worker": self._name, "queue": source.queue.name, "message_ids": tuple(changed)},
+        )
+        return plain
+
+    def _refused(
+        self, source: Source, context: Context, decision: Decision, error: DBAPIError | UnicodeError
+    ) -> list[tuple[Context, Decision]]:
+        """Say so, and end it by the next best: left as it is, it would stay ours as long as the lease lives."""
+        instead = in_place_of(decision, context.delivery)
+        log.error(
+            "worker %s cannot %s message %d of queue %s%s: %s",
+            self._name,
+            decision.verb.value,
             context.delivery.message_id,
             source.queue.name,
+            "" if instead is None else f", tries to {instead.verb.value} it",
             # No parameters: they may be nobody's business.
-            error.orig,
+            error.orig if isinstance(error, DBAPIError) else error,
             extra={"worker": self._name, "queue": source.queue.name, "message_ids": (context.delivery.message_id,)},
         )
-        # Left as it is, it would stay ours as long as the lease lives.
-        source.consumer.use_lease(None)
-        return [] if verb is Verb.RELEASE else self.send(source, Verb.RELEASE, [(context, RELEASE)])
+        source.consumer.forget_leases()
+        return [] if instead is None else self.send(source, instead.verb, [(context, instead)])
+
+
+def _state(error: DBAPIError | UnicodeError) -> str:
+    """The SQLSTATE; for a text that the connection's encoding has no bytes for that of a server that has none."""
+    if isinstance(error, UnicodeError):
+        return _UNTRANSLATABLE
+    return "" if error.connection_invalidated else str(getattr(error.orig, "sqlstate", None) or "")

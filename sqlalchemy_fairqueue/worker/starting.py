@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine, QueuePool
 
-from sqlalchemy_fairqueue.asynchronous import AsyncEngine
+from sqlalchemy_fairqueue.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.worker.logs import log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+    from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.worker.settings import Settings
@@ -45,6 +48,29 @@ def check_main_thread() -> None:
         )
 
 
+def check_sessions(settings: Settings, make: Callable[[], object], kind: type[Session | AsyncSession]) -> None:
+    """Make a session, and refuse a factory that makes something else: each call of a handler would cost an attempt.
+
+    Raises:
+        InvalidArgument: It does.
+    """
+    if not _take_sessions(settings):
+        return
+    made: Any = make()
+    if isinstance(made, kind):
+        # Not closed: nothing was asked of it, and a scoped_session gives the one that its caller works with.
+        return
+    if inspect.iscoroutine(made):
+        made.close()
+    wanted, maker = "a Session", "a sessionmaker"
+    if kind is AsyncSession:
+        wanted, maker = "an AsyncSession", "an async_sessionmaker"
+    raise InvalidArgument(
+        f"session_factory makes a {type(made).__name__} where worker {settings.name} needs {wanted}; give {maker}, or "
+        "what makes such sessions"
+    )
+
+
 def warn_of_pool(settings: Settings, sessions: object) -> None:
     """Say so if handlers' sessions will wait for one another's connections. The worker's own are apart from the pool.
 
@@ -52,7 +78,7 @@ def warn_of_pool(settings: Settings, sessions: object) -> None:
         settings: The worker's.
         sessions: What makes the sessions; of another maker than SQLAlchemy's the engine is not known.
     """
-    if not any(handler.session for queue in settings.queues for handler in queue.handlers.values()):
+    if not _take_sessions(settings):
         return
     bind = getattr(sessions, "kw", {}).get("bind")
     room = _room(bind.sync_engine if isinstance(bind, AsyncEngine) else bind)
@@ -68,6 +94,10 @@ def warn_of_pool(settings: Settings, sessions: object) -> None:
             room,
             extra={"worker": settings.name},
         )
+
+
+def _take_sessions(settings: Settings) -> bool:
+    return any(handler.session for queue in settings.queues for handler in queue.handlers.values())
 
 
 def _room(engine: object) -> int | None:

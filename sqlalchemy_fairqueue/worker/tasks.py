@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import math
 from contextvars import ContextVar
 from functools import partial
 from time import monotonic
@@ -55,8 +54,6 @@ class TaskCrew(CrewBase):
         self._tasks: dict[Context, asyncio.Task[Decision | None]] = {}
         # Whose tasks were cancelled: not again and again, so that they can clean up.
         self._told: set[Context] = set()
-        # How long a stop waits for handlers.
-        self._until = math.inf
         self._patience: asyncio.Timeout | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._stopping = False
@@ -93,13 +90,9 @@ class TaskCrew(CrewBase):
         for context in self.running:
             context.stopping = True
 
-    def left(self) -> float:
-        """How many seconds a stop still waits."""
-        return max(0.0, self._until - monotonic())
-
     def hurry(self, until: float) -> None:
         """Let a stop wait no longer than *until* then, also one that is under way."""
-        self._until = min(self._until, until)
+        super().hurry(until)
         if self._patience is not None and not self._patience.expired():
             self._patience.reschedule(self._loop.time() + self.left())
 

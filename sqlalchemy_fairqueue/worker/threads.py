@@ -64,10 +64,10 @@ class ThreadCrew(CrewBase):
         """Whether one of its handlers asks."""
         return threading.current_thread() in self._threads
 
-    def stop(self, until: float) -> None:
-        """Wait for the handlers at work *until* then."""
+    def stop(self) -> None:
+        """Wait for the handlers at work, as long as there is time."""
         for thread in self._threads:
-            join(thread, lambda: until - monotonic())
+            join(thread, self.left)
 
     def end(self) -> None:
         """Begin no more, and tell the handlers at work."""

@@ -148,6 +148,8 @@ class _Hub:
 
     def _listen(self) -> None:
         connection = self._line.driver().pgconn
+        # Whatever the application speaks: topics are compared by their characters.
+        self._ask(connection, "set client_encoding to 'UTF8'")
         self._ask(connection, f"listen {_CHANNEL}")
         self.is_listening = True
         self._outage.over()

@@ -19,7 +19,7 @@ from sqlalchemy_fairqueue.worker.machine import DRAIN_LOOK, Machine, seconds
 from sqlalchemy_fairqueue.worker.pace import MOST, Pace
 from sqlalchemy_fairqueue.worker.settings import GRACE, LEASE, Settings, worker_name
 from sqlalchemy_fairqueue.worker.signals import on_signal
-from sqlalchemy_fairqueue.worker.starting import check_handlers, check_main_thread, warn_of_pool
+from sqlalchemy_fairqueue.worker.starting import check_handlers, check_main_thread, check_sessions, warn_of_pool
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
 from sqlalchemy_fairqueue.worker.threads import ThreadCrew
 
@@ -95,6 +95,9 @@ class Worker:
         self._lock = threading.RLock()
         self._running: tuple[Machine, ThreadCrew] | None = None
         self._crew: ThreadCrew | None = None
+        self._starting = False
+        # Until when handlers may go on, if a stop came while it started.
+        self._stop_asked: float | None = None
         # What run() waits for. Reentrant, too.
         self._stops: SimpleQueue[None] | None = None
         self.stats = WorkerStats()
@@ -109,59 +112,83 @@ class Worker:
 
         Raises:
             WorkerError: It runs already, or a handler cannot be called by it.
-            InvalidArgument: A queue has no handlers.
+            InvalidArgument: A queue has no handlers, or the session factory makes no Session.
             SchemaMismatch: A queue is not installed, or in a version that this library does not know.
         """
         with self._lock:
             self._check_idle()
             self._check_handlers()
-            settings = self._settings
-            warn_of_pool(settings, self._sessions)
-            pace = Pace(settings.concurrency, settings.prefetch)
-            crew = ThreadCrew(settings.concurrency, pace, settings.retry, self._sessions, settings.name)
-            machine = Machine(settings, crew, pace, self.stats)
-            machine.check()
-            self._crew = crew
+            self._starting = True
             try:
-                crew.launch()
-                machine.launch()
-            except BaseException:
-                crew.end()
-                machine.stop_taking(lambda: 0.0)
-                machine.stop(crew.give_up())
-                raise
-            self._running = machine, crew
+                self._start()
+            finally:
+                self._starting = False
+                asked, self._stop_asked = self._stop_asked, None
+            if asked is not None:
+                self._stop(asked)
+
+    def _start(self) -> None:
+        settings = self._settings
+        check_sessions(settings, self._sessions, Session)
+        warn_of_pool(settings, self._sessions)
+        pace = Pace(settings.concurrency, settings.prefetch)
+        crew = ThreadCrew(settings.concurrency, pace, settings.retry, self._sessions, settings.name)
+        machine = Machine(settings, crew, pace, self.stats)
+        machine.check()
+        self._crew = crew
+        try:
+            crew.launch()
+            machine.launch()
+        except BaseException:
+            crew.end()
+            machine.stop_taking(lambda: 0.0)
+            machine.stop(crew.give_up())
+            raise
+        self._running = machine, crew
         log.info("worker %s started on %s", self.name, [queue.name for queue in settings.queues])
 
     def stop(self, grace: timedelta | None = None) -> None:
         """Take no more, let handlers finish, give the rest back uncounted, and return; it may be started again.
 
         A handler of this worker cannot wait for its own end: called by one this returns at once, and the worker stops
-        when its handlers have ended.
+        when its handlers have ended. A second call with a shorter grace shortens that of the first.
 
         Args:
             grace: How long handlers may go on; default: the worker's. One that is still at it then is left behind: its
                 message is given back, ``context.check()`` raises, and its session refuses to commit.
-        """
-        allowed = seconds(grace, self._settings.grace)
-        if self._crew is not None and self._crew.is_mine():
-            threading.Thread(target=self._stop, args=(allowed,), name=f"{self.name}-stop", daemon=True).start()
-        else:
-            self._stop(allowed)
 
-    def _stop(self, allowed: float) -> None:
+        Raises:
+            InvalidArgument: The grace is no duration.
+        """
+        until = monotonic() + seconds(grace, self._settings.grace)
+        crew = self._crew
+        if crew is not None and not self._starting:
+            # Before the lock, which a stop that is under way holds.
+            crew.hurry(until)
+        if crew is not None and crew.is_mine():
+            threading.Thread(target=self._stop, args=(until,), name=f"{self.name}-stop", daemon=True).start()
+        else:
+            self._stop(until)
+
+    def _stop(self, until: float) -> None:
         with self._lock:
             if self._running is None:
+                # Of a signal handler, in the middle of a start or right before it.
+                if self._starting:
+                    self._stop_asked = until
+                if self._stops is not None:
+                    self._stops.put(None)
                 return
             (machine, crew), self._running = self._running, None
-            until = monotonic() + allowed
+            began = monotonic()
+            crew.hurry(until)
             try:
                 crew.end()
-                machine.stop_taking(lambda: until - monotonic())
-                crew.stop(until)
+                machine.stop_taking(crew.left)
+                crew.stop()
             finally:
                 # An interrupt ends the patience, not the stop.
-                machine.stop(crew.give_up(), allowed)
+                machine.stop(crew.give_up(), monotonic() - began)
                 if self._stops is not None:
                     self._stops.put(None)
         log.info("worker %s stopped: %s", self.name, self.stats.as_dict(), extra={"worker": self.name})

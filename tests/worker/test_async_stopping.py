@@ -71,7 +71,7 @@ async def test_a_handler_that_cancels_itself(
     async with AsyncWorker(async_engine, queue):
         await auntil(lambda: is_empty(database), "it has an end")
     [letter] = queue.dead_letters(engine)
-    assert (letter.reason, letter.attempts) == ("attempts exhausted", 2)
+    assert (letter.reason, letter.attempts) == ("attempts exhausted: the policy's limit is 2", 2)
 
 
 @pytest.mark.parametrize("bad", [5, timedelta(seconds=-1)])

@@ -95,10 +95,11 @@ def test_death_is_said_and_counted(  # noqa: PLR0917 - fixtures
         until(lambda: is_empty(database), "it is a dead letter")
         worker.stop()
     assert limits == [(1, 2), (2, 2)]
+    whose = "" if own == 2 else ": the policy's limit is 2"
     assert _said(caplog) == [
         "failed at attempt 1 of 2: ValueError: odd",
         "failed at attempt 2 of 2: ValueError: odd",
-        "is a dead letter now, at attempt 2 of 2: attempts exhausted",
+        f"is a dead letter now, at attempt 2 of 2: attempts exhausted{whose}",
     ]
     assert (worker.stats.retried, worker.stats.buried) == (1, 1)
 

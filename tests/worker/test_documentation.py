@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import pytest
 import sqlalchemy
@@ -10,7 +10,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import Delivery, Queue, Retry
+from sqlalchemy_fairqueue import Delivery, Queue
 from sqlalchemy_fairqueue.values import OnDuplicate
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
@@ -58,15 +58,14 @@ def test_the_pooler_example_runs(engine: Engine, database: Database, monkeypatch
 
 
 def test_the_example_of_a_test_runs(engine: Engine, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page's test of a handler passes, and a handler with a stand-in for a context says what it wants."""
+    """The page's tests of handlers pass, the one with a database and the one without."""
     monkeypatch.setattr(sqlalchemy, "create_engine", lambda _: engine)
     blocks = [block.partition("```")[0] for block in _PAGE.read_text().split("```python\n")]
     module = ModuleType("example")
-    exec(compile(blocks[1] + blocks[3], str(_PAGE), "exec"), module.__dict__)  # noqa: S102 - our own page
+    exec(compile(blocks[1] + blocks[3] + blocks[4], str(_PAGE), "exec"), module.__dict__)  # noqa: S102 - our own page
     module.__dict__["test_parse"](engine)
     assert is_empty(database)
-    delivery, context = SimpleNamespace(payload={"pages": ["busy"]}), SimpleNamespace(check=lambda: None)
-    assert isinstance(module.__dict__["call"](delivery, context), Retry)
+    module.__dict__["test_call"]()
 
 
 @pytest.mark.parametrize(("on_duplicate", "links"), [("skip", 1), ("replace", 3)])

@@ -260,7 +260,7 @@ def test_a_lost_answer(
         batch = answer(consumer, connection, limit, lease)
         if batch and batch[0].payload == "short" and not lost:
             lost.append(batch[0].message_id)
-            consumer.use_lease(None)
+            consumer.forget_leases()
             raise OperationalError("dequeue", {}, Exception("the connection is gone"))
         return batch
 

@@ -153,9 +153,11 @@ def test_out_of_attempts(queue: Queue, engine: Engine, database: Database, start
     until(lambda: is_empty(database), "they are dead letters")
     assert sorted(tried) == ["kind"] * 2 + ["own"] * 3
     letters = database.rows("select reason, error, attempts from fq_dead_letter order by attempts")
-    assert [letter.attempts for letter in letters] == [2, 3]
+    assert [(letter.attempts, letter.reason) for letter in letters] == [
+        (2, "attempts exhausted: the policy's limit is 2"),
+        (3, "attempts exhausted"),
+    ]
     for letter in letters:
-        assert letter.reason == "attempts exhausted"
         assert "ValueError: odd" in letter.error
         assert "in handle" in letter.error
 

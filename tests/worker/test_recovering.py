@@ -25,7 +25,7 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         batch = answer(consumer, connection, limit, lease)
         if not took and any(delivery.payload == "lost" for delivery in batch):
             took.extend(delivery.message_id for delivery in batch)
-            consumer.use_lease(None)
+            consumer.forget_leases()
             raise ConnectionError("the connection is gone")
         return batch
 
@@ -90,7 +90,7 @@ def test_a_dequeue_that_comes_late(
     until(lambda: looks, "the worker has looked")
     send(engine, queue, 2)
     late = Consumer(queue._target, queue.codec)
-    late.use_lease(lease_id)
+    late._leases = ((timedelta(seconds=1), lease_id),)
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         assert late.dequeue(connection, 1, timedelta(seconds=1))
     until(lambda: database.value("select count(*) from fq_message where lease_id is null") == 1, "it is given back")

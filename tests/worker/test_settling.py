@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from sqlalchemy import Engine, create_engine, text
 
-from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Queue, Release, Retry, Worker
+from sqlalchemy_fairqueue import Bury, ChannelPolicy, Delivery, Queue, Release, Retry, Worker
 from sqlalchemy_fairqueue.values import Outcome
 from sqlalchemy_fairqueue.worker import settling
 from sqlalchemy_fairqueue.worker.claims import Claim
@@ -140,26 +140,88 @@ def test_many_at_a_time(
     assert worker.stats.flushes <= 4
 
 
-def test_what_the_database_refuses_is_given_back(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, caplog: pytest.LogCaptureFixture
+_REFUSING = """
+create function refuse() returns trigger language plpgsql as
+  $$ begin raise exception 'not this one' using errcode = '{code}'; end $$;
+create trigger refuse before {on} for each row when ({when}) execute function refuse()
+"""
+
+
+@pytest.mark.parametrize("code", ["23514", "21000", "AB001"])
+def test_an_end_that_the_database_refuses_is_an_attempt(  # noqa: PLR0917 - fixtures
+    queue: Queue,
+    engine: Engine,
+    database: Database,
+    start: StartWorker,
+    caplog: pytest.LogCaptureFixture,
+    code: str,
 ) -> None:
-    """A delivery whose end the database refuses is given back and logged; its neighbours are settled."""
-    database.execute(
-        "create function refuse() returns trigger language plpgsql as"
-        " $$ begin raise exception 'not this one' using errcode = '23514'; end $$"
-    )
-    database.execute(
-        "create trigger refuse before update on fq_message for each row"
-        " when (new.error = 'bad') execute function refuse()"
-    )
+    """It is logged, its message tried again without those words, and counts; its neighbours are settled."""
+    database.execute(_REFUSING.format(on="update on fq_message", when="new.error = 'bad'", code=code))
 
     @queue.handler()
-    def handle(delivery: Delivery) -> Retry | None:
-        return Retry(delay=timedelta(hours=1), error=str(delivery.payload)) if delivery.deliveries == 1 else None
+    def handle(delivery: Delivery) -> Retry:
+        return Retry(delay=timedelta(hours=1), error=str(delivery.payload))
 
     send(engine, queue, "good", "bad", "fine")
     with caplog.at_level(logging.ERROR, "sqlalchemy_fairqueue.worker"):
         start(queue)
-        until(lambda: database.value("select count(*) from fq_message where error is not null") == 2, "two are put off")
-        until(lambda: database.value("select count(*) from fq_message") == 2, "the third came back, and is done")
-    assert "not this one" in caplog.text
+        put_off = "select count(*) from fq_message where attempts = 1 and lease_id is null"
+        until(lambda: database.value(put_off) == 3, "all are put off")
+    rows = database.rows("select error, attempts, dequeue_at - fq_now() > 3.5e9 as late from fq_message order by id")
+    assert list(map(tuple, rows)) == [("good", 1, True), (None, 1, True), ("fine", 1, True)]
+    assert "cannot retry message" in caplog.text
+    assert ", tries to retry it: not this one" in caplog.text
+
+
+def test_a_missing_privilege_costs_no_attempt(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker
+) -> None:
+    """What the role may not do is not about a message: its end waits, under its lease, until that is mended."""
+    database.execute(_REFUSING.format(on="delete on fq_message", when="true", code="42501"))
+    queue.handler()(lambda _: None)
+    send(engine, queue, 1)
+    worker = start(queue)
+    until(lambda: worker.stats.failures > 0, "it was refused")
+    assert database.value("select attempts = 1 and lease_id is not null from fq_message")
+    database.execute("drop trigger refuse on fq_message")
+    until(lambda: is_empty(database), "it is completed")
+    assert (worker.stats.completed, worker.stats.retried, worker.stats.released) == (1, 0, 0)
+
+
+def test_a_dead_letter_in_place_of_another_is_counted(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At the last attempt the retry that is sent for a refused end makes a dead letter: it is told as one."""
+    database.execute(_REFUSING.format(on="insert on fq_dead_letter", when="new.reason = 'no good'", code="23514"))
+
+    @queue.handler()
+    def handle(_: Delivery) -> Bury:
+        return Bury("no good")
+
+    send(engine, queue, 1, max_attempts=1)
+    with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
+        worker = start(queue)
+        until(lambda: worker.stats.buried == 1, "it is a dead letter")
+    assert worker.stats.retried == 0
+    assert "is a dead letter now, at attempt 1 of 1: attempts exhausted" in caplog.text
+
+
+def test_an_end_that_the_database_refuses_for_ever_comes_ever_later(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What cannot become a dead letter is given back for longer and longer, and keeps its worker from nothing."""
+    database.execute(_REFUSING.format(on="insert on fq_dead_letter", when="true", code="23514"))
+
+    @queue.handler()
+    def handle(delivery: Delivery) -> Bury | None:
+        return Bury("it is no good") if delivery.payload == "bad" else None
+
+    send(engine, queue, "bad", max_attempts=1)
+    with caplog.at_level(logging.ERROR, "sqlalchemy_fairqueue.worker"):
+        worker = start(queue)
+        until(lambda: worker.stats.released == 1, "it is given back")
+        send(engine, queue, "good")
+        until(lambda: worker.stats.completed == 1, "the worker goes on")
+    assert database.value("select dequeue_at > enqueued_at and lease_id is null from fq_message")
+    assert [", tries to retry it:" in caplog.text, ", tries to release it:" in caplog.text] == [True, True]

@@ -36,9 +36,9 @@ queue = Queue("documents")
 waits = threading.Event()
 stop = ThreadCrew.stop
 
-def stop_and_say(crew, until):
+def stop_and_say(crew):
     waits.set()
-    stop(crew, until)
+    stop(crew)
 
 ThreadCrew.stop = stop_and_say
 

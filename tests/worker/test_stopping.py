@@ -12,10 +12,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker, WorkerError
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, Worker, WorkerError
 from sqlalchemy_fairqueue.consumer import Consumer
 from sqlalchemy_fairqueue.worker import fetching, pace
 from tests.fixtures.database import Database
@@ -333,3 +333,94 @@ def test_cancelled_before_it_begins(  # noqa: PLR0917 - fixtures
         queue.cancel(engine, message_id)
     until(lambda: is_empty(database), "all are gone")
     assert seen == ["slow"]
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_an_impatient_second_stop(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, *, reentrant: bool
+) -> None:
+    """A second stop without grace ends a first one's patience: another thread's, and a signal handler's in its own."""
+    started, go, stopping = threading.Event(), threading.Event(), threading.Event()
+
+    @queue.handler()
+    def handle(_: Delivery, context: Context) -> None:
+        started.set()
+        until(lambda: context.stopping, "the first stop is under way")
+        stopping.set()
+        go.wait()
+
+    worker = start(queue, concurrency=1)
+    try:
+        send(engine, queue, 1)
+        assert started.wait(PATIENCE.total_seconds())
+        if reentrant:
+
+            def impatient(*_: object) -> None:
+                worker.stop(timedelta())
+
+            def interrupt() -> None:
+                assert stopping.wait(PATIENCE.total_seconds())
+                os.kill(os.getpid(), signal.SIGUSR1)
+
+            before = signal.signal(signal.SIGUSR1, impatient)
+            sender = threading.Thread(target=interrupt)
+            sender.start()
+            try:
+                worker.stop(timedelta(hours=1))
+            finally:
+                sender.join()
+                signal.signal(signal.SIGUSR1, before)
+        else:
+            first = threading.Thread(target=worker.stop, args=(timedelta(hours=1),))
+            first.start()
+            assert stopping.wait(PATIENCE.total_seconds())
+            worker.stop(timedelta())
+            first.join(PATIENCE.total_seconds())
+            assert not first.is_alive()
+        assert (worker.stats.completed, worker.stats.released) == (0, 1)
+        assert not is_empty(database)
+    finally:
+        go.set()
+
+
+@pytest.mark.parametrize("how", ["start", "run"])
+def test_a_signal_handler_of_the_program_while_it_starts(queue: Queue, engine: Engine, how: str) -> None:
+    """A stop that comes in the middle of a start, from the same thread, is not forgotten; a later one has its grace."""
+    queue.handler()(lambda _: None)
+    worker = Worker(engine, queue)
+    threads: list[threading.Thread] = []
+
+    def stop_at_once(*_: object) -> None:
+        threads.append(threading.current_thread())
+        worker.stop(timedelta())
+
+    interrupted = threading.Event()
+
+    def interrupt(*_: object) -> None:
+        if not interrupted.is_set():
+            interrupted.set()
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    # While it connects to look at the schema.
+    event.listen(engine, "do_connect", interrupt)
+    before = signal.signal(signal.SIGUSR1, stop_at_once)
+    try:
+        getattr(worker, how)()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert threads == [threading.current_thread()]
+    assert not _threads(worker.name)
+    started, done = threading.Event(), threading.Event()
+
+    @queue.handler("slow")
+    def slow(_: Delivery, context: Context) -> None:
+        started.set()
+        until(lambda: context.stopping, "it is to stop")
+        done.set()
+
+    worker.start()
+    send(engine, queue, 1, kind="slow")
+    assert started.wait(PATIENCE.total_seconds())
+    worker.stop(PATIENCE)
+    assert done.is_set()
+    assert worker.stats.completed == 1
