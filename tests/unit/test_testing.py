@@ -1,0 +1,75 @@
+"""What tests of handlers are given."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from sqlalchemy_fairqueue import (
+    Context,
+    Delivery,
+    HandlerTimeout,
+    InvalidArgument,
+    LeaseLost,
+    MessageCancelled,
+    PayloadError,
+    Queue,
+    Retry,
+)
+from sqlalchemy_fairqueue.testing import make_context, make_delivery
+
+_QUEUE = Queue("documents", max_attempts=7)
+
+
+def _handle(delivery: Delivery, context: Context) -> Retry | None:
+    for page in delivery.payload["pages"]:
+        context.check()
+        if page == "busy" and not context.stopping:
+            return Retry(error=f"page {page} of {delivery.channel}")
+    return None
+
+
+def test_a_handler_is_called_as_a_worker_calls_it() -> None:
+    """It reads what it asks for, and says what it wants."""
+    delivery = make_delivery(_QUEUE, {"pages": ("a", "busy")}, channel="customer-7", attempt=3)
+    wanted = _handle(delivery, make_context(delivery))
+    assert wanted is not None
+    assert wanted.error == "page busy of customer-7"
+    assert _handle(delivery, make_context(delivery, stopping=True)) is None
+
+
+def test_a_delivery_is_like_one_of_the_queue() -> None:
+    """The payload has been through the codec, and what was not given is the queue's."""
+    before = datetime.now(UTC)
+    delivery = make_delivery(_QUEUE, (1, 2), headers={"trace": ("a",)})
+    assert delivery.payload == [1, 2]
+    assert (delivery.queue, delivery.kind, delivery.max_attempts, delivery.attempt) == ("documents", "default", 7, 1)
+    assert delivery.headers == {"trace": ["a"]}
+    assert before <= delivery.enqueued_at < delivery.lease.expires_at
+    assert make_delivery(_QUEUE, None, max_attempts=2, kind="parse").max_attempts == 2
+
+
+def test_what_an_enqueue_refuses_is_refused() -> None:
+    """A test cannot pass with a message that could never be sent."""
+    with pytest.raises(PayloadError, match=r"\$\.at"):
+        make_delivery(_QUEUE, {"at": object()})
+    with pytest.raises(InvalidArgument, match="channel"):
+        make_delivery(_QUEUE, 1, channel="")
+    with pytest.raises(InvalidArgument, match="headers"):
+        make_delivery(_QUEUE, 1, headers={"a": object()})
+
+
+def test_what_a_worker_tells_its_handler() -> None:
+    """Each thing that can end a handler early."""
+    delivery = make_delivery(_QUEUE, 1)
+    make_context(delivery).check()
+    with pytest.raises(LeaseLost):
+        make_context(delivery, lost=True).check()
+    with pytest.raises(MessageCancelled):
+        make_context(delivery, cancelled=True).check()
+    with pytest.raises(HandlerTimeout):
+        make_context(delivery, timed_out=True).check()
+    context = make_context(delivery)
+    assert [context.stopping, context.lost, context.timed_out, context.cancelled] == [False] * 4
+    context.cancelled = True
+    with pytest.raises(MessageCancelled):
+        context.check()
