@@ -53,6 +53,14 @@ def load_queue(place: str, folder: str) -> Queue:
     return found
 
 
+def load_callable(place: str, folder: str) -> Any:
+    """What ``module:name`` names, which can be called."""
+    found = load(place, folder)
+    if not callable(found):
+        raise usage(f"{place!r} is a {type(found).__name__}, which cannot be called; give a sessionmaker")
+    return found
+
+
 def engine_beside(place: str) -> AnyEngine | None:
     """The engine in the module of ``module:name``: the one called ``engine``, or else the only one there is.
 

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.cli.answers import Answer
-from sqlalchemy_fairqueue.cli.applications import AnyEngine, load, load_module, load_queue
+from sqlalchemy_fairqueue.cli.applications import AnyEngine, load, load_callable, load_module, load_queue
 from sqlalchemy_fairqueue.cli.failures import failure_of, usage
 from sqlalchemy_fairqueue.cli.options import Options, typed
 from sqlalchemy_fairqueue.cli.places import application_named, database
@@ -77,6 +77,28 @@ def worker(
         list[str] | None,
         typer.Option("--import", metavar="MODULE", help="Import this too, for the handlers in it. Can be repeated."),
     ] = None,
+    session_factory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:NAME",
+            help="Makes the sessions of handlers, like the application's sessionmaker. Default: plain ones.",
+            show_default=False,
+        ),
+    ] = None,
+    prefetch: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Most messages taken ahead of their handler, 0 to 500. Default: 500.", show_default=False
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Shown beside its leases and in the log. Default: host, process and a random part.",
+            show_default=False,
+        ),
+    ] = None,
     log_level: Annotated[
         LogLevel, typer.Option("--log-level", metavar="LEVEL", help=", ".join(LogLevel))
     ] = LogLevel.INFO,
@@ -92,22 +114,29 @@ def worker(
     if not notify and poll_interval is None:
         poll_interval = timedelta(seconds=1)
     found = [load_queue(place, options.app_dir) for place in queues]
-    for name in modules or ():
-        load_module(name, options.app_dir)
+    for module in modules or ():
+        load_module(module, options.app_dir)
     wanted = application_named(options)
     given = database(options, load(wanted, options.app_dir) if wanted else found[0], wanted or queues[0])
     _log(log_level)
     arguments: dict[str, Any] = {"concurrency": concurrency, "notify": notify}
-    optional = {"lease": lease, "poll_interval": poll_interval, "grace": grace}
+    optional = {
+        "lease": lease,
+        "poll_interval": poll_interval,
+        "grace": grace,
+        "session_factory": session_factory and load_callable(session_factory, options.app_dir),
+        "prefetch": prefetch,
+        "name": name,
+    }
     arguments |= {name: value for name, value in optional.items() if value is not None}
     if in_loop is None:
         in_loop = isinstance(given, AsyncEngine)
     run = _run_tasks if in_loop else _run_threads
     try:
-        name, counted = run(given, found, arguments, drain=drain)
+        called, counted = run(given, found, arguments, drain=drain)
     except DBAPIError as error:
         raise failure_of(error, shown_url(given if isinstance(given, URL) else given.url)) from error
-    return Answer({"worker": name, "queues": [queue.name for queue in found], "stats": counted})
+    return Answer({"worker": called, "queues": [queue.name for queue in found], "stats": counted})
 
 
 def _run_threads(

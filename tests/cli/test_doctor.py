@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue.embedded import Server
-from tests.cli.conftest import Cli, install_version
+from tests.cli.conftest import Cli, Outcome, install_version
 from tests.cli.stages import QUEUE, Findings, bury, enqueue, levels
 from tests.cli.test_installations import role
 from tests.fixtures.connections import Connect
@@ -25,7 +25,8 @@ def test_a_healthy_installation(bare_cli: Cli, private_server: Callable[..., Ser
     assert found.status == 0, found.out
     assert {one["level"] for one in found.document["findings"]} == {"ok"}
     assert {one["check"] for one in found.document["findings"]} == {
-        "server", "clock", "version", "drift", "privileges", "autovacuum", "snapshots", "queues", "leases", "history",
+        "server", "clock", "version", "drift", "privileges", "sequences", "autovacuum", "snapshots", "queues",
+        "leases", "times", "history",
     }  # fmt: skip
     assert (found.document["schema"], found.document["version"], found.document["level"]) == ("public", 2, "ok")
     lines = bare_cli("doctor", "--database-url", url).out.splitlines()
@@ -75,6 +76,20 @@ def test_drift(findings: Findings, database: Database) -> None:
     assert after["fq_message_lease_ix"]["level"] == "problem"
     assert "fq_message_lease_ix is missing" in after["fq_message_lease_ix"]["message"]
     assert "op.repair_fairqueue(2, schema='public')" in after["fq_wake"]["remedy"]
+
+
+def test_drift_that_is_allowed(findings: Findings, database: Database) -> None:
+    """What was added on purpose is no problem, and what is allowed without need is said."""
+    database.execute("create index message_kind on fq_message (kind)")
+    words = ["--allow", "index message_kind", "--allow", "column fq_message.tenant"]
+
+    assert [(one["level"], one["message"]) for one in findings("drift", *words)] == [
+        ("ok", "every table, index and function is as the migrations left it, but for 1 that may differ"),
+        ("warning", "'column fq_message.tenant' is allowed and does not differ"),
+    ]
+    [told] = findings("drift")
+    assert told["level"] == "problem"
+    assert "--allow 'index message_kind' where that was on purpose" in told["remedy"]
 
 
 def test_versions(bare_cli: Cli, empty_database: Database) -> None:
@@ -127,6 +142,36 @@ def test_what_may_not_be_looked_at(bare_cli: Cli, database: Database) -> None:
     unchecked = [one["check"] for one in document["findings"] if "could not be checked" in one["message"]]
     assert set(unchecked) >= {"leases", "history"}
     assert {one["check"] for one in document["findings"]} >= {"version", "drift", "privileges", "autovacuum"}
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["datestyle=SQL,DMY", "datestyle=German", "intervalstyle=iso_8601", "quote_all_identifiers=on"],
+)
+def test_settings_of_the_role(cli: Cli, bare_cli: Cli, database: Database, setting: str) -> None:
+    """How a session wants values and names written changes no finding."""
+    database.execute("vacuum fq_message")
+    url = database.url.update_query_dict({"options": f"-c {setting}"}).render_as_string(hide_password=False)
+
+    def told(found: Outcome) -> list[tuple[str, str]]:
+        return [(one["check"], one["level"]) for one in found.document["findings"]]
+
+    assert told(bare_cli("doctor", "--json", "--database-url", url)) == told(cli("doctor", "--json"))
+
+
+def test_a_check_that_fails(findings: Findings, database: Database, engine: Engine) -> None:
+    """Whatever a check fails with is a warning of its own, and the others are made."""
+    enqueue(engine, "a")
+    database.execute("create or replace function fq_now() returns bigint language sql as 'select 9000000000000000000'")
+
+    [failed] = findings("queues")
+
+    assert (failed["level"], failed["message"]) == (
+        "warning",
+        "could not be checked: OverflowError: date value out of range",
+    )
+    assert levels(findings("autovacuum"))
+    assert findings("drift")[0]["values"]["object"] == "fq_now"
 
 
 def test_open_snapshots(findings: Findings, database: Database, connect: Connect) -> None:

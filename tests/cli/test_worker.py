@@ -244,9 +244,46 @@ def test_the_engine_of_the_application(shop: Shop, database: Database, make: str
     assert (found.status, found.document["stats"]["completed"]) == (0, 1), found.err
 
 
+@pytest.mark.parametrize(("kind", "words"), [("sync", ["--threads"]), ("async", ["--async"])])
+def test_the_sessions_of_the_application(shop: Shop, database: Database, kind: str, words: list[str]) -> None:
+    """Handlers get what the factory makes, with what the application has put on it; other settings arrive, too."""
+    enqueue(shop.engine, "a")
+    place, make, name, wait = {
+        "sync": ("sqlalchemy.orm", "sessionmaker", "Session", ""),
+        "async": ("sqlalchemy.ext.asyncio", "async_sessionmaker", "AsyncSession", "await "),
+    }[kind]
+    engine = "create_engine" if kind == "sync" else "create_async_engine"
+    source = f"""{_QUEUE}
+from sqlalchemy import create_engine, text
+from sqlalchemy.ext.asyncio import create_async_engine
+from {place} import {make}, {name}
+
+class Audited({name}):
+    pass
+
+engine = {engine}({url_of(database)!r})
+sessions = {make}(engine, class_=Audited)
+
+@queue.handler("parse")
+{wait and "async "}def parse(delivery, session):
+    if isinstance(session, Audited):
+        {wait}session.execute(text("insert into parsed values (7)"))
+"""
+    module = shop.write(source)
+    words += ["--session-factory", f"{module}:sessions", "--name", "auditor", "--prefetch", "0", "--drain", "--json"]
+    with shop.run("worker", f"{module}:queue", *words) as process:
+        found = ended(process)
+    assert (found.status, found.document["worker"]) == (0, "auditor"), found.err
+    assert database.value("select id from parsed") == 7
+
+
 @pytest.mark.parametrize(
     ("source", "words", "complaint"),
     [
+        (_THREADS, ["--session-factory", "json:nothing"], "there is no 'nothing' in module json"),
+        (_THREADS, ["--session-factory", "json:__name__"], "is a str, which cannot be called; give a sessionmaker"),
+        (_THREADS, ["--prefetch", "501"], "prefetch is 501"),
+        (_THREADS, ["--name", ""], "name"),
         (_QUEUE, [], "has no handlers; declare them with @queue.handler(...)"),
         ("queue = 7", [], "is a int, not a Queue; it has no Queue; make one"),
         (_THREADS, ["--import", "nowhere_at_all"], "there is no module 'nowhere_at_all'"),

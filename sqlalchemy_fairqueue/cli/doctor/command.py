@@ -16,8 +16,10 @@ from sqlalchemy_fairqueue.cli.doctor.findings import Examination, Finding, Level
 from sqlalchemy_fairqueue.cli.doctor.history import check_history
 from sqlalchemy_fairqueue.cli.doctor.privileges import check_ownership, check_privileges
 from sqlalchemy_fairqueue.cli.doctor.schema import check_drift, check_version
+from sqlalchemy_fairqueue.cli.doctor.sequences import check_sequences
 from sqlalchemy_fairqueue.cli.doctor.server import check_clock, check_server
 from sqlalchemy_fairqueue.cli.doctor.snapshots import check_snapshots
+from sqlalchemy_fairqueue.cli.doctor.times import check_times
 from sqlalchemy_fairqueue.cli.doctor.vacuum import check_vacuum
 from sqlalchemy_fairqueue.cli.doctor.work import check_leases, check_queues
 from sqlalchemy_fairqueue.cli.failures import failure_of, said
@@ -27,17 +29,21 @@ from sqlalchemy_fairqueue.cli.places import place_of
 from sqlalchemy_fairqueue.cli.printing import clean
 from sqlalchemy_fairqueue.cli.statuses import Status
 from sqlalchemy_fairqueue.cli.units import duration
-from sqlalchemy_fairqueue.errors import FairQueueError
 
 Check = Callable[[], Iterator[Finding]]
 
 _CHECKS: tuple[Callable[[Examination], Iterator[Finding]], ...] = (
-    check_version, check_drift, check_privileges, check_ownership, check_vacuum, check_snapshots, check_queues,
-    check_leases, check_history,
+    check_version, check_drift, check_privileges, check_ownership, check_sequences, check_vacuum, check_snapshots,
+    check_queues, check_leases, check_times, check_history,
 )  # fmt: skip
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
-_PATIENCE = text("set local statement_timeout = '60s'")
-_READ_ONLY = text("set transaction read only")
+_BEFORE = (
+    text("set transaction read only"),
+    text("set local statement_timeout = '60s'"),
+    # The driver reads times and durations in these alone, whatever the role or the database prefers.
+    text("set local datestyle = 'ISO'"),
+    text("set local intervalstyle = 'postgres'"),
+)
 
 
 def doctor(
@@ -52,6 +58,14 @@ def doctor(
             show_default="5m",
         ),
     ] = timedelta(minutes=5),
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OBJECT",
+            help="What you added or changed on purpose, like 'index message_tenant'. Can be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings too.")] = False,
 ) -> Answer:
     """Look for what may be wrong: schema, privileges, vacuum, snapshots, queues that nobody serves.
@@ -62,7 +76,7 @@ def doctor(
         connection = connected.execution_options(isolation_level="READ COMMITTED")
         with connection.begin():
             schema, version = find_installation(connection, place.schema)
-        examined = Examination(connection, schema, version, place.queue, max_age)
+        examined = Examination(connection, schema, version, place.queue, max_age, tuple(allow or ()))
         checks: list[Check] = [partial(check_server, connection), partial(check_clock, connection)]
         checks += [partial(check, examined) for check in _CHECKS]
         findings = [finding for check in checks for finding in _findings(connection, check)]
@@ -82,19 +96,21 @@ def doctor(
 
 
 def _findings(connection: Connection, check: Check) -> list[Finding]:
-    """What a check finds, in a transaction of its own; that it may not look is a finding too."""
+    """What a check finds, in a transaction of its own; that it cannot look is a finding too."""
     function = check.func if isinstance(check, partial) else check
     subject = function.__name__.removeprefix("check_")
     try:
         with connection.begin():
-            connection.execute(_READ_ONLY)
-            connection.execute(_PATIENCE)
+            for statement in _BEFORE:
+                connection.execute(statement)
             return list(check())
-    except (DBAPIError, FairQueueError) as error:
+    except Exception as error:
         failure = failure_of(error)
         if failure.status is Status.AWAY:
             raise
         words = said(error.orig if isinstance(error, DBAPIError) and error.orig else error)
+        if failure.status is Status.FAILED:
+            words = f"{type(error).__name__}: {words}"
         remedy = "see the findings about privileges" if failure.kind == "privilege_missing" else None
         return [Finding(subject, Level.WARNING, f"could not be checked: {words}", remedy)]
 

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from datetime import timedelta
 
     from sqlalchemy import Connection
@@ -65,6 +65,7 @@ class Examination:
         version: The installed version.
         queue: The only queue to look at; None: all.
         max_age: How long messages may be ready before it is worth a warning.
+        allowed: What may differ from the installed version, as ``index message_tenant``.
     """
 
     connection: Connection
@@ -72,3 +73,4 @@ class Examination:
     version: int
     queue: str | None
     max_age: timedelta
+    allowed: Collection[str] = ()

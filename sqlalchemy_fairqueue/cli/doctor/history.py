@@ -1,4 +1,4 @@
-"""The partitions of the history: made ahead, and nothing in the default one."""
+"""The history: partitions made ahead, nothing in the default one, transactions of this server."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
 from sqlalchemy_fairqueue.cli.printing import counted
+from sqlalchemy_fairqueue.sql import quoted
 from sqlalchemy_fairqueue.statements.building import qualifier
 from sqlalchemy_fairqueue.times import instant
 
@@ -31,13 +32,46 @@ _STATE = (
     "(select has_table_privilege(c.oid, 'select') from pg_class c join pg_namespace n on n.oid = c.relnamespace "
     "where n.nspname = :schema and c.relname = 'fq_history_default') as readable"
 )
+_SHOWN = text(
+    "select has_table_privilege(c.oid, 'select') from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+    "where n.nspname = :schema and c.relname = 'fq_history'"
+)
+# In this order by the index, however many rows there are: as a rule it ends at the first of each partition.
+_FOREIGN = (
+    "select count(*) from (select from {schema}fq_history h "
+    "where h.recorded_xid >= pg_snapshot_xmax(pg_current_snapshot()) "
+    "order by h.recorded_xid desc, h.id desc limit :most) s"
+)
 _STRAYS = "select count(*) from (select from {schema}fq_history_default limit :most) s"
 
 
 def check_history(examined: Examination) -> Iterator[Finding]:
-    """Whether tomorrow's partition is there, and whether rows went to the default one because theirs was not."""
+    """Whether tomorrow's partition is there, whether rows went to the default one, and whether all can be read."""
     if examined.version < 2:  # noqa: PLR2004 - the version that brought the history
         return
+    yield from _partitions(examined)
+    yield from _transactions(examined)
+
+
+def _transactions(examined: Examination) -> Iterator[Finding]:
+    # Readers go by transaction ids. What privileges are missing is told elsewhere.
+    connection, schema = examined.connection, qualifier(examined.schema)
+    if not connection.scalar(_SHOWN, {"schema": examined.schema}):
+        return
+    foreign = connection.scalar(text(_FOREIGN.replace("{schema}", schema)), {"most": _MOST_COUNTED})
+    if foreign:
+        at_least = "at least " if foreign == _MOST_COUNTED else ""
+        yield Finding(
+            "history", Level.PROBLEM,
+            f"{at_least}{counted(foreign, 'row')} of the history with transaction ids that this server has not come "
+            "to, as after a restore: archives and Spark do not see them, and top counts them again and again",
+            f"update {quoted(examined.schema)}.fq_history set recorded_xid = pg_current_xact_id() "  # noqa: S608 (quoted)
+            "where recorded_xid >= pg_snapshot_xmax(pg_current_snapshot());",
+            {"foreign": foreign},
+        )  # fmt: skip
+
+
+def _partitions(examined: Examination) -> Iterator[Finding]:
     connection, schema = examined.connection, qualifier(examined.schema)
     row = connection.execute(text(_STATE.replace("{schema}", schema)), {"schema": examined.schema}).one()
     strays = None

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.cli.doctor.findings import Examination
 
+_FOUND_OUT = "find out who changed it outside the migrations; --allow '{}' where that was on purpose"
+
 
 def check_version(examined: Examination) -> Iterator[Finding]:
     """Whether this library can use the installed version."""
@@ -30,11 +32,15 @@ def check_drift(examined: Examination) -> Iterator[Finding]:
     """Every object that is not as the migrations left it, by name."""
     if examined.version not in versions():
         return
-    differences = find_drift(examined.connection, examined.schema)
+    found = find_drift(examined.connection, examined.schema)
+    differences = [one for one in found if one.named not in examined.allowed]
     repair = f"op.repair_fairqueue({examined.version}, schema={examined.schema!r}) in a migration brings it back"
     for difference in differences:
-        remedy = repair if difference.kind == "function" else "find out who changed it outside the migrations"
+        remedy = repair if difference.kind == "function" else _FOUND_OUT.format(difference.named)
         values = {"kind": difference.kind, "object": difference.name, "state": difference.state}
         yield Finding("drift", Level.PROBLEM, str(difference), remedy, values)
     if not differences:
-        yield Finding("drift", Level.OK, "every table, index and function is as the migrations left it")
+        said = f", but for {len(found)} that may differ" if found else ""
+        yield Finding("drift", Level.OK, f"every table, index and function is as the migrations left it{said}")
+    for unseen in sorted(set(examined.allowed) - {one.named for one in found}):
+        yield Finding("drift", Level.WARNING, f"{unseen!r} is allowed and does not differ", "leave it out of --allow")

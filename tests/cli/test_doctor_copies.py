@@ -1,0 +1,94 @@
+"""What doctor finds in a database whose rows were copied from another."""
+
+from datetime import timedelta
+
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import ChannelPolicy
+from tests.cli.conftest import Cli
+from tests.cli.stages import QUEUE, Findings, bury, enqueue, lease, levels
+from tests.cli.test_installations import role
+from tests.fixtures.clock import Clock
+from tests.fixtures.database import Database
+
+
+def test_sequences_behind_their_tables(findings: Findings, database: Database, engine: Engine) -> None:
+    """Where rows were copied without their sequences, each that would give an id again is told with its setval."""
+    bury(engine, *["a"] * 5)
+    QUEUE.configure_channel(engine, "b", ChannelPolicy(max_backlog=5))
+    enqueue(engine, "b")
+    lease(engine)
+    assert levels(findings("sequences")) == ["ok"]
+    for table in ("fq_message", "fq_signal", "fq_channel"):
+        database.execute(f"alter table {table} alter id restart")
+
+    channel, message, signal = found = findings("sequences")
+
+    assert levels(found) == ["problem"] * 3
+    assert channel["values"] == {"sequence": "fq_channel_id_seq", "last": 0, "greatest": 2}
+    assert message["values"] == {"sequence": "fq_message_id_seq", "last": 0, "greatest": 6}
+    assert signal["values"]["greatest"] == database.value("select max(heard_id) from fq_channel_state")
+    for one in found:
+        database.execute(one["remedy"])
+    assert levels(findings("sequences")) == ["ok"]
+    assert enqueue(engine, "c") == [7]
+
+
+def test_dead_letters_with_the_id_of_a_message(
+    cli: Cli, findings: Findings, database: Database, engine: Engine, clock: Clock
+) -> None:
+    """A message with the id of a dead letter goes back when it is to be buried; the remedy keeps both."""
+    bury(engine, "a", "a")
+    database.execute("alter table fq_message alter id restart")
+    assert enqueue(engine, "a", max_attempts=1) == [1]
+    lease(engine)
+    clock.advance(timedelta(minutes=10))
+    assert len(lease(engine)) == 1
+
+    behind, twice = findings("sequences")
+
+    assert levels([behind, twice]) == ["problem", "problem"]
+    assert twice["message"].startswith("1 dead letter with the id of a message that is there")
+    database.execute(behind["remedy"])
+    database.execute(twice["remedy"])
+    assert levels(findings("sequences")) == ["ok"]
+    clock.advance(timedelta(minutes=10))
+    assert lease(engine) == []
+    assert sorted(letter.message_id for letter in QUEUE.dead_letters(engine)) == [1, 2, 3]
+    assert cli("dead", "redrive", "1", "3", "--queue", "documents").status == 0
+
+
+def test_sequences_that_may_not_be_looked_at(bare_cli: Cli, database: Database) -> None:
+    """A sequence that the role may not read is a warning, with the grant to paste."""
+    tables = "select on fq_message, fq_dead_letter, fq_channel, fq_signal, fq_channel_state"
+    with role(database, f"{database.name}_reader", tables) as url:
+
+        def found() -> list[dict[str, str]]:
+            document = bare_cli("doctor", "--json", "--database-url", url).document
+            return [one for one in document["findings"] if one["check"] == "sequences"]
+
+        unread = found()
+        assert [one["level"] for one in unread] == ["warning"] * 3
+        for one in unread:
+            database.execute(one["remedy"])
+        assert [one["level"] for one in found()] == ["ok"]
+
+
+def test_history_of_another_server(cli: Cli, findings: Findings, database: Database, engine: Engine) -> None:
+    """History with transaction ids that this server has not come to cannot be read; the remedy lets it be read."""
+    QUEUE.configure(engine, history=True)
+    cli("history", "prune")
+    enqueue(engine, *["a"] * 3)
+    QUEUE.complete(engine, lease(engine))
+    visible = "select count(*) from fq_history where pg_visible_in_snapshot(recorded_xid, pg_current_snapshot())"
+    assert levels(findings("history")) == ["ok"]
+    database.execute("update fq_history set recorded_xid = '1000000000000' where id > 1")
+    assert database.value(visible) == 1
+
+    fine, foreign = findings("history")
+
+    assert (fine["level"], foreign["level"], foreign["values"]) == ("ok", "problem", {"foreign": 2})
+    assert "2 rows of the history with transaction ids that this server has not come to" in foreign["message"]
+    database.execute(foreign["remedy"])
+    assert levels(findings("history")) == ["ok"]
+    assert database.value(visible) == 3

@@ -1,0 +1,67 @@
+"""What docs/operations.md says to run."""
+
+import re
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+import sqlalchemy_fairqueue
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.cli.doctor.times import remedies
+from tests.cli.conftest import Cli, install_version
+from tests.cli.stages import enqueue, lease
+from tests.fixtures.database import Database
+
+_PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "operations.md"
+_TEXT = _PAGE.read_text() if _PAGE.is_file() else ""
+_BLOCKS = re.findall(r"(?<!<!-- not run -->\n)```sql\n(.*?)```", _TEXT, re.DOTALL)
+_QUEUE = Queue("documents", schema="queue")
+
+pytestmark = pytest.mark.skipif(not _TEXT, reason="the installed wheel is tested without the docs")
+
+
+def _words(sql: str) -> str:
+    return re.sub(r"\s+|\"", "", sql)
+
+
+def test_statements_run(cli: Cli, named: Database, engine: Engine) -> None:
+    """Every statement runs as it stands, and leaves a queue that works."""
+    named.execute("create schema queue")
+    install_version(named, 2, "queue")
+    _QUEUE.configure(engine, history=True)
+    enqueue(engine, "a", "a", queue=_QUEUE)
+    _QUEUE.complete(engine, lease(engine, queue=_QUEUE))
+    named.execute("alter sequence queue.fq_history_id_seq restart")
+    named.execute("update queue.fq_history set recorded_xid = '1000000000000'")
+
+    assert len(_BLOCKS) == 3
+    for block in _BLOCKS:
+        for statement in block.split(";\n"):
+            if statement:
+                named.execute(statement)
+
+    enqueue(engine, "a", queue=_QUEUE)
+    _QUEUE.complete(engine, lease(engine, queue=_QUEUE))
+    assert named.value("select max(id) from queue.fq_history") == 3
+    found = cli("doctor", "--json", "--schema", "queue").document["findings"]
+    assert {one["level"] for one in found if one["check"] in {"drift", "sequences", "times", "leases"}} == {"ok"}
+    assert [one["values"] for one in found if "foreign" in one["values"]] == []
+
+
+def test_doctor_says_the_same() -> None:
+    """The page shows what doctor prints for the clock."""
+    assert _words("".join(remedies("queue"))) in [_words(block) for block in _BLOCKS]
+
+
+def test_doctor_says_the_same_of_the_history(cli: Cli, named: Database, engine: Engine) -> None:
+    """The page shows what doctor prints for the history."""
+    Queue("documents").configure(engine, history=True)
+    enqueue(engine, "a")
+    Queue("documents").complete(engine, lease(engine))
+    named.execute("update fq_history set recorded_xid = '1000000000000'")
+
+    found = cli("doctor", "--json").document["findings"]
+
+    [remedy] = [one["remedy"] for one in found if "foreign" in one["values"]]
+    assert _words(remedy).replace("public.", "queue.") in [_words(block) for block in _BLOCKS]
