@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _UNITS = {"us": 0.000001, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d)\s*")
 _WORDS = {"true": True, "false": False}
+_TYPES = {str: "text", int: "a whole number", bool: "True or False", timedelta: "a timedelta, or text like 36h"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +72,31 @@ def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collec
         option = known.get(name.lower())
         if option is None:
             raise BadOption(_unknown(name, [camel(one.name) for one in known.values()]))
-        values[option.name] = _read(text, hints[option.name], camel(option.name))
+        values[option.name] = _read(text, _kind(hints[option.name]), camel(option.name))
     missing = [camel(one.name) for one in known.values() if one.name not in values and _required(one)]
     if missing:
         raise BadOption(f"the data source was not given {', '.join(missing)}; add .option({missing[0]!r}, ...)")
     return kind(**values)
+
+
+def read_fields(options: DataclassInstance) -> None:
+    """Have fields that were given as text hold what the text says, as :func:`read_options` reads it.
+
+    For values that users make themselves, who write ``JSON`` and ``1d`` as they do in Spark's options.
+
+    Raises:
+        BadOption: A field has a value of another type, or a text that cannot be read.
+    """
+    hints = get_type_hints(type(options))
+    for one in fields(options):
+        value, name, kind = getattr(options, one.name), camel(one.name), _kind(hints[one.name])
+        if isinstance(value, str):
+            object.__setattr__(options, one.name, _read(value, kind, name))
+        elif value is None and type(None) in get_args(hints[one.name]):
+            continue
+        elif get_origin(kind) is Literal or not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            shown = f"{value!r:.80}" if one.repr else f"a {type(value).__name__}"
+            raise BadOption(f"option {name} is {shown}; give {_TYPES.get(kind) or _listed(kind)}")
 
 
 def camel(name: str) -> str:
@@ -96,9 +117,17 @@ def _unknown(name: str, names: list[str]) -> str:
     return f"option {name!r} is unknown; the options are {', '.join(sorted(names))}"
 
 
-def _read(text: str, hint: Any, name: str) -> Any:
-    kinds = [one for one in get_args(hint) if one is not type(None)] if type(None) in get_args(hint) else [hint]
-    kind = kinds[0]
+def _kind(hint: Any) -> Any:
+    """The type of a field, apart from None."""
+    others = [one for one in get_args(hint) if one is not type(None)]
+    return others[0] if type(None) in get_args(hint) else hint
+
+
+def _listed(kind: Any) -> str:
+    return f"one of {', '.join(get_args(kind))}"
+
+
+def _read(text: str, kind: Any, name: str) -> Any:
     if get_origin(kind) is Literal:
         return _one_of(text, get_args(kind), name)
     if get_origin(kind) is tuple:
@@ -125,7 +154,22 @@ def _one_of(text: str, words: tuple[str, ...], name: str) -> str:
 
 
 def _duration(text: str, name: str) -> timedelta:
-    found = _DURATION.fullmatch(text)
-    if found is None:
-        raise BadOption(f"option {name} is {text!r:.80}; give a number and a unit (us, ms, s, m, h, d), like 36h")
-    return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
+    try:
+        return duration_of(text)
+    except ValueError as error:
+        raise BadOption(f"option {name} is {error}") from None
+
+
+def duration_of(text: str) -> timedelta:
+    """A number and a unit, like ``36h``.
+
+    Raises:
+        ValueError: It is none, or too long.
+    """
+    try:
+        found = _DURATION.fullmatch(text)
+        if found is not None:
+            return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
+    except OverflowError:
+        pass
+    raise ValueError(f"{text!r:.80}; give a number and a unit (us, ms, s, m, h, d), like 36h")

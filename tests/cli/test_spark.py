@@ -1,3 +1,4 @@
+import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,6 +76,29 @@ def test_from_a_file_to_a_report(cli: Cli, engine: Engine, spark: "SparkSession"
         assert all(one["policy"] for one in made.document["channels"])
         assert "All &lt;of&gt; it" in (tmp_path / "page.html").read_text()
     assert "the report is in page.html" in cli("spark", "report", "--archive", folder, "--output", "page.html").out
+
+
+def test_csv_is_enqueued_as_it_was_written(cli: Cli, engine: Engine, spark: "SparkSession", tmp_path: Path) -> None:
+    """As Python's csv module writes it; a file that cannot be read and rows with bad values enqueue nothing."""
+    assert spark.version
+    texts = ['he said "hi", then left', "line one\nline two, and more", '{"a": 1, "b": "x,y"}', "back\\slash"]
+    source = tmp_path / "messages.csv"
+    with source.open("w", newline="") as file:
+        csv.writer(file).writerows([("channel", "payload"), *(("customer-1", text) for text in texts)])
+    load = ("spark", "enqueue", str(source), "--format", "csv", "--queue", QUEUE.name, "--json")
+    done = cli(*load)
+    assert (done.status, done.document["created"]) == (0, 4), done.err
+    deliveries = lease(engine)
+    assert sorted(delivery.payload for delivery in deliveries) == sorted(texts)
+    QUEUE.complete(engine, deliveries)
+
+    source.write_text('channel,payload\na,1\na,"2\n')
+    broken = cli(*load)
+    assert (broken.status, "messages.csv cannot be read: line 3: unexpected end of data" in broken.err) == (5, True)
+    source.write_text("channel,payload\na,1\na,\n")
+    bad = cli(*load)
+    assert (bad.status, "payload is null" in bad.err, "keep them back by --rejects PATH" in bad.err) == (5, True, True)
+    assert lease(engine) == []
 
 
 def test_what_cannot_be_reported(cli: Cli, spark: "SparkSession", tmp_path: Path) -> None:

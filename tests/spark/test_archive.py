@@ -1,5 +1,6 @@
 """The archive: the history as Parquet by day, whatever comes late and whoever dies at it."""
 
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -227,6 +228,28 @@ def test_days_that_went_unarchived_are_noticed(
     add(database, 1, finished=noon.now() - DAY)
     assert [(one.rows, one.is_late) for one in archive().days] == [(1, False)]
     assert [len(rows) for rows in ids(spark, folder).values()] == [1, 1]
+
+
+def test_days_that_leave_the_archive_are_no_loss(
+    spark: "SparkSession", archive: Archive, database: Database, folder: Path, noon: Clock
+) -> None:
+    """What a run has seen dropped after it was archived may leave the archive; one that was not is a loss."""
+    add(database, 1, finished=noon.now() - DAY)
+    database.execute("select fq_keep_history(0)")
+    (old,) = archive().days
+    noon.advance(40 * DAY)
+    database.execute("select fq_keep_history(0)")
+    assert archive().days == ()
+    shutil.rmtree(folder / f"day={old.day}")
+    assert archive().lost == ()
+    add(database, 1, finished=noon.now())
+    database.execute("select fq_keep_history(0)")
+    noon.advance(40 * DAY)
+    database.execute("select fq_keep_history(0)")
+    for _ in range(2):
+        with pytest.raises(DataLoss, match=f"attempts of {noon.now().date() - 40 * DAY} were taken away"):
+            archive()
+    assert ids(spark, folder) == {}
 
 
 def test_another_history_is_refused(

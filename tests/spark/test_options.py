@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 import psycopg
 import pytest
@@ -67,6 +67,11 @@ def test_what_cannot_be_read_is_refused(given: dict[str, str], message: str) -> 
         ({"queue": "q", "kind": ""}, "option kind is empty"),
         ({"queue": "q", "maxAttempts": "0"}, "option maxAttempts is 0"),
         ({"queue": "q", "stagingRows": "0"}, "option stagingRows is 0"),
+        ({"queue": "q", "weight": "0"}, "option weight is 0; give an int from 1 to 10000"),
+        ({"queue": "q", "maxBacklog": "0"}, "option maxBacklog is 0; give an int from 1"),
+        ({"queue": "q", "maxConcurrency": "0"}, "option maxConcurrency is 0"),
+        ({"queue": "q", "releaseBurst": "-1"}, "option releaseBurst is -1"),
+        ({"queue": "q", "releaseInterval": "400d"}, "option releaseInterval is .*; give a timedelta from 0:00:00 to"),
         ({"queue": "q", "badRows": "reject"}, "badRows=reject and rejectsPath go together"),
         ({"queue": "q", "rejectsPath": "/x"}, "badRows=reject and rejectsPath go together"),
     ],
@@ -75,6 +80,40 @@ def test_writes_that_cannot_be(given: dict[str, str], message: str) -> None:
     """Options that contradict each other, or that no message could have, are refused."""
     with pytest.raises(BadOption, match=message):
         read_options(WriteOptions, PLACE | given)
+
+
+def test_values_are_read_as_texts_are() -> None:
+    """Who makes the options in Python is understood as who gives them to Spark, in any case and with units."""
+    given = {"payload_format": "JSON", "on_duplicate": "Raise", "bad_rows": "Reject", "rejects_path": "/x"}
+    made = WriteOptions(dsn=DSN, queue="q", staging_rows="5", staging_ttl="1d", drop_when_full="True", **given)  # type: ignore[arg-type]
+    assert (made.payload_format, made.on_duplicate, made.bad_rows) == ("json", "raise", "reject")
+    assert (made.staging_rows, made.staging_ttl, made.drop_when_full) == (5, timedelta(days=1), True)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"payload_format": "yaml"}, "option payloadFormat is 'yaml'; give one of value, json"),
+        ({"payload_format": None}, "option payloadFormat is None; give one of value, json"),
+        ({"on_duplicate": "skipp"}, "option onDuplicate is 'skipp'; give one of skip, raise, replace"),
+        ({"bad_rows": "Reject"}, "badRows=reject and rejectsPath go together"),
+        ({"rejects_path": 5}, "option rejectsPath is 5; give text"),
+        ({"staging_ttl": 86400}, "option stagingTtl is 86400; give a timedelta, or text like 36h"),
+        ({"staging_ttl": timedelta(-1)}, "option stagingTtl is -1 day, 0:00:00; give a duration from 0 on"),
+        ({"staging_rows": 0.5}, "option stagingRows is 0.5; give a whole number"),
+        ({"staging_rows": True}, "option stagingRows is True; give a whole number"),
+        ({"drop_when_full": 1}, "option dropWhenFull is 1; give True or False"),
+        ({"queue": None}, "option queue is None; give text"),
+        ({"job_id": 5}, "option jobId is 5; give text"),
+        ({"max_attempts": 2**31}, "option maxAttempts is 2147483648"),
+        ({"dsn": DSN.encode()}, "option dsn is a bytes; give text"),
+    ],
+)
+def test_values_that_no_load_could_be_made_with(given: dict[str, Any], message: str) -> None:
+    """They are refused when the options are made, by both ways to enqueue, before anything is staged."""
+    with pytest.raises(BadOption, match=message) as error:
+        WriteOptions(**{"dsn": DSN, "queue": "q"} | given)
+    assert "hunter2" not in str(error.value)
 
 
 def test_a_dsn_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,6 +185,23 @@ def test_the_lag_is_in_the_progress(database: Database, follow: Follow) -> None:
     assert (report["rows"], report["held_rows"], report["held_by_application"]) == (4, 3, "slow report")
 
 
+@needs_limits
+def test_a_stream_that_is_held_back_from_its_start_has_a_lag(database: Database, follow: Follow) -> None:
+    """A query that goes on from its checkpoint tells how far it is behind before there is anything to read."""
+    add(database, 2)
+    before = follow()
+    before.batch()
+    before.reader.stop()
+    with closing(psycopg.connect(database.conninfo)) as writer:
+        add(writer)
+        add(database, 3)
+        again = follow(before.checkpoint)
+        assert again.reader.latestOffset(again.checkpoint, ReadMaxRows(10)) == again.checkpoint
+        report = again.reader.reportLatestOffset()
+    assert report is not None
+    assert (report["rows"], report["held_rows"]) == (0, 3)
+
+
 def test_where_a_stream_begins(database: Database, follow: Follow) -> None:
     """At the earliest row, at the next one, or behind an offset."""
     add(database, 3)

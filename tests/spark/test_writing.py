@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
+from sqlalchemy import NullPool, create_engine
 
 from sqlalchemy_fairqueue.spark import enqueue
 from sqlalchemy_fairqueue.spark.errors import BadFrame, BadOption, BadRows
+from tests.fixtures.database import install
 from tests.spark.conftest import Place
 from tests.spark.loading import stages
 
@@ -60,6 +62,9 @@ def test_a_frame_is_saved_once(spark: "SparkSession", place: Place) -> None:
 def test_a_write_that_cannot_be_is_refused_before_any_task(spark: "SparkSession", place: Place) -> None:
     """The driver says which option, and leaves nothing behind."""
     write = frame(spark).write.format("fairqueue").mode("append").options(**place.options)
+    write.option("badRows", "reject").option("rejectsPath", "s3a://lake/rejects")
+    with pytest.raises(PySparkException, match=r"option rejectsPath is 's3a://lake/rejects': .*give a folder, or"):
+        write.save()
     with pytest.raises(PySparkException, match="option 'jobid2' is unknown; did you mean jobId"):
         write.option("jobID2", "x").save()
     with pytest.raises(BadOption, match="queue"):
@@ -133,3 +138,25 @@ def test_bad_rows(spark: "SparkSession", place: Place, tmp_path: Path) -> None:
     assert sorted(row.payload.document for row in rejects.collect()) == list(range(18, 30))
     assert {(row.job_id, row.problem[:10]) for row in rejects.collect()} == {("a/b", "channel ''")}
     assert documents(place) == list(range(18))
+
+
+def test_rejects_of_other_loads_are_left_alone(spark: "SparkSession", place: Place, tmp_path: Path) -> None:
+    """The same job of another queue or schema has a folder of its own, whatever the names; run again, so has each."""
+    place.database.execute("create schema other")
+    with create_engine(place.database.url, poolclass=NullPool).begin() as connection:
+        install(connection, schema="other")
+    path = tmp_path / "rejects"
+    older = path / "job_id=daily"
+    older.mkdir(parents=True)
+    (older / "part-00000.parquet").write_text("kept by an older version")
+    bad = spark.sql("select '' as channel, 'x' as payload")
+    loads = [("public", "documents"), ("public", "a/b=c %41 ü"), ("other", "documents")]
+    for schema, queue in loads * 2:
+        place.database.execute(f"delete from {schema}.fq_load")
+        options = {"dsn": place.database.conninfo, "schema": schema, "queue": queue, "job_id": "daily"}
+        assert enqueue(bad, bad_rows="reject", rejects_path=str(path), **options).rejected == 1
+    rejects = spark.read.option("basePath", str(path)).parquet(str(path / "schema=*"))
+    assert sorted((row.schema, row.queue, row.job_id) for row in rejects.collect()) == sorted(
+        (schema, queue, "daily") for schema, queue in loads
+    )
+    assert (older / "part-00000.parquet").read_text() == "kept by an older version"

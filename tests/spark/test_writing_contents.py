@@ -15,6 +15,7 @@ from pyspark.sql.types import (
     DateType,
     DayTimeIntervalType,
     DecimalType,
+    DoubleType,
     IntegerType,
     LongType,
     MapType,
@@ -158,6 +159,38 @@ def test_bytes_are_contents_as_they_are() -> None:
     )
     assert rows[1][0].as_py() == "\\x00ff5c"
     assert problems == {1: "payload is null; drop the row, or give it a value"}
+
+
+def test_headers_are_told_as_headers() -> None:
+    """Also where they are texts, which must be objects; the problem of a payload comes first."""
+    found = columns(channel=StringType(), payload=StringType(), headers=StringType())
+    texts = ['{"n" : 1}', None, "[1]", "{", '{"x": "\\u0000"}']
+    batch = pa.record_batch(
+        [pa.array(["a"] * 5), pa.array(["p"] * 5), pa.array(texts)], ["channel", "payload", "headers"]
+    )
+    rows, problems = found.rows(batch)
+    assert rows[2][:2].to_pylist() == texts[:2]
+    assert problems[2] == "headers at $: it is a list; give a JSON object"
+    assert problems[3].startswith("headers at $: 1 bytes are not JSON")
+    assert problems[4].startswith("headers at $.x: a string holds a NUL")
+    kind = pa.map_(pa.string(), pa.float64())
+    bad = pa.record_batch(
+        [pa.array(["a"]), pa.array(["p"]), pa.array([[("h", float("nan"))]], kind)], ["channel", "payload", "headers"]
+    )
+    mapped = columns(channel=StringType(), payload=StringType(), headers=MapType(StringType(), DoubleType()))
+    assert mapped.rows(bad)[1][0].startswith("headers at $.h: nan has no word in JSON")
+
+
+def test_large_texts_are_documents_too() -> None:
+    """With spark.sql.execution.arrow.useLargeVarTypes a batch has large texts: they are checked and kept too."""
+    options = WriteOptions(dsn="dbname=x", queue="q", payload_format="json")
+    found = columns(options, channel=StringType(), payload=StringType(), key=StringType())
+    texts = (["a", ""], ['{"a" : 1.50}', "no JSON"], ["k", None])
+    batch = pa.record_batch([pa.array(one, pa.large_string()) for one in texts], ["channel", "payload", "key"])
+    rows, problems = found.rows(batch)
+    assert rows[1][0].as_py() == '{"a" : 1.50}'
+    assert problems[1].startswith("channel '' has 0 bytes")
+    assert found.rows(batch.set_column(0, "channel", pa.array(["a", "b"])))[1][1].startswith("payload at $")
 
 
 def test_each_bad_value_is_told() -> None:

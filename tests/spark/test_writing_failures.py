@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -15,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.embedded import Server
-from sqlalchemy_fairqueue.spark.errors import PipelineError, StageIncomplete
+from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, StageIncomplete
 from tests.fixtures.database import Database, install
 from tests.fixtures.waits import Waits
 from tests.spark.loading import messages, stage, stage_batches, stages, start
@@ -160,6 +161,23 @@ def test_a_driver_killed_in_the_merge(
     load = start(database)
     assert load.merge([stage(load, 1, *ROWS)]).merged
     assert len(messages(database)) == 2
+
+
+@pytest.mark.parametrize("path", ["s3a://key:secret@lake/rejects", "dbfs:/rejects"])
+def test_rejects_that_could_not_be_written_are_told_before_anything_is_staged(database: Database, path: str) -> None:
+    """The value and the schemes that will do; no secret, and nothing is left behind."""
+    with pytest.raises(BadOption, match=r"option rejectsPath is '\w+:.*rejects': .* file, s3 \(not s3a\), gs") as error:
+        start(database, bad_rows="reject", rejects_path=path)
+    assert "secret" not in str(error.value)
+    assert stages(database) == 0
+
+
+def test_rejects_that_cannot_be_tidied_up_hide_no_error(database: Database) -> None:
+    """Dropping what was staged goes through, wherever rejects were to go."""
+    load = start(database)
+    stage(load, 1, *ROWS)
+    replace(load, options=replace(load.options, bad_rows="reject", rejects_path="s3a://lake/rejects")).drop()
+    assert stages(database) == 0
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])

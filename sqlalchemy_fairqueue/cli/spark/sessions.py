@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.cli.options import Options
     from sqlalchemy_fairqueue.cli.sites import Site
+
+_OURS = re.compile(r"sqlalchemy_fairqueue\.[\w.]+: (.+)")
 
 Conf = Annotated[
     list[str] | None,
@@ -72,6 +75,9 @@ def _spark_failure(error: Exception) -> Exception:
     if not isinstance(error, PySparkException):
         return error
     said = str(error).strip().splitlines() or [type(error).__name__]
+    # What a task raised of this library stands at the end of its traceback.
+    if ours := [line for line in map(_OURS.match, said) if line]:
+        return Failure(ours[-1][1], Status.REFUSED, "refused")
     if said[0].startswith("[PATH_NOT_FOUND]"):
         return not_found(f"{said[0].removeprefix('[PATH_NOT_FOUND]').strip()} Give a path or URI that is there")
     return Failure(f"Spark failed: {said[0]}; --debug shows where", Status.FAILED, "failed")

@@ -102,7 +102,9 @@ def run(
             reached = Offset(marker.origin, Position(max(held.values(), default=1) - 1, _LAST_ID), marker.pruned)
             check_origin(reached, now, options.accepted_origin)
             lost = _lost(connection, schema, held, marker, options)
-            if lost or marker.origin != now.origin:
+            if marker != marker.of(now.origin, pruned):
+                # What was noted until now was archived, or is told as lost once: a folder that leaves the archive
+                # later must not make it look lost.
                 marker = marker.of(now.origin, pruned)
                 storage.mark(marker, new=False)
             until = _today(connection, schema) + today

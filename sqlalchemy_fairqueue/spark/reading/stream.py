@@ -140,7 +140,7 @@ class StreamReader(DataSourceStreamReader, AvailableNow):
         now = horizon(connection, self._schema)
         if start is None:
             return Offset(now.origin, last_position(connection, self._schema, now.xmin), pruned).as_dict()
-        after = offset_of(start)
+        self._reached = after = offset_of(start)
         check_origin(after, now, self._options.accepted_origin)
         self._check_losses(connection, self._schema, after)
         if isinstance(limit, ReadMaxRows):

@@ -102,6 +102,7 @@ def attempts_under(trace: Trace, scenario: Scenario, *, compile_: bool | None = 
     workers = min(scenario.workers or trace.most, len(trace.attempts))
     batch = min(scenario.batch, count)
     channels = _channels(trace, scenario)
+    ahead: Any = np.array([NEVER, 1], np.int64)
     desk = Dispatcher(
         channels=channels,
         messages=trace.messages.copy(),
@@ -110,10 +111,11 @@ def attempts_under(trace: Trace, scenario: Scenario, *, compile_: bool | None = 
         strays=_zeros(count),
         picks=records(Pick, min(batch, len(channels))),
         aside=_zeros(len(channels)),
+        ahead=ahead,
         max_concurrency=scenario.max_concurrency or NEVER,
         fair=scenario.discipline == "fair",
     )
-    crew = _crew(workers, batch, trace.begin)
+    crew = _crew(workers, batch, scenario.batch, trace.begin)
     attempts = trace.attempts.copy()
     if compile_ is None:
         compile_ = len(attempts) >= _WORTH_COMPILING
@@ -144,13 +146,13 @@ def _channels(trace: Trace, scenario: Scenario) -> Any:
     return channels
 
 
-def _crew(count: int, batch: int, begin: int) -> Crew:
+def _crew(count: int, batch: int, asked: int, begin: int) -> Crew:
     workers = records(Worker, count)
     workers["tie"] = np.arange(count)
     # The first of them is the last in the list, from where they are taken.
     idle: Any = np.arange(count)[::-1].copy()
     hand = _zeros(count * batch)
-    return Crew(workers=workers, heap=_zeros(count + 1), idle=idle, hand=hand, batch=batch, begin=begin)
+    return Crew(workers=workers, heap=_zeros(count + 1), idle=idle, hand=hand, batch=batch, asked=asked, begin=begin)
 
 
 def _ready(trace: Trace, started: Any, finished: Any) -> Any:
@@ -176,6 +178,7 @@ def _desk_of_objects(desk: Dispatcher) -> Dispatcher:
         strays=[0] * len(desk.strays),
         picks=objects(Pick, desk.picks),
         aside=[0] * len(desk.aside),
+        ahead=[NEVER, 1],
         max_concurrency=desk.max_concurrency,
         fair=desk.fair,
     )
@@ -188,5 +191,6 @@ def _crew_of_objects(crew: Crew) -> Crew:
         idle=list(range(len(crew.idle)))[::-1],
         hand=[0] * len(crew.hand),
         batch=crew.batch,
+        asked=crew.asked,
         begin=crew.begin,
     )

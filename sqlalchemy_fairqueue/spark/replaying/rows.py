@@ -146,6 +146,8 @@ class Dispatcher(NamedTuple):
         strays: The same.
         picks: Room for as many as a batch or, if fewer, channels.
         aside: Room for all channels.
+        ahead: Place and weight of who stood first in line when the last call ended: the next one sees that before it
+            hears of anything.
         max_concurrency: Of the queue; NEVER: no limit.
         fair: Whether channels take turns; otherwise what is due first comes first.
     """
@@ -157,6 +159,7 @@ class Dispatcher(NamedTuple):
     strays: Integers
     picks: Sequence[Pick]
     aside: Integers
+    ahead: Integers
     max_concurrency: int
     fair: bool
 
@@ -169,7 +172,8 @@ class Crew(NamedTuple):
         heap: A heap of those who are at work: its size, then the workers, who is done first on top.
         idle: The others.
         hand: Room for a batch a worker.
-        batch: Messages that a worker asks for at once.
+        batch: Messages that a worker can get at once.
+        asked: Messages that it asks for, which may be more than there are.
         begin: When they begin to ask.
     """
 
@@ -178,6 +182,7 @@ class Crew(NamedTuple):
     idle: Integers
     hand: Integers
     batch: int
+    asked: int
     begin: int
 
 

@@ -208,12 +208,15 @@ def _pick(desk: Dispatcher, now: int, until: int, width: int, set_aside: int) ->
 
 
 @compilable
-def _share(desk: Dispatcher, found: int, left: int, now: int) -> None:
-    """Say how many each of the picked may give: as many whole turns as all of them fit in, within limit and rate."""
+def _share(desk: Dispatcher, found: int, left: int, width: int, now: int) -> None:
+    """Say how many each of the picked may give: as many whole turns as all of them fit in, within limit and rate.
+
+    One turn while others may stand behind them, who were not looked at.
+    """
     weights = 0
     for i in range(found):
         weights += desk.channels[desk.picks[i].channel].weight
-    turns = max(1, left // weights)
+    turns = 1 if found == width and width < left else max(1, left // weights)
     room = left
     for i in range(found):
         pick = desk.picks[i]
@@ -289,13 +292,20 @@ def _dequeue(desk: Dispatcher, now: int, hand: Integers, begin: int, limit: int)
     place = now
     end = begin
     set_aside = 0
+    # No more channels are looked at than the limit is turns, if all have the weight of the first in line.
+    width = (limit - 1) // (desk.ahead[1] if desk.ahead[0] <= now else 1) + 1
     while end < begin + limit:
         left = begin + limit - end
-        found, set_aside = _pick(desk, now, place, left if desk.fair else 1, set_aside)
+        if not desk.fair:
+            width = 1
+        found, set_aside = _pick(desk, now, place, width, set_aside)
         if found == 0:
             break
-        _share(desk, found, left, now)
+        _share(desk, found, left, width, now)
         end = _deal(desk, found, now, hand, end)
+        got = left - (begin + limit - end)
+        left -= got
+        width = 2 * width if got == 0 else min(left, (left * found + got - 1) // got)
         for i in range(found):
             if desk.fair:
                 place += 1
@@ -304,6 +314,9 @@ def _dequeue(desk: Dispatcher, now: int, hand: Integers, begin: int, limit: int)
             _stand(desk, desk.picks[i].channel)
     for i in range(set_aside):
         _stand(desk, desk.aside[i])
+    first = desk.line[1]
+    desk.ahead[0] = desk.channels[first].place if desk.line[0] > 0 else NEVER
+    desk.ahead[1] = desk.channels[first].weight
     return end
 
 
@@ -353,7 +366,7 @@ def simulate(desk: Dispatcher, crew: Crew, arrivals: Integers, attempts: Sequenc
     # Compiled, it gets plain tuples: what numba keeps on disk must not name classes, which a later version may lack.
     desk, crew = Dispatcher(*desk), Crew(*crew)
     line, channels, messages = desk.line, desk.channels, desk.messages
-    heap, workers, idle, hand, batch = crew.heap, crew.workers, crew.idle, crew.hand, crew.batch
+    heap, workers, idle, hand, batch, asked = crew.heap, crew.workers, crew.idle, crew.hand, crew.batch, crew.asked
     arrived = 0
     delivered = 0
     held = 0
@@ -388,7 +401,7 @@ def simulate(desk: Dispatcher, crew: Crew, arrivals: Integers, attempts: Sequenc
         else:
             number = idle[free - 1]
             at = number * batch
-            count = _dequeue(desk, now, hand, at, min(batch, desk.max_concurrency - held)) - at
+            count = _dequeue(desk, now, hand, at, min(asked, desk.max_concurrency - held)) - at
             for i in range(at, at + count):
                 attempt = attempts[messages[hand[i]].attempt]
                 attempt.started = now

@@ -35,7 +35,7 @@ _TAKEN: dict[str, tuple[tuple[type[types.DataType], ...], str]] = {
     "delay": ((types.DayTimeIntervalType,), "an interval, like expr(\"interval '5' minute\")"),
     "priority": (_WHOLE, "a whole number"),
     "key": (_TEXT, "a string"),
-    "headers": (_NESTED, "a map or struct"),
+    "headers": ((*_NESTED, *_TEXT), "a map, a struct, or a string that is a JSON object"),
     "max_attempts": (_WHOLE, "a whole number"),
 }
 _REQUIRED = ("channel", "payload")
@@ -81,8 +81,7 @@ class Columns:
         if name == "payload":
             return self._contents(values, problems)
         if name == "headers":
-            texts = json_texts(values, problems)
-            return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string())) if values.null_count else texts
+            return self._headers(values, problems)
         if name in {"channel", "key", "kind"}:
             if name == "kind" and values.null_count:
                 values = values.fill_null(self.kind)
@@ -95,6 +94,14 @@ class Columns:
             _check_numbers(name, whole, problems)
         return whole
 
+    @staticmethod
+    def _headers(values: pa.Array, problems: Problems) -> pa.Array:
+        found: Problems = {}
+        texts = checked_json(values, found, objects=True) if _is_text(values) else json_texts(values, found)
+        for place, problem in found.items():
+            problems.setdefault(place, "headers" + problem.removeprefix("payload"))
+        return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string())) if values.null_count else texts
+
     def _contents(self, values: pa.Array, problems: Problems) -> pa.Array:
         """Contents in the words of PostgreSQL's bytea: hexadecimal, or text with backslashes doubled."""
         if values.null_count:
@@ -102,7 +109,7 @@ class Columns:
                 problems.setdefault(place, "payload is null; drop the row, or give it a value")
         if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
             return pa.array(["\\x" + (value or b"").hex() for value in values.to_pylist()], pa.string())
-        if self.json_payload and pa.types.is_string(values.type):
+        if self.json_payload and _is_text(values):
             texts = checked_json(values, problems)
         else:
             texts = json_texts(values, problems)
@@ -117,13 +124,7 @@ def columns_of(schema: types.StructType, options: WriteOptions) -> Columns:
     """
     places: dict[str, int] = {}
     for place, field in enumerate(schema.fields):
-        name = field.name.lower()
-        if name not in _TAKEN:
-            close = difflib.get_close_matches(name, _TAKEN, n=1)
-            meant = (
-                f"did you mean {close[0]}?" if close else f"the columns are {', '.join(_TAKEN)}; put others in payload"
-            )
-            raise BadFrame(f"column {field.name!r} is unknown; {meant}")
+        name = known_name(field.name)
         if name in places:
             raise BadFrame(f"column {name!r} is there twice; select one of them")
         kinds, words = _TAKEN[name]
@@ -135,6 +136,20 @@ def columns_of(schema: types.StructType, options: WriteOptions) -> Columns:
     if missing := [name for name in _REQUIRED if name not in places]:
         raise BadFrame(f"the frame has no column {missing[0]!r}; it has {', '.join(schema.fieldNames()) or 'none'}")
     return Columns(places, options.kind, options.max_attempts, options.payload_format == "json")
+
+
+def known_name(given: str) -> str:
+    """A column by its name in any case.
+
+    Raises:
+        BadFrame: There is none.
+    """
+    name = given.lower()
+    if name not in _TAKEN:
+        close = difflib.get_close_matches(name, _TAKEN, n=1)
+        meant = f"did you mean {close[0]}?" if close else f"the columns are {', '.join(_TAKEN)}; put others in payload"
+        raise BadFrame(f"column {given!r} is unknown; {meant}")
+    return name
 
 
 def _check_words(kind: types.DataType, path: str) -> None:
@@ -150,6 +165,11 @@ def _check_words(kind: types.DataType, path: str) -> None:
         _check_words(kind.elementType, f"{path}[]")
     elif not isinstance(kind, _PLAIN):
         raise BadFrame(f"{path} is {kind.simpleString()}, which JSON has no word for; cast it to string or a number")
+
+
+def _is_text(values: pa.Array) -> bool:
+    # Spark sends large ones where spark.sql.execution.arrow.useLargeVarTypes is set.
+    return bool(pa.types.is_string(values.type) or pa.types.is_large_string(values.type))
 
 
 def _check_texts(name: str, values: pa.Array, problems: Problems) -> None:

@@ -43,11 +43,20 @@ def json_texts(values: pa.Array, problems: Problems, path: str = "$") -> pa.Arra
     return _each(values, problems, path, lambda value: _CODEC.encode(_plain(value, kind)).decode())
 
 
-def checked_json(values: pa.Array, problems: Problems) -> pa.Array:
-    """Texts that should be JSON, as they are; those that are not, or that jsonb could not take, are noted."""
+def checked_json(values: pa.Array, problems: Problems, *, objects: bool = False) -> pa.Array:
+    """Texts that should be JSON, as they are; those that are not, or that jsonb could not take, are noted.
+
+    Args:
+        values: The texts.
+        problems: Where it is noted.
+        objects: Whether only objects will do.
+    """
 
     def check(text: str) -> str:
-        _CODEC.encode(_CODEC.decode(text.encode()))
+        document = _CODEC.decode(text.encode())
+        if objects and not isinstance(document, dict):
+            raise PayloadError(f"it is a {type(document).__name__}; give a JSON object")
+        _CODEC.encode(document)
         return text
 
     return _each(values, problems, "$", check)

@@ -15,9 +15,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from sqlalchemy_fairqueue.spark.connecting import connect, installation
-from sqlalchemy_fairqueue.spark.errors import BadRows, PipelineError
+from sqlalchemy_fairqueue.spark.errors import BadOption, BadRows, PipelineError
 from sqlalchemy_fairqueue.spark.writing.merging import Attempts, LoadResult, committed, merge
-from sqlalchemy_fairqueue.spark.writing.rejects import Rejects
+from sqlalchemy_fairqueue.spark.writing.rejects import Rejects, files_of
 from sqlalchemy_fairqueue.spark.writing.staging import Stage, copy_rows, drop_stage, make_stage
 
 if TYPE_CHECKING:
@@ -121,7 +121,8 @@ class Load:
     def _merge(self, staged: Sequence[Staged], batch_id: int | None) -> LoadResult:
         self._refuse_bad_rows(staged)
         if self.rejects is not None:
-            self.rejects.keep(self.job_id, batch_id, {one.partition: one.attempt for one in staged if one.rejected})
+            kept = {one.partition: one.attempt for one in staged if one.rejected}
+            self.rejects.keep(self.found.schema, self.options.queue, self.job_id, batch_id, kept)
         attempts = Attempts(
             tuple(one.attempt for one in staged),
             sum(one.messages for one in staged),
@@ -136,7 +137,7 @@ class Load:
             load = replace(self, stage=stage)
             drop_stage(self.options, load.made)
             if load.rejects is not None:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError, pa.ArrowException, BadOption):
                     load.rejects.forget()
 
     @property
@@ -215,8 +216,11 @@ def begin(options: WriteOptions, columns: Columns, *, stream: bool = False) -> L
     """Begin a run: look whether it was done before, and make its stage.
 
     Raises:
+        BadOption: Rejects cannot be written where they are to go.
         PipelineError, SchemaMismatch: The server cannot be reached, or has no installation that can be used.
     """
+    if options.rejects_path is not None:
+        files_of(options.rejects_path)
     job_id = options.job_id or str(uuid.uuid4())
     with contextlib.closing(connect(options, "load", autocommit=True)) as connection:
         found = installation(connection, options.schema)

@@ -1,13 +1,14 @@
-"""Rows that were kept back, as Parquet: ``PATH/job_id=JOB[/batch_id=N]/part-PARTITION.parquet``.
+"""Rows that were kept back: ``PATH/schema=SCHEMA/queue=QUEUE/job_id=JOB[/batch_id=N]/part-PARTITION.parquet``.
 
-Where they are depends on the job alone, so that a job that is run again writes them anew instead of twice. Tasks write
-into a folder of their run that readers pass over; the driver puts what counts in place before it merges, for a row
-must never be in neither.
+Where they are depends on the load alone, as fq_load knows it, so that one that is run again writes them anew instead of
+twice, and touches those of no other. Tasks write into a folder of their run that readers pass over; the driver puts
+what counts in place before it merges, for a row must never be in neither.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -16,6 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from sqlalchemy_fairqueue.spark.errors import BadOption
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -23,6 +26,12 @@ if TYPE_CHECKING:
 
 PROBLEM = "problem"
 """The column that says what is wrong, after the frame's own."""
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_CREDENTIALS = re.compile(r"//[^/]*@")
+# What Spark and Hive would read otherwise in a folder's name. They read %XX as a character, not as a byte of UTF-8, so
+# that characters beyond ASCII stay as they are.
+_SPECIAL = re.compile(r"[\x00-\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +50,20 @@ class Rejects:
         """For one task."""
         return RejectsWriter(self, attempt)
 
-    def keep(self, job_id: str, batch_id: int | None, attempts: Mapping[int, int]) -> None:
-        """Put the files of the attempts that count where readers find them, instead of what the job left there before.
+    def keep(self, schema: str, queue: str, job_id: str, batch_id: int | None, attempts: Mapping[int, int]) -> None:
+        """Put the files of the attempts that count where readers find them, instead of what the load left there before.
 
         Args:
+            schema: Where the queue is installed.
+            queue: The queue.
             job_id: The job.
             batch_id: The micro-batch of a stream.
             attempts: The attempt of each partition that has any.
         """
         files, root = self._place()
-        folder = f"{root}/job_id={quote(job_id, safe='')}" + ("" if batch_id is None else f"/batch_id={batch_id}")
+        names = {"schema": schema, "queue": queue, "job_id": job_id}
+        folder = "/".join((root, *(f"{name}={_escaped(value)}" for name, value in names.items())))
+        folder += "" if batch_id is None else f"/batch_id={batch_id}"
         with contextlib.suppress(FileNotFoundError):
             files.delete_dir(folder)
         for partition, attempt in attempts.items():
@@ -73,8 +86,31 @@ class Rejects:
         return f"{root}/_{self.run}"
 
     def _place(self) -> tuple[fs.FileSystem, str]:
-        files, root = fs.FileSystem.from_uri(self.path) if "://" in self.path else (fs.LocalFileSystem(), self.path)
-        return files, root.rstrip("/")
+        return files_of(self.path)
+
+
+def files_of(path: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a folder or URI, and the folder on it.
+
+    Raises:
+        BadOption: It is a URI of which pyarrow makes no file system.
+    """
+    if not _URI.match(path):
+        return fs.LocalFileSystem(), path.rstrip("/")
+    try:
+        files, root = fs.FileSystem.from_uri(path)
+    except (pa.ArrowException, OSError) as error:
+        said = str(error).partition("\n")[0].replace(path, "the URI")
+        raise BadOption(
+            f"option rejectsPath is {_CREDENTIALS.sub('//***@', path)!r}: {said}; give a folder, or a URI that pyarrow "
+            "can write to: file, s3 (not s3a), gs, hdfs or abfss"
+        ) from None
+    return files, root.rstrip("/")
+
+
+def _escaped(name: str) -> str:
+    """A name as a folder's."""
+    return _SPECIAL.sub(lambda found: quote(found[0], safe=""), name)
 
 
 class RejectsWriter:

@@ -8,8 +8,12 @@ from typing import Literal
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.spark.errors import BadOption
-from sqlalchemy_fairqueue.spark.options import PlaceOptions
-from sqlalchemy_fairqueue.values.checks import check_name
+from sqlalchemy_fairqueue.spark.options import PlaceOptions, camel, read_fields
+from sqlalchemy_fairqueue.values.checks import check_count, check_name
+from sqlalchemy_fairqueue.values.policies import ChannelPolicy
+
+_MOST = 2**31 - 1
+_POLICY = ("max_concurrency", "release_interval", "release_burst", "weight", "max_backlog")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +32,8 @@ class WriteOptions(PlaceOptions):
             ``replace``.
         bad_rows: What becomes of rows with bad values: ``fail``, the load fails and shows up to ten; ``reject``, they
             are written to rejects_path and counted.
-        rejects_path: A folder or URI that driver and executors can write to; Parquet files by job and batch.
+        rejects_path: A folder or URI that driver and executors can write to; Parquet files by
+            schema, queue, job and batch.
         staging_rows: How many rows an executor encodes at once.
         staging_ttl: After how long the staging tables of drivers that died are dropped, by the next load.
         max_concurrency, release_interval, release_burst, weight, max_backlog, drop_when_full: The policy of channels
@@ -53,18 +58,23 @@ class WriteOptions(PlaceOptions):
     drop_when_full: bool | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no load could be made with."""
+        """Refuse what no load could be made with, before anything is staged."""
+        read_fields(self)
         # slots make super() without arguments fail in a dataclass
         PlaceOptions.__post_init__(self)
+        policy = {name: getattr(self, name) for name in _POLICY if getattr(self, name) is not None}
         try:
             for name in ("queue", "kind", "job_id"):
                 if getattr(self, name) is not None:
-                    check_name(f"option {name}", getattr(self, name))
+                    check_name(name, getattr(self, name))
+            if self.max_attempts is not None:
+                check_count("max_attempts", self.max_attempts, 1, _MOST)
+            check_count("staging_rows", self.staging_rows, 1, _MOST)
+            ChannelPolicy(**policy)
         except InvalidArgument as error:
-            raise BadOption(str(error)) from None
-        if self.max_attempts is not None and self.max_attempts < 1:
-            raise BadOption(f"option maxAttempts is {self.max_attempts}; give 1 or more")
-        if self.staging_rows < 1:
-            raise BadOption(f"option stagingRows is {self.staging_rows}; give 1 or more")
+            name, _, said = str(error).partition(" ")
+            raise BadOption(f"option {camel(name)} {said}") from None
+        if self.staging_ttl < timedelta():
+            raise BadOption(f"option stagingTtl is {self.staging_ttl}; give a duration from 0 on")
         if (self.bad_rows == "reject") != (self.rejects_path is not None):
             raise BadOption("badRows=reject and rejectsPath go together: give both, or neither")
