@@ -13,11 +13,13 @@ from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Queue, Receipt
+from sqlalchemy_fairqueue.embedded import Server
 from sqlalchemy_fairqueue.errors import SchemaMismatch
 from sqlalchemy_fairqueue.sql import assert_no_drift
 from tests.alembic.conftest import Project
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
+from tests.worker.helpers import until
 
 T = TypeVar("T")
 
@@ -32,7 +34,7 @@ OLD_ENQUEUE = text("""
       p_release_interval => cast(0 as bigint), p_release_burst => cast(1 as integer), p_weight => cast(1 as integer))
 """)
 OLD_DEQUEUE = text("""
-    select * from fq_dequeue(p_queue => cast(:queue as text), p_limit => cast(5 as integer),
+    select * from fq_dequeue(p_queue => cast(:queue as text), p_limit => cast(:limit as integer),
       p_lease => cast(60000000 as bigint), p_consumer => cast(:consumer as text),
       p_lease_id => cast(:lease_id as bigint), p_hints => cast(null as bigint[]))
 """)
@@ -43,6 +45,8 @@ OLD_COMPLETE = text("""
 """)
 QUEUE = "documents"
 CHANNELS = [f"tenant {number}" for number in range(6)]
+# Producers wait beyond that: what a migration that takes long leaves behind is to be worked off in no time.
+MOST = 600
 
 
 class Crew:
@@ -76,6 +80,10 @@ class Crew:
         """Do a job again and again on an engine of its own."""
         engine = create_engine(self.database.url, isolation_level="AUTOCOMMIT" if "old" in name else "READ COMMITTED")
         while not self.stopped.is_set():
+            if "producer" in name and len(self.enqueued) - len(self.completed) > MOST:
+                with self.moved:
+                    self.moved.wait(0.1)
+                continue
             job(self, engine, name)
             with self.moved:
                 self.progress[name] += 1
@@ -124,9 +132,9 @@ def old_produce(crew: Crew, engine: Engine, _name: str) -> None:
         crew.enqueued += [row.message_id for row in crew.call(lambda: connection.execute(OLD_ENQUEUE, given).all())]
 
 
-def old_consume(crew: Crew, engine: Engine, name: str) -> None:
-    """Take up to five messages and complete them."""
-    given = {"queue": QUEUE, "consumer": name, "lease_id": None}
+def old_consume(crew: Crew, engine: Engine, name: str, limit: int = 5) -> None:
+    """Take up to so many messages and complete them."""
+    given = {"queue": QUEUE, "limit": limit, "consumer": name, "lease_id": None}
     with engine.connect() as connection:
         *taken, call = crew.call(lambda: connection.execute(OLD_DEQUEUE, given).all())
         if taken:
@@ -180,12 +188,68 @@ def test_steps_under_load(project: Project, empty_database: Database) -> None:
 
     engine = create_engine(empty_database.url, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
+        # Nobody else has any in hand, and each channel gives up to three: each round takes some, or something is stuck.
         waiting = text("select count(*) from fq_message")
-        while connection.scalar(waiting):
-            old_consume(crew, engine, "last")
+        left = connection.scalar(waiting)
+        while left:
+            old_consume(crew, engine, "last", limit=100)
+            before, left = left, connection.scalar(waiting)
+            assert left < before, connection.execute(text("select * from fq_channel_state")).all()
         taken = text("select sum(current_concurrency) from fq_channel_state")
         freed = text("select coalesce(sum(freed), 0) from fq_signal")
         assert connection.scalar(taken) == connection.scalar(freed)
         assert_no_drift(connection)
     engine.dispose()
     assert sorted(crew.completed) == sorted(crew.enqueued)
+
+
+@pytest.mark.parametrize(("way", "revision"), [("upgrade", "two"), ("downgrade", "one")])
+def test_autovacuum_gives_way(project: Project, private_server: Callable[..., Server], way: str, revision: str) -> None:
+    """A step does not fail for a long autovacuum of the messages: that ends when it is waited for."""
+    server = private_server(settings={"autovacuum": "on", "autovacuum_naptime": "1s"})
+    database = Database(server.url())
+    project.migration("one", "op.create_fairqueue(version=1)")
+    project.migration("two", "op.upgrade_fairqueue(1, 2)", "op.downgrade_fairqueue(2, 1)", down="one")
+    project.point_at(database.url)
+    project.run("upgrade", "one" if way == "upgrade" else "two")
+    with database.own.connect() as connection:
+        # As slow as it can be made: hours for what follows.
+        connection.exec_driver_sql(
+            "alter table fq_message set (autovacuum_vacuum_threshold = 1, autovacuum_vacuum_cost_limit = 1,"
+            " autovacuum_vacuum_cost_delay = 100)"
+        )
+        connection.exec_driver_sql(
+            "insert into fq_message (channel_id, kind, content, dequeue_at, enqueued_at, max_attempts)"
+            " select 1, 'parse', '', 0, 0, 1 from generate_series(1, 200000)"
+        )
+        connection.exec_driver_sql("delete from fq_message where id & 1 = 0")
+    vacuums = "select pid from pg_stat_progress_vacuum where relid = 'fq_message'::regclass"
+    until(lambda: database.value(vacuums), "autovacuum is at work")
+    project.run(way, revision)
+    assert database.value("select fq_version()") == (2 if way == "upgrade" else 1)
+
+
+@pytest.mark.parametrize(("way", "revision"), [("upgrade", "two"), ("downgrade", "one")])
+def test_calls_go_on_beside_a_vacuum(project: Project, empty_database: Database, way: str, revision: str) -> None:
+    """While a step waits for somebody's vacuum it holds nobody up, and it goes on afterwards."""
+    project.migration("one", "op.create_fairqueue(version=1)")
+    project.migration("two", "op.upgrade_fairqueue(1, 2)", "op.downgrade_fairqueue(2, 1)", down="one")
+    project.point_at(empty_database.url)
+    project.run("upgrade", "one" if way == "upgrade" else "two")
+    engine = create_engine(empty_database.url, connect_args={"options": "-c lock_timeout=50ms"})
+    queue = Queue(QUEUE)
+    with ThreadPoolExecutor(1) as thread, empty_database.own.connect() as vacuum:
+        # What a vacuum holds for as long as it runs.
+        vacuum.exec_driver_sql("begin; lock table fq_message in share update exclusive mode")
+        step = thread.submit(project.run, way, revision)
+        waiting = "select pid from pg_locks where mode = 'ShareUpdateExclusiveLock' and not granted"
+        until(lambda: step.done() or empty_database.value(waiting), "the step waits")
+        with Session(engine) as session, session.begin():
+            queue.enqueue(session, channel="a", payload=1)
+        [delivery] = queue.dequeue(engine)
+        queue.complete(engine, delivery)
+        assert not step.done()
+        vacuum.exec_driver_sql("commit")
+        step.result(PATIENCE.total_seconds())
+    engine.dispose()
+    assert empty_database.value("select fq_version()") == (2 if way == "upgrade" else 1)

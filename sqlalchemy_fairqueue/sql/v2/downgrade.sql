@@ -5,6 +5,14 @@ declare
   v_timeout text := current_setting('lock_timeout');
   v_tries integer := 0;
 begin
+  begin
+    set local lock_timeout = '60s';
+    lock table fairqueue.fq_lease, fairqueue.fq_queue, fairqueue.fq_channel_state, fairqueue.fq_message, fairqueue.fq_signal
+      in share update exclusive mode;
+  exception when lock_not_available then
+    raise exception 'a table of the queues is being vacuumed, analyzed or indexed, for a minute already'
+      using errcode = '55P03', hint = 'wait for its end, or end it (pg_stat_progress_vacuum and pg_stat_progress_create_index name it), then downgrade again';
+  end;
   loop
     begin
       set local lock_timeout = '50ms';

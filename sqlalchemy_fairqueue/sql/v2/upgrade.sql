@@ -1,6 +1,8 @@
 -- Version 1 to 2, in one READ COMMITTED transaction. All but three statements are done at once, whatever the tables hold.
 --
--- First the tables that change, ACCESS EXCLUSIVE: from here to the commit nobody uses the queues. They are locked in tries that wait
+-- First for vacuums to end, in a lock that stops nothing else: autovacuum gives way to who waits for longer than deadlock_timeout, as no try below does,
+-- and does not begin behind it.
+-- Then the tables that change, ACCESS EXCLUSIVE: from here to the commit nobody uses the queues. They are locked in tries that wait
 -- 50 ms a table, are given up whole and made again after a pause: the server looks for deadlocks after a second, so that nobody else's transaction
 -- falls victim to the upgrade, and none waits long behind it for one that stays open. After 300 tries it fails, and nothing has changed.
 -- Calls of version 1 that waited here go on as they were and do not count: a channel's backlog is off by as much until it runs empty or is configured.
@@ -13,6 +15,14 @@ begin
     raise exception 'the upgrade runs in a % transaction', current_setting('transaction_isolation')
       using errcode = 'QF003', hint = 'run the migration in a READ COMMITTED transaction: it counts messages as they are when nobody else can add any';
   end if;
+  begin
+    set local lock_timeout = '60s';
+    lock table fairqueue.fq_lease, fairqueue.fq_queue, fairqueue.fq_channel_state, fairqueue.fq_message, fairqueue.fq_signal
+      in share update exclusive mode;
+  exception when lock_not_available then
+    raise exception 'a table of the queues is being vacuumed, analyzed or indexed, for a minute already'
+      using errcode = '55P03', hint = 'wait for its end, or end it (pg_stat_progress_vacuum and pg_stat_progress_create_index name it), then upgrade again';
+  end;
   loop
     begin
       set local lock_timeout = '50ms';
