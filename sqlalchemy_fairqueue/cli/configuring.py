@@ -141,7 +141,7 @@ def _queue_answer(queue: Queue, before: QueueSettings, after: QueueSettings, *, 
     rows: list[tuple[str, object]] = [
         ("max concurrency", after.max_concurrency),
         ("history", after.history),
-        ("retention", (after.retention or timedelta(days=30)) if after.history else None),
+        ("retention", after.retention or (timedelta(days=30) if after.history else None)),
     ]
     parts: list[Any] = [
         Text(f"queue {queue.name!r}" + (" is configured like this now" if asked else "")),

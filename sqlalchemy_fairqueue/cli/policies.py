@@ -99,7 +99,7 @@ def policy_facts(policy: ChannelPolicy) -> list[tuple[str, object]]:
         ("burst", policy.release_burst),
         ("weight", policy.weight),
         ("max backlog", policy.max_backlog),
-        ("on full", policy.on_full if policy.max_backlog else None),
+        ("on full", policy.on_full if policy.max_backlog or policy.on_full != "raise" else None),
     ]
 
 

@@ -54,7 +54,10 @@ def worker(
         _duration_option("--lease", "After so long without a sign of life others get the messages. Default: 30s."),
     ] = None,
     poll_interval: Annotated[
-        timedelta | None, _duration_option("--poll-interval", "Longest time between two looks when idle. Default: 5s.")
+        timedelta | None,
+        _duration_option(
+            "--poll-interval", "Longest time between two looks when idle. Default: 5s, with --no-notify 1s."
+        ),
     ] = None,
     notify: Annotated[
         bool, typer.Option("--notify/--no-notify", help="Be woken by notifications; not behind a transaction pooler.")

@@ -85,7 +85,10 @@ class Site:
         if len(names) == 1:
             return self.queue(names[0])
         if not names:
-            raise not_found(f"schema {self.schema!r} has no queue yet; name one with --queue")
+            raise not_found(
+                f"schema {self.schema!r} has no queue yet: the first message makes one, or any option of "
+                "configure queue --queue NAME"
+            )
         raise usage(f"which queue? name one with --queue: {_listed(names)}")
 
     def _named(self) -> str:

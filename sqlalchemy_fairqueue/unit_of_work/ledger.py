@@ -52,8 +52,9 @@ class Ledger:
             return
         if self.settled:
             raise LockOrderError(
-                f"enqueue to {_words(least)} after a completion, release, retry, bury, cancel or configuration "
-                "of the same transaction; enqueue first, or record both on a session, which sorts them",
+                f"enqueue to {_words(least)} after a completion, release, retry, bury, cancel, redrive or "
+                "configuration of the same transaction; enqueue first, or record both on a session, which sorts them; "
+                "a redrive is sent at once: call it on an engine",
                 sent="completion",
                 refused=_names(least),
             )

@@ -65,7 +65,8 @@ class Crew:
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """Start everybody; afterwards stop them, and raise what went wrong in any of them."""
-        jobs = {"old producer": old_produce, "old": old_consume, "old too": old_consume}
+        jobs: dict[str, Callable[[Crew, Engine, str], None]] = {}
+        jobs |= {"old producer": old_produce, "old": old_consume, "old too": old_consume}
         jobs |= {"new producer": new_produce, "new": new_consume, "new too": new_consume}
         with ThreadPoolExecutor(len(jobs)) as threads:
             self.futures = [threads.submit(self.work, name, job) for name, job in jobs.items()]

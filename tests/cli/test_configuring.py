@@ -29,6 +29,11 @@ def test_a_channel(cli: Cli, engine: Engine) -> None:
     assert stats.release_interval == timedelta(milliseconds=100)
 
 
+def test_what_a_bound_would_do_is_shown(cli: Cli) -> None:
+    """What was set is shown also where it does nothing yet."""
+    assert ["on full", "drop"] in cli("configure", "channel", "a", "--queue", "documents", "--on-full", "drop").rows()
+
+
 def test_what_is_not_named_stays(cli: Cli, engine: Engine) -> None:
     """An option changes what it names and nothing else."""
     QUEUE.configure_channel(engine, "a", ChannelPolicy(max_concurrency=4, weight=3, max_backlog=9, on_full="drop"))
@@ -94,7 +99,8 @@ def test_history_on_and_off(cli: Cli, engine: Engine) -> None:
     """The retention outlives the history, and can be set beside either."""
     QUEUE.configure(engine, history=True, history_retention=timedelta(days=3))
 
-    off = cli("configure", "queue", "--no-history", "--json").document
+    assert ["retention", "3d 00h"] in cli("configure", "queue", "--no-history").rows()
+    off = cli("configure", "queue", "--json").document
     assert (off["history"], off["history_retention_seconds"]) == (False, 259200.0)
     on = cli("configure", "queue", "--history", "--json").document
     assert (on["history"], on["history_retention_seconds"]) == (True, 259200.0)

@@ -41,8 +41,6 @@ def run(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Run:
     def upto(text: str) -> Any:
         names: dict[str, Any] = {"__name__": "recipes"}
         for example in examples:
-            if "class Base" in example:
-                example = example.replace("\n\n\ntick(", "\n\n\nBase.metadata.create_all(engine)\ntick(")  # noqa: PLW2901
             if text in example or not any(library in example for library in _LIBRARIES):
                 exec(compile(example, str(_PAGE), "exec"), names)  # noqa: S102 - our own page
             if text in example:

@@ -223,5 +223,6 @@ def test_an_end_that_the_database_refuses_for_ever_comes_ever_later(
         until(lambda: worker.stats.released == 1, "it is given back")
         send(engine, queue, "good")
         until(lambda: worker.stats.completed == 1, "the worker goes on")
-    assert database.value("select dequeue_at > enqueued_at and lease_id is null from fq_message")
+    # (By now it may have been due again.)
+    assert database.value("select dequeue_at > enqueued_at from fq_message")
     assert [", tries to retry it:" in caplog.text, ", tries to release it:" in caplog.text] == [True, True]

@@ -95,8 +95,13 @@ def offset_of(words: Mapping[str, Any], source: str = "the checkpoint's offset")
         ) from None
 
 
-def read_offset(text: str, source: str) -> Offset:
+def read_offset(text: str, source: str, instead: str = "") -> Offset:
     """The offset that was written as this text.
+
+    Args:
+        text: JSON.
+        source: Where it comes from, for the message.
+        instead: What could have been given as well, for the message.
 
     Raises:
         BadOption: It is not an offset.
@@ -104,5 +109,5 @@ def read_offset(text: str, source: str) -> Offset:
     try:
         words = json.loads(text)
     except ValueError:
-        raise BadOption(f"{source} is {text!r:.80}; give {EARLIEST}, {LATEST}, or an offset as JSON") from None
+        raise BadOption(f"{source} is {text!r:.80}; give {instead}an offset as JSON") from None
     return offset_of(words if isinstance(words, dict) else {}, source)

@@ -73,7 +73,7 @@ class ReadOptions(PlaceOptions):
         for name in ("startingOffsets", "endingOffsets"):
             text = given[name]
             if text is not None and text not in (EARLIEST, LATEST):
-                read_offset(text, f"option {name}")
+                read_offset(text, f"option {name}", f"{EARLIEST}, {LATEST}, or ")
 
     @property
     def finished(self) -> tuple[int, int]:

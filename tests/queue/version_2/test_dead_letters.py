@@ -157,7 +157,7 @@ def test_redrive_in_the_lock_order(queue: Queue, engine: Engine, connect: Connec
     with Session(engine) as session:
         queue.redrive(session, dead[1])
         queue.enqueue(session, channel="z", payload=1)
-        with pytest.raises(LockOrderError):
+        with pytest.raises(LockOrderError, match="a redrive is sent at once: call it on an engine"):
             session.commit()
 
 
