@@ -112,7 +112,10 @@ class AsyncWorker:
             try:
                 machine.launch()
             except BaseException:
-                await in_thread(lambda: machine.stop([]))
+                # Here and now: no handler can begin before, and there may be no thread to be had for it.
+                crew.end()
+                machine.stop_taking(lambda: 0.0)
+                machine.stop([])
                 raise
             self._running = machine, crew
         finally:

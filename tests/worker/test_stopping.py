@@ -286,25 +286,51 @@ def test_an_interrupted_stop(
     until(lambda: not _threads(worker.name), "all threads have ended")
 
 
-def test_too_many_threads(queue: Queue, engine: Engine, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that cannot start all of its threads starts none."""
-    queue.handler()(lambda _: None)
+@pytest.fixture
+def no_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third thread of a worker cannot be started."""
     original = threading.Thread.start
 
     def limited(thread: threading.Thread) -> None:
-        if thread.name.endswith("heartbeat"):
+        if thread.name.endswith("-heartbeat"):
             raise RuntimeError("can't start new thread")
         original(thread)
 
+    monkeypatch.setattr(threading.Thread, "start", limited)
+
+
+@pytest.mark.usefixtures("no_heartbeats")
+def test_too_many_threads(queue: Queue, engine: Engine, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that cannot start all of its threads leaves none, and can be started later."""
+    queue.handler()(lambda _: None)
     worker = Worker(engine, queue)
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", limited)
-        with pytest.raises(RuntimeError, match="new thread"):
-            worker.start()
+    with pytest.raises(RuntimeError, match="new thread"):
+        worker.start()
     until(lambda: not _threads(worker.name), "none is left")
+    monkeypatch.undo()
     send(engine, queue, 1)
     with worker:
         until(lambda: is_empty(database), "it can be started later")
+
+
+@pytest.mark.usefixtures("no_heartbeats")
+async def test_too_many_threads_in_a_loop(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So does an AsyncWorker: what is there when it fails is not handled by a worker without a heartbeat."""
+    later = threading.Event()
+    called: list[bool] = []
+    queue.handler()(lambda _: called.append(later.is_set()))
+    send(engine, queue, 1)
+    worker = AsyncWorker(async_engine, queue)
+    with pytest.raises(RuntimeError, match="new thread"):
+        await worker.start()
+    await auntil(lambda: not _threads(worker.name), "none is left")
+    monkeypatch.undo()
+    later.set()
+    async with worker:
+        await auntil(lambda: is_empty(database), "it can be started later")
+    assert called == [True]
 
 
 def test_cancelled_before_it_begins(  # noqa: PLR0917 - fixtures
