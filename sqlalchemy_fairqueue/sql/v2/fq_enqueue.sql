@@ -61,6 +61,7 @@ declare
   v_drop boolean;
   v_room bigint;
   v_policy text;
+  v_message_id bigint;
   v_lease_id bigint;
   -- what the signals will tell: (channel, time, id, how many more), without an id: one was dropped
   v_note_channels bigint[];
@@ -385,9 +386,9 @@ begin
           created := false;
           outcome := null;
           loop
-            message_id := null;
+            v_message_id := null;
             if r.key is not null and v_pass = 2 then
-              select m.id, m.lease_id into message_id, v_lease_id
+              select m.id, m.lease_id into v_message_id, v_lease_id
               from fairqueue.fq_message m
               where m.channel_id = v_channel_id
                 and m.dedupe_key = r.key
@@ -405,13 +406,13 @@ begin
                   attempts = 0,
                   returned_at = null,
                   error = null
-                where m.id = message_id;
+                where m.id = v_message_id;
                 outcome := 'replaced';
                 exit;
               elsif found and (v_room > 0) is not false then
                 update fairqueue.fq_message m
                 set dedupe_key = null
-                where m.id = message_id;
+                where m.id = v_message_id;
               end if;
             end if;
 
@@ -419,7 +420,7 @@ begin
               insert into fairqueue.fq_message (channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts)
               values (v_channel_id, r.kind, r.content, r.headers, v_at, v_now, r.key, coalesce(r.max_attempts, 20))
               on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
-              returning id into message_id;
+              returning id into v_message_id;
               if found then
                 created := true;
                 outcome := 'created';
@@ -428,7 +429,7 @@ begin
               end if;
             end if;
             if r.key is not null and v_pass = 1 then
-              select m.id into message_id
+              select m.id into v_message_id
               from fairqueue.fq_message m
               where m.channel_id = v_channel_id
                 and m.dedupe_key = r.key;
@@ -445,7 +446,7 @@ begin
               end if;
             end if;
             if v_room <= 0 then
-              message_id := null;
+              v_message_id := null;
               outcome := case when v_drop then 'dropped' else 'full' end;
               if p_on_duplicates is null then
                 raise exception 'channel % of queue % is full', v_channel, p_queue
@@ -460,13 +461,13 @@ begin
 
           if outcome in ('created', 'replaced', 'dropped') then
             v_note_channels := v_note_channels || v_channel_id;
-            v_note_ats := v_note_ats || case when message_id is not null then v_at end;
-            v_note_ids := v_note_ids || message_id;
+            v_note_ats := v_note_ats || case when v_message_id is not null then v_at end;
+            v_note_ids := v_note_ids || v_message_id;
             v_note_added := v_note_added || created::integer;
           end if;
           if outcome is not null then
             v_ordinals := v_ordinals || r.ord::integer;
-            v_ids := v_ids || message_id;
+            v_ids := v_ids || v_message_id;
             v_created := v_created || created;
             v_outcomes := v_outcomes || outcome;
           end if;

@@ -44,6 +44,7 @@ declare
   -- the only signal
   v_only boolean;
   v_row tid;
+  v_first_id bigint;
   v_channel_id bigint;
   v_dequeue_at bigint;
   v_message_id bigint;
@@ -68,7 +69,7 @@ begin
       where o.queue = p_queue
         and o.id > g.id
     )
-  into v_row, first_id, v_channel_id, v_dequeue_at, v_message_id, v_freed, v_added, v_dropped, v_only
+  into v_row, v_first_id, v_channel_id, v_dequeue_at, v_message_id, v_freed, v_added, v_dropped, v_only
   from fairqueue.fq_signal g
   where g.queue = p_queue
     and g.id > p_after
@@ -79,7 +80,8 @@ begin
   end if;
   if v_only then
     seen := 1;
-    last_id := first_id;
+    first_id := v_first_id;
+    last_id := v_first_id;
     select s.ctid,
       v_message_id is not null and (s.head_dequeue_at is null or (v_dequeue_at, v_message_id) < (s.head_dequeue_at, s.head_message_id)),
       -- As below: nobody gains a turn by being idle.
@@ -106,7 +108,7 @@ begin
         select c.ctid
         from fairqueue.fq_signal c
         where c.ctid = v_row
-          and c.id is not distinct from first_id
+          and c.id is not distinct from v_first_id
         for update skip locked
       );
     if not found then
@@ -117,7 +119,7 @@ begin
     set turn = s.turn + 1,
       current_concurrency = s.current_concurrency - v_freed,
       backlog = s.backlog + v_added,
-      heard_id = greatest(s.heard_id, first_id),
+      heard_id = greatest(s.heard_id, v_first_id),
       dropped = s.dropped + v_dropped,
       head_dequeue_at = case when v_lower then v_dequeue_at else s.head_dequeue_at end,
       head_message_id = case when v_lower then v_message_id else s.head_message_id end,
@@ -192,8 +194,8 @@ begin
     from unnest(v_states, v_firsts, v_counts) l(state, first, signals)
     cross join lateral generate_series(l.first, l.first + l.signals - 1) i
     join fairqueue.fq_signal g
-      on g.ctid = v_rows[i]
-      and g.id is not distinct from v_ids[i]
+      on g.ctid = v_rows[i.i]
+      and g.id is not distinct from v_ids[i.i]
       and (g.queue_freed = 0 or v_queue_state is not null)
     for update of g skip locked
   ),

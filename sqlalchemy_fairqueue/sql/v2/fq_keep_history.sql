@@ -4,6 +4,7 @@
 -- queue that has one or records its history (30 days where none is set). Rows: the partition and what was done: 'made', 'dropped', or 'emptied' and 'busy':
 -- a table was in use for longer than a tenth of a second, so that the next call drops or makes it.
 -- What is taken away is noted in fq_pruned_history in the same transaction, for readers that had not come so far.
+-- A day belongs to the owner of the history, whoever makes it, so that the owner can drop it and dump it.
 -- Locks: to make: the history share update exclusive, which hinders no verb, and the default partition access exclusive, which no verb needs while days are made
 -- ahead. Where today or a day before it is made, the history share row exclusive: verbs that record wait for the commit. To drop: the history access
 -- exclusive. All till the commit, so commit at once; waits for a tenth of a second at most.
@@ -26,6 +27,7 @@ declare
   v_history oid;
   v_default oid;
   v_schema text;
+  v_owner name;
   v_retention bigint;
   v_day bigint;
   v_days bigint[];
@@ -41,7 +43,7 @@ begin
     raise exception 'fq_keep_history runs in a % transaction', current_setting('transaction_isolation')
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own: it moves what was committed until the tables were locked';
   end if;
-  select c.oid, n.nspname, p.partdefid into v_history, v_schema, v_default
+  select c.oid, n.nspname, pg_get_userbyid(c.relowner), p.partdefid into v_history, v_schema, v_owner, v_default
   from pg_type t
   join pg_class c on c.oid = t.typrelid
   join pg_namespace n on n.oid = c.relnamespace
@@ -67,7 +69,7 @@ begin
   order by g.day, g.recorded_xid desc, g.id desc;
   select array_agg(d.day order by d.day) into v_days
   from (
-    select v_today + i as day
+    select v_today + i.i as day
     from generate_series(0, p_ahead) i
     union
     select h.finished_at / c_day
@@ -87,6 +89,7 @@ begin
     from pg_attribute a
     where a.attrelid = v_history
       and a.attnum > 0
+      and a.attgenerated = ''
       and not a.attisdropped;
     begin
       -- What was taken by the default partition is moved before it is locked, and what came meanwhile after.
@@ -94,9 +97,17 @@ begin
         partition := 'fq_history_p' || to_char(to_timestamp(v_day * 86400), 'YYYYMMDD');
         v_made := v_made || partition;
         -- With its indexes and its bounds, so that it is neither indexed nor read under the locks.
-        execute format('create table %I.%I (like %I.%I including constraints including storage including indexes, constraint %I check (finished_at >= %s and finished_at < %s))',
+        execute format('create table %I.%I (like %I.%I including constraints including generated including storage including indexes, constraint %I check (finished_at >= %s and finished_at < %s))',
           v_schema, partition, v_schema, (select c.relname from pg_class c where c.oid = v_history), c_bounds, v_day * c_day, (v_day + 1) * c_day);
         execute format('alter table %I.%I replica identity full', v_schema, partition);
+        if v_owner <> current_user then
+          begin
+            execute format('alter table %I.%I owner to %I', v_schema, partition, v_owner);
+          exception when insufficient_privilege then
+            -- A role that has the owner's rights and cannot become the owner: it keeps the day.
+            null;
+          end;
+        end if;
       end loop;
       for v_pass in 1..2 loop
         if v_pass = 2 then

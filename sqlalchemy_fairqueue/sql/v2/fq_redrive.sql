@@ -88,7 +88,8 @@ begin
   end if;
 
   with dead as materialized (
-    select d.*, c.name as channel, v_now - cardinality(v_ids) + u.ord as due_at
+    select d.message_id, d.channel_id, d.kind, d.content, d.headers, d.enqueued_at, d.dedupe_key, d.max_attempts, d.deliveries, d.error, c.name as channel,
+      v_now - cardinality(v_ids) + u.ord as due_at
     from unnest(v_ids) with ordinality u(id, ord)
     join fairqueue.fq_dead_letter d on d.message_id = u.id
     join fairqueue.fq_channel c on c.id = d.channel_id

@@ -1,5 +1,6 @@
 """fq_keep_history: partitions are made ahead and dropped, while the queue goes on."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -259,3 +260,46 @@ def test_who_does_not_own_the_history_cannot_keep_it(kernel: Kernel) -> None:
         keep_history(kernel)
     kernel.rows("reset role")
     assert len(keep_history(kernel, 0)) == 1
+
+
+@pytest.fixture
+def owner(kernel: Kernel) -> Iterator[str]:
+    """A role that owns the history."""
+    name = kernel.value("select current_database() || '_owner'")
+    kernel.rows(f'create role "{name}"')
+    kernel.rows(f'grant create, usage on schema public to "{name}"')
+    for table in "fq_history", "fq_history_default", "fq_pruned_history":
+        kernel.rows(f'alter table {table} owner to "{name}"')
+    kernel.rows(f'grant select on fq_queue, test_clock to "{name}"')
+    yield name
+    kernel.rows("reset role")
+    kernel.rows(f'drop owned by "{name}" cascade')
+    kernel.rows(f'drop role "{name}"')
+
+
+def test_days_belong_to_the_owner_whoever_makes_them(kernel: Kernel, noon: Clock, owner: str) -> None:
+    """A superuser, or a member of the owner, makes days; the owner can dump and drop them."""
+    member = f"{owner}_member"
+    keep_history(kernel, 1)
+    kernel.rows(f'create role "{member}" in role "{owner}"')
+    kernel.rows(f'set role "{member}"')
+    try:
+        assert len(keep_history(kernel, 3)) == 2
+    finally:
+        kernel.rows("reset role")
+        kernel.rows(f'drop role "{member}"')
+    owners = "select distinct relowner::regrole::text from pg_class where starts_with(relname, 'fq_history_p')"
+    assert [row["relowner"].strip('"') for row in kernel.rows(owners)] == [owner]
+    noon.advance(timedelta(days=40))
+    kernel.rows(f'set role "{owner}"')
+    assert list(keep_history(kernel, 0).values()).count("dropped") == 4
+
+
+def test_a_generated_column_of_the_users(kernel: Kernel, noon: Clock) -> None:
+    """A column that the server computes is there in each day, and for what is moved into it."""
+    kernel.rows("alter table fq_history add column waited bigint generated always as (started_at - ready_at) stored")
+    kernel.complete(_attempt(kernel))
+    before = history(kernel)
+    assert keep_history(kernel, 1) == {_name(noon): "made", _name(noon, 1): "made"}
+    assert history(kernel) == before
+    assert _homes(kernel) == [_name(noon)]
