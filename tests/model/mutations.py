@@ -145,7 +145,12 @@ _BOUNDS = [
     Mutation("a new channel has no policy", "fq_make_channels", "    and q.has_policy;", "    and false;", slow=True),
     Mutation("a limit of the queue is a policy", "fq_make_channels", "    and q.has_policy;", ";", slow=True),
     Mutation("a policy is none", "fq_configure_queue", "  set has_policy = true,\n    max", "  set max", slow=True),
-    Mutation("a bound counts what is to come", "fq_configure_channel", "select coalesce(sum(g.added), 0)", "select 0"),
+    Mutation(
+        "a bound counts what is to come",
+        "fq_configure_channel",
+        "select coalesce(sum(g.added), 0)",
+        "select coalesce(sum(0), 0)",
+    ),
     Mutation(
         "a bound is never lifted",
         "fq_configure_channel",
