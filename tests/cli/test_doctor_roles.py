@@ -1,0 +1,121 @@
+"""What doctor finds where several roles use the database."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, NullPool, create_engine
+
+from tests.cli.conftest import Cli
+from tests.cli.stages import levels
+from tests.cli.test_installations import role
+from tests.fixtures.connections import Connect
+from tests.fixtures.database import Database
+
+_SNAPSHOTS = "sqlalchemy_fairqueue.cli.doctor.snapshots"
+
+
+@contextmanager
+def between_looks(do: Callable[[], object]) -> Iterator[None]:
+    """What happens while doctor waits to look again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{_SNAPSHOTS}.sleep", lambda _seconds: do())
+        yield
+
+
+def snapshots(bare_cli: Cli, url: str) -> list[dict[str, Any]]:
+    """What doctor finds about snapshots as another role."""
+    document = bare_cli("doctor", "--json", "--database-url", url).document
+    return [one for one in document["findings"] if one["check"] == "snapshots"]
+
+
+def holding(connect: Connect) -> Connection:
+    """A session with an open snapshot."""
+    holder = connect("REPEATABLE READ")
+    holder.exec_driver_sql("select 1")
+    return holder
+
+
+def test_snapshots_of_other_roles(bare_cli: Cli, database: Database, connect: Connect) -> None:
+    """Sessions whose age this role may not see are one warning with the grant to paste; with it they are judged."""
+    reading, writing = holding(connect), holding(connect)
+    writing.exec_driver_sql("select pg_current_xact_id()")
+    pids = sorted(each.exec_driver_sql("select pg_backend_pid()").scalar_one() for each in (reading, writing))
+    name = f"{database.name}_Watcher"
+    with role(database, name) as url, between_looks(lambda: None):
+        [hidden] = snapshots(bare_cli, url)
+
+        assert hidden["level"] == "warning"
+        assert hidden["message"] == f"the age of 2 sessions' snapshots (postgres) is not visible to role '{name}'"
+        assert hidden["values"] == {"role": name, "hidden": 2, "users": ["postgres"], "pids": pids}
+        database.execute(hidden["remedy"])
+        [judged] = snapshots(bare_cli, url)
+        assert judged["message"] == "no open snapshot holds vacuum back"
+
+
+def test_hidden_snapshots_that_many_transactions_came_after(
+    bare_cli: Cli, database: Database, connect: Connect
+) -> None:
+    """How many transactions came after a snapshot is visible to every role, and decides by itself."""
+    pid = holding(connect).exec_driver_sql("select pg_backend_pid()").scalar_one()
+    with (
+        role(database, f"{database.name}_watcher") as url,
+        between_looks(lambda: None),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(f"{_SNAPSHOTS}._WARNING_TRANSACTIONS", 0)
+        [found] = snapshots(bare_cli, url)
+
+    assert (found["level"], found["values"]["pid"], found["values"]["open_seconds"]) == ("warning", pid, None)
+    assert re.match(rf"backend {pid} \(postgres, [^)]*\) holds a snapshot \d+ transactions old$", found["message"])
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["ends", "is followed by another"])
+def test_short_transactions_of_other_roles(bare_cli: Cli, database: Database, connect: Connect, *, again: bool) -> None:
+    """A transaction of another role that is over at the next look is no reason to complain."""
+    short = holding(connect)
+    short.exec_driver_sql("select pg_current_xact_id()")
+
+    def go_on() -> None:
+        short.rollback()
+        if again:
+            short.exec_driver_sql("select pg_current_xact_id()")
+
+    with role(database, f"{database.name}_watcher") as url, between_looks(go_on):
+        assert levels(snapshots(bare_cli, url)) == ["ok"]
+
+
+def test_short_transactions_beside_an_old_one(bare_cli: Cli, database: Database, connect: Connect) -> None:
+    """Every snapshot looks back to the oldest transaction that runs: that one is told, and no short one beside it."""
+    old, short = connect(), connect("REPEATABLE READ")
+    old.exec_driver_sql("select pg_current_xact_id()")
+    short.exec_driver_sql("select pg_current_xact_id()")
+
+    def go_on() -> None:
+        short.rollback()
+        short.exec_driver_sql("select pg_current_xact_id()")
+
+    with role(database, f"{database.name}_watcher") as url, between_looks(go_on):
+        [found] = snapshots(bare_cli, url)
+
+    assert found["values"]["pids"] == [old.exec_driver_sql("select pg_backend_pid()").scalar_one()]
+
+
+def test_snapshots_of_the_same_role(bare_cli: Cli, database: Database) -> None:
+    """Where every session has the same role nothing is hidden, whatever the role may do: doctor looks once."""
+    name = f"{database.name}_worker"
+
+    def never() -> None:
+        raise AssertionError("looked again")
+
+    with role(database, name):
+        database.execute(f'alter role "{name}" login')
+        url = database.url.set(username=name)
+        engine = create_engine(url, poolclass=NullPool, isolation_level="REPEATABLE READ")
+        with engine.connect() as holder, between_looks(never):
+            holder.exec_driver_sql("select 1")
+            [found] = snapshots(bare_cli, url.render_as_string(hide_password=False))
+
+    assert found["message"] == "no open snapshot holds vacuum back"
