@@ -1,6 +1,6 @@
 """What doctor finds in a database whose rows were copied from another."""
 
-from datetime import timedelta
+from datetime import date, timedelta
 
 from sqlalchemy import Engine
 
@@ -10,6 +10,8 @@ from tests.cli.stages import QUEUE, Findings, bury, enqueue, lease, levels
 from tests.cli.test_installations import role
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
+
+EPOCH = date(1970, 1, 1)
 
 
 def test_sequences_behind_their_tables(findings: Findings, database: Database, engine: Engine) -> None:
@@ -72,6 +74,81 @@ def test_sequences_that_may_not_be_looked_at(bare_cli: Cli, database: Database) 
         for one in unread:
             database.execute(one["remedy"])
         assert [one["level"] for one in found()] == ["ok"]
+
+
+def _old_days(database: Database, *days: int) -> None:
+    """Partitions of days long ago, with an attempt in each."""
+    for day in days:
+        start = day * 86_400_000_000
+        name = f"fq_history_p{EPOCH + timedelta(days=day):%Y%m%d}"
+        database.execute(f"create table {name} partition of fq_history for values from ({start}) to ({start}+1)")
+        database.execute(
+            "insert into fq_history (queue, channel_id, channel, message_id, kind, attempt, enqueued_at, ready_at, "
+            f"started_at, finished_at, outcome) values ('q', 1, 'c', 1, 'k', 1, 0, 0, 0, {start}, 'completed')"
+        )
+
+
+def test_sequences_of_the_history_behind_their_tables(
+    cli: Cli, findings: Findings, database: Database, engine: Engine
+) -> None:
+    """Where the history's sequences were left behind prune fails; with what doctor prints it works again."""
+    QUEUE.configure(engine, history=True)
+    _old_days(database, 1, 2)
+    assert cli("history", "prune", "--ahead", "1").status == 0
+    enqueue(engine, *["a"] * 3)
+    QUEUE.complete(engine, lease(engine))
+    assert levels(findings("sequences")) == ["ok"]
+    database.execute("alter sequence fq_history_id_seq restart")
+    database.execute("alter table fq_pruned_history alter id restart")
+    _old_days(database, 3)
+    failed = cli("history", "prune", "--ahead", "1")
+    assert failed.status == 5
+    assert "fq_pruned_history_pkey" in failed.err
+
+    history, pruned = found = findings("sequences")
+
+    assert levels(found) == ["problem"] * 2
+    assert history["values"] == {"sequence": "fq_history_id_seq", "last": 1, "greatest": 5}
+    assert pruned["values"] == {"sequence": "fq_pruned_history_id_seq", "last": 1, "greatest": 2}
+    assert '(select max(id) from "public".fq_history)' in history["remedy"]
+    for one in found:
+        database.execute(one["remedy"])
+    assert levels(findings("sequences")) == ["ok"]
+    assert cli("history", "prune", "--ahead", "1").status == 0
+    enqueue(engine, "a")
+    QUEUE.complete(engine, lease(engine))
+    assert database.value("select max(id) from fq_history") > 5
+
+
+def test_sequences_of_the_history_that_may_not_be_looked_at(bare_cli: Cli, database: Database, engine: Engine) -> None:
+    """A role that may not read the history's tables or sequences hears nothing of them; one that may does."""
+    QUEUE.configure(engine, history=True)
+    enqueue(engine, "a")
+    QUEUE.complete(engine, lease(engine))
+    database.execute("alter sequence fq_history_id_seq restart")
+    tables = "select on fq_message, fq_dead_letter, fq_channel, fq_signal, fq_channel_state"
+    ids = "usage on sequence fq_message_id_seq, fq_channel_id_seq, fq_signal_id_seq"
+    name = f"{database.name}_reader"
+    with role(database, name, tables, ids) as url:
+
+        def found() -> list[str]:
+            document = bare_cli("doctor", "--json", "--database-url", url).document
+            return [one["level"] for one in document["findings"] if one["check"] == "sequences"]
+
+        assert found() == ["ok"]
+        database.execute(f'grant select on fq_history, fq_pruned_history to "{name}"')
+        assert found() == ["ok"]
+        database.execute(f'grant select on sequence fq_history_id_seq to "{name}"')
+        assert found() == ["problem"]
+
+
+def test_sequences_of_columns_of_the_users(findings: Findings, database: Database, engine: Engine) -> None:
+    """A column with a sequence that somebody added to a table of ours is no concern."""
+    enqueue(engine, "a")
+    database.execute("alter table fq_message add column number serial")
+    database.execute("alter sequence fq_message_number_seq restart")
+
+    assert levels(findings("sequences")) == ["ok"]
 
 
 def test_history_of_another_server(cli: Cli, findings: Findings, database: Database, engine: Engine) -> None:
