@@ -88,7 +88,9 @@ class Installation:
 
     def differing(self, table: str, *states: State) -> set[str]:
         """Names of columns, constraints and indexes of a table that are not as the version has them, by what is so."""
-        names = [(one.kind, *one.name.rpartition(".")) for one in self.drift if one.state in states]
+        kinds = {"column", "constraint", "index"}
+        found = [one for one in self.drift if one.kind in kinds and one.state in states]
+        names = [(one.kind, *one.name.rpartition(".")) for one in found]
         return {name for kind, of, _, name in names if kind == "index" or of == table}
 
     def there(self, table: str) -> frozenset[str]:

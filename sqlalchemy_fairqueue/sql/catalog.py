@@ -107,12 +107,35 @@ join pg_constraint k on k.conrelid = o.oid and k.contype <> 'n'
 order by o.relname, k.conname
 """
 
+# No version has any of these two: what is found is somebody's own.
+_TRIGGERS = """
+select o.relname || '.' || t.tgname as name,
+  replace(replace(pg_get_triggerdef(t.oid),
+    format(' ON %I.', o.nspname), ' ON '), format(' EXECUTE FUNCTION %I.', o.nspname), ' EXECUTE FUNCTION ')
+    as definition,
+  case t.tgenabled when 'D' then 'yes' end as disabled
+from {ours}
+join pg_trigger t on t.tgrelid = o.oid and not t.tgisinternal
+order by o.relname, t.tgname
+"""
+
+_RULES = """
+select o.relname || '.' || r.rulename as name,
+  replace(pg_get_ruledef(r.oid), quote_ident(o.nspname) || '.', '') as definition,
+  case r.ev_enabled when 'D' then 'yes' end as disabled
+from {ours}
+join pg_rewrite r on r.ev_class = o.oid
+order by o.relname, r.rulename
+"""
+
 _QUERIES = {
     "table": _TABLES,
     "column": _COLUMNS,
     "index": _INDEXES,
     "constraint": _CONSTRAINTS,
     "function": _FUNCTIONS,
+    "trigger": _TRIGGERS,
+    "rule": _RULES,
 }
 
 

@@ -37,7 +37,8 @@ class Difference:
     """One object that is not as the installed version has it.
 
     Attributes:
-        kind: ``function``, ``table``, ``column``, ``index`` or ``constraint``; ``installation`` where there is none.
+        kind: ``function``, ``table``, ``column``, ``index``, ``constraint``, ``trigger`` or ``rule``; ``installation``
+            where there is none.
         name: Its name: ``fq_dequeue``, ``fq_message.kind``.
         state: Missing, changed, or one that the version does not have.
         detail: What is changed, from what the version has to what is there.
@@ -85,7 +86,10 @@ def recognised_version(connection: Connection, schema: str | None = None) -> int
 
 
 def find_drift(connection: Connection, schema: str | None = None) -> list[Difference]:
-    """What was changed besides the migrations: functions, tables, columns, indexes and constraints, by name.
+    """What was changed besides the migrations, by name.
+
+    That is functions and tables, and the columns, indexes, constraints, triggers and rules of our tables. No version
+    has a trigger or a rule, so that each is unexpected: it may keep rows from the functions, or change them.
 
     The version is the one that is installed, whichever it is; where ``fq_version()`` is gone, the one that the rest
     looks like. Reads the catalog alone, in the connection's transaction, and needs no privilege on the tables.

@@ -249,6 +249,29 @@ def test_columns_of_the_users_through_the_steps(project: Project, empty_database
     project.run("check")
 
 
+@pytest.mark.parametrize("options", ["", HIDE], ids=["seen", "hidden"])
+def test_triggers_of_the_users(project: Project, empty_database: Database, options: str) -> None:
+    """Triggers and rules on our tables change no migration, also where they have the name of a column."""
+    environment(project, MIXIN, options=options)
+    project.point_at(empty_database.url)
+    install(project)
+    empty_database.execute("create rule kind as on delete to fq_message where false do instead nothing")
+    for name in ("account_id", "payload"):
+        empty_database.execute(
+            f"create trigger {name} before update on fq_message for each row "
+            "execute function suppress_redundant_updates_trigger()"
+        )
+    upgrade = calls(project.autogenerate("two").split("def downgrade")[0])
+    assert sorted(line.split("(")[0] for line in upgrade) == [
+        "op.add_column",
+        "op.create_foreign_key",
+        "op.create_index",
+        "op.create_table",
+    ]
+    project.run("upgrade", "head")
+    project.run("check")
+
+
 @pytest.mark.parametrize(("schema", "options"), [("apps", ""), (None, HIDE)], ids=["named", "hidden"])
 @pytest.mark.parametrize("version", [1, LATEST_VERSION])
 def test_columns_of_the_users_that_alembic_does_not_see(

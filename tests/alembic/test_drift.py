@@ -8,13 +8,24 @@ from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateSchema
 
-from sqlalchemy_fairqueue.sql import Difference, assert_no_drift, catalog, find_drift, installed_version, versions
+from sqlalchemy_fairqueue.sql import (
+    Difference,
+    assert_no_drift,
+    catalog,
+    find_drift,
+    installed_version,
+    quoted,
+    versions,
+)
 from sqlalchemy_fairqueue.sql.freezing import frozen, installed_catalog
 from tests.fixtures.database import Database, MakeDatabase, install
 
 pytestmark = pytest.mark.installed
 
 VERSION_1 = "function fq_version() returns int immutable parallel safe language sql as 'select 1'"
+
+# Any function that triggers can call.
+_EACH_ROW = "for each row execute function suppress_redundant_updates_trigger()"
 
 CHANGES = {
     "create or replace function fq_now() returns bigint language sql volatile parallel safe as 'select 1::bigint'": (
@@ -42,6 +53,10 @@ CHANGES = {
         "constraint fq_channel.fq_channel_name_check is missing"
     ),
     "alter table fq_lease add constraint mine check (id > 0)": "constraint fq_lease.mine is unexpected",
+    f"create trigger mine before update on fq_message {_EACH_ROW}": ("trigger fq_message.mine is unexpected"),
+    # On the partitions too, which are its table's affair.
+    f"create trigger mine after insert on fq_history {_EACH_ROW}": ("trigger fq_history.mine is unexpected"),
+    "create rule mine as on delete to fq_lease do instead nothing": "rule fq_lease.mine is unexpected",
 }
 
 
@@ -120,6 +135,43 @@ def test_settings_of_the_session(empty_database: Database, isolation: str) -> No
             connection.exec_driver_sql(f"set {name} = {value}")
         assert [str(one) for one in find_drift(connection)] == []
         assert {name: connection.exec_driver_sql(f"show {name}").scalar() for name in settings} == settings
+
+
+def test_triggers_and_rules_by_their_definitions(latest: Connection, schema: str | None) -> None:
+    """What a trigger or a rule does is told without its schema's name, and so is that it is switched off."""
+    place = schema or "apps"
+    latest.execute(CreateSchema(place))
+    install(latest, schema=place, version=versions()[-1])
+    own = quoted(place)
+    for statement in (
+        f"create function {own}.audit() returns trigger language plpgsql as 'begin return new; end'",
+        f"create trigger mine after insert on {own}.fq_message for each row execute function {own}.audit('x')",
+        f"create trigger off after insert on {own}.fq_message execute function {own}.audit()",
+        f"alter table {own}.fq_message disable trigger off",
+        f"create rule mine as on delete to {own}.fq_lease do instead nothing",
+        f"alter table {own}.fq_lease disable rule mine",
+    ):
+        latest.exec_driver_sql(statement, execution_options={"no_parameters": True})
+    found = catalog.read_catalog(latest, place)
+    assert {name: facts for name, facts in found.items() if name.startswith(("trigger ", "rule "))} == {
+        "trigger fq_message.mine": {
+            "definition": "CREATE TRIGGER mine AFTER INSERT ON fq_message FOR EACH ROW EXECUTE FUNCTION audit('x')"
+        },
+        "trigger fq_message.off": {
+            "definition": "CREATE TRIGGER off AFTER INSERT ON fq_message FOR EACH STATEMENT EXECUTE FUNCTION audit()",
+            "disabled": "yes",
+        },
+        "rule fq_lease.mine": {
+            "definition": "CREATE RULE mine AS\n    ON DELETE TO fq_lease DO INSTEAD NOTHING;",
+            "disabled": "yes",
+        },
+    }
+
+
+def test_foreign_keys_of_the_users_are_expected(latest: Connection) -> None:
+    """A table of the user's that points at one of ours is no change, though PostgreSQL checks it by triggers."""
+    latest.execute(text("create table upload (message_id bigint references fq_message on delete cascade)"))
+    assert find_drift(latest) == []
 
 
 def test_partitions_are_expected(latest: Connection) -> None:

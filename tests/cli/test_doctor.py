@@ -92,6 +92,25 @@ def test_drift_that_is_allowed(findings: Findings, database: Database) -> None:
     assert "--allow 'index message_kind' where that was on purpose" in told["remedy"]
 
 
+def test_triggers_and_rules(findings: Findings, database: Database) -> None:
+    """A trigger or a rule on a table of ours is told, and may be there on purpose."""
+    database.execute(
+        "create trigger audit before update on fq_message for each row "
+        "execute function suppress_redundant_updates_trigger()"
+    )
+    database.execute("create rule keep as on delete to fq_dead_letter do instead nothing")
+
+    found = findings("drift")
+
+    assert [(one["level"], one["message"]) for one in found] == [
+        ("problem", "rule fq_dead_letter.keep is unexpected"),
+        ("problem", "trigger fq_message.audit is unexpected"),
+    ]
+    assert "--allow 'trigger fq_message.audit' where that was on purpose" in found[1]["remedy"]
+    words = ["--allow", "trigger fq_message.audit", "--allow", "rule fq_dead_letter.keep"]
+    assert levels(findings("drift", *words)) == ["ok"]
+
+
 def test_versions(bare_cli: Cli, empty_database: Database) -> None:
     """An outdated installation is looked at as far as that goes, and the migration is given."""
     install_version(empty_database, 1)
