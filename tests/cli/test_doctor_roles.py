@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, NullPool, create_engine
+from sqlalchemy.exc import ProgrammingError
 
 from tests.cli.conftest import Cli
-from tests.cli.stages import levels
+from tests.cli.stages import Findings, levels
 from tests.cli.test_installations import role
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
@@ -119,3 +120,32 @@ def test_snapshots_of_the_same_role(bare_cli: Cli, database: Database) -> None:
             [found] = snapshots(bare_cli, url.render_as_string(hide_password=False))
 
     assert found["message"] == "no open snapshot holds vacuum back"
+
+
+def test_partitions_of_another_owner(cli: Cli, findings: Findings, database: Database) -> None:
+    """Partitions that the owner of the history does not own are told, to superusers too; the remedy gives them over."""
+    assert cli("history", "prune", "--ahead", "1").status == 0
+    database.execute('create schema "Old"')
+    database.execute('create table "Old"."a ""day""" partition of fq_history for values from (0) to (1)')
+    assert levels(findings("privileges")) == ["ok"]
+    name = f"{database.name}_Owner"
+    with role(database, name, 'usage on schema "Old"') as url:
+        database.execute(f'alter table fq_history owner to "{name}"')
+        owner = create_engine(url, poolclass=NullPool)
+        with pytest.raises(ProgrammingError, match="permission denied"), owner.connect() as dumping:
+            dumping.exec_driver_sql("select from fq_history_default")
+
+        _, told = findings("privileges")
+
+        assert told["level"] == "warning"
+        assert told["message"].startswith(
+            f"4 partitions of the history belong to 'postgres', and the history to '{name}'"
+        )
+        assert told["values"]["partitions"][:2] == ['a "day"', "fq_history_default"]
+        assert told["remedy"].splitlines()[0] == f'alter table "Old"."a ""day""" owner to "{name}";'
+        for line in told["remedy"].splitlines():
+            database.execute(line)
+        assert levels(findings("privileges")) == ["ok"]
+        with owner.begin() as owning:
+            owning.exec_driver_sql("select from fq_history_default")
+            owning.exec_driver_sql('drop table "Old"."a ""day"""')

@@ -59,6 +59,14 @@ _OWNER = text(
     "select pg_get_userbyid(c.relowner) as owner from pg_class c join pg_namespace n on n.oid = c.relnamespace "
     "where n.nspname = :schema and c.relname = 'fq_history' and not pg_has_role(c.relowner, 'usage') "
 )
+# Whoever runs the housekeeping owns what it makes, where the functions do not give it to the history's owner.
+_STRANGE = text(
+    "select cn.nspname as schema, c.relname as partition, pg_get_userbyid(c.relowner) as owner, "
+    "pg_get_userbyid(p.relowner) as wanted from pg_inherits i join pg_class c on c.oid = i.inhrelid "
+    "join pg_namespace cn on cn.oid = c.relnamespace join pg_class p on p.oid = i.inhparent "
+    "join pg_namespace n on n.oid = p.relnamespace "
+    "where n.nspname = :schema and p.relname = 'fq_history' and c.relowner <> p.relowner order by c.relname"
+)
 
 
 def check_privileges(examined: Examination) -> Iterator[Finding]:
@@ -85,9 +93,10 @@ def check_privileges(examined: Examination) -> Iterator[Finding]:
 
 
 def check_ownership(examined: Examination) -> Iterator[Finding]:
-    """Whether the housekeeping of a worker with this role could make and drop partitions of the history."""
+    """Whether the housekeeping of a worker with this role could make and drop partitions, and the owner drop all."""
     if examined.version < 2:  # noqa: PLR2004 - the version that brought the history
         return
+    yield from _strange(examined)
     owner = examined.connection.execute(_OWNER, {"schema": examined.schema}).scalar_one_or_none()
     recorded = examined.connection.scalar(
         text(f"select count(*) from {qualifier(examined.schema)}fq_queue where history")  # noqa: S608 (quoted)
@@ -99,6 +108,23 @@ def check_ownership(examined: Examination) -> Iterator[Finding]:
             f"let one worker run as {owner!r}, or run 'fairqueue history prune' as {owner!r} once a day",
             {"owner": owner},
         )  # fmt: skip
+
+
+def _strange(examined: Examination) -> Iterator[Finding]:
+    found = examined.connection.execute(_STRANGE, {"schema": examined.schema}).all()
+    if not found:
+        return
+    owners, wanted = sorted({row.owner for row in found}), found[0].wanted
+    belong = "partition of the history belongs" if len(found) == 1 else "partitions of the history belong"
+    yield Finding(
+        "privileges", Level.WARNING,
+        f"{len(found):,} {belong} to {', '.join(map(repr, owners))}, and the history to {wanted!r}, who can neither "
+        "drop them when they are old nor dump them",
+        "\n".join(
+            f"alter table {quoted(row.schema)}.{quoted(row.partition)} owner to {quoted(wanted)};" for row in found
+        ),
+        {"owner": wanted, "owners": owners, "partitions": [row.partition for row in found]},
+    )  # fmt: skip
 
 
 def _missing(examined: Examination) -> Iterator[tuple[str, str]]:
