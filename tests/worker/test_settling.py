@@ -186,6 +186,7 @@ def test_a_missing_privilege_costs_no_attempt(
     assert database.value("select attempts = 1 and lease_id is not null from fq_message")
     database.execute("drop trigger refuse on fq_message")
     until(lambda: is_empty(database), "it is completed")
+    worker.stop()
     assert (worker.stats.completed, worker.stats.retried, worker.stats.released) == (1, 0, 0)
 
 
