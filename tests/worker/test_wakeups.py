@@ -125,7 +125,7 @@ def test_the_last_follower_leaves(
     monkeypatch.setattr(os, "write", write_late)
     worker.stop()
     hub._thread.join()
-    assert database.value(LISTENERS) == 0
+    until(lambda: database.value(LISTENERS) == 0, "the server has seen it go")
     assert not seen
 
 
