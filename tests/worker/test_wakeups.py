@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Engine, NullPool, create_engine
 
 from sqlalchemy_fairqueue import Delivery, Queue, Release, Worker
-from sqlalchemy_fairqueue.worker import wakeups
+from sqlalchemy_fairqueue.worker import looks, wakeups
 from sqlalchemy_fairqueue.worker.wakeups import Subscription
 from tests.fixtures.database import Database, MakeDatabase, install
 from tests.worker.conftest import StartWorker
@@ -127,6 +127,59 @@ def test_the_last_follower_leaves(
     hub._thread.join()
     until(lambda: database.value(LISTENERS) == 0, "the server has seen it go")
     assert not seen
+
+
+def test_no_file_is_left_behind(
+    queue: Queue, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch, seen: list[object]
+) -> None:
+    """What the listener is told through is closed at both ends when the last follower has left, and only once."""
+    closed: list[int] = []
+    close = os.close
+
+    def note(file: int) -> None:
+        closed.append(file)
+        close(file)
+
+    worker = start(queue, poll_interval=_NEVER)
+    until(_asleep(database), "it sleeps")
+    (hub,) = wakeups._hubs.values()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "close", note)
+        worker.stop()
+        hub._thread.join()
+    assert [closed.count(file) for file in (hub._ear, hub._mouth)] == [1, 1]
+    assert not seen
+
+
+def test_a_listener_that_cannot_come_back(  # noqa: PLR0917 - fixtures
+    queue: Queue,
+    engine: Engine,
+    database: Database,
+    start: StartWorker,
+    monkeypatch: pytest.MonkeyPatch,
+    seen: list[object],
+) -> None:
+    """As long as the listening connection is away a worker that slept polls as one that cannot be woken."""
+    # Once it sleeps, it does not look again by itself.
+    monkeypatch.setattr(looks, "_DRIFT", 1e9)
+    worker = start(queue, poll_interval=_NEVER)
+    assert worker._running is not None
+    [source] = worker._running[0].sources
+    until(_asleep(database), "it sleeps")
+    (hub,) = wakeups._hubs.values()
+
+    def refuse(_: object) -> None:
+        raise ConnectionError("too many clients")
+
+    monkeypatch.setattr(wakeups._Hub, "_listen", refuse)
+    database.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity"
+        " where datname = current_database() and query = 'listen fairqueue'"
+    )
+    until(lambda: hub._outage._failures > 1, "it cannot listen")
+    until(lambda: source.looks.interval < _NEVER.total_seconds(), "it polls")
+    send(engine, queue, 1)
+    until(lambda: seen == [1], "it is found")
 
 
 def test_a_lost_listener(
