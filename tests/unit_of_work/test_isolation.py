@@ -1,7 +1,9 @@
 """Business transactions of every isolation level commit while their channels are served."""
 
+from datetime import timedelta
+
 import pytest
-from sqlalchemy import Engine, create_engine, text
+from sqlalchemy import URL, Engine, create_engine, text
 from sqlalchemy.engine.interfaces import IsolationLevel
 from sqlalchemy.orm import Session
 
@@ -19,6 +21,13 @@ def _seed(engine: Engine, *names: str) -> None:
         for name in names:
             QUEUE.enqueue(session, channel=name, payload=name)
         session.commit()
+
+
+def _strict(url: URL, level: str) -> Engine:
+    """An engine for which the server's default isolation is that one."""
+    return create_engine(
+        url, connect_args={"options": f"-c default_transaction_isolation={level.replace(' ', chr(92) + ' ')}"}
+    )
 
 
 @STRICT
@@ -78,9 +87,7 @@ def test_an_open_transaction_hinders_nobody(
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
 def test_default_isolation_of_the_server(engine: Engine, database: Database, level: str) -> None:
     """Where the server's default is strict, dequeue asks for READ COMMITTED, and what engines settle stays settled."""
-    strict = create_engine(
-        database.url, connect_args={"options": f"-c default_transaction_isolation={level.replace(' ', chr(92) + ' ')}"}
-    )
+    strict = _strict(database.url, level)
     with strict.connect() as connection:
         assert connection.scalar(text("show transaction_isolation")) == level
     _seed(engine, "a", "b", "c", "d")
@@ -95,6 +102,19 @@ def test_default_isolation_of_the_server(engine: Engine, database: Database, lev
     assert channels(database) == ["b", "c"]
     assert database.value("select count(*) from fq_dead_letter") == 1
     assert database.value("select count(*) from fq_message where lease_id is not null") == 0
+
+
+def test_alone_once_the_default_is_known(engine: Engine, database: Database) -> None:
+    """After a dequeue an engine asks for READ COMMITTED; what it then does alone is committed when it returns."""
+    strict = _strict(database.url, "serializable")
+    _seed(engine, "a")
+    batch = QUEUE.dequeue(strict)
+    QUEUE.extend(strict, batch, lease=timedelta(hours=1))
+    message_id = QUEUE.enqueue_now(strict, channel="b", payload=1)
+    strict.dispose()
+    assert database.value("select expires_at - fq_now() > 1.8e9 from fq_lease")
+    assert database.value("select id from fq_message where id = :id", id=message_id) == message_id
+    assert channels(database) == ["a", "b"]
 
 
 def test_dequeue_in_a_strict_transaction(connect: Connect) -> None:

@@ -1,0 +1,45 @@
+"""Workers where the server's default isolation is a strict one."""
+
+import pytest
+from sqlalchemy import Engine, NullPool, create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
+from sqlalchemy_fairqueue.worker.housekeeping import Housekeeping
+from tests.fixtures.database import Database
+from tests.worker.helpers import auntil, is_empty, send, until
+
+_STRICT = {"options": "-c default_transaction_isolation=serializable"}
+
+
+@pytest.fixture
+def strict(database: Database) -> Engine:
+    """An engine on the test's database, for which the default is SERIALIZABLE."""
+    return create_engine(database.url, connect_args=_STRICT, poolclass=NullPool)
+
+
+def test_a_worker(queue: Queue, engine: Engine, strict: Engine, database: Database) -> None:
+    """It asks for READ COMMITTED, takes, and what it settles stays settled."""
+    queue.handler()(lambda _: None)
+    send(engine, queue, *range(10))
+    with Worker(strict, queue, housekeeping=False) as worker:
+        until(lambda: is_empty(database), "all are done")
+        until(lambda: worker.stats.completed == 10, "they are counted")
+
+
+async def test_an_async_worker(queue: Queue, engine: Engine, database: Database) -> None:
+    """The same in asyncio."""
+    strict = create_async_engine(database.url, connect_args=_STRICT, poolclass=NullPool)
+    queue.handler()(lambda _: None)
+    send(engine, queue, *range(10))
+    async with AsyncWorker(strict, queue, housekeeping=False) as worker:
+        await auntil(lambda: is_empty(database), "all are done")
+        await auntil(lambda: worker.stats.completed == 10, "they are counted")
+
+
+def test_housekeeping(strict: Engine, database: Database) -> None:
+    """The partitions that it makes ahead are there when it is done."""
+    days = "select count(*) from pg_inherits where inhparent = cast('fq_history' as regclass)"
+    before = database.value(days)
+    Housekeeping(strict, [None], "me").run()
+    assert database.value(days) > before
