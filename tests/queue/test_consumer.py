@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, event, text
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Delivery, Queue
+from sqlalchemy_fairqueue import Delivery, Lease, Queue
 from sqlalchemy_fairqueue import consumer as consumers
 from tests.fixtures.database import Database
 
@@ -128,6 +128,31 @@ def test_a_lease_is_used_again(queue: Queue, engine: Engine) -> None:
     leases = [queue.dequeue(engine)[0].lease for _ in range(3)]
     assert len({lease.id for lease in leases}) == 1
     assert len({lease.consumer for lease in leases}) == 1
+
+
+def test_a_lease_counts_from_before_its_dequeue_was_sent(
+    queue: Queue, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the answer takes, its keeper is told a time at which the lease cannot have begun yet."""
+    _seed(queue, engine, 1)
+    now = 100.0
+    kept: list[float] = []
+
+    def keep(lease: Lease, sent_at: float) -> Lease:
+        kept.append(sent_at)
+        return lease
+
+    def take_long(*_: object) -> None:
+        nonlocal now
+        now += 5
+
+    monkeypatch.setattr(consumers, "monotonic", lambda: now)
+    event.listen(engine, "before_cursor_execute", take_long)
+    consumer = consumers.Consumer(queue._target, queue.codec, "me", keep)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        assert consumer.dequeue(connection, 1, timedelta(seconds=30))
+    event.remove(engine, "before_cursor_execute", take_long)
+    assert (kept, now) == ([100.0], 105.0)
 
 
 def test_a_forked_child_starts_anew(queue: Queue, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

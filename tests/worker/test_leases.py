@@ -131,6 +131,30 @@ def test_what_waits_under_a_lost_lease_is_not_started(
     assert sorted(set(seen)) == sorted(sent)
 
 
+def test_nothing_is_taken_under_a_lost_lease(queue: Queue, engine: Engine, start: StartWorker) -> None:
+    """While a handler goes on under a lease that is lost, what comes next is taken under another one."""
+    seen: list[object] = []
+    go = threading.Event()
+
+    @queue.handler()
+    def handle(delivery: Delivery, context: Context) -> None:
+        if delivery.payload == "first":
+            context.claim.lose()
+        seen.append(delivery.payload)
+        until(go.is_set, "it may end")
+
+    worker = start(queue, lease=timedelta(hours=1), notify=False, poll_interval=timedelta(milliseconds=20))
+    send(engine, queue, "first")
+    until(lambda: seen == ["first"], "its lease is lost")
+    looks = worker.stats.empty
+    # The one that was under way has ended, and another one began after that.
+    until(lambda: worker.stats.empty > looks + 1, "it looks again")
+    send(engine, queue, "second")
+    until(lambda: seen == ["first", "second"] or worker.stats.released, "the next one is taken")
+    go.set()
+    assert (seen, worker.stats.released) == (["first", "second"], 0)
+
+
 def test_a_slow_database_is_noticed(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
     """When the lease cannot be extended, because its row is locked, the handler is told by the worker's own clock."""
     told = threading.Event()
