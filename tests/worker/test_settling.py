@@ -10,16 +10,27 @@ from typing import Any, cast
 import pytest
 from sqlalchemy import Engine, create_engine, text
 
-from sqlalchemy_fairqueue import Bury, ChannelPolicy, Delivery, Queue, Release, Retry, Worker
+from sqlalchemy_fairqueue import (
+    Bury,
+    ChannelPolicy,
+    Context,
+    Delivery,
+    Queue,
+    Release,
+    Retry,
+    SchemaMismatch,
+    Worker,
+)
 from sqlalchemy_fairqueue.values import Outcome
-from sqlalchemy_fairqueue.worker import settling
+from sqlalchemy_fairqueue.worker import fetching, settling
 from sqlalchemy_fairqueue.worker.claims import Claim
-from sqlalchemy_fairqueue.worker.context import Context
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE
+from sqlalchemy_fairqueue.worker.fetching import Fetcher
 from sqlalchemy_fairqueue.worker.looks import Looks
 from sqlalchemy_fairqueue.worker.sending import Sender
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import SCHEMA_VERSION, Database
+from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import is_empty, send, until
 
@@ -42,6 +53,128 @@ def test_a_locked_message_keeps_no_other_waiting(
         operator.rollback()
     until(lambda: is_empty(database), "the last one is completed")
     assert worker.stats.failures == 0
+
+
+def test_a_stop_waits_for_a_locked_message(  # noqa: PLR0917 - fixtures
+    queue: Queue,
+    engine: Engine,
+    database: Database,
+    connect: Connect,
+    start: StartWorker,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A worker that is stopped while a completion waits for somebody's lock still tries it, and completes it."""
+    monkeypatch.setattr(settling, "_FINAL", PATIENCE.total_seconds())
+    go = threading.Event()
+    queue.handler()(lambda _: until(go.is_set, "it may end"))
+    [locked] = send(engine, queue, 1)
+    worker = start(queue)
+    until(lambda: worker.stats.taken == 1, "it is at work")
+    assert worker._running is not None
+    settler = worker._running[0].settler
+    with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"), connect() as operator:
+        operator.execute(text("select from fq_message where id = :id for update"), {"id": locked})
+        go.set()
+        until(lambda: "somebody has it locked" in caplog.text, "it cannot be completed yet")
+        stop = threading.Thread(target=worker.stop)
+        stop.start()
+        until(lambda: settler._give_up_at is not None, "it is told to end")
+        flushes = worker.stats.flushes
+        until(lambda: worker.stats.flushes > flushes + 1 or not stop.is_alive(), "it is tried again")
+        operator.rollback()
+    until(lambda: not stop.is_alive(), "it has stopped")
+    assert worker.stats.completed == 1
+    assert is_empty(database)
+
+
+def test_a_locked_message_and_an_outage(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A completion that waited for a lock, and whose second try meets an outage, is not forgotten."""
+    monkeypatch.setattr(settling, "_LOCKED_AGAIN", 0.01)
+    original = Sender.send
+    calls: list[str] = []
+
+    def hindered(sender: Sender, source: Any, verb: Any, endings: Any) -> Any:
+        calls.append(verb.value)
+        if len(calls) == 1:
+            return list(endings)
+        if len(calls) == 2:
+            raise ConnectionError("the database is away")
+        return original(sender, source, verb, endings)
+
+    monkeypatch.setattr(Sender, "send", hindered)
+    queue.handler()(lambda _: None)
+    send(engine, queue, 1)
+    worker = start(queue, lease=timedelta(hours=1))
+    until(lambda: is_empty(database), "it is completed")
+    assert calls == ["complete"] * 3
+    assert worker.stats.failures == 1
+
+
+def test_a_queue_that_cannot_be_settled(
+    engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one queue's schema refuses keeps no delivery of another queue unsettled."""
+    broken, sound = Queue("broken"), Queue("sound")
+    original = Sender.send
+    mended = threading.Event()
+
+    def refuse(sender: Sender, source: Any, *arguments: Any) -> Any:
+        if source.queue is broken and not mended.is_set():
+            raise SchemaMismatch("not any more")
+        return original(sender, source, *arguments)
+
+    monkeypatch.setattr(Sender, "send", refuse)
+    for one in broken, sound:
+        one.handler()(lambda _: None)
+    worker = start(broken, sound)
+    send(engine, broken, 1)
+    until(lambda: worker.stats.failures, "one is refused")
+    send(engine, sound, 1)
+    until(lambda: worker.stats.completed == 1, "the other one is settled")
+    mended.set()
+    until(lambda: is_empty(database), "the first one is settled when it can be")
+
+
+def test_a_slow_settler_is_fed_no_more(
+    queue: Queue, engine: Engine, start: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While more deliveries wait to be settled than a worker may owe, it takes no others."""
+    monkeypatch.setattr(fetching, "_UNSETTLED", 20)
+    sending, go = threading.Event(), threading.Event()
+    taken: list[int] = []
+    send_now, look = Sender.send, Fetcher._round
+
+    def slow(*arguments: Any) -> Any:
+        sending.set()
+        until(go.is_set, "it may go on")
+        return send_now(*arguments)
+
+    def watched(fetcher: Fetcher, now: float) -> float:
+        owes = sending.is_set() and fetcher._settler.backlog > 20
+        before = fetcher._stats.taken
+        wait = look(fetcher, now)
+        if owes:
+            taken.append(fetcher._stats.taken - before)
+        return wait
+
+    monkeypatch.setattr(Sender, "send", slow)
+    monkeypatch.setattr(Fetcher, "_round", watched)
+    queue.handler()(lambda _: None)
+    send(engine, queue, *range(500))
+    worker = start(queue, concurrency=4)
+    assert worker._running is not None
+    fetcher = worker._running[0].fetcher
+
+    def has_gone_its_rounds() -> bool:
+        fetcher.ring()
+        return len(taken) >= 10
+
+    until(has_gone_its_rounds, "it has looked around")
+    go.set()
+    assert not any(taken)
 
 
 def test_a_slot_that_is_freed_is_looked_for(
@@ -174,20 +307,22 @@ def test_an_end_that_the_database_refuses_is_an_attempt(  # noqa: PLR0917 - fixt
     assert ", tries to retry it: not this one" in caplog.text
 
 
-def test_a_missing_privilege_costs_no_attempt(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker
+@pytest.mark.parametrize("code", ["42501", "40001", "40P01"], ids=["privilege", "serialization", "deadlock"])
+def test_what_is_about_no_message_costs_no_attempt(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, code: str
 ) -> None:
-    """What the role may not do is not about a message: its end waits, under its lease, until that is mended."""
-    database.execute(_REFUSING.format(on="delete on fq_message", when="true", code="42501"))
-    queue.handler()(lambda _: None)
+    """What the role may not do, or a deadlock, is not the message's: its end waits, under its lease, till it can be."""
+    called: list[int] = []
+    database.execute(_REFUSING.format(on="delete on fq_message", when="true", code=code))
+    queue.handler()(lambda delivery: called.append(delivery.deliveries))
     send(engine, queue, 1)
-    worker = start(queue)
-    until(lambda: worker.stats.failures > 0, "it was refused")
+    worker = start(queue, lease=timedelta(hours=1))
+    until(lambda: worker.stats.failures or worker.stats.retried, "it was refused")
     assert database.value("select attempts = 1 and lease_id is not null from fq_message")
     database.execute("drop trigger refuse on fq_message")
     until(lambda: is_empty(database), "it is completed")
-    worker.stop()
-    assert (worker.stats.completed, worker.stats.retried, worker.stats.released) == (1, 0, 0)
+    until(lambda: worker.stats.completed == 1, "it is counted")
+    assert (called, worker.stats.retried, worker.stats.released) == ([1], 0, 0)
 
 
 def test_a_dead_letter_in_place_of_another_is_counted(
@@ -227,3 +362,29 @@ def test_an_end_that_the_database_refuses_for_ever_comes_ever_later(
     # (By now it may have been due again.)
     assert database.value("select dequeue_at > enqueued_at from fq_message")
     assert [", tries to retry it:" in caplog.text, ", tries to release it:" in caplog.text] == [True, True]
+
+
+def test_an_end_that_nothing_can_replace(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """What cannot even be given back stays under its lease, which ends: nothing else is taken under it."""
+    database.execute(
+        _REFUSING.format(
+            on="update on fq_message", when="old.lease_id is not null and new.lease_id is null", code="23514"
+        )
+    )
+    contexts: list[Context] = []
+
+    @queue.handler()
+    def handle(delivery: Delivery, context: Context) -> Release | None:
+        contexts.append(context)
+        return Release() if delivery.payload == "bad" else None
+
+    worker = start(queue, notify=False, poll_interval=timedelta(milliseconds=20))
+    send(engine, queue, "bad")
+    until(lambda: contexts and not contexts[0].claim.held, "it is refused")
+    looks = worker.stats.empty
+    # The one that was under way has ended, and another one began after that.
+    until(lambda: worker.stats.empty > looks + 1, "it looks again")
+    send(engine, queue, "good")
+    until(lambda: worker.stats.completed == 1, "the worker goes on")
+    bad, good = (context.delivery.lease.id for context in contexts)
+    assert bad != good
