@@ -1,5 +1,7 @@
-"""What makes the sessions of handlers."""
+"""What makes the sessions of handlers, and how these end."""
 
+import asyncio
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -7,7 +9,9 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from sqlalchemy_fairqueue import AsyncWorker, Delivery, InvalidArgument, Queue, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, InvalidArgument, Queue, RetryPolicy, Worker
+from tests.fixtures.database import Database
+from tests.worker.helpers import auntil, is_empty, send, until
 
 
 @pytest.mark.parametrize("make", ["generator", "async session"])
@@ -58,3 +62,56 @@ def test_the_session_of_the_caller_goes_on(queue: Queue, engine: Engine) -> None
     with Worker(engine, queue, session_factory=sessions):
         assert sessions.execute(text("select count(*) from mine")).scalar() == 0
     sessions.remove()
+
+
+def test_one_session_for_all(queue: Queue, engine: Engine, database: Database) -> None:
+    """Where the factory gives one session again and again, nothing of a handler that failed is left in it."""
+    database.execute("create table effect (message_id bigint)")
+
+    @queue.handler(retry=RetryPolicy(first=timedelta()))
+    def handle(delivery: Delivery, session: Session) -> None:
+        session.execute(text("insert into effect values (:id)"), {"id": delivery.message_id})
+        if delivery.attempt == 1:
+            raise ValueError("after the write")
+
+    send(engine, queue, 1)
+    with Session(engine) as own, Worker(engine, queue, concurrency=1, session_factory=lambda: own):
+        until(lambda: is_empty(database), "it is done")
+    assert database.value("select count(*) from effect") == 1
+
+
+async def test_closed_whatever_is_cancelled(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """A task that is cancelled while its session closes leaves no connection behind: the close goes on."""
+    closing, go = asyncio.Event(), asyncio.Event()
+    ends: list[str] = []
+
+    class Slow(AsyncSession):
+        """Closes when it may."""
+
+        async def close(self) -> None:
+            closing.set()
+            try:
+                await go.wait()
+                ends.append("closed")
+            except asyncio.CancelledError:
+                ends.append("cancelled")
+                raise
+            finally:
+                await super().close()
+
+    @queue.handler()
+    async def handle(_: Delivery, session: AsyncSession) -> None:
+        await session.execute(text("select 1"))
+
+    send(engine, queue, 1)
+    sessions = async_sessionmaker(async_engine, class_=Slow)
+    async with AsyncWorker(async_engine, queue, session_factory=sessions) as worker:
+        await closing.wait()
+        assert worker._crew is not None
+        tasks = list(worker._crew._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        go.set()
+        await auntil(lambda: ends, "it has ended")
+    assert "cancelled" not in ends
