@@ -107,6 +107,22 @@ async def test_a_timeout_cancels(queue: Queue, engine: Engine, async_engine: Asy
     assert _effects(database) == 0
 
 
+async def test_a_timeout_that_could_not_cancel(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
+) -> None:
+    """A handler that blocks the loop beyond its time has failed, though nothing could cancel it."""
+
+    @queue.handler(timeout=timedelta(milliseconds=20))
+    async def handle(_: Delivery, context: Context) -> None:
+        # On purpose: nothing of the loop runs meanwhile.
+        until(lambda: context.timed_out, "its time is over")
+
+    send(engine, queue, 1)
+    async with AsyncWorker(async_engine, queue, retry=_LATER) as worker:
+        await auntil(lambda: worker.stats.retried or worker.stats.completed, "it has ended")
+    assert "HandlerTimeout" in (database.value("select error from fq_message") or "")
+
+
 async def test_a_lost_lease_cancels(
     queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
 ) -> None:

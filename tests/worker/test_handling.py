@@ -11,8 +11,10 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import AsyncWorker, InvalidArgument, Queue, SchemaMismatch, Worker, WorkerError
+from sqlalchemy_fairqueue.worker.machine import Machine
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
+from tests.worker.helpers import auntil
 
 
 def test_what_a_handler_takes(queue: Queue) -> None:
@@ -153,3 +155,25 @@ def test_a_second_start(queue: Queue, engine: Engine) -> None:
     with worker:
         pass
     worker.stop()
+
+
+async def test_two_starts_at_once(queue: Queue, async_engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two starts of an AsyncWorker that overlap the second is refused, and one stop ends all."""
+    queue.handler()(lambda _: None)
+    go = threading.Event()
+    check = Machine.check
+
+    def check_slowly(machine: Machine) -> None:
+        go.wait()
+        check(machine)
+
+    monkeypatch.setattr(Machine, "check", check_slowly)
+    worker = AsyncWorker(async_engine, queue)
+    starts = [asyncio.create_task(worker.start()) for _ in range(2)]
+    # Each task begins, and gets as far as it can.
+    await asyncio.sleep(0)
+    go.set()
+    ends = await asyncio.gather(*starts, return_exceptions=True)
+    await worker.stop()
+    assert [type(end) for end in ends] == [type(None), WorkerError]
+    await auntil(lambda: not [one for one in threading.enumerate() if one.name.startswith(worker.name)], "all ended")

@@ -241,6 +241,22 @@ def test_serialization_failures(queue: Queue, engine: Engine, database: Database
     assert _effects(database) == 1
 
 
+def test_a_serialization_failure_under_a_lost_lease(queue: Queue, engine: Engine, start: StartWorker) -> None:
+    """A transaction whose message may be somebody else's by now is not tried again."""
+    called: list[int] = []
+
+    @queue.handler(retry=RetryPolicy(first=_LATER, jitter=0, cap=_LATER))
+    def handle(delivery: Delivery, session: Session, context: Context) -> None:
+        called.append(delivery.deliveries)
+        context.claim.lose()
+        session.execute(text("do $$ begin raise exception 'conflict' using errcode = '40001'; end $$"))
+
+    send(engine, queue, 1)
+    worker = start(queue, lease=timedelta(hours=1))
+    until(lambda: worker.stats.retried or worker.stats.lost, "it has ended")
+    assert called == [1]
+
+
 def test_a_timeout_in_a_thread(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
     """A handler that took too long has failed, whatever it returns, and its writes are gone."""
     errors = []
