@@ -8,7 +8,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Delivery, LeaseLost, Queue, SchemaMismatch, UnsentWork
+from sqlalchemy_fairqueue import Delivery, FairQueueError, LeaseLost, Queue, SchemaMismatch, UnsentWork
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.unit_of_work.business import QUEUE, Upload, channels, uploads
@@ -37,6 +37,16 @@ def test_second_commit_is_refused(engine: Engine, database: Database) -> None:
         QUEUE.enqueue(session, channel="kept", payload=1)
         session.commit()
     assert (uploads(database), channels(database)) == (["kept"], ["kept"])
+
+
+def test_second_commit_without_an_engine() -> None:
+    """So it is where the work could not even get a connection, for the session is bound to none."""
+    with Session() as session:
+        QUEUE.enqueue(session, channel="lost", payload=1)
+        with pytest.raises(FairQueueError, match="no engine for queue"):
+            session.commit()
+        with pytest.raises(UnsentWork, match=r"no engine for queue .*; roll the transaction back"):
+            session.commit()
 
 
 def test_lost_lease_rolls_back_the_business_writes(engine: Engine, database: Database, clock: Clock) -> None:

@@ -63,6 +63,16 @@ def test_many_sessions_in_one_transaction(engine: Engine, database: Database) ->
     assert channels(database) == ["c", "c now", "a", "a now", "b", "b now"]
 
 
+def test_at_once_in_many_sessions(engine: Engine, database: Database) -> None:
+    """Sessions that only enqueue at once may follow each other in any order as well."""
+    with engine.connect() as connection, connection.begin():
+        for channel in "ba":
+            with Session(connection, join_transaction_mode="create_savepoint") as session:
+                QUEUE.enqueue_now(session, channel=channel, payload=1)
+                session.commit()
+    assert channels(database) == ["b", "a"]
+
+
 def test_order_within_one_joined_session(engine: Engine) -> None:
     """Inside one transaction of a joined session the lock order holds as ever."""
     with engine.connect() as connection, connection.begin():
