@@ -99,6 +99,18 @@ def test_cancelled_and_asked_for_anew(queue: Queue, engine: Engine, on_duplicate
     assert [one.payload for one in queue.dequeue(engine, limit=9)] == ["old"]
 
 
+def test_cancelled_again_after_it_was_asked_for_anew(queue: Queue, engine: Engine) -> None:
+    """The first cancel of a message counts: a second one behind the enqueue does not let that one vanish."""
+    old = queue.enqueue_now(engine, channel="a", payload="old", key="k")
+    with Session(engine) as session:
+        queue.cancel(session, old or 0)
+        queue.enqueue(session, channel="a", payload="new", key="k")
+        queue.cancel(session, old or 0)
+        with pytest.raises(DuplicateMessage):
+            session.commit()
+    assert [one.payload for one in queue.dequeue(engine, limit=9)] == ["old"]
+
+
 @pytest.mark.parametrize("on_duplicate", ["skip", "replace", "raise"])
 def test_cancelled_and_asked_for_at_once(queue: Queue, engine: Engine, on_duplicate: OnDuplicate) -> None:
     """An enqueue at once that meets such a message adds and rewrites nothing, and the transaction goes on."""
