@@ -114,6 +114,31 @@ async def test_async_twins(queue: Queue, engine: Engine, async_engine: AsyncEngi
     assert database.value("select weight from fq_queue") == 2
 
 
+async def test_async_arguments(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+    """The awaited twins pass on what is said of an end: its delay, its reason and its error."""
+    _seed(queue, engine, *"abc")
+    retried, released, buried = await queue.adequeue(async_engine, limit=3)
+    hour = timedelta(hours=1)
+    await queue.aretry(async_engine, retried, delay=hour, error="no page")
+    await queue.arelease(async_engine, released, delay=hour)
+    await queue.abury(async_engine, buried, reason="no good", error="no ink")
+    left = {
+        row.id: (row.error, row.late)
+        for row in database.rows("select id, error, dequeue_at - fq_now() > 1.8e9 as late from fq_message")
+    }
+    assert left == {retried.message_id: ("no page", True), released.message_id: (None, True)}
+    assert tuple(*database.rows("select reason, error from fq_dead_letter")) == ("no good", "no ink")
+
+
+async def test_aextend_leaves_the_lease(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """What is dequeued after an extension has a lease of its own: it was not asked for as long."""
+    _seed(queue, engine, "a", "b")
+    [first] = await queue.adequeue(async_engine)
+    await queue.aextend(async_engine, first, lease=timedelta(hours=1))
+    [second] = await queue.adequeue(async_engine)
+    assert second.lease.id != first.lease.id
+
+
 async def test_async_session_records(
     queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
 ) -> None:
@@ -148,6 +173,15 @@ def test_extend(queue: Queue, engine: Engine, clock: Clock) -> None:
     clock.advance(timedelta(minutes=59))
     assert Queue("documents").dequeue(engine) == []
     queue.complete(engine, batch)
+
+
+def test_extend_several(queue: Queue, engine: Engine) -> None:
+    """Of several leases it tells the end that comes first: until then all of them are good."""
+    _seed(queue, engine, "a", "b")
+    [long] = queue.dequeue(engine, lease=timedelta(hours=2))
+    [short] = queue.dequeue(engine, lease=timedelta(seconds=30))
+    soon = queue.extend(engine, short, lease=timedelta(minutes=10))
+    assert queue.extend(engine, [long, short], lease=timedelta(seconds=1)) == soon < long.lease.expires_at
 
 
 def test_an_earlier_hand_out(queue: Queue, engine: Engine) -> None:
