@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
@@ -161,6 +161,35 @@ def test_redrive_in_the_lock_order(queue: Queue, engine: Engine, connect: Connec
             session.commit()
 
 
+async def test_aredrive_in_the_lock_order(queue: Queue, async_engine: AsyncEngine, dead: list[int]) -> None:
+    """So it is after the awaited twin."""
+    async with async_engine.begin() as connection:
+        await queue.aredrive(connection, dead[0])
+        with pytest.raises(LockOrderError, match="after a completion"):
+            await queue.aenqueue_now(connection, channel="z", payload=1)
+
+
+def test_redrive_of_a_joined_session(queue: Queue, engine: Engine, dead: list[int], database: Database) -> None:
+    """A redrive binds its own session: the next one in the same outer transaction may enqueue."""
+    with engine.connect() as connection, connection.begin():
+        with Session(connection, join_transaction_mode="create_savepoint") as session:
+            assert queue.redrive(session, dead[0]) == {dead[0]: "redriven"}
+            session.commit()
+        with Session(connection, join_transaction_mode="create_savepoint") as session:
+            queue.enqueue(session, channel="a", payload=1)
+            session.commit()
+    assert database.value("select count(*) from fq_message") == 2
+
+
+def test_redrive_on_a_strict_server(queue: Queue, dead: list[int], database: Database) -> None:
+    """Where a dequeue has found the server's default isolation strict, a redrive is committed when it returns."""
+    strict = create_engine(database.url, connect_args={"options": "-c default_transaction_isolation=serializable"})
+    assert queue.dequeue(strict) == []
+    assert len(queue.redrive(strict)) == len(dead)
+    strict.dispose()
+    assert database.value("select count(*) from fq_message") == len(dead)
+
+
 def test_autocommit(queue: Queue, connect: Connect, engine: Engine, dead: list[int]) -> None:
     """A redrive on a connection in AUTOCOMMIT is refused with nothing sent; on an engine it has its own transaction."""
     with pytest.raises(AutocommitError):
@@ -194,4 +223,8 @@ async def test_async_twins(queue: Queue, async_engine: AsyncEngine, dead: list[i
     async with async_engine.begin() as connection:
         assert await queue.apurge_dead(connection, dead[1]) == 1
     assert [one.message_id for one in await queue.adead_letters(async_engine)] == dead[2:]
+    [oldest] = await queue.adead_letters(async_engine, dead[2])
+    assert await queue.apurge_dead(async_engine, channel="nobody") == 0
+    assert await queue.apurge_dead(async_engine, kind="nobody") == 0
+    assert await queue.apurge_dead(async_engine, before=oldest.died_at) == 0
     assert await queue.apurge_dead(async_engine) == 4
