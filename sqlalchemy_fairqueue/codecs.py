@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from asyncio import CancelledError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -173,7 +174,24 @@ def decoded(codec: Codec, content: bytes) -> Any:
         return codec.decode(content)
     except PayloadError as error:
         return error
-    except Exception as error:  # noqa: BLE001 - a codec may raise whatever it likes
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError):
+        raise
+    except BaseException as error:  # noqa: BLE001 - a codec may raise whatever it likes, one in Rust its panics
         refused = PayloadError(f"{type(codec).__name__} cannot decode it: {type(error).__name__}: {said(error)}")
         refused.__cause__ = error
         return refused
+
+
+def headers_of(stored: str | None) -> tuple[Any, PayloadError | None]:
+    """What was enqueued as headers; where nobody can read them, None and the PayloadError that says so.
+
+    The database takes numbers and depths that Python does not.
+    """
+    if stored is None:
+        return None, None
+    try:
+        return json.loads(stored), None
+    except (ValueError, RecursionError) as error:
+        return None, PayloadError(
+            f"the headers beside it, {len(stored)} characters of JSON, cannot be read ({said(error)})"
+        )

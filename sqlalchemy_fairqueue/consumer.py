@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue import statements
-from sqlalchemy_fairqueue.codecs import decoded
+from sqlalchemy_fairqueue.codecs import decoded, headers_of
 from sqlalchemy_fairqueue.errors import translated
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
-from sqlalchemy_fairqueue.values import Batch, Delivery, Lease
+from sqlalchemy_fairqueue.values import Batch, Delivery, Lease, Once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,19 +164,20 @@ class Consumer:
         self._leases = others if lease_id is None else ((lease, lease_id), *others)
 
     def _delivery(self, row: Row[Any], lease: Lease, *, holds_slot: bool) -> Delivery:
+        headers, refused = headers_of(row.headers)
         return Delivery(
             message_id=row.message_id,
             queue=self._target.queue,
             channel=row.channel,
             kind=row.kind,
             content=row.content,
-            headers=row.headers,
+            headers=headers,
             attempt=row.attempt,
             max_attempts=row.max_attempts,
             enqueued_at=instant(row.enqueued_at),
             lease=lease,
             deliveries=row.deliveries,
             row_id=row.row_id,
-            decoded=decoded(self._codec, row.content),
+            decoded=refused or Once(partial(decoded, self._codec, row.content)),
             holds_slot=holds_slot,
         )

@@ -19,10 +19,20 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
+_MOST = 4_000
+
+
 def said(error: BaseException) -> str:
-    """The words of somebody else's exception, on one line: asking for them may fail too."""
+    """The words of somebody else's exception, on one line, the first thousands: asking for them may fail too.
+
+    Those of a statement that failed are the server's: its parameters may be nobody's business.
+    """
+    if isinstance(error, DBAPIError) and error.orig is not None:
+        error = error.orig
     try:
-        return " ".join(str(error).split())
+        words = str(error)
+        said = " ".join(words[:_MOST].split())
+        return said if len(words) <= _MOST else f"{said} ... ({len(words):,} characters)"
     except BaseException as again:  # noqa: BLE001 - an exception's own __str__ may do anything
         return f"(its words cannot be had: __str__ raises {type(again).__name__})"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue import statements
-from sqlalchemy_fairqueue.codecs import decoded
+from sqlalchemy_fairqueue.codecs import decoded, headers_of
 from sqlalchemy_fairqueue.errors import InvalidArgument, translated
 from sqlalchemy_fairqueue.installation import calling, require
 from sqlalchemy_fairqueue.queue.base import QueueBase
@@ -174,9 +174,10 @@ class DeadLetters(QueueBase):
     def _dead_letter(self, row: RowMapping) -> DeadLetterInfo:
         columns = dict[str, Any](row)
         columns["key"] = columns.pop("dedupe_key")
+        columns["headers"], refused = headers_of(columns["headers"])
         columns["enqueued_at"] = instant(columns["enqueued_at"])
         columns["died_at"] = instant(columns["died_at"])
-        return DeadLetterInfo(queue=self.name, **columns, decoded=decoded(self.codec, row["content"]))
+        return DeadLetterInfo(queue=self.name, **columns, decoded=refused or decoded(self.codec, row["content"]))
 
     def _redrive(self, connection: Connection, asked: dict[str, Any]) -> dict[int, str]:
         require(connection, self.schema, 2, "redrive")

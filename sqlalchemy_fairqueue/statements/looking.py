@@ -76,8 +76,8 @@ def dead_letters(schema: str | None) -> TextClause:
     """Dead letters of a queue, oldest death first: one row each."""
     ours = qualifier(schema)
     return text(
-        "select d.message_id, c.name as channel, d.kind, d.content, d.headers, d.dedupe_key, d.enqueued_at, "  # noqa: S608 (quoted)
-        "d.attempts, d.max_attempts, d.deliveries, d.reason, d.error, d.died_at "
+        "select d.message_id, c.name as channel, d.kind, d.content, cast(d.headers as text) as headers, "  # noqa: S608 (quoted)
+        "d.dedupe_key, d.enqueued_at, d.attempts, d.max_attempts, d.deliveries, d.reason, d.error, d.died_at "
         f"from {ours}fq_dead_letter d join {ours}fq_channel c on c.id = d.channel_id "
         "where d.queue = :queue "
         "and (cast(:ids as bigint[]) is null or d.message_id = any (cast(:ids as bigint[]))) "

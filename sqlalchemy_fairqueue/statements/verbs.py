@@ -40,7 +40,9 @@ def dequeue(schema: str | None) -> Clause:
     return call(
         schema,
         "fq_dequeue",
-        "message_id, row_id, channel, kind, content, headers, enqueued_at, attempt, max_attempts, deliveries, "
+        # Not as the driver reads JSON: what it cannot read would cost the whole batch.
+        "message_id, row_id, channel, kind, content, cast(headers as text) as headers, enqueued_at, attempt, "
+        "max_attempts, deliveries, "
         "lease_id, lease_expires_at, hints, due_in, signals_after",
         queue="text",
         limit="integer",

@@ -17,6 +17,7 @@ from sqlalchemy_fairqueue.values.deliveries import (
     Batch,
     Delivery,
     Lease,
+    Once,
 )
 from sqlalchemy_fairqueue.values.messages import (
     CancelOutcome,
@@ -59,6 +60,7 @@ __all__ = [
     "Lease",
     "OnDuplicate",
     "OnFull",
+    "Once",
     "Outcome",
     "PurgeReceipt",
     "QueueStats",

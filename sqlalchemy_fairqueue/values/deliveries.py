@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue.errors import PayloadError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime, timedelta
 
 
@@ -31,6 +32,32 @@ class Lease:
         return False
 
 
+class Once:
+    """A value that is made when it is asked for, once."""
+
+    __slots__ = ("_make", "_value")
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make: Callable[[], Any] | None = make
+        self._value: Any = None
+
+    def value(self) -> Any:
+        """What it makes; from several threads at once perhaps made more than once."""
+        make = self._make
+        if make is not None:
+            self._value = make()
+            self._make = None
+        return self._value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled as what it has made."""
+        return _made, (self.value(),)
+
+
+def _made(value: Any) -> Once:
+    return Once(lambda: value)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """A message in a consumer's hands, under a lease.
@@ -43,7 +70,7 @@ class Delivery:
         channel: Name of the channel.
         kind: Which handler it is for.
         content: The payload as it is stored.
-        headers: What was enqueued as headers, or None.
+        headers: What was enqueued as headers, or None; None too where they are nothing that Python can read.
         attempt: Which attempt this is, from 1; a release is not counted.
         max_attempts: After so many the message becomes a dead letter.
         enqueued_at: When it was enqueued, in UTC.
@@ -74,14 +101,16 @@ class Delivery:
 
     @property
     def payload(self) -> Any:
-        """The decoded payload.
+        """The decoded payload. It is decoded when it is first asked for: a large one takes the time of who wants it.
 
         Raises:
-            PayloadError: The content is not the codec's. Only this message is concerned: bury it, the others are fine.
+            PayloadError: The content is not the codec's, or the headers are nothing that Python can read. Only this
+                message is concerned: bury it, the others are fine.
         """
-        if isinstance(self.decoded, PayloadError):
-            raise self.decoded
-        return self.decoded
+        decoded = self.decoded.value() if isinstance(self.decoded, Once) else self.decoded
+        if isinstance(decoded, PayloadError):
+            raise decoded
+        return decoded
 
 
 class Batch(list[Delivery]):

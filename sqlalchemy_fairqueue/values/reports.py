@@ -136,7 +136,7 @@ class DeadLetterInfo:
         """The decoded payload.
 
         Raises:
-            PayloadError: The content is not the codec's.
+            PayloadError: The content is not the codec's, or the headers are nothing that Python can read.
         """
         if isinstance(self.decoded, PayloadError):
             raise self.decoded

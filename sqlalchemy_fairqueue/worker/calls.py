@@ -37,8 +37,11 @@ def begin(context: Context, default: RetryPolicy) -> Handler:
     """
     delivery = context.delivery
     context.max_attempts = limit_of(delivery, _policy(context, default))
-    if isinstance(delivery.decoded, PayloadError):
-        raise _Undecodable(delivery.decoded)
+    try:
+        # Not when it is taken: then all that came with it would wait, and the lease is extended here.
+        _ = delivery.payload
+    except PayloadError as error:
+        raise _Undecodable(error) from None
     handler = context.source.handler(delivery.kind)
     if delivery.attempt > context.max_attempts:
         raise _Exhausted

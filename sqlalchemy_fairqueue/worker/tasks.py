@@ -179,7 +179,7 @@ class TaskCrew(CrewBase):
                 raise HandlerTimeout(context.delivery.message_id, context.delivery.kind) from None
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is about its message
             # A loop that was closed under it is no failure of the handler's either.
-            if isinstance(error, GeneratorExit) or (
+            if (isinstance(error, GeneratorExit) and self._loop.is_closed()) or (
                 isinstance(error, asyncio.CancelledError) and self._is_foreign(context)
             ):
                 return RELEASE

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import (
@@ -22,7 +23,7 @@ from sqlalchemy_fairqueue import (
     UnsentWork,
     WorkerError,
 )
-from sqlalchemy_fairqueue.errors import to_install
+from sqlalchemy_fairqueue.errors import said, to_install
 from sqlalchemy_fairqueue.models import ReadOnlyModel
 from sqlalchemy_fairqueue.sql import LATEST_VERSION
 
@@ -118,3 +119,13 @@ def test_every_sqlstate_has_one_class() -> None:
     assert FairQueueError.of_sqlstate["QF003"] is IsolationError
     assert FairQueueError.of_sqlstate["QF005"] is ChannelFull
     assert FairQueueError.of_sqlstate["42883"] is SchemaMismatch
+
+
+def test_words_of_somebody_else() -> None:
+    """On one line, of a length that a log can bear, and without what a statement was given."""
+    assert said(ValueError("a\n  b")) == "a b"
+    long = said(ValueError("x" * 1_000_000))
+    assert len(long) < 5_000
+    assert long.endswith("x ... (1,000,000 characters)")
+    failed = OperationalError("select :card", {"card": "4111"}, RuntimeError("the server said\nno"))
+    assert said(failed) == "the server said no"

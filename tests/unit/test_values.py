@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue import (
     Retry,
 )
 from sqlalchemy_fairqueue.times import duration, instant, instant_microseconds, microseconds
-from sqlalchemy_fairqueue.values import Outcome
+from sqlalchemy_fairqueue.values import Once, Outcome
 
 _LEASE = Lease(1, "me", datetime(2026, 1, 1, tzinfo=UTC))
 
@@ -184,6 +184,22 @@ def test_a_payload_that_could_not_be_decoded() -> None:
             _ = delivery.payload
     assert delivery.content == b"1"
     assert "odd" not in repr(delivery)
+
+
+def test_a_payload_that_is_decoded_when_it_is_asked_for() -> None:
+    """Not before, once, and copies have it too."""
+    made: list[int] = []
+
+    def make() -> list[int]:
+        made.append(len(made))
+        return made
+
+    delivery = _delivery(decoded=Once(make))
+    assert made == []
+    assert delivery.payload is delivery.payload
+    for again in (copy.deepcopy(delivery), pickle.loads(pickle.dumps(delivery))):  # noqa: S301 - our own
+        assert again.payload == [0]
+    assert made == [0]
 
 
 def test_batches() -> None:

@@ -107,6 +107,22 @@ async def test_a_timeout_cancels(queue: Queue, engine: Engine, async_engine: Asy
     assert _effects(database) == 0
 
 
+async def test_a_generator_s_exit_is_a_failure(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
+) -> None:
+    """A handler that raises it in a loop that runs has failed, and its attempts count."""
+
+    @queue.handler(retry=_AT_ONCE)
+    async def handle(_: Delivery) -> None:
+        raise GeneratorExit
+
+    send(engine, queue, 1, max_attempts=2)
+    async with AsyncWorker(async_engine, queue) as worker:
+        await auntil(lambda: worker.stats.buried or worker.stats.released, "it has ended")
+    assert worker.stats.released == 0
+    assert database.value("select attempts from fq_dead_letter") == 2
+
+
 async def test_a_timeout_that_could_not_cancel(
     queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
 ) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
@@ -181,6 +182,55 @@ def test_an_undecodable_payload(queue: Queue, engine: Engine, database: Database
     until(lambda: is_empty(database), "both have ended")
     assert seen == [2]
     assert "cannot be decoded" in database.value("select reason from fq_dead_letter")
+
+
+def test_unreadable_headers(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """Headers that no Python can read are a reason to bury their own message, and no other."""
+    seen = []
+    queue.handler()(lambda delivery: seen.append(delivery.payload))
+    with Session(engine) as session, session.begin():
+        bad, _ = (queue.enqueue(session, channel="a", payload=number) for number in (1, 2))
+    database.execute("update fq_message set headers = '{\"a\": 1e5000}' where id = :id", id=bad.message_id)
+    start(queue)
+    until(lambda: is_empty(database), "both have ended")
+    assert seen == [2]
+    assert "the headers beside it" in database.value("select reason from fq_dead_letter")
+
+
+class _Slow:
+    """A codec that takes its time for one content: until the others are done."""
+
+    def __init__(self) -> None:
+        self.others_done = threading.Event()
+
+    def encode(self, payload: Any) -> bytes:
+        return bytes(payload)
+
+    def decode(self, content: bytes) -> bytes:
+        if content == b"slow":
+            until(self.others_done.is_set, "the others are done")
+        return content
+
+
+def test_a_payload_that_takes_long_to_decode(engine: Engine, database: Database, start: StartWorker) -> None:
+    """It takes the time of its own handler, and none of those who were taken with it."""
+    codec = _Slow()
+    slowly = Queue("slowly", codec=codec)
+    seen: list[bytes] = []
+
+    @slowly.handler()
+    def handle(delivery: Delivery) -> None:
+        seen.append(delivery.payload)
+        if len(seen) == 10:
+            codec.others_done.set()
+
+    with Session(engine) as session, session.begin():
+        for payload in (b"slow", *(bytes([number]) for number in range(10))):
+            slowly.enqueue(session, channel="a", payload=payload)
+    start(slowly, concurrency=2)
+    until(lambda: is_empty(database), "all are done")
+    assert seen[-1] == b"slow"
+    assert sorted(seen[:-1]) == [bytes([number]) for number in range(10)]
 
 
 def test_effects_and_completion_are_one(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:

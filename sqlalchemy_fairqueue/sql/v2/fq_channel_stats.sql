@@ -3,6 +3,7 @@
 -- the ready ones became due, last_dequeue_at when the channel was last served. Times in microseconds since the epoch.
 -- Cost: three places of indexes a channel, its scheduled and its prioritised messages, and what the queue has of messages out, dead letters
 -- and signals not heard. The ready messages are not read: the dispatcher counts them.
+-- Planned anew by each call: a plan for any arguments would read all channels of the queue for one of them, or for a page.
 -- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_died_ix.
 -- Errors: QF001 bad limit.
 create function fairqueue.fq_channel_stats(p_queue text, p_channel text default null, p_limit integer default 1000, p_after text default null)
@@ -28,6 +29,7 @@ returns table (
 language plpgsql
 stable
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off

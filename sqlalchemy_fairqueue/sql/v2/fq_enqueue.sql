@@ -73,6 +73,7 @@ declare
   v_later integer[];
   v_later_channels bigint[];
   v_later_keys text[];
+  v_index integer := 0;
   v_tries integer := case when v_count > 1 or p_hold is not null then 20 else 1 end;
   v_holders bigint[];
   v_held bigint[];
@@ -304,6 +305,7 @@ begin
       for v_pass in 1..2 loop
         if v_pass = 2 then
           exit when v_later = '{}';
+          v_index := 0;
           v_channel := null;
           v_held := null;
           for v_look in 1..2 loop
@@ -336,6 +338,7 @@ begin
             or u.ord = any (v_later)
           order by u.channel collate "C", u.key collate "C" nulls first, u.ord
         loop
+          v_index := v_index + 1;
           if v_channel is distinct from r.channel then
             v_channel := r.channel;
             select c.id into v_channel_id
@@ -395,6 +398,12 @@ begin
               for no key update;
               if found and v_policy <> 'replace' then
                 outcome := 'duplicate';
+                exit;
+              elsif found and v_lease_id is null
+                and v_later_channels[v_index + 1] = v_channel_id and v_later_keys[v_index + 1] = r.key and p_on_duplicates[v_later[v_index + 1]] = 'replace'
+              then
+                -- The next one replaces it again: a version of the row for each of many would be one more for each to pass by.
+                outcome := 'replaced';
                 exit;
               elsif found and v_lease_id is null then
                 update fairqueue.fq_message m

@@ -91,6 +91,16 @@ def test_a_key_several_times_in_a_call(kernel: Kernel) -> None:
     assert unbalanced(kernel) == []
 
 
+def test_a_message_that_is_replaced_again_and_again_in_a_call(open_kernel: OpenKernel) -> None:
+    """Only the last of many in a row rewrites it: a version of the row for each would slow down all that come after."""
+    kernel = open_kernel()
+    contents = [str(number).encode() for number in range(50)]
+    results = enqueue(kernel, *["a"] * 50, keys=["k"] * 50, on=["replace"] * 50, contents=contents)
+    assert outcomes(results) == ["created"] + ["replaced"] * 49
+    assert message(kernel, results[0].message_id)["content"] == b"49"
+    assert kernel.value("select pg_stat_get_xact_tuples_updated('fq_message'::regclass)") == 1
+
+
 def test_several_policies_in_a_batch(kernel: Kernel) -> None:
     """Each message of a batch goes by its own policy, in its own channel, and the rows come for all of them."""
     held = enqueue(kernel, "a", "b", keys=["k", "k"])

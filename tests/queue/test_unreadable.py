@@ -1,0 +1,74 @@
+"""Messages of which something cannot be read: each costs itself, and none the others."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import PayloadError, Queue
+from tests.fixtures.database import Database
+
+# More digits than Python reads back, and deeper than it goes.
+HEADERS = ['{"a": 1e5000}', "[" * 1200 + "]" * 1200]
+
+
+@pytest.mark.parametrize("headers", HEADERS, ids=["number", "depth"])
+def test_headers(queue: Queue, engine: Engine, database: Database, headers: str) -> None:
+    """Headers that a producer in SQL gave spoil the payload of their own delivery and dead letter."""
+    bad = queue.enqueue_now(engine, channel="a", payload=1, headers={"x": 1})
+    queue.enqueue_now(engine, channel="a", payload=2, headers={"x": 2})
+    database.execute("update fq_message set headers = cast(:headers as jsonb) where id = :id", headers=headers, id=bad)
+    spoilt, good = queue.dequeue(engine, limit=2)
+    assert (good.payload, good.headers) == (2, {"x": 2})
+    queue.bury(engine, [spoilt, good])
+    letters = queue.dead_letters(engine)
+    assert [letter.headers for letter in letters] == [None, {"x": 2}]
+    for one in (spoilt, letters[0]):
+        assert (one.content, one.headers) == (b"1", None)
+        with pytest.raises(PayloadError, match=r"the headers beside it, .* characters of JSON"):
+            _ = one.payload
+
+
+class _Panic(BaseException):
+    """What extensions in other languages raise."""
+
+
+class _Codec:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+        self.decoded: list[bytes] = []
+
+    def encode(self, payload: Any) -> bytes:
+        return bytes(payload)
+
+    def decode(self, content: bytes) -> Any:
+        self.decoded.append(content)
+        if content == b"bad":
+            raise self.error
+        return content
+
+
+def test_a_codec_that_panics(engine: Engine) -> None:
+    """Its content is not decoded, whatever it raises, and the others are."""
+    queue = Queue("panics", codec=_Codec(_Panic("no value")))
+    for payload in (b"bad", b"good"):
+        queue.enqueue_now(engine, channel="a", payload=payload)
+    bad, good = queue.dequeue(engine, limit=2)
+    assert good.payload == b"good"
+    with pytest.raises(PayloadError, match="_Codec cannot decode it: _Panic: no value"):
+        _ = bad.payload
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_a_decode_that_is_interrupted(engine: Engine, error: type[BaseException]) -> None:
+    """What ends the program does so, and the next one who asks gets the payload."""
+    codec = _Codec(error())
+    queue = Queue("interrupted", codec=codec)
+    queue.enqueue_now(engine, channel="a", payload=b"bad")
+    [delivery] = queue.dequeue(engine)
+    # Nothing is decoded before somebody asks.
+    assert codec.decoded == []
+    for _ in range(2):
+        with pytest.raises(error):
+            _ = delivery.payload
+    assert codec.decoded == [b"bad"] * 2
