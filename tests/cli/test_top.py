@@ -4,13 +4,15 @@ import pty
 import select
 import signal
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import ChannelStats, Queue
 from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.sites import site_of
+from sqlalchemy_fairqueue.cli.top import looks
 from sqlalchemy_fairqueue.cli.top.looks import look
 from sqlalchemy_fairqueue.cli.top.picture import Sort, document
 from tests.cli.conftest import Cli, Start
@@ -70,6 +72,42 @@ def test_limit(cli: Cli, engine: Engine) -> None:
     assert cli("top", "--once").out.splitlines()[-1] == "and 10 more channels"
     shown = cli("top", "--json", "--limit", "2").document
     assert (len(shown["channels"]), shown["totals"]["channels"]) == (2, 30)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 6, 7, 8])
+def test_more_channels_than_a_statement_tells(
+    cli: Cli, engine: Engine, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """Every channel is seen, and once, however many there are: also a busy one whose name comes last."""
+    monkeypatch.setattr(looks, "PAGE", size)
+    enqueue(engine, "a", "b", "c", "d", "e", "\U0001f40c", *["\U0001f422"] * 5)
+    enqueue(engine, "f", "z", queue=Queue("other"))
+
+    shown = cli("top", "--json").document
+    totals = {name: shown["totals"][name] for name in ("channels", "ready")}
+    assert totals == {"channels": 9, "ready": 13}
+    busiest = shown["channels"][0]
+    assert (busiest["channel"], busiest["ready"]) == ("\U0001f422", 5)
+    assert len({(line["queue"], line["channel"]) for line in shown["channels"]}) == 9
+
+
+def test_pages_are_of_one_moment(cli: Cli, engine: Engine, named: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What commits while a look reads its pages is seen by the next look."""
+    assert named.name
+    monkeypatch.setattr(looks, "PAGE", 2)
+    enqueue(engine, "a", "b", "c")
+    told = Queue.channels
+
+    def between(queue: Queue, *arguments: Any, **options: Any) -> list[ChannelStats]:
+        page = told(queue, *arguments, **options)
+        enqueue(engine, "c", "d", "e")
+        return page
+
+    monkeypatch.setattr(Queue, "channels", between)
+    totals = cli("top", "--json").document["totals"]
+    assert (totals["channels"], totals["ready"]) == (3, 3)
+    totals = cli("top", "--json").document["totals"]
+    assert (totals["channels"], totals["ready"]) == (5, 9)
 
 
 def test_rates(named: Database, engine: Engine) -> None:

@@ -13,14 +13,19 @@ from sqlalchemy_fairqueue.statements.building import qualifier
 from sqlalchemy_fairqueue.times import instant
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime, timedelta
+
+    from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue import Queue
     from sqlalchemy_fairqueue.cli.sites import Site
     from sqlalchemy_fairqueue.values import ChannelStats
 
 Key = tuple[str, str]
+
+PAGE = MOST_CHANNELS
+"""How many channels a statement tells; a queue may have more."""
 
 # What committed between two snapshots, and nothing twice: ids and times would miss what commits late.
 _FINISHED = (
@@ -86,7 +91,7 @@ def look(site: Site, queues: Sequence[Queue], before: Look | None) -> Look:
         schema = qualifier(site.schema)
         context = connection.execute(text(_CONTEXT.replace("{schema}", schema))).one()
         now = instant(context.now)
-        found = [stats for queue in queues for stats in queue.channels(connection, limit=MOST_CHANNELS)]
+        found = [stats for queue in queues for stats in _channels(queue, connection)]
         since = now - before.at if before and now > before.at else None
         finished: Mapping[Key, int] = {}
         if before is not None and since is not None and context.recorded:
@@ -105,6 +110,17 @@ def look(site: Site, queues: Sequence[Queue], before: Look | None) -> Look:
                 rate = finished.get(_key(stats), 0) / since.total_seconds()
         lines.append(Line(stats, age(stats.oldest_ready_at, now), change, rate))
     return Look(now, since, lines, context.snapshot)
+
+
+def _channels(queue: Queue, connection: Connection) -> Iterator[ChannelStats]:
+    """Every channel of a queue by name, page by page."""
+    after = None
+    while True:
+        page = queue.channels(connection, limit=PAGE, after=after)
+        yield from page
+        if len(page) < PAGE:
+            return
+        after = page[-1].channel
 
 
 def _key(stats: ChannelStats) -> Key:
