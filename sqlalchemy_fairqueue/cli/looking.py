@@ -20,6 +20,7 @@ from sqlalchemy_fairqueue.cli.rows import (
 )
 from sqlalchemy_fairqueue.cli.sites import no_channel, site_of
 from sqlalchemy_fairqueue.cli.tables import listing
+from sqlalchemy_fairqueue.engines import run
 
 MOST_CHANNELS = 100_000
 
@@ -27,7 +28,9 @@ MOST_CHANNELS = 100_000
 def stats(options: Options) -> Answer:
     """Show how queues stand: what is ready, scheduled, out and dead, and who works on it."""
     with site_of(options) as site:
-        found = [queue.stats(site.engine) for queue in site.queues()]
+        named = site.queues()
+        # One connection for all: a server may take long to give one.
+        found = run(site.engine, lambda connection: [queue.stats(connection) for queue in named])
         now = site.now()
         schema = site.schema
     rows = [queue_row(queue, now) for queue in found]
@@ -55,9 +58,12 @@ def channels(
     with site_of(options) as site:
         queues = site.queues() if after is None and channel is None else [site.one()]
         now = site.now()
-        for queue in queues:
-            # One more than is shown tells whether there are more.
-            found = queue.channels(site.engine, channel, limit=limit + 1, after=after)
+        # One more than is shown tells whether there are more.
+        pages = run(
+            site.engine,
+            lambda connection: [one.channels(connection, channel, limit=limit + 1, after=after) for one in queues],
+        )
+        for queue, found in zip(queues, pages, strict=True):
             if channel is not None and not found:
                 raise no_channel(queue, channel)
             page, rest = found[:limit], found[limit:]

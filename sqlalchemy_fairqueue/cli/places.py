@@ -88,8 +88,10 @@ def _engine(options: Options, application: object, wanted: str | None) -> Iterat
         yield given
         return
     url = with_psycopg(given.url, f"the engine of {wanted}") if isinstance(given, AsyncEngine) else given
+    # A command that asks often on one connection would prepare its statements, which not every pooler carries along.
+    arguments = {**connect_arguments(url, "fairqueue"), "prepare_threshold": None}
     try:
-        engine = create_engine(url, poolclass=NullPool, connect_args=connect_arguments(url, "fairqueue"))
+        engine = create_engine(url, poolclass=NullPool, connect_args=arguments)
     except ImportError as error:
         raise usage(f"psycopg cannot be used: {error}; pip install 'psycopg[binary]'") from error
     try:

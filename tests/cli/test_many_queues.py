@@ -1,0 +1,84 @@
+"""What commands that look at many queues ask of the server."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import Engine, event, text
+
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.cli.options import Options
+from sqlalchemy_fairqueue.cli.sites import site_of
+from sqlalchemy_fairqueue.engines import run
+from tests.cli.conftest import Cli
+from tests.cli.stages import enqueue
+from tests.cli.test_installations import role
+from tests.fixtures.database import Database
+
+_OTHERS = [Queue(f"q{number}") for number in range(10)]
+
+
+@contextmanager
+def _connections() -> Iterator[list[None]]:
+    """One entry for each connection that is opened in the block."""
+    opened: list[None] = []
+
+    def count(*_: object) -> None:
+        opened.append(None)
+
+    event.listen(Engine, "do_connect", count)
+    try:
+        yield opened
+    finally:
+        event.remove(Engine, "do_connect", count)
+
+
+@pytest.mark.parametrize("words", [("stats",), ("channels",), ("top", "--once")])
+def test_connections(cli: Cli, engine: Engine, words: tuple[str, ...]) -> None:
+    """A command opens as many connections for many queues as for one."""
+    enqueue(engine, "a")
+    with _connections() as for_one:
+        assert cli(*words).status == 0
+    for queue in _OTHERS:
+        enqueue(engine, "a", queue=queue)
+
+    with _connections() as for_many:
+        found = cli(*words)
+
+    assert found.status == 0
+    for queue in _OTHERS:
+        assert queue.name in found.out
+    assert 0 < len(for_many) == len(for_one)
+
+
+@pytest.mark.parametrize("command", ["stats", "channels"])
+def test_no_right_to_look(bare_cli: Cli, engine: Engine, database: Database, command: str) -> None:
+    """What the server refuses for many queues is told as it is for one."""
+    for queue in _OTHERS:
+        enqueue(engine, "a", queue=queue)
+
+    with role(database, f"{database.name}_guest", "select on fq_queue, fq_channel") as url:
+        outcomes = [bare_cli(command, "--json", "--database-url", url, *words) for words in (("--queue", "q0"), ())]
+
+    for found in outcomes:
+        assert (found.status, found.error["kind"]) == (5, "privilege_missing")
+        assert "permission denied for table fq_" in found.err
+
+
+def test_nothing_is_prepared(named: Database, engine: Engine) -> None:
+    """A connection that asks the same of many queues prepares no statement: a pooler may pass it to others."""
+    assert named.name
+    for queue in _OTHERS:
+        enqueue(engine, "a", queue=queue)
+
+    with site_of(Options()) as site:
+        queues = site.queues()
+        prepared = run(
+            site.engine,
+            lambda connection: [
+                *(queue.stats(connection) for queue in queues),
+                connection.scalar(text("select count(*) from pg_prepared_statements")),
+            ],
+        )[-1]
+
+    assert prepared == 0
