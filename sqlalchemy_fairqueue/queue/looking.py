@@ -29,7 +29,7 @@ class Looking(QueueBase):
         """How much is ready, scheduled, out and dead, who works on it, and what holds it up.
 
         It reads a little of each channel, and what is scheduled, prioritised, out and dead, but not the ready messages:
-        100,000 channels take about half a second.
+        5 to 10 us a channel, up to a second for 100,000.
 
         Raises:
             SchemaMismatch: On version 1 of the schema.
