@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.cli.answers import Answer
 from sqlalchemy_fairqueue.cli.doctor.findings import Examination, Finding, Level
+from sqlalchemy_fairqueue.cli.doctor.gates import check_gates
 from sqlalchemy_fairqueue.cli.doctor.history import check_history
 from sqlalchemy_fairqueue.cli.doctor.privileges import check_ownership, check_privileges
 from sqlalchemy_fairqueue.cli.doctor.schema import check_drift, check_version
@@ -34,7 +35,7 @@ Check = Callable[[], Iterator[Finding]]
 
 _CHECKS: tuple[Callable[[Examination], Iterator[Finding]], ...] = (
     check_version, check_drift, check_privileges, check_ownership, check_sequences, check_vacuum, check_snapshots,
-    check_queues, check_leases, check_times, check_history,
+    check_queues, check_gates, check_leases, check_times, check_history,
 )  # fmt: skip
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
 _BEFORE = (

@@ -1,0 +1,191 @@
+"""What doctor finds where somebody keeps the gate of a queue: no dequeue of it takes anything, and none says why."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, NullPool, create_engine, text
+
+from sqlalchemy_fairqueue import Queue
+from tests.cli.conftest import Cli
+from tests.cli.stages import QUEUE, Findings, enqueue, lease, levels
+from tests.cli.test_installations import role
+from tests.fixtures.connections import Connect
+from tests.fixtures.database import Database, MakeDatabase
+from tests.fixtures.waits import Waits
+from tests.worker.helpers import until
+
+Looks = Callable[[Callable[[], object]], None]
+
+_GATES = "sqlalchemy_fairqueue.cli.doctor.gates"
+_KEY = "select fq_gate_key('documents')"
+_PID = "select pg_backend_pid()"
+# By what anybody can read, as in psql: the functions of the queue are not needed for it.
+_BY_HAND = (
+    "select pg_advisory_lock(hashtextextended(:queue, "
+    "(select c.reltype::bigint from pg_class c where c.relname = 'fq_queue')))"
+)
+
+
+@pytest.fixture(autouse=True)
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    """Doctor need not wait between its looks; what happens meanwhile: ``looks(do)``. Ages are young until told."""
+
+    def between(do: Callable[[], object]) -> None:
+        monkeypatch.setattr(f"{_GATES}.sleep", lambda _seconds: do())
+
+    between(lambda: None)
+    monkeypatch.setattr(f"{_GATES}._PROBLEM_AGE", timedelta(days=1))
+    return between
+
+
+def gates(bare_cli: Cli, url: str) -> list[dict[str, Any]]:
+    """What doctor finds about gates as another role."""
+    document = bare_cli("doctor", "--json", "--database-url", url).document
+    return [one for one in document["findings"] if one["check"] == "gates"]
+
+
+def test_a_change_of_a_limit_that_stays_open(
+    findings: Findings, engine: Engine, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction that has changed a queue's limit and stays open is told; ended as the remedy says, all goes on."""
+    enqueue(engine, "a")
+    other = create_engine(database.url, poolclass=NullPool, connect_args={"application_name": "settings page"})
+    with other.connect() as changing:
+        QUEUE.configure(changing, max_concurrency=2)
+        pid = changing.exec_driver_sql(_PID).scalar_one()
+        assert lease(engine) == []
+
+        [told] = findings("gates")
+
+        assert told["level"] == "warning"
+        assert told["message"].startswith(
+            f"queue 'documents': backend {pid} (postgres, settings page) holds its gate and its transaction is open for"
+        )
+        assert told["values"]["open_seconds"] > 0
+        values = {name: told["values"][name] for name in ("queue", "pid", "user", "application", "state", "alone")}
+        assert values == {
+            "queue": "documents", "pid": pid, "user": "postgres", "application": "settings page",
+            "state": "idle in transaction", "alone": True,
+        }  # fmt: skip
+        monkeypatch.setattr(f"{_GATES}._PROBLEM_AGE", timedelta())
+        assert levels(findings("gates")) == ["problem"]
+        assert told["remedy"].endswith(f"select pg_terminate_backend({pid});")
+        database.execute(told["remedy"].partition(": ")[2])
+        changing.invalidate()
+    until(lambda: lease(engine), "the queue is dequeued again")
+    assert levels(findings("gates")) == ["ok"]
+
+
+def test_a_change_of_a_limit_that_ends(findings: Findings, engine: Engine, connect: Connect, looks: Looks) -> None:
+    """A change that is over at the next look is no reason to complain, however long its transaction was open."""
+    enqueue(engine, "a")
+    changing = connect()
+    QUEUE.configure(changing, max_concurrency=2)
+    looks(changing.commit)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{_GATES}._PROBLEM_AGE", timedelta())
+        assert levels(findings("gates")) == ["ok"]
+
+
+def test_locks_by_hand(findings: Findings, engine: Engine, database: Database) -> None:
+    """Any role that can log in can keep the gates, whatever their keys: each is told, with who and since when."""
+    queues = [f"queue {number:02}" for number in range(16)]
+    for name in queues:
+        enqueue(engine, "a", queue=Queue(name))
+    guest = f"{database.name}_guest"
+    with role(database, guest):
+        database.execute(f'alter role "{guest}" login')
+        other = create_engine(database.url.set(username=guest), poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        with other.connect() as idle:
+            pid = idle.exec_driver_sql(_PID).scalar_one()
+            for name in queues:
+                idle.execute(text(_BY_HAND), {"queue": name})
+            assert lease(engine, queue=Queue(queues[0])) == []
+
+            found = findings("gates")
+
+            assert [(one["values"]["queue"], one["values"]["pid"]) for one in found] == [(name, pid) for name in queues]
+            assert {(one["values"]["user"], one["level"], one["values"]["state"]) for one in found} == {
+                (guest, "warning", "idle")
+            }
+            assert all("holds its gate and is idle for" in one["message"] for one in found)
+            assert [one["values"]["queue"] for one in findings("gates", "--queue", queues[3])] == [queues[3]]
+        until(lambda: levels(findings("gates")) == ["ok"], "the session has ended")
+
+
+def test_other_locks(
+    findings: Findings, engine: Engine, database: Database, connect: Connect, make_database: MakeDatabase
+) -> None:
+    """A gate that dequeues share, the same number in two halves or in another database: all of that is in order."""
+    enqueue(engine, "a")
+    key = database.value(_KEY)
+    high, low = key >> 32, (key & 0xFFFFFFFF) - (0x100000000 if key & 0x80000000 else 0)
+    connect().exec_driver_sql(f"select pg_advisory_lock_shared({key})")
+    connect().exec_driver_sql(f"select pg_advisory_lock({high}, {low})")
+    connect().exec_driver_sql(f"select pg_advisory_lock({key // 2})")
+    elsewhere = create_engine(make_database(installed=False).url, poolclass=NullPool)
+    with elsewhere.connect() as holder:
+        holder.exec_driver_sql(f"select pg_advisory_lock({key})")
+
+        assert levels(findings("gates")) == ["ok"]
+        assert lease(engine)
+
+
+def test_a_gate_that_somebody_waits_for(
+    findings: Findings, engine: Engine, database: Database, connect: Connect, waits: Waits
+) -> None:
+    """Whoever waits to change the limit keeps dequeues away too: told is who shares the gate meanwhile."""
+    enqueue(engine, "a")
+    sharing = connect()
+    pid = sharing.exec_driver_sql(_PID).scalar_one()
+    sharing.exec_driver_sql(f"select pg_advisory_lock_shared({database.value(_KEY)})")
+    changing = waits.start(lambda rival: QUEUE.configure(rival, max_concurrency=2)).blocked()
+    assert lease(engine) == []
+
+    [told] = findings("gates")
+
+    waiting = database.value("select pid from pg_stat_activity where application_name = :name", name=changing.name)
+    assert (told["values"]["pid"], told["values"]["alone"], told["values"]["waiting"]) == (pid, False, waiting)
+    assert f"shares its gate, which backend {waiting} waits to close, and its transaction" in told["message"]
+    sharing.exec_driver_sql("select pg_advisory_unlock_all()")
+    changing.result()
+    assert levels(findings("gates")) == ["ok"]
+
+
+def test_prepared_transactions(findings: Findings, engine: Engine, database: Database, connect: Connect) -> None:
+    """A prepared transaction keeps the gate without a session: told by its name, with what ends it."""
+    enqueue(engine, "a")
+    preparing = connect()
+    preparing.exec_driver_sql("select fq_limit_queue('documents', 2, false)")
+    preparing.exec_driver_sql("prepare transaction 'the gate''s'")
+    try:
+        [told] = findings("gates")
+    finally:
+        database.execute("rollback prepared 'the gate''s'")
+
+    assert (told["values"]["gid"], told["values"]["pid"], told["level"]) == ("the gate's", None, "warning")
+    assert "of 'postgres' holds its gate since it was prepared" in told["message"]
+    assert told["remedy"].endswith("commit prepared 'the gate''s'; or: rollback prepared 'the gate''s';")
+    assert levels(findings("gates")) == ["ok"]
+
+
+def test_gates_that_other_roles_keep(bare_cli: Cli, database: Database, engine: Engine, connect: Connect) -> None:
+    """For how long another role keeps a gate may be hidden: it is told all the same, with whatever can be seen."""
+    enqueue(engine, "a")
+    changing = connect()
+    QUEUE.configure(changing, max_concurrency=2)
+    pid = changing.exec_driver_sql(_PID).scalar_one()
+    name = f"{database.name}_Watcher"
+    with role(database, name, "select on all tables in schema public") as url:
+        [hidden] = gates(bare_cli, url)
+
+        assert (hidden["level"], hidden["values"]["pid"], hidden["values"]["user"]) == ("warning", pid, "postgres")
+        assert hidden["values"]["open_seconds"] is None
+        assert f"holds its gate for how long role '{name}' may not see: nothing can" in hidden["message"]
+        assert f"pg_terminate_backend({pid})" in hidden["remedy"]
+        database.execute(f'grant pg_read_all_stats to "{name}"')
+        [seen] = gates(bare_cli, url)
+        assert seen["values"]["open_seconds"] > 0
