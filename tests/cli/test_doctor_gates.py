@@ -19,6 +19,7 @@ from tests.worker.helpers import until
 Looks = Callable[[Callable[[], object]], None]
 
 _GATES = "sqlalchemy_fairqueue.cli.doctor.gates"
+_LASTING = "sqlalchemy_fairqueue.cli.doctor.lasting"
 _KEY = "select fq_gate_key('documents')"
 _PID = "select pg_backend_pid()"
 # By what anybody can read, as in psql: the functions of the queue are not needed for it.
@@ -33,7 +34,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
     """Doctor need not wait between its looks; what happens meanwhile: ``looks(do)``. Ages are young until told."""
 
     def between(do: Callable[[], object]) -> None:
-        monkeypatch.setattr(f"{_GATES}.sleep", lambda _seconds: do())
+        monkeypatch.setattr(f"{_LASTING}.sleep", lambda _seconds: do())
 
     between(lambda: None)
     monkeypatch.setattr(f"{_GATES}._PROBLEM_AGE", timedelta(days=1))

@@ -22,7 +22,7 @@ _SNAPSHOTS = "sqlalchemy_fairqueue.cli.doctor.snapshots"
 def between_looks(do: Callable[[], object]) -> Iterator[None]:
     """What happens while doctor waits to look again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"{_SNAPSHOTS}.sleep", lambda _seconds: do())
+        patch.setattr("sqlalchemy_fairqueue.cli.doctor.lasting.sleep", lambda _seconds: do())
         yield
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
 from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
+from sqlalchemy_fairqueue.cli.doctor.lasting import lasting
 from sqlalchemy_fairqueue.cli.printing import duration_words
 from sqlalchemy_fairqueue.sql import quoted_literal
 from sqlalchemy_fairqueue.statements.building import qualifier
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.cli.doctor.findings import Examination
 
 _PROBLEM_AGE = timedelta(minutes=1)
-_LOOKS = 20
-_BETWEEN_LOOKS = 0.1
 
 # Whoever waits to have the gate alone is passed by no dequeue either: then it is kept by those who share it.
 # Of another role's session this role may see neither what it is nor since when. A prepared transaction has no session,
@@ -45,8 +43,6 @@ _KEPT = (
     "and (l.alone or exists (select from tried w where w.key = l.key and w.alone and not w.granted)) "
     "order by g.queue, l.pid, p.gid"
 )
-# Else sessions are told the same at each look.
-_LOOK_AGAIN = text("select pg_stat_clear_snapshot()")
 
 
 def check_gates(examined: Examination) -> Iterator[Finding]:
@@ -61,21 +57,12 @@ def check_gates(examined: Examination) -> Iterator[Finding]:
 
 
 def _held(examined: Examination) -> list[Row[Any]]:
-    # A change of a limit is over in a moment: who is gone at one of the looks is none of ours.
+    # A change of a limit is over in a moment.
     query, parameters = text(_KEPT.replace("{schema}", qualifier(examined.schema))), {"queue": examined.queue}
-
-    def look() -> dict[tuple[object, ...], Row[Any]]:
-        examined.connection.execute(_LOOK_AGAIN)
-        return {(row.queue, row.pid, row.gid): row for row in examined.connection.execute(query, parameters)}
-
-    held = look()
-    for _ in range(_LOOKS):
-        if not held:
-            break
-        sleep(_BETWEEN_LOOKS)
-        now = look()
-        held = {key: now[key] for key in held if key in now}
-    return list(held.values())
+    return lasting(
+        examined.connection,
+        lambda: {(row.queue, row.pid, row.gid): row for row in examined.connection.execute(query, parameters)},
+    )
 
 
 def _finding(row: Row[Any], role: str) -> Finding:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
 from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
+from sqlalchemy_fairqueue.cli.doctor.lasting import lasting
 from sqlalchemy_fairqueue.cli.printing import duration_words
 from sqlalchemy_fairqueue.sql import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Hashable, Iterator
 
     from sqlalchemy import Connection, Row
 
@@ -23,8 +23,6 @@ _WARNING_AGE = timedelta(minutes=5)
 _PROBLEM_AGE = timedelta(hours=1)
 _WARNING_TRANSACTIONS = 1_000_000
 _PROBLEM_TRANSACTIONS = 50_000_000
-_LOOKS = 20
-_BETWEEN_LOOKS = 0.1
 
 _HOLDING = "pid <> pg_backend_pid() and (backend_xmin is not null or backend_xid is not null)"
 # Snapshots of other databases do not hold ours back; walsenders and slots do. Of another role's session this role may
@@ -43,8 +41,6 @@ _HIDDEN = text(
     f"from pg_stat_activity where {_HOLDING} "
     "and datname = current_database() and usesysid is not null and xact_start is null and backend_type is null"
 )
-# Else a transaction is told the same at each look.
-_LOOK_AGAIN = text("select pg_stat_clear_snapshot()")
 _PREPARED = text(
     "select gid, owner, clock_timestamp() - prepared as open_for, age(transaction) as transactions "
     "from pg_prepared_xacts where database = current_database() order by prepared limit 20"
@@ -96,25 +92,21 @@ def _sessions(connection: Connection) -> Iterator[Finding]:
 
 
 def _hidden(connection: Connection, told: Collection[int]) -> Iterator[Finding]:
-    # Short transactions of other roles are there at any moment: what is gone at one of the looks is none of ours.
-    held = {row.pid: row for row in connection.execute(_HIDDEN) if row.pid not in told}
-    for _ in range(_LOOKS):
-        if not held:
-            return
-        sleep(_BETWEEN_LOOKS)
-        connection.execute(_LOOK_AGAIN)
-        now = {row.pid: row for row in connection.execute(_HIDDEN)}
-        held = {pid: now[pid] for pid, row in held.items() if pid in now and _same(row, now[pid])}
+    def look() -> dict[Hashable, Row[Any]]:
+        return {row.pid: row for row in connection.execute(_HIDDEN) if row.pid not in told}
+
+    # Short transactions of other roles are there at any moment.
+    held = lasting(connection, look, _same)
     if not held:
         return
     role = str(connection.scalar(text("select current_user")))
-    users = sorted({str(row.usename) for row in held.values()})
+    users = sorted({str(row.usename) for row in held})
     sessions = "1 session's snapshot" if len(held) == 1 else f"{len(held):,} sessions' snapshots"
     yield Finding(
         "snapshots", Level.WARNING,
         f"the age of {sessions} ({', '.join(users)}) is not visible to role {role!r}",
         f"grant pg_read_all_stats to {quoted(role)};",
-        {"role": role, "hidden": len(held), "users": users, "pids": sorted(held)},
+        {"role": role, "hidden": len(held), "users": users, "pids": sorted(row.pid for row in held)},
     )  # fmt: skip
 
 
