@@ -38,6 +38,8 @@ class _HeadersCodec(JsonCodec):
 
 
 _headers = _HeadersCodec()
+# Of a content twice as long the server sends no text, so that nobody could dequeue it.
+_CONTENT_BYTES = 256 * 2**20
 
 
 class Enqueuing(QueueBase):
@@ -188,6 +190,11 @@ class Enqueuing(QueueBase):
         content = self.codec.encode(message.payload)
         if not isinstance(content, bytes):
             raise PayloadError(f"codec {self.codec!r} made a {type(content).__name__} of it; encode must return bytes")
+        if len(content) > _CONTENT_BYTES:
+            raise PayloadError(
+                f"{len(content):,} bytes are more than a message may have, {_CONTENT_BYTES:,}; keep them somewhere "
+                "else, and enqueue where they are"
+            )
         headers = None
         if message.headers is not None:
             try:

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import PayloadError, Queue
+from sqlalchemy_fairqueue import BytesCodec, PayloadError, Queue
 from tests.fixtures.database import Database
 
 # More digits than Python reads back, and deeper than it goes.
@@ -27,6 +28,16 @@ def test_headers(queue: Queue, engine: Engine, database: Database, headers: str)
         assert (one.content, one.headers) == (b"1", None)
         with pytest.raises(PayloadError, match=r"the headers beside it, .* characters of JSON"):
             _ = one.payload
+
+
+def test_a_content_that_is_too_long(engine: Engine) -> None:
+    """What the server could not send to anybody is refused when it is asked for, and nothing is recorded."""
+    queue = Queue("raw", codec=BytesCodec())
+    with Session(engine) as session:
+        with pytest.raises(PayloadError, match=r"268,435,457 bytes are more than a message may have, 268,435,456"):
+            queue.enqueue(session, channel="a", payload=bytes(2**28 + 1))
+        session.commit()
+    assert queue.dequeue(engine) == []
 
 
 class _Panic(BaseException):

@@ -7,6 +7,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from tests.fixtures.database import SCHEMA_VERSION
 from tests.fixtures.waits import Waits
 from tests.sql.kernel import HOUR, SECOND, Kernel, OpenKernel, on
 
@@ -112,6 +113,19 @@ def test_a_bad_value_is_refused_whole(kernel: Kernel) -> None:
         assert (wrong, refusal.value.sqlstate) == (wrong, "QF001")
         assert refusal.value.diag.message_hint
     assert kernel.value("select count(*) from fq_message") == 0
+
+
+@pytest.mark.skipif(SCHEMA_VERSION == 1, reason="version 1 is as it is")
+def test_a_content_that_nobody_could_dequeue_is_refused(kernel: Kernel) -> None:
+    """It would stand first in its channel for ever, and fail each dequeue that comes to it."""
+    kernel.enqueue("a")
+    with pytest.raises(psycopg.Error, match="content of 268435457 bytes") as refusal:
+        kernel.rows(
+            "select * from fq_enqueue('q', '{a}', '{k}', array[convert_to(repeat('x', 268435457), 'UTF8')], '{null}',"
+            " '{null}', '{null}', '{null}', '{null}', '{null}')"
+        )
+    assert refusal.value.sqlstate == "QF001"
+    assert kernel.value("select count(*) from fq_message") == 1
 
 
 def test_a_bad_name_is_refused(kernel: Kernel) -> None:

@@ -92,6 +92,7 @@ begin
      = ('[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]')
     and p_contents[1] is not null
     and octet_length(p_kinds[1]) between 1 and 512
+    and octet_length(p_contents[1]) <= 268435456
     and (octet_length(p_keys[1]) between 1 and 512) is not false
     and num_nonnulls(p_delays[1], p_ats[1], p_priorities[1]) <= 1
     and (p_delays[1] between 0 and 3153600000000000) is not false
@@ -185,6 +186,8 @@ begin
     with ordinality u(channel, kind, content, delay, at, priority, key, max_attempts, on_duplicate, ord)
   where u.channel is null
     or u.content is null
+    -- sent as text it is twice as long, and the server sends no more than a gigabyte: it could never be dequeued
+    or octet_length(u.content) > 268435456
     or u.kind is null
     or octet_length(u.kind) not between 1 and 512
     or octet_length(u.key) not between 1 and 512
@@ -198,10 +201,10 @@ begin
   if found then
     raise exception 'message % of fq_enqueue has a bad value', v_bad
       using errcode = 'QF001',
-        detail = format('channel %L kind %L delay %s at %s priority %s key %L max_attempts %s on_duplicate %L', left(p_channels[v_bad], 80), left(p_kinds[v_bad], 80),
+        detail = format('channel %L kind %L content of %s bytes delay %s at %s priority %s key %L max_attempts %s on_duplicate %L', left(p_channels[v_bad], 80), left(p_kinds[v_bad], 80), coalesce(octet_length(p_contents[v_bad])::text, 'no'),
           coalesce(p_delays[v_bad]::text, 'null'), coalesce(p_ats[v_bad]::text, 'null'), coalesce(p_priorities[v_bad]::text, 'null'),
           left(p_keys[v_bad], 80), coalesce(p_max_attempts[v_bad]::text, 'null'), left(p_on_duplicates[v_bad], 80)),
-        hint = 'give a channel, a kind and a content; a kind and a key of 1 to 512 bytes; one of delay (0 to 100 years), at and priority >= 1; max_attempts >= 1; on_duplicate skip, raise or replace';
+        hint = 'give a channel, a kind and a content of at most 256 MB; a kind and a key of 1 to 512 bytes; one of delay (0 to 100 years), at and priority >= 1; max_attempts >= 1; on_duplicate skip, raise or replace';
   end if;
 
   -- One message goes the way of the keyed ones: the start of these statements would cost more than their run.
