@@ -21,7 +21,6 @@ from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.helpers import auntil, expire_leases, is_empty, outlive, send, until
 
-_LEASE = timedelta(seconds=1)
 _AT_ONCE = RetryPolicy(first=timedelta())
 _LATER = RetryPolicy(first=timedelta(hours=1), cap=timedelta(hours=1), jitter=0)
 
@@ -140,7 +139,7 @@ async def test_a_timeout_that_could_not_cancel(
 
 
 async def test_a_lost_lease_cancels(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, long_lease: timedelta
 ) -> None:
     """When the lease is lost the handler is cancelled, and a later delivery does the work."""
     expired: list[int] = []
@@ -158,14 +157,14 @@ async def test_a_lost_lease_cancels(
                 cancelled.append(context.lost)
 
     send(engine, queue, 1)
-    async with AsyncWorker(async_engine, queue, lease=_LEASE, retry=_AT_ONCE):
+    async with AsyncWorker(async_engine, queue, lease=long_lease, retry=_AT_ONCE):
         await auntil(lambda: is_empty(database), "it is done by a later delivery")
     assert cancelled == [True]
     assert _effects(database) == 1
 
 
 async def test_a_handler_that_will_not_be_cancelled(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, long_lease: timedelta
 ) -> None:
     """A handler that swallows its cancellation can still not commit."""
     called = []
@@ -182,7 +181,7 @@ async def test_a_handler_that_will_not_be_cancelled(
                 return
 
     send(engine, queue, 1)
-    async with AsyncWorker(async_engine, queue, lease=_LEASE, retry=_AT_ONCE):
+    async with AsyncWorker(async_engine, queue, lease=long_lease, retry=_AT_ONCE):
         await auntil(lambda: is_empty(database), "it is done by a later delivery")
     assert _effects(database) == 1
 

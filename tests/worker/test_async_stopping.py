@@ -230,7 +230,9 @@ async def test_impatience_while_a_dequeue_is_waited_for(
     await asyncio.wait_for(asyncio.gather(first, running), PATIENCE.total_seconds())
 
 
-async def test_what_swallowed_a_cancellation(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+async def test_what_swallowed_a_cancellation(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, long_lease: timedelta
+) -> None:
     """A handler that went on after its message was cancelled is cancelled once more when the worker stops."""
     reasons: list[str] = []
 
@@ -245,7 +247,7 @@ async def test_what_swallowed_a_cancellation(queue: Queue, engine: Engine, async
 
     started = asyncio.Event()
     [message_id] = send(engine, queue, 1)
-    async with AsyncWorker(async_engine, queue, lease=timedelta(seconds=1)) as worker:
+    async with AsyncWorker(async_engine, queue, lease=long_lease) as worker:
         await started.wait()
         queue.cancel(engine, message_id)
         await auntil(lambda: reasons, "it is told")

@@ -18,7 +18,6 @@ from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import expire_leases, is_empty, outlive, send, until
 
-_LEASE = timedelta(seconds=1)
 _AT_ONCE = RetryPolicy(first=timedelta())
 
 
@@ -65,7 +64,9 @@ def test_a_long_handler_keeps_its_message(  # noqa: PLR0917 - fixtures
     assert sum(worker.stats.lost for worker in workers) == 0
 
 
-def test_a_lost_lease_is_told(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+def test_a_lost_lease_is_told(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, long_lease: timedelta
+) -> None:
     """When the lease is gone the handler's context says so, its verbs fail, and its writes are not committed."""
     met: list[BaseException] = []
 
@@ -85,7 +86,7 @@ def test_a_lost_lease_is_told(queue: Queue, engine: Engine, database: Database, 
                 met.append(raised.value)
 
     send(engine, queue, 1)
-    start(queue, lease=_LEASE, retry=_AT_ONCE)
+    start(queue, lease=long_lease, retry=_AT_ONCE)
     until(lambda: len(met) == 3, "the first handler has met the loss")
     until(lambda: is_empty(database), "it is done by a later delivery")
     assert _effects(database) == 1
@@ -113,7 +114,7 @@ def test_a_late_commit_is_refused_by_the_database(
 
 
 def test_what_waits_under_a_lost_lease_is_not_started(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, long_lease: timedelta
 ) -> None:
     """Of a lost batch only what had begun is begun; the rest comes back, each message done once."""
     seen: list[int] = []
@@ -126,7 +127,7 @@ def test_what_waits_under_a_lost_lease_is_not_started(
         seen.append(delivery.message_id)
 
     sent = send(engine, queue, *range(5))
-    start(queue, lease=_LEASE, concurrency=1, retry=_AT_ONCE)
+    start(queue, lease=long_lease, concurrency=1, retry=_AT_ONCE)
     until(lambda: is_empty(database), "all are done")
     assert sorted(set(seen)) == sorted(sent)
 
@@ -170,7 +171,7 @@ def test_a_slow_database_is_noticed(queue: Queue, engine: Engine, database: Data
             told.set()
 
     send(engine, queue, 1)
-    start(queue, lease=_LEASE, retry=_AT_ONCE)
+    start(queue, lease=timedelta(seconds=1), retry=_AT_ONCE)
     until(told.is_set, "the handler knows")
     until(lambda: is_empty(database), "it is done by a later delivery")
 
