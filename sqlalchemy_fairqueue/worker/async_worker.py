@@ -109,14 +109,8 @@ class AsyncWorker:
             # Not in this thread: its connection has a loop of its own.
             await in_thread(machine.check)
             self._crew = crew
-            try:
-                machine.launch()
-            except BaseException:
-                # Here and now: no handler can begin before, and there may be no thread to be had for it.
-                crew.end()
-                machine.stop_taking(lambda: 0.0)
-                machine.stop([])
-                raise
+            # Here and now: no handler can begin before it is known whether all could be started.
+            machine.launch()
             self._running = machine, crew
         finally:
             self._starting = None

@@ -36,6 +36,9 @@ class CrewBase:
         # How long a stop waits for handlers.
         self._until = math.inf
 
+    def launch(self) -> None:
+        """Be ready to call handlers: nothing to do, unless they are called in threads."""
+
     def free(self) -> int:
         """How many could start at once."""
         return self._concurrency - len(self.running)

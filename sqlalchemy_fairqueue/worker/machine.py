@@ -49,8 +49,16 @@ class Manned(Crew, Protocol):
     fetcher: Fetcher
     settler: Settler
 
+    def launch(self) -> None:
+        """Be ready to call handlers."""
+        ...
+
     def tell(self, contexts: list[Context]) -> None:
         """These deliveries are lost or cancelled: their handlers should stop."""
+        ...
+
+    def end(self) -> None:
+        """Begin no more."""
         ...
 
     def give_up(self) -> list[Context]:
@@ -123,9 +131,16 @@ class Machine:
             own.close()
 
     def launch(self) -> None:
-        """Start the parts."""
-        for thread in self._threads.values():
-            thread.start()
+        """Start the crew and the parts: all of them or, where a thread is not to be had, none."""
+        try:
+            self._crew.launch()
+            for thread in self._threads.values():
+                thread.start()
+        except BaseException:
+            self._crew.end()
+            self.stop_taking(lambda: 0.0)
+            self.stop(self._crew.give_up())
+            raise
 
     def is_drained(self) -> bool:
         """Whether nothing can be delivered now, and nothing that was taken is left; to be asked again and again.

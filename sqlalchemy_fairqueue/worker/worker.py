@@ -136,14 +136,7 @@ class Worker:
         machine = Machine(settings, crew, pace, self.stats)
         machine.check()
         self._crew = crew
-        try:
-            crew.launch()
-            machine.launch()
-        except BaseException:
-            crew.end()
-            machine.stop_taking(lambda: 0.0)
-            machine.stop(crew.give_up())
-            raise
+        machine.launch()
         self._running = machine, crew
         log.info("worker %s started on %s", self.name, [queue.name for queue in settings.queues])
 
