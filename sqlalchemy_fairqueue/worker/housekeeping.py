@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import statements
-from sqlalchemy_fairqueue.errors import translated
+from sqlalchemy_fairqueue.errors import said, translated
 from sqlalchemy_fairqueue.installation import version_of
 from sqlalchemy_fairqueue.worker.lines import line
 from sqlalchemy_fairqueue.worker.logs import log
@@ -63,7 +63,7 @@ class Housekeeping:
                 own.run(lambda connection, schema=schema: self._keep_history(connection, schema))  # type: ignore[misc]
             except Exception as error:  # noqa: BLE001 - the next turn, or another worker, does it
                 log.warning(
-                    "worker %s could not do its housekeeping: %s", self._name, error, extra={"worker": self._name}
+                    "worker %s could not do its housekeeping: %s", self._name, said(error), extra={"worker": self._name}
                 )
         own.close()
 

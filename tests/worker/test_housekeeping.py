@@ -5,6 +5,7 @@ import logging
 import pytest
 from sqlalchemy import Engine
 
+from sqlalchemy_fairqueue.worker import housekeeping
 from sqlalchemy_fairqueue.worker.housekeeping import Housekeeping
 from tests.fixtures.database import Database
 from tests.worker.helpers import until
@@ -35,3 +36,16 @@ def test_failures_are_logged(engine: Engine, caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
         Housekeeping(engine, ["nowhere"], "me").run()
     assert "housekeeping" in caplog.text
+
+
+def test_a_statement_is_not_logged(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a statement that fails the log has what the server said, on one line."""
+    monkeypatch.setattr(housekeeping, "_AHEAD_DAYS", "a week")
+    with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
+        Housekeeping(engine, [None], "me").run()
+    [record] = caplog.records
+    assert 'invalid input syntax for type integer: "a week"' in record.message
+    assert "\n" not in record.message
+    assert "SQL" not in record.message
