@@ -37,6 +37,14 @@ def said(error: BaseException) -> str:
         return f"(its words cannot be had: __str__ raises {type(again).__name__})"
 
 
+def clean(text: str) -> str:
+    r"""The text with everything that a terminal does not show, or obeys, written as an escape: ``\n``, ``\x1b``."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
+        for character in text
+    )
+
+
 def to_install(schema: str | None = None) -> str:
     """What to do where no queue is found: the migration, of the newest version, for the schema that was named."""
     place = "" if schema is None else f", schema={schema!r}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from sqlalchemy_fairqueue.cli.failures import Failure, usage
-from sqlalchemy_fairqueue.cli.printing import clean
 from sqlalchemy_fairqueue.cli.statuses import Status
+from sqlalchemy_fairqueue.errors import clean
 
 
 def ask(question: str, *, yes: bool) -> None:

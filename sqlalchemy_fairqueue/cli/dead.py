@@ -15,11 +15,12 @@ from sqlalchemy_fairqueue.cli.asking import ask
 from sqlalchemy_fairqueue.cli.failures import not_found, usage
 from sqlalchemy_fairqueue.cli.letters import error_line, letter_document, payload_words
 from sqlalchemy_fairqueue.cli.options import Options, Yes, typed
-from sqlalchemy_fairqueue.cli.printing import clean, counted, duration_words, facts
+from sqlalchemy_fairqueue.cli.printing import counted, duration_words, facts
 from sqlalchemy_fairqueue.cli.sites import site_of
 from sqlalchemy_fairqueue.cli.statuses import Status
 from sqlalchemy_fairqueue.cli.tables import NOTHING, Column, listing, number
 from sqlalchemy_fairqueue.cli.units import duration
+from sqlalchemy_fairqueue.errors import clean
 from sqlalchemy_fairqueue.values import DeadLetterInfo
 
 Channel = Annotated[str | None, typer.Option("--channel", metavar="NAME", help="Only of this channel.")]

@@ -9,7 +9,6 @@ from rich.text import Text
 
 from sqlalchemy_fairqueue.cli.answers import Answer
 from sqlalchemy_fairqueue.cli.options import Options
-from sqlalchemy_fairqueue.cli.printing import clean
 from sqlalchemy_fairqueue.cli.rows import (
     CHANNEL_COLUMNS,
     QUEUE_COLUMNS,
@@ -21,6 +20,7 @@ from sqlalchemy_fairqueue.cli.rows import (
 from sqlalchemy_fairqueue.cli.sites import no_channel, site_of
 from sqlalchemy_fairqueue.cli.tables import listing
 from sqlalchemy_fairqueue.engines import run
+from sqlalchemy_fairqueue.errors import clean
 
 MOST_CHANNELS = 100_000
 

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sqlalchemy_fairqueue.errors import clean
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -31,14 +33,6 @@ class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Leave it to the frame, which knows the exit status."""
         raise BrokenPipeError
-
-
-def clean(text: str) -> str:
-    r"""The text with everything that a terminal does not show, or obeys, written as an escape: ``\n``, ``\x1b``."""
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
-        for character in text
-    )
 
 
 def cell(value: object, style: str = "") -> Text:

@@ -19,9 +19,9 @@ from sqlalchemy_fairqueue.cli.applications import AnyEngine, load, load_callable
 from sqlalchemy_fairqueue.cli.failures import failure_of, usage
 from sqlalchemy_fairqueue.cli.options import Options, typed
 from sqlalchemy_fairqueue.cli.places import application_named, database
-from sqlalchemy_fairqueue.cli.printing import clean
 from sqlalchemy_fairqueue.cli.units import duration
 from sqlalchemy_fairqueue.cli.urls import connect_arguments, shown_url, with_psycopg
+from sqlalchemy_fairqueue.errors import clean
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _SPARE = 2

@@ -7,6 +7,8 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy_fairqueue.errors import clean
+
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
@@ -21,9 +23,13 @@ class _Log(logging.LoggerAdapter[logging.Logger]):
         return msg, kwargs
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log, or say on stderr why it cannot be done, as logging itself does."""
+        """Log, or say on stderr why it cannot be done, as logging itself does.
+
+        Names and words of others are in the arguments: none of them makes a line that looks like one of ours.
+        """
         try:
-            super().log(level, msg, *args, **{"stacklevel": 2, **kwargs})
+            shown = (clean(one) if isinstance(one, str) else one for one in args)
+            super().log(level, msg, *shown, **{"stacklevel": 2, **kwargs})
         except Exception:  # noqa: BLE001 - see above
             if logging.raiseExceptions and sys.stderr:
                 traceback.print_exc(file=sys.stderr)

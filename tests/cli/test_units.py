@@ -2,8 +2,9 @@ from datetime import timedelta
 
 import pytest
 
-from sqlalchemy_fairqueue.cli.printing import clean, counted, duration_words, shown
+from sqlalchemy_fairqueue.cli.printing import counted, duration_words, shown
 from sqlalchemy_fairqueue.cli.units import duration, rate, rate_words
+from sqlalchemy_fairqueue.errors import clean
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """How deliveries end in a worker of threads."""
 
+import logging
 import threading
 from datetime import timedelta
 from typing import Any
@@ -373,3 +374,23 @@ def test_a_coroutine_that_nobody_awaits(queue: Queue, engine: Engine, database: 
     start(queue, retry=RetryPolicy(first=_LATER, jitter=0, cap=_LATER))
     until(lambda: database.value("select error from fq_message") is not None, "it has failed")
     assert "returned an awaitable" in database.value("select error from fq_message")
+
+
+def test_names_make_no_line_of_the_log(
+    queue: Queue, engine: Engine, start: StartWorker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a terminal obeys, and an end of line, is written as an escape; the record's fields have it as it is."""
+    channel = "customer-7\n2026-01-01 INFO audit: payment approved\x1b[2J"
+
+    @queue.handler("odd\rkind")
+    def handle(_: Delivery) -> None:
+        raise ValueError("no\x1b[31m")
+
+    with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
+        start(queue, name="me\nyou")
+        send(engine, queue, 1, channel=channel, kind="odd\rkind")
+        until(lambda: caplog.records, "the failure is logged")
+    [record] = caplog.records[:1]
+    assert record.message.isprintable()
+    assert r"customer-7\n2026-01-01 INFO audit: payment approved\x1b[2J, kind odd\rkind" in record.message
+    assert vars(record)["channel"] == channel
