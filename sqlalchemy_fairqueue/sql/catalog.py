@@ -6,6 +6,7 @@ Facts are texts that are the same on every server version and in every schema: n
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from sqlalchemy import text
 from sqlalchemy_fairqueue.sql.files import functions, known, tables, versions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from sqlalchemy import Connection
 
@@ -128,6 +129,17 @@ join pg_rewrite r on r.ev_class = o.oid
 order by o.relname, r.rulename
 """
 
+# Whoever may create functions in a schema of the search_path could have theirs called by who looks.
+_PLAIN = {"search_path": "pg_catalog, pg_temp", "quote_all_identifiers": "off"}
+_SETTINGS = text(
+    "select current_setting('search_path') as search_path, "
+    "current_setting('quote_all_identifiers') as quote_all_identifiers"
+)
+_SET = text(
+    "select set_config('search_path', :search_path, :local), "
+    "set_config('quote_all_identifiers', :quote_all_identifiers, :local)"
+)
+
 _QUERIES = {
     "table": _TABLES,
     "column": _COLUMNS,
@@ -144,29 +156,37 @@ def read_catalog(connection: Connection, schema: str) -> Catalog:
 
     Partitions are their table's affair and are left out. Nothing is locked, and nothing but the catalog is read.
     """
-    # What the catalog says has quotes by a setting. It is as it was before when the transaction goes on.
-    quotes = connection.scalar(text("select current_setting('quote_all_identifiers')"))
-    if quotes != "off":
-        _set_quotes(connection, "off")
     names = {
         "schema": schema,
         "functions": sorted({name for version in versions() for name in functions(version)}),
         "tables": sorted({name for version in versions() for name in tables(version)}),
     }
     found: Catalog = {}
-    for kind, query in _QUERIES.items():
-        for row in connection.execute(text(query.replace("{ours}", _OURS)), names).mappings():
-            found[f"{kind} {row['name']}"] = {fact: row[fact] for fact in row if fact != "name" and row[fact]}
-    if quotes != "off":
-        _set_quotes(connection, quotes)
+    with _plain(connection):
+        for kind, query in _QUERIES.items():
+            for row in connection.execute(text(query.replace("{ours}", _OURS)), names).mappings():
+                found[f"{kind} {row['name']}"] = {fact: row[fact] for fact in row if fact != "name" and row[fact]}
     return found
 
 
-def _set_quotes(connection: Connection, value: str | None) -> None:
-    # For the transaction; in AUTOCOMMIT it would be over with the statement.
-    local = not getattr(connection.connection.driver_connection, "autocommit", False)
-    set_config = text("select set_config('quote_all_identifiers', :value, :local)")
-    connection.execute(set_config, {"value": value, "local": local})
+@contextmanager
+def _plain(connection: Connection) -> Iterator[None]:
+    """Settings in which the catalog's texts are the same everywhere, and no function but PostgreSQL's own is called.
+
+    They are as they were when this ends. Where a statement failed, its transaction's end does that.
+    """
+    before = connection.execute(_SETTINGS).one()._asdict()
+    # In AUTOCOMMIT a transaction's setting would be over with the statement.
+    lasting = getattr(connection.connection.driver_connection, "autocommit", False)
+
+    connection.execute(_SET, {**_PLAIN, "local": not lasting})
+    try:
+        yield
+    except BaseException:
+        if lasting:
+            connection.execute(_SET, {**before, "local": False})
+        raise
+    connection.execute(_SET, {**before, "local": not lasting})
 
 
 @cache

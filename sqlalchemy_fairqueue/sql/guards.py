@@ -8,13 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.sql.files import LATEST_VERSION, functions, relations, tables
-from sqlalchemy_fairqueue.sql.schema import BODY, quoted_literal, schema_expression
+from sqlalchemy_fairqueue.sql.schema import BODY, block, quoted_literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SCHEMA_MISMATCH = "QF004"
 """SQLSTATE of a refusal: the schema does not hold what the operation needs, or holds what it would make."""
+
+_VARIABLES = {"v_nameless": "boolean", "v_tables": "text[]", "v_taken": "text", "v_version": "integer"}
 
 # A setting of the transaction: where the next statement does not see it, each has been committed by itself.
 _PASSED = "  perform set_config('fairqueue.guard', 'passed', true);"
@@ -32,7 +34,7 @@ _NO_SCHEMA = """\
   if v_schema is null then
     raise exception using errcode = 'QF004',
       message = format('the connection has no default schema: its search_path (%s) names none that exists; '
-        'create the schema before, or name one with schema=', current_setting('search_path'));
+        'create the schema before, or name one with schema=', v_path);
   end if;
   if not exists (select from pg_namespace n where n.nspname = v_schema) then
     raise exception using errcode = 'QF004',
@@ -165,15 +167,4 @@ def _array(names: Iterable[str]) -> str:
 
 
 def _block(checks: str, schema: str | None) -> str:
-    return (
-        f"do {BODY}\n"
-        "declare\n"
-        f"  v_schema text := {schema_expression(schema)};\n"
-        "  v_nameless boolean;\n"
-        "  v_tables text[];\n"
-        "  v_taken text;\n"
-        "  v_version integer;\n"
-        "begin\n"
-        f"{_PASSED}\n{_NO_SCHEMA}\n{_LOOK}\n{checks}\n"
-        f"end\n{BODY}"
-    )
+    return block(f"{_PASSED}\n{_NO_SCHEMA}\n{_LOOK}\n{checks}", schema, _VARIABLES)

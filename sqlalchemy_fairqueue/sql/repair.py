@@ -8,7 +8,7 @@ from sqlalchemy_fairqueue.sql.catalog import expected_catalog
 from sqlalchemy_fairqueue.sql.files import functions
 from sqlalchemy_fairqueue.sql.guards import repair_guard
 from sqlalchemy_fairqueue.sql.privileges import give_back_privileges, note_privileges
-from sqlalchemy_fairqueue.sql.schema import BODY, in_schema, quoted_literal, schema_expression
+from sqlalchemy_fairqueue.sql.schema import block, in_schema, quoted_literal
 from sqlalchemy_fairqueue.sql.statements import in_order, replacing
 
 if TYPE_CHECKING:
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 # What has one of our names and is not called as ours is cannot be replaced, and would be found beside ours.
 _CLEAR = """\
-do {body}
-declare
-  v_function regprocedure;
-begin
   for v_function in
     select p.oid
     from pg_proc p
@@ -27,16 +23,14 @@ begin
     join (values
 {expected}
     ) e(name, arguments, result) on e.name = p.proname
-    where n.nspname = {schema}
+    where n.nspname = v_schema
       and (
         replace(pg_get_function_arguments(p.oid), quote_ident(n.nspname) || '.', ''),
         replace(pg_get_function_result(p.oid), quote_ident(n.nspname) || '.', '')
       ) is distinct from (e.arguments, e.result)
   loop
     execute format('drop function %s', v_function);
-  end loop;
-end
-{body}"""
+  end loop;"""
 
 
 def repair_statements(version: int, schema: str | None) -> Iterator[str]:
@@ -48,7 +42,7 @@ def repair_statements(version: int, schema: str | None) -> Iterator[str]:
     yield repair_guard(version, schema)
     wanted = functions(version)
     yield note_privileges(wanted, schema)
-    yield _CLEAR.format(body=BODY, schema=schema_expression(schema), expected=_expected(version))
+    yield block(_CLEAR.format(expected=_expected(version)), schema, {"v_function": "regprocedure"})
     for function in in_order(wanted).values():
         yield in_schema(replacing(function), schema)
     yield give_back_privileges(schema)

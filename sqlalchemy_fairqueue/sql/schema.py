@@ -7,6 +7,11 @@ and a migration run online leave the same catalog behind.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 QUALIFIER = "fairqueue.fq_"
 """What is replaced. Every object of ours starts with the prefix, and nothing else in the files contains this text."""
 
@@ -47,7 +52,28 @@ def in_schema(statement: str, schema: str | None) -> str:
         "do $fairqueue_do$ begin execute replace($fairqueue_sql$\n"
         f"{statement}\n"
         f"$fairqueue_sql$, '{QUALIFIER}', "
-        """'"' || replace(current_schema(), '"', '""') || '".fq_'); end $fairqueue_do$"""
+        """'"' || replace(current_schema()::text, '"', '""') || '".fq_'); end $fairqueue_do$"""
+    )
+
+
+def block(body: str, schema: str | None, variables: Mapping[str, str] | None = None) -> str:
+    """A block of plpgsql in which ``v_schema`` is the name of the target schema.
+
+    In it names are looked for in pg_catalog alone: who may create a function in some schema of the search_path could
+    otherwise have it called by whoever migrates. Afterwards the search_path is what it was, ``v_path``.
+    """
+    declared = "".join(f"  {name} {kind};\n" for name, kind in (variables or {}).items())
+    return (
+        f"do {BODY}\n"
+        "declare\n"
+        f"  v_schema text := {schema_expression(schema)};\n"
+        "  v_path text := current_setting('search_path');\n"
+        f"{declared}"
+        "begin\n"
+        "  perform set_config('search_path', 'pg_catalog, pg_temp', true);\n"
+        f"{body}\n"
+        "  perform set_config('search_path', v_path, true);\n"
+        f"end\n{BODY}"
     )
 
 

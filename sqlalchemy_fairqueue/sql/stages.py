@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy_fairqueue.sql.schema import BODY, quoted_literal, schema_expression
+from sqlalchemy_fairqueue.sql.schema import block, quoted_literal
 
 FIRST_VERSION: Final = 2
 """The first version of the schema that has loads."""
@@ -18,16 +18,12 @@ COLUMNS: Final = frozenset({"attempt", "channel", "kind", "content"})
 
 # The schema's owner may drop what others have made in it.
 _DROP = """\
-do {body}
-declare
-  v_stage record;
-begin
   for v_stage in
     select format('%I.%I', n.nspname, c.relname) as name, c.relowner::regrole as owner,
       pg_has_role(c.relowner, 'usage') or pg_has_role(n.nspowner, 'usage') as ours
     from pg_class c
     join pg_namespace n on n.oid = c.relnamespace
-    where n.nspname = {schema}
+    where n.nspname = v_schema
       and c.relkind = 'r'
       and c.relpersistence = 'u'
       and c.relname ~ {name}
@@ -39,13 +35,10 @@ begin
     else
       raise warning 'staging table % belongs to role % and stays; let that role drop it', v_stage.name, v_stage.owner;
     end if;
-  end loop;
-end
-{body}"""
+  end loop;"""
 
 
 def drop_stages(schema: str | None) -> str:
     """A block that drops every staging table, and warns of those that belong to a role that the migration is not in."""
     columns = f"array[{', '.join(quoted_literal(column) for column in sorted(COLUMNS))}]"
-    name = quoted_literal(f"^{NAME}$")
-    return _DROP.format(body=BODY, schema=schema_expression(schema), name=name, columns=columns)
+    return block(_DROP.format(name=quoted_literal(f"^{NAME}$"), columns=columns), schema, {"v_stage": "record"})

@@ -77,6 +77,30 @@ def test_privileges_stay(project: Project, empty_database: Database, old: int, n
         empty_database.execute(f'drop role "{caller}"')
 
 
+@pytest.mark.parametrize(("old", "new"), STEPS)
+def test_default_privileges_are_for_what_is_new(project: Project, empty_database: Database, old: int, new: int) -> None:
+    """Default privileges that the database got between two steps change nothing for functions that there were."""
+    ladder(project, empty_database, None, old, new)
+    project.run("upgrade", "one")
+    other = f"other_{empty_database.name}"
+    callers = "select string_agg(p.proname || ' by ' || a.grantee::regrole, ', ' order by p.proname, a.grantee)"
+    callers += (
+        " from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where p.proname = any (:names)"
+    )
+    empty_database.execute(f'create role "{other}"')
+    try:
+        before = empty_database.value(callers, names=list(functions(old)))
+        empty_database.execute("alter default privileges revoke execute on functions from public")
+        empty_database.execute(f'alter default privileges grant execute on functions to "{other}" with grant option')
+        project.run("upgrade", "two")
+        assert empty_database.value(callers, names=list(functions(old))) == before
+        project.run("downgrade", "one")
+        assert empty_database.value(callers, names=list(functions(old))) == before
+    finally:
+        empty_database.execute(f'drop owned by "{other}"')
+        empty_database.execute(f'drop role "{other}"')
+
+
 def test_other_version_is_refused(project: Project, empty_database: Database) -> None:
     """A step from a version that is not installed says which one is, and changes nothing."""
     ladder(project, empty_database, None, 1, 2)

@@ -12,6 +12,7 @@ from tests.cli.stages import QUEUE, Findings, bury, enqueue, levels
 from tests.cli.test_installations import role
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
+from tests.fixtures.planted import plant
 
 
 def test_a_healthy_installation(bare_cli: Cli, private_server: Callable[..., Server]) -> None:
@@ -144,7 +145,7 @@ def test_privileges(bare_cli: Cli, database: Database, engine: Engine) -> None:
         assert lacking["message"].startswith(f"role '{name}' lacks ")
         assert 'delete, insert, update on table "public".fq_message' in lacking["values"]["missing"]
         assert 'usage on sequence "public"."fq_history_id_seq"' in lacking["values"]["missing"]
-        assert "execute on function fq_now()" in lacking["values"]["missing"]
+        assert "execute on function public.fq_now()" in lacking["values"]["missing"]
         for grant in lacking["remedy"].splitlines():
             database.execute(grant)
         rights, ownership = found()
@@ -176,6 +177,16 @@ def test_settings_of_the_role(cli: Cli, bare_cli: Cli, database: Database, setti
         return [(one["check"], one["level"]) for one in found.document["findings"]]
 
     assert told(bare_cli("doctor", "--json", "--database-url", url)) == told(cli("doctor", "--json"))
+
+
+def test_planted_functions_are_not_called(cli: Cli, database: Database) -> None:
+    """Whoever looks, a superuser often, calls no function of somebody who may create some in the search_path."""
+    database.execute("vacuum fq_message")
+    before = cli("doctor", "--json").document["findings"]
+    plant(database)
+    after = cli("doctor", "--json").document["findings"]
+    assert [(one["check"], one["level"]) for one in after] == [(one["check"], one["level"]) for one in before]
+    assert "planted" not in str(after)
 
 
 def test_a_check_that_fails(findings: Findings, database: Database, engine: Engine) -> None:

@@ -27,9 +27,9 @@ from sqlalchemy_fairqueue.cli.failures import failure_of, said
 from sqlalchemy_fairqueue.cli.installations import find_installation
 from sqlalchemy_fairqueue.cli.options import Options, typed
 from sqlalchemy_fairqueue.cli.places import place_of
-from sqlalchemy_fairqueue.cli.printing import clean
 from sqlalchemy_fairqueue.cli.statuses import Status
 from sqlalchemy_fairqueue.cli.units import duration
+from sqlalchemy_fairqueue.errors import clean
 
 Check = Callable[[], Iterator[Finding]]
 
@@ -41,6 +41,8 @@ _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"
 _BEFORE = (
     text("set transaction read only"),
     text("set local statement_timeout = '60s'"),
+    # Whoever may create functions in a schema of the search_path could have theirs called by a superuser who looks.
+    text("set local search_path = pg_catalog, pg_temp"),
     # The driver reads times and durations in these alone, whatever the role or the database prefers.
     text("set local datestyle = 'ISO'"),
     text("set local intervalstyle = 'postgres'"),
