@@ -57,11 +57,7 @@ def check_driver(bind: Engine | Connection) -> None:
     Raises:
         InvalidArgument: Another database or driver.
     """
-    if (
-        bind.dialect.name != "postgresql"
-        or not bind.dialect.driver.startswith("psycopg")
-        or bind.dialect.driver == "psycopg2"
-    ):
+    if (bind.dialect.name, bind.dialect.driver) != ("postgresql", "psycopg"):
         raise InvalidArgument(
             f"the engine speaks {bind.dialect.name}+{bind.dialect.driver}; the queue needs create_engine('postgresql+psycopg://...')"
         )

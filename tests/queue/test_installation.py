@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine, NullPool, create_engine, make_url
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue, SchemaMismatch
+from sqlalchemy_fairqueue.engines import check_driver
 from sqlalchemy_fairqueue.sql import LATEST_VERSION
 from tests.fixtures.database import Database
 
@@ -91,3 +92,24 @@ def test_other_databases(queue: Queue) -> None:
         with pytest.raises(InvalidArgument, match=r"speaks sqlite\+pysqlite; .*postgresql\+psycopg://"):
             call(queue, engine)
     engine.dispose()
+
+
+@pytest.mark.parametrize("driver", ["psycopg2", "psycopg2cffi", "pg8000", "asyncpg"])
+def test_other_drivers(queue: Queue, driver: str) -> None:
+    """Another driver of PostgreSQL is named, with the URL to use, before anything is connected to."""
+
+    def connect() -> Any:
+        pytest.fail("it was connected to")
+
+    # The driver need not be installed: it is SQLAlchemy that knows its name.
+    url = make_url(f"postgresql+{driver}://")
+    engine = Engine(NullPool(connect), url.get_dialect()(), url)
+    for call in (Queue.dequeue, Queue.stats, lambda queue, engine: queue.cancel(engine, 1)):
+        with pytest.raises(InvalidArgument, match=rf"speaks postgresql\+{driver}; .*postgresql\+psycopg://"):
+            call(queue, engine)
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg_async"])
+def test_names_of_the_driver(driver: str) -> None:
+    """The driver is taken by each name that SQLAlchemy has for it."""
+    check_driver(create_engine(f"postgresql+{driver}://"))
