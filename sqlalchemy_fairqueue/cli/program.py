@@ -48,7 +48,12 @@ spark = typer.Typer(no_args_is_help=True, help="The data pipeline: bulk loads, a
 
 def _show_version(*, asked: bool) -> None:
     if asked:
-        sys.stdout.write(f"sqlalchemy-fairqueue {metadata.version('sqlalchemy-fairqueue')}\n")
+        try:
+            words = f" {metadata.version('sqlalchemy-fairqueue')}"
+        except metadata.PackageNotFoundError as error:
+            # In a zipapp, or as a folder that was copied.
+            words = f", version unknown: {error}"
+        sys.stdout.write(f"sqlalchemy-fairqueue{words}\n")
         raise typer.Exit
 
 
