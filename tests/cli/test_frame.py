@@ -2,6 +2,7 @@ import signal
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine
@@ -167,6 +168,22 @@ def test_without_the_extra() -> None:
         assert found.returncode == 1
         assert "pip install 'sqlalchemy-fairqueue[cli]'" in found.stderr
         assert "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
+@pytest.mark.parametrize("words", ["enqueue messages.parquet", "archive folder", "report", "replay scenarios.toml"])
+def test_without_the_extra_of_spark(start: Start, tmp_path: Path, words: str, missing: str) -> None:
+    """Without Spark, or what its data sources need, each command of the group says which extra to install."""
+    (tmp_path / "scenarios.toml").write_text('[[scenario]]\nname = "other"\n')
+
+    with start(
+        "spark", *words.split(), "--json", program=[sys.executable, "-c", _WITHOUT.format(missing=missing)]
+    ) as process:
+        found = ended(process)
+
+    assert (found.status, found.error["kind"]) == (2, "usage"), found.err
+    assert found.err.startswith("fairqueue: Spark cannot be used: ")
+    assert "; pip install 'sqlalchemy-fairqueue[spark]'" in found.err
 
 
 def test_the_library_does_without_it() -> None:

@@ -32,9 +32,9 @@ def archive_history(
 
     A day is added whole or not at all; a run that was killed is made good by the next one.
     """
-    from sqlalchemy_fairqueue.spark.archiving import archive  # noqa: PLC0415 - as late as Spark
-
     with site_of(options) as site, spark_session("archive", conf) as spark, progress("archiving the history"):
+        from sqlalchemy_fairqueue.spark.archiving import archive  # noqa: PLC0415 - as late as Spark
+
         done = archive(
             spark, path, **place_options(site), today=today, num_partitions=partitions, fail_on_data_loss=not lost
         )

@@ -50,14 +50,13 @@ def enqueue_file(
 
     Give a --job-id, and a load of which it is not known whether it was done can be repeated.
     """
-    from sqlalchemy_fairqueue.spark import enqueue  # noqa: PLC0415 - as late as Spark
-    from sqlalchemy_fairqueue.spark.errors import BadRows  # noqa: PLC0415
-
     for name, value, known in (("--format", file_format, _FORMATS), ("--on-duplicate", on_duplicate, _DUPLICATES)):
         if value not in known:
             raise usage(f"{name} {value!r} is none of {', '.join(known)}")
     with site_of(options) as site, spark_session("enqueue", conf) as spark, progress("enqueuing"):
-        from sqlalchemy_fairqueue.spark.writing.files import read_messages  # noqa: PLC0415 - needs Spark and pyarrow
+        from sqlalchemy_fairqueue.spark import enqueue  # noqa: PLC0415 - as late as Spark
+        from sqlalchemy_fairqueue.spark.errors import BadRows  # noqa: PLC0415
+        from sqlalchemy_fairqueue.spark.writing.files import read_messages  # noqa: PLC0415
 
         queue = site.one(new=True)
         is_text = file_format in _TEXTS

@@ -43,6 +43,7 @@ def spark_session(command: str, conf: Sequence[str] | None) -> Iterator[SparkSes
     """
     settings = dict(_setting(one) for one in conf or ())
     try:
+        import pyarrow as pa  # noqa: F401, PLC0415 - Spark asks for it later, and in more words
         from pyspark.sql import SparkSession  # noqa: PLC0415 - only who uses Spark needs it
 
         from sqlalchemy_fairqueue.spark import register  # noqa: PLC0415
