@@ -174,6 +174,39 @@ def test_import_in_env_is_enough(project: Project, empty_database: Database) -> 
     assert empty_database.value("select fq_version()") == 1
 
 
+def test_invoked_as_values(project: Project, make_database: MakeDatabase) -> None:
+    """``op.invoke(CreateFairqueueOp(2))``, known to type checkers, is ``op.create_fairqueue(version=2)``."""
+    online, offline, called = (make_database(installed=False) for _ in range(3))
+    migrate(project, None, 2)
+    project.point_at(called.url)
+    project.run("upgrade", "head")
+    imported = "from alembic_ext import CreateFairqueueOp, DowngradeFairqueueOp, DropFairqueueOp, UpgradeFairqueueOp"
+    project.migration(
+        "one",
+        f"""\
+        {imported}
+        op.create_table("upload", sa.Column("id", sa.Integer, primary_key=True))
+        op.invoke(CreateFairqueueOp(1))
+        op.invoke(UpgradeFairqueueOp(1, 2))
+        op.execute("comment on table upload is 'it is 100% ours'")
+        """,
+        f"""\
+        {imported}
+        op.invoke(DowngradeFairqueueOp(2, 1))
+        op.invoke(DropFairqueueOp(1))
+        op.drop_table("upload")
+        """,
+    )
+    project.point_at(online.url)
+    project.run("upgrade", "head")
+    run_script(offline, project.run("upgrade", "head", "--sql"))
+    assert catalog(online) == catalog(offline) == catalog(called)
+
+    project.run("downgrade", "base")
+    run_script(offline, project.run("downgrade", "one:base", "--sql"))
+    assert catalog(online) == catalog(offline) == {}
+
+
 def test_alembic_program(project: Project, empty_database: Database) -> None:
     """The program itself runs the migration, and writes the script of it."""
     migrate(project, None)
