@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.cli.answers import Answer
-from sqlalchemy_fairqueue.cli.doctor.findings import Examination, Finding, Level
+from sqlalchemy_fairqueue.cli.doctor.findings import Examination, Finding, Level, Role
 from sqlalchemy_fairqueue.cli.doctor.gates import check_gates
 from sqlalchemy_fairqueue.cli.doctor.history import check_history
 from sqlalchemy_fairqueue.cli.doctor.privileges import check_ownership, check_privileges
@@ -34,9 +34,11 @@ from sqlalchemy_fairqueue.errors import clean
 Check = Callable[[], Iterator[Finding]]
 
 _CHECKS: tuple[Callable[[Examination], Iterator[Finding]], ...] = (
-    check_version, check_drift, check_privileges, check_ownership, check_sequences, check_vacuum, check_snapshots,
-    check_queues, check_gates, check_leases, check_times, check_history,
+    check_version, check_drift, check_privileges, check_ownership, check_sequences, check_vacuum,
+    check_snapshots, check_queues, check_gates, check_leases, check_times, check_history,
 )  # fmt: skip
+_TOO_FAR = (check_sequences, check_queues)
+"""They read tables that a producer does not need."""
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
 _BEFORE = (
     text("set transaction read only"),
@@ -69,6 +71,9 @@ def doctor(
             show_default=False,
         ),
     ] = None,
+    role: Annotated[
+        Role, typer.Option("--role", metavar="ROLE", help=f"What the connected role is for: {', '.join(Role)}.")
+    ] = Role.CONSUMER,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings too.")] = False,
 ) -> Answer:
     """Look for what may be wrong: schema, privileges, vacuum, snapshots, queues that nobody serves.
@@ -79,9 +84,10 @@ def doctor(
         connection = connected.execution_options(isolation_level="READ COMMITTED")
         with connection.begin():
             schema, version = find_installation(connection, place.schema)
-        examined = Examination(connection, schema, version, place.queue, max_age, tuple(allow or ()))
+        examined = Examination(connection, schema, version, place.queue, max_age, tuple(allow or ()), role)
         checks: list[Check] = [partial(check_server, connection), partial(check_clock, connection)]
-        checks += [partial(check, examined) for check in _CHECKS]
+        made = [check for check in _CHECKS if role is not Role.PRODUCER or check not in _TOO_FAR]
+        checks += [partial(check, examined) for check in made]
         findings = [finding for check in checks for finding in _findings(connection, check)]
     worst = max(finding.level for finding in findings)
     bad = worst is Level.PROBLEM or (strict and worst is Level.WARNING)

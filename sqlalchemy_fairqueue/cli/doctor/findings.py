@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,6 +24,14 @@ class Level(IntEnum):
     def word(self) -> str:
         """As it is printed."""
         return self.name.lower()
+
+
+class Role(StrEnum):
+    """What the connected role is for."""
+
+    PRODUCER = "producer"
+    CONSUMER = "consumer"
+    MONITOR = "monitor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,7 @@ class Examination:
         queue: The only queue to look at; None: all.
         max_age: How long messages may be ready before it is worth a warning.
         allowed: What may differ from the installed version, as ``index message_tenant``.
+        role: What the connected role is for.
     """
 
     connection: Connection
@@ -74,3 +83,4 @@ class Examination:
     queue: str | None
     max_age: timedelta
     allowed: Collection[str] = ()
+    role: Role = Role.CONSUMER

@@ -6,29 +6,52 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
+from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level, Role
 from sqlalchemy_fairqueue.sql import quoted
 from sqlalchemy_fairqueue.statements.building import qualifier
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sqlalchemy_fairqueue.cli.doctor.findings import Examination
 
 _ALL = ("select", "insert", "update", "delete")
-RIGHTS = {
-    "fq_queue": ("select", "insert", "update"),
-    "fq_queue_state": ("select", "insert", "update"),
-    "fq_channel": ("select", "insert"),
-    "fq_channel_state": ("select", "insert", "update"),
-    "fq_message": _ALL,
-    "fq_signal": _ALL,
-    "fq_lease": _ALL,
-    "fq_dead_letter": _ALL,
-    "fq_history": ("select", "insert"),
-    "fq_load": ("select", "insert", "update"),
+_TABLES_OF_VERSIONS = (
+    "fq_queue", "fq_queue_state", "fq_channel", "fq_channel_state", "fq_message", "fq_signal", "fq_lease",
+    "fq_dead_letter", "fq_history", "fq_history_default", "fq_pruned_history", "fq_load",
+)  # fmt: skip
+RIGHTS: dict[Role, dict[str, tuple[str, ...]]] = {
+    Role.PRODUCER: {
+        "fq_queue": ("select",),
+        "fq_channel": ("select", "insert"),
+        "fq_channel_state": ("select", "insert"),
+        "fq_message": ("select", "insert"),
+        "fq_signal": ("select", "insert"),
+        "fq_lease": ("select",),
+    },
+    Role.CONSUMER: {
+        "fq_queue": ("select", "insert", "update"),
+        "fq_queue_state": ("select", "insert", "update"),
+        "fq_channel": ("select", "insert"),
+        "fq_channel_state": ("select", "insert", "update"),
+        "fq_message": _ALL,
+        "fq_signal": _ALL,
+        "fq_lease": _ALL,
+        "fq_dead_letter": _ALL,
+        "fq_history": ("select", "insert"),
+        "fq_load": ("select", "insert", "update"),
+    },
+    Role.MONITOR: dict.fromkeys(_TABLES_OF_VERSIONS, ("select",)),
 }
-"""What the functions do to each table: they run with the rights of whoever calls them."""
+"""What the functions do to each table, by who calls them: they run with the rights of whoever calls them.
+
+A producer's are those without which nothing can be enqueued; see MORE.
+"""
+MORE: dict[str, dict[str, tuple[str, ...]]] = {
+    "replace messages": {"fq_message": ("update",)},
+    "cancel messages": {"fq_message": ("update", "delete")},
+}
+"""What a producer may be kept from, and the rights that it takes besides."""
 
 _ROLE = text(
     "select current_user as name, has_schema_privilege(n.oid, 'usage') as usable from pg_namespace n "
@@ -45,15 +68,16 @@ _FUNCTIONS = text(
     "where n.nspname = :schema and starts_with(p.proname, 'fq_') and not has_function_privilege(p.oid, 'execute') "
     "order by 1"
 )
-# Identity columns need no right on their sequence; a serial's needs one.
+# Whoever inserts needs a right on the sequence of a serial ("a"), and none on an identity's ("i"); who looks, on both.
 _SEQUENCES = text(
     "select s.relname as sequence from pg_depend d "
     "join pg_class s on s.oid = d.objid and s.relkind = 'S' "
     "join pg_class c on c.oid = d.refobjid and c.relname = any(:tables) "
     "join pg_namespace n on n.oid = c.relnamespace "
-    "where n.nspname = :schema and d.deptype = 'a' and "
+    "where n.nspname = :schema and d.classid = 'pg_class'::regclass and d.refclassid = 'pg_class'::regclass "
+    "and d.deptype = any(:kinds) and "
     # Tested in this order, whatever the planner prefers.
-    "case when s.relkind = 'S' then not has_sequence_privilege(s.oid, 'usage') else false end order by 1"
+    "case when s.relkind = 'S' then not has_sequence_privilege(s.oid, :privilege) else false end order by 1"
 )
 _OWNER = text(
     "select pg_get_userbyid(c.relowner) as owner from pg_class c join pg_namespace n on n.oid = c.relnamespace "
@@ -70,13 +94,16 @@ _STRANGE = text(
 
 
 def check_privileges(examined: Examination) -> Iterator[Finding]:
-    """Usage of the schema, execution of the functions, rights on the tables."""
+    """Usage of the schema, execution of the functions, rights on the tables: those that the role's work takes."""
     schema = examined.schema
     role = examined.connection.execute(_ROLE, {"schema": schema}).one()
-    values = {"role": role.name}
+    values = {"role": role.name, "kind": examined.role.value}
     missing = list(_missing(examined)) if role.usable else [("usage", f"schema {quoted(schema)}")]
     if not missing:
-        yield Finding("privileges", Level.OK, f"role {role.name!r} may do what the queue needs", None, values)
+        besides = list(_besides(examined))
+        said = f", and may not {'; nor '.join(besides)}" if besides else ""
+        message = f"role {role.name!r} may do what a {examined.role} needs{said}"
+        yield Finding("privileges", Level.OK, message, None, values)
         return
     rights: dict[str, list[str]] = {}
     for right, what in missing:
@@ -86,7 +113,7 @@ def check_privileges(examined: Examination) -> Iterator[Finding]:
     yield Finding(
         "privileges",
         Level.PROBLEM,
-        f"role {role.name!r} lacks {'; '.join(lacking)}",
+        f"role {role.name!r} lacks what a {examined.role} needs: {'; '.join(lacking)}",
         "\n".join(grants),
         values | {"missing": lacking},
     )
@@ -97,6 +124,8 @@ def check_ownership(examined: Examination) -> Iterator[Finding]:
     if examined.version < 2:  # noqa: PLR2004 - the version that brought the history
         return
     yield from _strange(examined)
+    if examined.role is not Role.CONSUMER:
+        return
     owner = examined.connection.execute(_OWNER, {"schema": examined.schema}).scalar_one_or_none()
     recorded = examined.connection.scalar(
         text(f"select count(*) from {qualifier(examined.schema)}fq_queue where history")  # noqa: S608 (quoted)
@@ -127,13 +156,35 @@ def _strange(examined: Examination) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+def _besides(examined: Examination) -> Iterator[str]:
+    """What a producer may be kept from, and is."""
+    if examined.role is Role.PRODUCER:
+        for verb, rights in MORE.items():
+            lacking = [f"{privilege} on {table}" for table, privilege in _lacking(examined, rights)]
+            if lacking:
+                yield f"{verb} ({', '.join(lacking)})"
+
+
 def _missing(examined: Examination) -> Iterator[tuple[str, str]]:
-    connection, schema = examined.connection, examined.schema
-    wanted = [(table, right) for table, rights in RIGHTS.items() for right in rights]
-    named = {"schema": schema, "tables": [name for name, _ in wanted], "privileges": [right for _, right in wanted]}
-    for row in connection.execute(_TABLES, named):
-        yield row.privilege, f"table {quoted(schema)}.{row.table}"
-    for name in connection.scalars(_SEQUENCES, {"schema": schema, "tables": list(RIGHTS)}):
-        yield "usage", f"sequence {quoted(schema)}.{quoted(name)}"
+    connection, schema, rights = examined.connection, examined.schema, RIGHTS[examined.role]
+    for table, privilege in _lacking(examined, rights):
+        yield privilege, f"table {quoted(schema)}.{table}"
+    looks = examined.role is Role.MONITOR
+    tables = [table for table, its in rights.items() if looks or "insert" in its]
+    privilege, kinds = ("select", ["a", "i"]) if looks else ("usage", ["a"])
+    named = {"schema": schema, "tables": tables, "kinds": kinds, "privilege": privilege}
+    for name in connection.scalars(_SEQUENCES, named):
+        yield privilege, f"sequence {quoted(schema)}.{quoted(name)}"
     for name in connection.scalars(_FUNCTIONS, {"schema": schema}):
         yield "execute", f"function {name}"
+
+
+def _lacking(examined: Examination, rights: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    """Tables of the installed version, and what may not be done to them."""
+    wanted = [(table, privilege) for table, its in rights.items() for privilege in its]
+    named = {
+        "schema": examined.schema,
+        "tables": [table for table, _ in wanted],
+        "privileges": [privilege for _, privilege in wanted],
+    }
+    return [(row.table, row.privilege) for row in examined.connection.execute(_TABLES, named)]

@@ -73,7 +73,7 @@ def check_sequences(examined: Examination) -> Iterator[Finding]:
             role = str(connection.scalar(text("select current_user")))
             yield Finding(
                 "sequences", Level.WARNING, f"role {role!r} may not look where sequence {row.sequence} stands",
-                f"grant usage on sequence {sequence} to {quoted(role)};",
+                f"grant select on sequence {sequence} to {quoted(role)};",
             )  # fmt: skip
         elif last < greatest:
             fine = False
