@@ -16,6 +16,7 @@ from sqlalchemy_fairqueue.cli.doctor.findings import Examination, Finding, Level
 from sqlalchemy_fairqueue.cli.doctor.gates import check_gates
 from sqlalchemy_fairqueue.cli.doctor.history import check_history
 from sqlalchemy_fairqueue.cli.doctor.privileges import check_ownership, check_privileges
+from sqlalchemy_fairqueue.cli.doctor.row_security import check_row_security
 from sqlalchemy_fairqueue.cli.doctor.schema import check_drift, check_version
 from sqlalchemy_fairqueue.cli.doctor.sequences import check_sequences
 from sqlalchemy_fairqueue.cli.doctor.server import check_clock, check_server
@@ -34,7 +35,7 @@ from sqlalchemy_fairqueue.errors import clean
 Check = Callable[[], Iterator[Finding]]
 
 _CHECKS: tuple[Callable[[Examination], Iterator[Finding]], ...] = (
-    check_version, check_drift, check_privileges, check_ownership, check_sequences, check_vacuum,
+    check_version, check_drift, check_privileges, check_ownership, check_row_security, check_sequences, check_vacuum,
     check_snapshots, check_queues, check_gates, check_leases, check_times, check_history,
 )  # fmt: skip
 _TOO_FAR = (check_sequences, check_queues)

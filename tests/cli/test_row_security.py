@@ -1,0 +1,183 @@
+"""Row level security on our tables: doctor names who sees a part, and what such a role left behind comes back."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, NullPool, create_engine
+
+import sqlalchemy_fairqueue
+from sqlalchemy_fairqueue import Queue
+from tests.cli.conftest import Cli, install_version
+from tests.cli.stages import enqueue, lease
+from tests.cli.test_installations import role
+from tests.fixtures.database import Database
+
+_PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "operations.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A role with every right on our tables, and what doctor tells it."""
+
+    name: str
+    engine: Engine
+    url: str
+    cli: Cli
+
+    def told(self, kind: str = "consumer") -> list[tuple[str, str, str | None]]:
+        """Level, message and remedy of what is found about row security."""
+        found = self.cli("doctor", "--json", "--role", kind, "--database-url", self.url).document["findings"]
+        return [
+            (one["level"], one["message"], one["remedy"])
+            for one in found
+            if one["check"] == "privileges" and "row level security" in one["message"]
+        ]
+
+
+@pytest.fixture
+def tenant(bare_cli: Cli, database: Database) -> Iterator[Tenant]:
+    """A role that may do everything to our tables but not what policies keep from it."""
+    name = f"{database.name}_Tenant"
+    grants = (
+        "select, insert, update, delete on all tables in schema public",
+        "usage on all sequences in schema public",
+    )
+    with role(database, name, *grants) as url:
+        engine = create_engine(url, poolclass=NullPool)
+        yield Tenant(name, engine, url, bare_cli)
+        engine.dispose()
+
+
+def protect(database: Database, table: str, *policies: str) -> None:
+    """Turn row level security on, with these policies."""
+    database.execute(f"alter table {table} enable row level security")
+    for policy in policies:
+        database.execute(f"create policy {policy}")
+
+
+@pytest.mark.parametrize("kind", ["consumer", "producer"])
+def test_a_role_that_sees_a_part(tenant: Tenant, database: Database, engine: Engine, kind: str) -> None:
+    """It is a problem for whoever adds or takes messages, with the policy to paste; the owner sees everything."""
+    assert tenant.told(kind) == []
+    protect(database, "fq_message", f"mine on fq_message to \"{tenant.name}\" using (kind = 'mine')")
+    protect(database, "fq_signal")
+
+    [(level, message, remedy)] = tenant.told(kind)
+
+    assert level == "problem"
+    assert message == (
+        f"row level security may hide rows of fq_message, fq_signal from role '{tenant.name}': messages that it does "
+        "not see are left behind"
+    )
+    assert tenant.cli("doctor", "--role", kind, "--database-url", tenant.url).status == 1
+    assert remedy is not None
+    for line in remedy.splitlines():
+        database.execute(line)
+    assert tenant.told(kind) == []
+    enqueue(engine, "a")
+    enqueue(tenant.engine, "a")
+    assert len(lease(tenant.engine)) == 2
+
+
+def test_monitors(tenant: Tenant, database: Database) -> None:
+    """Who only looks is warned that figures are of a part."""
+    protect(database, "fq_history", f"mine on fq_history to \"{tenant.name}\" using (queue = 'mine')")
+
+    [(level, message, _)] = tenant.told("monitor")
+
+    assert level == "warning"
+    assert message.endswith("what it counts may be a part")
+
+
+def test_what_a_producer_may_do_besides(tenant: Tenant, database: Database) -> None:
+    """A producer that may replace needs to see what it replaces; one that may not need not."""
+    policies = ("r on fq_message for select using (true)", "a on fq_message for insert with check (true)")
+    protect(database, "fq_message", *policies)
+    assert len(tenant.told("producer")) == 1
+    database.execute(f'revoke update, delete on fq_message from "{tenant.name}"')
+    assert tenant.told("producer") == []
+
+
+@pytest.mark.parametrize(
+    ("policies", "sees_all"),
+    [
+        (["p on fq_message using (true)"], True),
+        (["p on fq_message to public using (true) with check (true)"], True),
+        (["p on fq_message to {role} using (true)", "q on fq_message to {role} using (id > 3)"], True),
+        (["p on fq_message to {role} using (true)", "q on fq_message as restrictive to {role} using (true)"], True),
+        (["p on fq_message using (true)", "q on fq_message as restrictive to pg_monitor using (id > 3)"], True),
+        (
+            [
+                "r on fq_message for select using (true)", "a on fq_message for insert with check (true)",
+                "w on fq_message for update using (true)", "d on fq_message for delete using (true)",
+            ],
+            True,
+        ),
+        (["r on fq_message for select using (true)"], False),
+        (["p on fq_message to pg_monitor using (true)"], False),
+        (["p on fq_message using (true) with check (id > 3)"], False),
+        (["p on fq_message to {role} using (true)", "q on fq_message as restrictive using (id > 3)"], False),
+        (["p on fq_message as restrictive using (true)"], False),
+    ],
+)  # fmt: skip
+def test_policies(tenant: Tenant, database: Database, policies: list[str], *, sees_all: bool) -> None:
+    """A role sees everything by policies that say true for each of its deeds, if no restrictive one says less."""
+    protect(database, "fq_message", *(policy.format(role=f'"{tenant.name}"') for policy in policies))
+    assert (tenant.told() == []) is sees_all
+
+
+def test_a_restrictive_policy(tenant: Tenant, database: Database) -> None:
+    """It is named: no other policy takes back what it says."""
+    protect(database, "fq_message", "mine on fq_message as restrictive using (kind = 'mine')")
+
+    [(_, _, remedy)] = tenant.told()
+
+    said, statement = str(remedy).split("; or: ")
+    assert said == f"take '{tenant.name}' out of restrictive 'mine' on fq_message"
+    database.execute(statement)
+    assert tenant.told() == []
+
+
+def test_owners(tenant: Tenant, database: Database) -> None:
+    """Owners are subject to policies if row level security is forced, and superusers never."""
+    protect(database, "fq_message")
+    database.execute(f'alter table fq_message owner to "{tenant.name}"')
+    try:
+        assert tenant.told() == []
+        database.execute("alter table fq_message force row level security")
+        assert len(tenant.told()) == 1
+    finally:
+        database.execute("alter table fq_message owner to postgres")
+
+
+@pytest.mark.skipif(not _PAGE.is_file(), reason="the installed wheel is tested without the docs")
+def test_what_was_left_behind(tenant: Tenant, named: Database, engine: Engine) -> None:
+    """A dequeue that sees a part leaves the rest where nobody finds it; the statement of the page brings it back."""
+    named.execute("create schema queue")
+    install_version(named, 2, "queue")
+    queue = Queue("documents", schema="queue")
+    named.execute(f'grant usage on schema queue to "{tenant.name}"')
+    named.execute(f'grant select, insert, update, delete on all tables in schema queue to "{tenant.name}"')
+    enqueue(engine, "a", "a", "b", "b", "b", queue=queue)
+    protect(named, "queue.fq_message")
+    assert lease(tenant.engine, queue=queue) == []
+    assert lease(engine, queue=queue) == []
+    later = enqueue(engine, "a", queue=queue)
+    assert [each.message_id for each in lease(engine, queue=queue)] == later
+    enqueue(engine, "c", queue=queue)
+    named.execute("alter table queue.fq_message disable row level security")
+    [repair] = re.findall(r"```sql\n(insert into .*?)```", _PAGE.read_text(), re.DOTALL)
+
+    for _ in range(2):
+        named.execute(repair)
+        stats = queue.stats(engine)
+        assert (stats.ready, stats.channels) == (6, 3)
+    found = lease(engine, 4, queue=queue)
+    assert queue.stats(engine).ready == 2
+    found += lease(engine, queue=queue)
+    assert sorted(each.channel for each in found) == ["a", "a", "b", "b", "b", "c"]
+    assert lease(engine, queue=queue) == []
+    assert named.rows("select from queue.fq_channel_state where backlog <> 0") == []
