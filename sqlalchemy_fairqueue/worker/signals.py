@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
+    _Heard = Callable[[int, FrameType | None], None]
+    _Handler = Callable[[int, FrameType | None], object] | int | None
+
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# Our handlers, and what was there before each, by its signal.
+_replaced: dict[_Heard, dict[signal.Signals, _Handler]] = {}
+_masks = threading.local()
 
 
 @contextmanager
 def on_signal(ask: Callable[[], object]) -> Iterator[None]:
-    """The first signal asks for a stop, the second one ends the process. Afterwards all is as it was before."""
+    """The first signal asks for a stop, the second one ends the process. Afterwards all is as it was before.
+
+    So it is in a process that a handler forks: it is no worker, and must end when it is told to.
+    """
     asked = False
 
     def heard(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - its signature
@@ -28,12 +38,40 @@ def on_signal(ask: Callable[[], object]) -> Iterator[None]:
         asked = True
         ask()
 
-    before = {number: signal.signal(number, heard) for number in _SIGNALS}
+    before = _replaced[heard] = {}
     try:
+        for number in _SIGNALS:
+            # One that was not set from Python cannot be put back.
+            before[number] = signal.signal(number, heard) or signal.SIG_DFL
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        _replaced.pop(heard, None)
+
+
+def _hold() -> None:
+    """Before a fork: let signals wait. What a Python handler hears in a child that is just beginning is forgotten."""
+    _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS) if _replaced else None
+
+
+def _let_go() -> None:
+    if _masks.before is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _masks.before)
+
+
+def _forget() -> None:
+    """In a child: what was before our handlers is in its place again."""
+    for ours, before in reversed(_replaced.items()):
+        for number, handler in before.items():
+            if signal.getsignal(number) is ours:
+                signal.signal(number, handler)
+    _replaced.clear()
+    _let_go()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_forget)
 
 
 @contextmanager
