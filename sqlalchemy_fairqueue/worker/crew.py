@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.worker.buffer import Buffer
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE
+from sqlalchemy_fairqueue.worker.forks import OneProcess
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.context import Context
@@ -23,6 +24,7 @@ class CrewBase:
     Attributes:
         buffer: Deliveries that nobody works on yet.
         running: Deliveries that somebody works on, and since when. Whoever takes one out decides how it ends.
+        one_process: Around every call of a handler.
     """
 
     fetcher: Fetcher
@@ -31,6 +33,7 @@ class CrewBase:
     def __init__(self, concurrency: int, pace: Pace) -> None:
         self.buffer = Buffer()
         self.running: dict[Context, float] = {}
+        self.one_process = OneProcess()
         self._concurrency = concurrency
         self._pace = pace
         # How long a stop waits for handlers.

@@ -203,21 +203,28 @@ class TaskCrew(CrewBase):
         if handler.session:
             return await self._call_in_session(context, handler)
         if handler.asynchronous:
-            result = await handler.function(context.delivery, **extras(handler, context))
+            with self.one_process:
+                result = await handler.function(context.delivery, **extras(handler, context))
         else:
-            result = await in_thread(lambda: handler.function(context.delivery, **extras(handler, context)))
+            result = await in_thread(lambda: self._call_plain(context, handler))
         # A plain function around a coroutine.
         if inspect.isawaitable(result):
-            result = await result
+            with self.one_process:
+                result = await result
         check_time(context)
         return self._returned(context, handler, result)
+
+    def _call_plain(self, context: Context, handler: Handler) -> Any:
+        with self.one_process:
+            return handler.function(context.delivery, **extras(handler, context))
 
     async def _call_in_session(self, context: Context, handler: Handler) -> Decision:
         for left in reversed(range(TRIES)):
             session = self._sessions()
             try:
                 guard(session.sync_session, context.check)
-                result = await handler.function(context.delivery, **extras(handler, context, session))
+                with self.one_process:
+                    result = await handler.function(context.delivery, **extras(handler, context, session))
                 decision = commit_with(session.sync_session, context, self._returned(context, handler, result))
                 await session.commit()
             except Exception as error:

@@ -100,7 +100,8 @@ class ThreadCrew(CrewBase):
             handler = begin(context, self._retry)
             if handler.session:
                 return self._call_in_session(context, handler)
-            result = handler.function(context.delivery, **extras(handler, context))
+            with self.one_process:
+                result = handler.function(context.delivery, **extras(handler, context))
             if handler.timeout is not None:
                 check_time(context)
             return COMPLETE if result is None else self._returned(context, handler, result)
@@ -112,7 +113,8 @@ class ThreadCrew(CrewBase):
             session = self._sessions()
             try:
                 guard(session, context.check)
-                result = handler.function(context.delivery, **extras(handler, context, session))
+                with self.one_process:
+                    result = handler.function(context.delivery, **extras(handler, context, session))
                 decision = commit_with(session, context, self._returned(context, handler, result))
                 session.commit()
             except Exception as error:

@@ -1,4 +1,4 @@
-"""Handlers that fork: their children end when they are told to."""
+"""Handlers that fork: their children end when they are told to, and none goes on as a worker."""
 
 import os
 import signal
@@ -207,3 +207,45 @@ def test_two_workers_of_a_process() -> None:
     command = [sys.executable, "-c", _NESTED]
     ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE.total_seconds())
     assert ended.stdout == "0 heard set()\n"
+
+
+@pytest.mark.parametrize("where", [*_WHERE, "thread with a session", "loop by a plain function", "loop with a session"])
+def test_a_child_that_comes_back(queue: Queue, engine: Engine, database: Database, run: Run, where: str) -> None:
+    """A child that leaves its handler ends as Python does, and handles nothing; its transaction is its parent's."""
+    send(engine, queue, "return", "raise", "exit", "exit in peace", "exit with words")
+    said, complaints = run(where)
+    assert said == [
+        "child return: 0",
+        "child raise: 1",
+        "child exit: 3",
+        "child exit in peace: 0",
+        "child exit with words: 1",
+        "returned",
+    ]
+    assert complaints.count("Traceback") == complaints.count("ValueError: odd") == 1
+    assert "in fail" in complaints
+    assert "no more\n" in complaints
+    assert is_empty(database)
+    assert database.value("select count(*) from effect") == (5 if "session" in where else 0)
+
+
+_LATER = """
+import os
+from sqlalchemy_fairqueue.worker.forks import OneProcess
+
+one_process = OneProcess()
+child = os.fork()
+if child == 0:
+    with one_process:
+        print("went on")
+with one_process:
+    print("status", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_child_that_goes_on_with_a_loop() -> None:
+    """Nor does it begin a handler that its parent is about to begin."""
+    command = [sys.executable, "-c", _LATER]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE.total_seconds())
+    assert ended.stdout == "status 1\n"
+    assert "went on with that loop" in ended.stderr
