@@ -7,7 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled, PayloadError, WorkerError, said
-from sqlalchemy_fairqueue.unit_of_work import Settle, record, recorded
+from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, record, recorded
 from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
 from sqlalchemy_fairqueue.worker.decisions import (
     COMPLETE,
@@ -17,6 +17,7 @@ from sqlalchemy_fairqueue.worker.decisions import (
     of_exhausted,
     of_own,
     of_undecodable,
+    of_unknown,
 )
 from sqlalchemy_fairqueue.worker.logs import log_message
 
@@ -42,7 +43,10 @@ def begin(context: Context, default: RetryPolicy) -> Handler:
         _ = delivery.payload
     except PayloadError as error:
         raise _Undecodable(error) from None
-    handler = context.source.handler(delivery.kind)
+    try:
+        handler = context.source.handler(delivery.kind)
+    except WorkerError as error:
+        raise _Unknown(error) from None
     if delivery.attempt > context.max_attempts:
         raise _Exhausted
     if handler.timeout is not None:
@@ -107,6 +111,13 @@ def _failed(context: Context, error: BaseException, default: RetryPolicy, name: 
     if context.given_up and isinstance(error, LeaseLost):
         # The stop has said so.
         return None
+    if isinstance(error, _Unknown):
+        decision = of_unknown(error.of, delivery, default)
+        if decision.verb is Verb.RELEASE:
+            log_message(logging.WARNING, name, delivery, f"is given back for later, uncounted: {said(error.of)}")
+        else:
+            _log(logging.ERROR, name, context, error.of)
+        return decision
     decision = of_error(error, delivery, _policy(context, default))
     if not isinstance(error, Outcome):
         _log(logging.ERROR if isinstance(error, WorkerError) else logging.WARNING, name, context, error)
@@ -115,6 +126,12 @@ def _failed(context: Context, error: BaseException, default: RetryPolicy, name: 
 
 class _Undecodable(Exception):
     def __init__(self, of: PayloadError) -> None:
+        super().__init__(of)
+        self.of = of
+
+
+class _Unknown(Exception):
+    def __init__(self, of: WorkerError) -> None:
         super().__init__(of)
         self.of = of
 

@@ -24,6 +24,9 @@ _NO_YIELD = "do not yield in it, nor in what it is wrapped around"
 _SERIALIZATION = ("40001", "40P01")
 # When what cannot be ended is tried again.
 _PATIENT = RetryPolicy()
+# How often a message is given back uncounted to those who may know its kind: with the default policy within three
+# quarters of an hour, give or take, so that a deploy comes to its end, and a kind that nobody knows to one, too.
+STRANGE = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,17 @@ def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> D
 def of_undecodable(error: PayloadError) -> Decision:
     """What follows from a payload that is not the codec's: trying again would not help."""
     return Decision(Verb.BURY, reason=f"its payload cannot be decoded: {check_text('error', str(error))}"[:1000])
+
+
+def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> Decision:
+    """What follows from a kind without a handler: it is left to others, ever later; at the last it is a failure.
+
+    For a while it is not counted: a worker that is about to be replaced must not use up the attempts of a new kind.
+    """
+    uncounted = delivery.deliveries - delivery.attempt
+    if uncounted < STRANGE:
+        return Decision(Verb.RELEASE, policy.delay(uncounted + 1))
+    return of_error(error, delivery, policy)
 
 
 def of_exhausted(delivery: Delivery, limit: int) -> Decision:

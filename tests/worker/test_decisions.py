@@ -6,15 +6,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sqlalchemy_fairqueue import Bury, InvalidArgument, Lease, Release, Retry, RetryPolicy
+from sqlalchemy_fairqueue import Bury, InvalidArgument, Lease, Release, Retry, RetryPolicy, WorkerError
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from sqlalchemy_fairqueue.values import Delivery
-from sqlalchemy_fairqueue.worker.decisions import COMPLETE, of_error, of_return
+from sqlalchemy_fairqueue.worker.decisions import COMPLETE, STRANGE, of_error, of_return, of_unknown
 
 _POLICY = RetryPolicy(jitter=0)
 
 
-def _delivery(attempt: int = 1) -> Delivery:
+def _delivery(attempt: int = 1, uncounted: int = 0) -> Delivery:
     now = datetime.now(UTC)
     return Delivery(
         message_id=1,
@@ -27,7 +27,7 @@ def _delivery(attempt: int = 1) -> Delivery:
         max_attempts=20,
         enqueued_at=now,
         lease=Lease(1, "me", now),
-        deliveries=1,
+        deliveries=attempt + uncounted,
         row_id="(0,1)",
         decoded=1,
     )
@@ -90,6 +90,22 @@ def test_attempts_of_the_policy() -> None:
     assert of_return(Release(), _delivery(attempt=3), policy).verb is Verb.RELEASE
     # Its own is lower.
     assert of_error(ValueError("x"), _delivery(attempt=20), RetryPolicy(max_attempts=30)).verb is Verb.BURY
+
+
+def test_an_unknown_kind_is_left_to_others() -> None:
+    """Uncounted and ever later, whatever limits say, for longer than a deploy takes; then it counts."""
+    error, policy = WorkerError("no handler"), RetryPolicy(jitter=0, max_attempts=3)
+    waits = []
+    for uncounted in range(STRANGE):
+        decision = of_unknown(error, _delivery(3, uncounted), policy)
+        assert decision.verb is Verb.RELEASE
+        assert decision.delay is not None
+        waits.append(decision.delay)
+    assert waits[:3] == [timedelta(seconds=1), timedelta(seconds=2), timedelta(seconds=4)]
+    # Without chance, which halves it on average.
+    assert sum(waits, timedelta()) > timedelta(minutes=90)
+    assert of_unknown(error, _delivery(2, STRANGE), policy).verb is Verb.RETRY
+    assert of_unknown(error, _delivery(3, STRANGE), policy).verb is Verb.BURY
 
 
 @example(2**31 - 1, 0.0, 0.0, 1.0000000000000002)

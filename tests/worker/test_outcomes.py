@@ -164,15 +164,6 @@ def test_out_of_attempts(queue: Queue, engine: Engine, database: Database, start
         assert "in handle" in letter.error
 
 
-def test_no_handler(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
-    """A message that this worker has no handler for is kept for another, and says why it waits."""
-    queue.handler("known")(lambda _: None)
-    send(engine, queue, 1, kind="unknown")
-    start(queue, retry=RetryPolicy(first=_LATER, cap=_LATER, jitter=0))
-    until(lambda: database.value("select error from fq_message") is not None, "it was tried")
-    assert "no handler for kind 'unknown'" in database.value("select error from fq_message")
-
-
 def test_an_undecodable_payload(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
     """What is not the codec's is buried with the reason, and its neighbours are done."""
     seen = []
