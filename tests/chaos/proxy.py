@@ -83,6 +83,9 @@ class Proxy:
 
     def close(self) -> None:
         """Cut all links."""
+        # Ends its accept too: one that goes on would take connections to whoever is given its file's number next.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for link in self.links:
             link.close()

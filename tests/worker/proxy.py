@@ -32,6 +32,9 @@ class Proxy:
 
     def close(self) -> None:
         """Close everything."""
+        # Ends its accept too: one that goes on would take connections to whoever is given its file's number next.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for pair in self._pairs:
             for one in pair[:2]:
