@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.errors import LeaseLost
+from sqlalchemy_fairqueue.errors import LeaseLost, said
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from sqlalchemy_fairqueue.unit_of_work.sending import settle
 from sqlalchemy_fairqueue.worker.decisions import in_place_of, of_own
@@ -109,12 +109,13 @@ class Sender:
             case Verb.RELEASE:
                 stats.released += number
             case Verb.BURY:
-                stats.buried += number
                 for context, decision in endings:
                     delivery = context.delivery
                     attempt = f"attempt {delivery.attempt} of {context.max_attempts}"
                     what = f"is a dead letter now, at {attempt}: {decision.reason}"
                     log_message(logging.WARNING, self._name, delivery, what)
+                # Last: whoever sees the figure finds the words.
+                stats.buried += number
 
     def _lost(self, source: Source, verb: Verb, endings: Endings, error: LeaseLost) -> set[int]:
         """Say which are lost. One that its handler has ended by itself is not: it ended so."""
@@ -125,7 +126,6 @@ class Sender:
                 self.ended(own.verb, [(context, own)])
         lost = [context.delivery.message_id for context, _ in gone if not context.delivery.ends]
         if lost:
-            self._stats.lost += len(lost)
             log.warning(
                 "worker %s could not %s %d of %d deliveries of queue %s: somebody else has them, or settled them: %s",
                 self._name,
@@ -136,6 +136,7 @@ class Sender:
                 tuple(lost[:20]),
                 extra={"worker": self._name, "queue": source.queue.name, "message_ids": tuple(lost)},
             )
+            self._stats.lost += len(lost)
         return set(error.message_ids)
 
     def _in_ascii(self, source: Source, endings: Endings) -> Endings:
@@ -169,8 +170,7 @@ class Sender:
             context.delivery.message_id,
             source.queue.name,
             "" if instead is None else f", tries to {instead.verb.value} it",
-            # No parameters: they may be nobody's business.
-            error.orig if isinstance(error, DBAPIError) else error,
+            said(error),
             extra={"worker": self._name, "queue": source.queue.name, "message_ids": (context.delivery.message_id,)},
         )
         source.consumer.forget_leases()
