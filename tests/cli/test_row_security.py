@@ -9,11 +9,12 @@ import pytest
 from sqlalchemy import Engine, NullPool, create_engine
 
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import ChannelPolicy, Queue, Worker
 from tests.cli.conftest import Cli, install_version
 from tests.cli.stages import enqueue, lease
 from tests.cli.test_installations import role
 from tests.fixtures.database import Database
+from tests.worker.helpers import until
 
 _PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "operations.md"
 
@@ -153,6 +154,12 @@ def test_owners(tenant: Tenant, database: Database) -> None:
         database.execute("alter table fq_message owner to postgres")
 
 
+def _repair() -> str:
+    """The statement of the page that brings messages back."""
+    [found] = re.findall(r"```sql\n(insert into .*?)```", _PAGE.read_text(), re.DOTALL)
+    return str(found)
+
+
 @pytest.mark.skipif(not _PAGE.is_file(), reason="the installed wheel is tested without the docs")
 def test_what_was_left_behind(tenant: Tenant, named: Database, engine: Engine) -> None:
     """A dequeue that sees a part leaves the rest where nobody finds it; the statement of the page brings it back."""
@@ -169,10 +176,9 @@ def test_what_was_left_behind(tenant: Tenant, named: Database, engine: Engine) -
     assert [each.message_id for each in lease(engine, queue=queue)] == later
     enqueue(engine, "c", queue=queue)
     named.execute("alter table queue.fq_message disable row level security")
-    [repair] = re.findall(r"```sql\n(insert into .*?)```", _PAGE.read_text(), re.DOTALL)
 
     for _ in range(2):
-        named.execute(repair)
+        named.execute(_repair())
         stats = queue.stats(engine)
         assert (stats.ready, stats.channels) == (6, 3)
     found = lease(engine, 4, queue=queue)
@@ -181,3 +187,27 @@ def test_what_was_left_behind(tenant: Tenant, named: Database, engine: Engine) -
     assert sorted(each.channel for each in found) == ["a", "a", "b", "b", "b", "c"]
     assert lease(engine, queue=queue) == []
     assert named.rows("select from queue.fq_channel_state where backlog <> 0") == []
+
+
+@pytest.mark.skipif(not _PAGE.is_file(), reason="the installed wheel is tested without the docs")
+def test_the_statement_beside_workers(named: Database, engine: Engine) -> None:
+    """Workers may run meanwhile: each message is handled once, and the counts of channels are right."""
+    named.execute("create schema queue")
+    install_version(named, 2, "queue")
+    queue = Queue("documents", schema="queue")
+    channels = [f"customer-{number}" for number in range(20)]
+    for channel in channels:
+        queue.configure_channel(engine, channel, ChannelPolicy(max_backlog=10_000))
+    seen: list[int] = []
+    queue.handler("parse")(lambda delivery: seen.append(delivery.message_id))
+    sent = enqueue(engine, *(channels * 50), queue=queue, kind="parse")
+
+    with Worker(engine, queue, housekeeping=False), Worker(engine, queue, housekeeping=False):
+        for channel in channels:
+            named.execute(_repair())
+            sent += enqueue(engine, channel, channel, queue=queue, kind="parse")
+        until(lambda: named.value("select count(*) from queue.fq_message") == 0, "all are done")
+
+    assert sorted(seen) == sorted(sent)
+    until(lambda: not lease(engine, queue=queue) and not named.rows("select from queue.fq_signal"), "all is heard")
+    assert named.rows("select from queue.fq_channel_state where backlog <> 0 or head_dequeue_at is not null") == []
