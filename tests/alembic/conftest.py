@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from io import StringIO
 from pathlib import Path
 from textwrap import dedent, indent
@@ -61,6 +62,8 @@ class Project:
         bodies = {"upgrade": indent(dedent(upgrade), "    "), "downgrade": indent(dedent(downgrade), "    ")}
         path = self.root / "migrations" / "versions" / f"{revision}_.py"
         path.write_text(REVISION.format(revision=revision, down=down, **bodies))
+        # Python takes bytecode for fresh as long as the source has the same size and the same second of change.
+        Path(cache_from_source(str(path))).unlink(missing_ok=True)
 
     def edit_env(self, before: str, after: str) -> None:
         """Change a line of ``env.py``, as a user would."""
