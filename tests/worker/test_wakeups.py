@@ -2,7 +2,8 @@
 
 import contextlib
 import os
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,8 @@ from tests.worker.conftest import StartWorker
 from tests.worker.helpers import LISTENERS, is_empty, send, until
 
 _NEVER = timedelta(hours=1)
+# select() knows no file above 1,023.
+_FILES = 1100
 
 
 @pytest.fixture
@@ -77,12 +80,26 @@ def test_who_is_named() -> None:
     assert told == [([ours], [theirs]), ([ours, theirs, silent], [])]
 
 
+@pytest.fixture
+def more_open_files() -> Iterator[None]:
+    """The most open files that this machine allows a process, where most processes have 1,024."""
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed[1], allowed[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, allowed)
+
+
+@pytest.mark.skipif(
+    0 <= resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 2 * _FILES,
+    reason="this machine allows no process so many open files",
+)
+@pytest.mark.usefixtures("more_open_files")
 def test_many_open_files(
     queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]
 ) -> None:
     """A process with thousands of open files hears notifications as any other."""
     with contextlib.ExitStack() as files:
-        for _ in range(1100):
+        for _ in range(_FILES):
             files.enter_context(Path(os.devnull).open("rb"))
         start(queue, poll_interval=_NEVER)
         until(_asleep(database), "it sleeps")
