@@ -14,6 +14,7 @@ from sqlalchemy import URL, Engine, text
 
 from sqlalchemy_fairqueue.embedded import DATABASE_URL_VARIABLE
 from tests.fixtures.options import PATIENCE
+from tests.fixtures.programs import link_programs
 
 _DEMO = [sys.executable, "-m", "sqlalchemy_fairqueue.demo"]
 _CUSTOMERS = ["Bob", "Alice", "Carol", "Dave", "Erin", "Frank", "Grace", "Heidi", "Ivan", "Judy", "Kim"]
@@ -34,10 +35,7 @@ def no_java() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="programs-", dir="/tmp") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        for programs in ("/usr/bin", "/bin"):
-            for program in Path(programs).iterdir():
-                if not program.name.startswith("java") and not (folder / program.name).is_symlink():
-                    (folder / program.name).symlink_to(program)
+        link_programs(folder, without="java")
         yield folder
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sqlalchemy_fairqueue.spark.java import JavaMissing, java_home, java_version
+from tests.fixtures.programs import link_programs
 
 _FAKE = "#!/bin/sh\necho 'openjdk version \"{version}\" 2025-01-01' >&2\n"
 _SESSION = """
@@ -54,12 +55,8 @@ def test_without_any_java_the_error_says_what_was_tried(tmp_path: Path, monkeypa
 
 def test_a_session_starts_on_a_machine_without_java(tmp_path: Path) -> None:
     """The runtime of the wheel is used, without the option that it does not know."""
-    hidden = {"java", "JAVA_HOME", "SPARK_HOME"}
-    for folder in ("/usr/local/bin", "/usr/bin", "/bin"):
-        for program in Path(folder).iterdir():
-            if program.name not in hidden and not (tmp_path / program.name).exists():
-                (tmp_path / program.name).symlink_to(program)
-    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    link_programs(tmp_path, without="java")
+    environment = {name: value for name, value in os.environ.items() if name not in {"JAVA_HOME", "SPARK_HOME"}}
     ran = subprocess.run(
         [sys.executable, "-c", _SESSION],
         env=environment | {"PATH": str(tmp_path)},
