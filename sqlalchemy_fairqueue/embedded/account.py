@@ -57,7 +57,8 @@ class Account:
         Raises:
             EmbeddedServerError: this account cannot be taken on.
         """
-        environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+        environment = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+        environment["PATH"] = os.pathsep.join(filter(None, (os.environ.get("PATH"), os.defpath)))
         try:
             return subprocess.Popen(
                 command,
@@ -81,8 +82,16 @@ class Account:
             )
             raise EmbeddedServerError(message) from error
 
-    def may(self, *command: str | Path) -> bool:
-        """Whether this account can run *command* successfully."""
-        process = self.start(["/bin/sh", "-c", 'exec "$@"', "sh", *map(str, command)])
+    def may_run(self, program: Path, *arguments: str) -> bool:
+        """Whether this account can run *program* successfully."""
+        return self._succeeds('exec "$@"', str(program), *arguments)
+
+    def may_write_to(self, folder: str) -> bool:
+        """Whether this account may enter *folder* and make files in it."""
+        # Not the program of that name, which a machine may lack: the shell has it built in.
+        return self._succeeds('test -x "$1" && test -w "$1"', folder)
+
+    def _succeeds(self, script: str, *arguments: str) -> bool:
+        process = self.start(["/bin/sh", "-c", script, "sh", *arguments])
         process.communicate()
         return process.returncode == 0

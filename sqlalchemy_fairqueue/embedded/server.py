@@ -87,7 +87,7 @@ def embedded_server(
     programs = programs or Programs.of_package()
     version = programs.version
     account = Account.for_server()
-    in_place = account.may(programs.directory / "postgres", "--version")
+    in_place = account.may_run(programs.directory / "postgres", "--version")
     directory = _make_directory(account, parent or tempfile.gettempdir())
     copy = directory / "programs"
     with keeper(account, directory, programs if in_place else programs.below(copy)) as started:
@@ -120,15 +120,19 @@ def _append_settings(path: Path, settings: Mapping[str, str]) -> None:
 
 def _make_directory(account: Account, wanted: str) -> Path:
     """Make an empty folder that *account* owns, where it can reach it and the path is short enough for a socket."""
+    reasons = []
     for parent in dict.fromkeys((wanted, tempfile.gettempdir(), "/tmp")):  # noqa: S108 - mkdtemp makes a name nobody can guess
-        short = len(f"{parent}/fairqueue-12345678/.s.PGSQL.5432") <= _SOCKET_PATH_LIMIT
+        if len(f"{parent}/fairqueue-12345678/.s.PGSQL.5432") > _SOCKET_PATH_LIMIT:
+            reasons.append(f"the path {parent!r} is too long for a socket")
         # To remove its folder in the end, the account must be able to write to the one above.
-        if short and account.may("test", "-x", parent) and account.may("test", "-w", parent):
+        elif not account.may_write_to(parent):
+            reasons.append(f"user {account.user or os.geteuid()} cannot write to {parent!r}")
+        else:
             directory = Path(tempfile.mkdtemp(prefix="fairqueue-", dir=parent))
             account.give(directory)
             return directory
     message = (
-        f"no folder for the server: neither {tempfile.gettempdir()!r} nor '/tmp' can be written to by user "
-        f"{account.user or os.geteuid()} and has a path short enough for a socket; name such a folder in TMPDIR"
+        f"no folder for the server: {', and '.join(reasons)}; name a folder in TMPDIR that this user can write to and "
+        f"whose path has at most {_SOCKET_PATH_LIMIT - len('/fairqueue-12345678/.s.PGSQL.5432')} bytes"
     )
     raise EmbeddedServerError(message)

@@ -1,4 +1,5 @@
 import os
+import re
 import select
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from sqlalchemy_fairqueue.embedded import (
     named_server,
     scratch_database,
 )
+from sqlalchemy_fairqueue.embedded.account import Account
 from tests.fixtures.options import PATIENCE
 from tests.fixtures.server import programs
 
@@ -169,6 +171,31 @@ def test_a_temporary_folder_of_root_alone_is_passed_by(monkeypatch: pytest.Monke
         with embedded_server(programs(), durable=False) as server:
             assert not server.directory.is_relative_to(folder)
         assert not server.directory.exists()
+
+
+def test_without_any_program_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PATH with nothing on it keeps no server from starting, nor its folder from being removed."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with embedded_server(programs(), durable=False) as server:
+        assert _ask(server.url(), "select 1") == 1
+    assert not server.directory.exists()
+
+
+def test_no_folder_for_the_server_is_told_by_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names each folder once, and why the server cannot have its own there."""
+    long = tmp_path / ("long" * 30)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    monkeypatch.setattr(Account, "may_write_to", lambda _account, folder: folder != "/tmp")
+    with (
+        pytest.raises(EmbeddedServerError) as told,
+        embedded_server(programs(), durable=False, parent=str(long)),
+    ):
+        pytest.fail("it started")
+    said = str(told.value)
+    assert said.count(str(long)) == 1
+    assert f"the path {str(long)!r} is too long for a socket" in said
+    assert re.search(r"user \d+ cannot write to '/tmp'; name a folder in TMPDIR", said)
 
 
 def test_the_server_is_private() -> None:
