@@ -1,7 +1,7 @@
-"""The accident: a worker process is killed in mid-work, and the history tells who did its work instead, and how soon.
+"""The accident: a worker process is killed in mid-work, and the results tell how soon others have done its work.
 
-All times are the database's. The kill is SIGKILL, which leaves a process no last word: whatever it held stays leased to
-it until the lease ends.
+All times are the database's. The kill is SIGKILL, which leaves a process no last word: the files that it holds stay
+leased to it until the lease ends.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, func, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue.demo.app.models import Customer
-from sqlalchemy_fairqueue.models import History, Lease, Message
+from sqlalchemy_fairqueue.demo.app.models import Customer, SourceStats, Upload
+from sqlalchemy_fairqueue.demo.services import SERVICES
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from sqlalchemy import Engine, ScalarSelect
+    from sqlalchemy import Engine
 
     from sqlalchemy_fairqueue.demo.crew import Crew
 
@@ -32,95 +32,77 @@ class Accident:
     Attributes:
         worker: Its name.
         killed_at: When.
+        keys: The uploads that were leased to it then.
     """
 
     worker: str
     killed_at: datetime
+    keys: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """How far the others are with what a killed worker held. Seconds count from the kill.
+    """How far the other workers are with the files that a killed worker held.
 
     Attributes:
         accident: What happened.
-        seconds: How long ago that is.
-        leased: Files that are still leased to it.
-        begun: When another worker began with each of those that it has completed since.
-        open: Files that were taken back from it and are not completed yet.
-        customers: Whose files it held.
+        seconds: Time since the kill.
+        held: How many files had no result when the worker was killed.
+        results: For each of them that has one now: seconds from the kill to its result, in ascending order.
+        customers: The customers whose files it held.
     """
 
     accident: Accident
     seconds: float
-    leased: int
-    begun: tuple[float, ...]
-    open: int
+    held: int
+    results: tuple[float, ...]
     customers: frozenset[str]
 
     @property
-    def held(self) -> int:
-        """How many files it held when it was killed."""
-        return self.leased + self.open + len(self.begun)
-
-    @property
     def files(self) -> str:
-        """How many these are, in words."""
+        """The number of files, in words."""
         return f"{self.held} file{'s' if self.held > 1 else ''}"
 
     @property
     def complete(self) -> bool:
-        """Whether others have completed all that it held."""
-        return not self.leased and not self.open
+        """Whether others have parsed all that it held."""
+        return len(self.results) == self.held
 
 
 def kill_one(crew: Crew, engine: Engine) -> Accident | None:
-    """Kill a worker process that holds messages, and start another, as a supervisor does. None: no worker holds any.
+    """Kill a worker process that holds files, and start another, as a supervisor does. None: no worker holds any.
 
-    It stands still while it is looked up what it holds, so that it does not end that work meanwhile.
+    The worker is stopped while the demo reads what it holds, so that it does not finish that work meanwhile.
     """
     for member in crew.members:
         with member.stopped() as pid, Session(engine) as session:
-            held, now = session.execute(select(_leased_to(member.name), func.clock_timestamp())).one()
-            if held:
+            keys = frozenset(SERVICES[crew.service].held(session, member.name))
+            now = session.scalars(select(func.clock_timestamp())).one()
+            if keys:
                 os.kill(pid, signal.SIGKILL)
-        if held:
+        if keys:
             crew.remove(member)
             crew.hire()
-            return Accident(member.name, now)
+            return Accident(member.name, now, keys)
     return None
 
 
 def takeover_of(accident: Accident, session: Session) -> Takeover:
-    """Read from the history how far it is."""
-    again = aliased(History)
-    taken_back = (
-        select(Customer.name, func.min(again.started_at).label("begun_at"))
-        .select_from(History)
-        .join(Customer, History.channel == func.concat("customer-", Customer.id))
-        .outerjoin(again, and_(again.message_id == History.message_id, again.outcome == "completed"))
-        .where(
-            History.consumer == accident.worker,
-            History.outcome == "expired",
-            History.finished_at >= accident.killed_at,
-        )
-        .group_by(History.message_id, Customer.name)
+    """Read from the results how far the others are."""
+    files = (
+        select(Customer.name, SourceStats.parsed_at)
+        .select_from(Upload)
+        .join(Customer, Customer.id == Upload.customer_id)
+        .outerjoin(SourceStats, SourceStats.upload_key == Upload.key)
+        .where(Upload.key.in_(accident.keys))
     )
-    # One statement after the other would count a file twice that is taken back between them: one snapshot for all.
-    session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
-    leased, now = session.execute(select(_leased_to(accident.worker), func.clock_timestamp())).one()
-    rows = session.execute(taken_back).all()
-    begun = sorted((row.begun_at - accident.killed_at).total_seconds() for row in rows if row.begun_at)
+    now = session.scalars(select(func.clock_timestamp())).one()
+    # A result from before the kill is the dead worker's own: its last commit was on the way.
+    rows = [row for row in session.execute(files) if row.parsed_at is None or row.parsed_at > accident.killed_at]
     return Takeover(
         accident=accident,
         seconds=(now - accident.killed_at).total_seconds(),
-        leased=leased,
-        begun=tuple(begun),
-        open=len(rows) - len(begun),
+        held=len(rows),
+        results=tuple(sorted((row.parsed_at - accident.killed_at).total_seconds() for row in rows if row.parsed_at)),
         customers=frozenset(row.name for row in rows),
     )
-
-
-def _leased_to(worker: str) -> ScalarSelect[int]:
-    leased = select(func.count()).select_from(Message).join(Lease, Lease.id == Message.lease_id)
-    return leased.where(Lease.consumer == worker).scalar_subquery()

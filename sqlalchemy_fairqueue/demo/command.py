@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"Bob uploads {bobs:,} source files of {scenario.library}.\nWhile that backlog stands, ten small customers "
         f"upload {sum(others)} files. {options.workers} workers parse them all, twice:\n"
         f"with a [bold]{FAIR}[/], then with a first-come-first-served job table ([bold]{FIFO}[/]).\n"
-        f"In the {FAIR} one worker is killed in mid-work.\n",
+        "In both, one worker is killed in mid-work.\n",
         highlight=False,
     )
     outcomes, attempts = [], 0

@@ -78,7 +78,7 @@ class Crew:
     """
 
     def __init__(self, service: str, url: URL) -> None:
-        self._service = service
+        self.service = service
         self._url = url
         self._hired = 0
         self.members: list[Member] = []
@@ -86,7 +86,7 @@ class Crew:
     def hire(self) -> Member:
         """Start one more worker."""
         self._hired += 1
-        member = _start(f"worker {self._hired}", self._service, self._url)
+        member = _start(f"worker {self._hired}", self.service, self._url)
         self.members.append(member)
         return member
 

@@ -15,7 +15,7 @@ from sqlalchemy_fairqueue.demo.app.models import Customer, SourceStats, Upload
 from sqlalchemy_fairqueue.demo.crew import crew
 from sqlalchemy_fairqueue.demo.ending import end_if_asked
 from sqlalchemy_fairqueue.demo.failures import DemoError
-from sqlalchemy_fairqueue.demo.services import FAIR, SERVICES
+from sqlalchemy_fairqueue.demo.services import SERVICES
 from sqlalchemy_fairqueue.models import History
 
 if TYPE_CHECKING:
@@ -60,14 +60,14 @@ class Audience(Protocol):
     def show(self, service: str, standings: Standings) -> None:
         """Hear where the customers stand."""
 
-    def show_takeover(self, takeover: Takeover) -> None:
+    def show_takeover(self, service: str, takeover: Takeover) -> None:
         """Hear how far the others are with the work of a worker that was killed."""
 
 
 def perform(name: str, engine: Engine, scenario: Scenario, workers: int, audience: Audience) -> Takeover | None:
     """Play the scenario on a service, and tell the audience how it goes ten times a second.
 
-    In the fair queue a worker is killed in mid-work; what became of its work is returned. None: there was no accident.
+    One worker is killed in mid-work; what became of its work is returned. None: no worker held a file at that time.
 
     Raises:
         DemoError: A worker failed, or nothing was parsed for a minute.
@@ -116,7 +116,7 @@ class _Run:
         while parsed < self._scenario.files:
             yield parsed
             end_if_asked()
-            to_come = self._name == FAIR and self._accident is None
+            to_come = self._accident is None
             self._crew.watch(_ATTENTIVE if to_come else _TICK)
             standings = standings_of(self._engine)
             self._audience.show(self._name, standings)
@@ -135,7 +135,7 @@ class _Run:
         with Session(self._engine) as session:
             self.takeover = takeover_of(self._accident, session)
         if self.takeover.held:
-            self._audience.show_takeover(self.takeover)
+            self._audience.show_takeover(self._name, self.takeover)
         else:  # its last commits were on their way when it died: that is no accident, so another one follows
             self._accident = self.takeover = None
 

@@ -85,11 +85,11 @@ def _panel(panel: Axes, customers: list[str], outcome: Outcome) -> None:
 
 
 def _accident(panel: Axes, killed_at: float, takeover: Takeover) -> None:
-    """The time from the kill until others began with the files of the dead."""
-    panel.axvspan(killed_at, killed_at + takeover.begun[0], color=_ACCIDENT, alpha=0.16, linewidth=0, zorder=0)
+    """The time from the kill until others have parsed the first file that the dead worker held."""
+    panel.axvspan(killed_at, killed_at + takeover.results[0], color=_ACCIDENT, alpha=0.16, linewidth=0, zorder=0)
     panel.set_title(
         f"red: from the kill of {takeover.accident.worker} with {takeover.files} in its hands "
-        f"until others began there: {seconds(takeover.begun[0])}",
+        f"until others had parsed the first: {seconds(takeover.results[0])}",
         loc="right", fontsize=9, color=_ACCIDENT,
     )  # fmt: skip
 

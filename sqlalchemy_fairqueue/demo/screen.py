@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sqlalchemy_fairqueue.demo.app.fair import LEASE
+from sqlalchemy_fairqueue.demo.app.models import LEASE
 from sqlalchemy_fairqueue.demo.scenario import BOB
 from sqlalchemy_fairqueue.demo.services import SERVICES
 
@@ -42,7 +42,7 @@ class Screen:
         self._console = console
         self._scenario = scenario
         self._stage = ""
-        self._takeover: Takeover | None = None
+        self._takeovers: dict[str, Takeover] = {}
         self._shown: dict[str, Standings] = {name: {} for name in SERVICES}
         self._told: set[tuple[str, str, int]] = set()
         moving = console.file.isatty() and not console.is_dumb_terminal  # FORCE_COLOR alone makes no terminal
@@ -77,9 +77,10 @@ class Screen:
         else:
             self._print(service, standings)
 
-    def show_takeover(self, takeover: Takeover) -> None:
+    def show_takeover(self, service: str, takeover: Takeover) -> None:
         """Show who does the work of a worker that was killed."""
-        first, self._takeover = self._takeover is None, takeover
+        first = service not in self._takeovers
+        self._takeovers[service] = takeover
         if self._live:
             self._live.update(self._table(), refresh=True)
         elif first or takeover.complete:
@@ -87,7 +88,8 @@ class Screen:
 
     def _table(self) -> Table:
         table = Table(box=None, pad_edge=False, width=min(_WIDTH, self._console.width))
-        table.caption = Text("\n").join([Text(self._stage), *([_killed(self._takeover)] if self._takeover else [])])
+        accidents = [Text(f"{name}: ").append(_killed(takeover)) for name, takeover in self._takeovers.items()]
+        table.caption = Text("\n").join([Text(self._stage), *accidents])
         table.caption_justify = "left"
         table.add_column("customer")
         table.add_column("files", justify="right")
@@ -122,8 +124,8 @@ def _killed(takeover: Takeover) -> Text:
     lease = LEASE.total_seconds()
     told = Text(f"{takeover.accident.worker} was killed with {takeover.files} in its hands: ", style="bold red")
     if takeover.complete:
-        return told.append(f"taken over within {takeover.begun[-1]:.2f} s (lease: {lease:.0f} s)", "green")
-    now = f"{takeover.seconds:.1f} s later {len(takeover.begun)} taken over (lease: {lease:.0f} s)"
+        return told.append(f"all parsed by others within {takeover.results[-1]:.2f} s (lease: {lease:.0f} s)", "green")
+    now = f"{takeover.seconds:.1f} s later {len(takeover.results)} parsed by others (lease: {lease:.0f} s)"
     return told.append(now, "yellow")
 
 

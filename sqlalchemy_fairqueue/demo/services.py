@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from sqlalchemy_fairqueue.demo.app import fair, fifo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from sqlalchemy import Engine
     from sqlalchemy.orm import Session
@@ -28,8 +28,11 @@ class Service(Protocol):
     def run(self, engine: Engine, name: str, ended: Callable[[float | None], bool]) -> None:
         """Parse files until *ended*, which is given the seconds it may wait."""
 
+    def held(self, session: Session, worker: str) -> Iterable[str]:
+        """The keys of the uploads that are leased to a worker."""
+
     def waiting(self, session: Session) -> int:
-        """How much is left in the line."""
+        """The number of files that are not done."""
 
 
 SERVICES: dict[str, Service] = {FAIR: fair, FIFO: fifo}

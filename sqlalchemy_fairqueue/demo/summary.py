@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from sqlalchemy_fairqueue.demo.app.fair import LEASE
+from sqlalchemy_fairqueue.demo.app.models import LEASE
 from sqlalchemy_fairqueue.demo.scenario import BOB
 from sqlalchemy_fairqueue.demo.screen import LONG
 
@@ -38,7 +38,7 @@ def print_summary(console: Console, scenario: Scenario, outcomes: list[Outcome])
             f"Bob had his last result after {ends[0]} and {ends[1]}."
         ),
         "",
-        *(line for outcome in outcomes if outcome.takeover for line in _accident(outcome.takeover)),
+        *(line for outcome in outcomes if outcome.takeover for line in _accident(outcome.service, outcome.takeover)),
         *(
             f"[green]✓[/] {outcome.service}: {len(outcome.served):,} uploads, {len(outcome.served):,} results, "
             "each exactly once, and nothing left waiting"
@@ -53,15 +53,15 @@ def print_summary(console: Console, scenario: Scenario, outcomes: list[Outcome])
         console.print(line, highlight=False)
 
 
-def _accident(takeover: Takeover) -> list[str]:
-    first, last = seconds(takeover.begun[0]), seconds(takeover.begun[-1])
+def _accident(service: str, takeover: Takeover) -> list[str]:
+    first, last = seconds(takeover.results[0]), seconds(takeover.results[-1])
     when = first if first == last else f"{first} to {last}"
     lines = [
-        f"[green]✓[/] {takeover.accident.worker} was killed by SIGKILL with [bold]{takeover.files}[/] in its hands.",
         (
-            f"  Others took over [bold]{when}[/] later (lease: {LEASE.total_seconds():.0f} s). "
-            "Nothing was lost, and nothing was done twice"
+            f"[green]✓[/] {service}: {takeover.accident.worker} was killed by SIGKILL with "
+            f"[bold]{takeover.files}[/] in its hands."
         ),
+        f"  Others had parsed them [bold]{when}[/] later (lease: {LEASE.total_seconds():.0f} s), each once",
     ]
     if others := ", ".join(sorted(takeover.customers - {BOB})):
         lines.append(f"  Not all was Bob's: what {others} waited has these seconds in it")

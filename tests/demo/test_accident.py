@@ -1,49 +1,79 @@
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime
 
-from sqlalchemy import Engine
+import pytest
+from sqlalchemy import Engine, func, select
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.demo.accident import Accident, Takeover, takeover_of
-from sqlalchemy_fairqueue.demo.app import fair
-from sqlalchemy_fairqueue.demo.app.models import Customer
-from tests.fixtures.clock import Clock
-from tests.fixtures.database import Database
+from sqlalchemy_fairqueue.demo.accident import Accident, takeover_of
+from sqlalchemy_fairqueue.demo.app import fair, fifo
+from sqlalchemy_fairqueue.demo.app.models import Customer, SourceStats
+from sqlalchemy_fairqueue.demo.services import Service
+
+_NAMES = {1: "Bob", 2: "Alice", 3: "Carol"}
 
 
-def _takeover(engine: Engine, accident: Accident) -> Takeover:
-    with Session(engine) as session:
-        return takeover_of(accident, session)
+def _lease_fair(engine: Engine) -> str:
+    return fair.queue.dequeue(engine, limit=2, lease=fair.LEASE)[0].lease.consumer
 
 
-def test_what_a_killed_worker_held_is_followed_to_its_end(
-    app_engine: Engine, empty_database: Database, clock_of: Callable[..., Clock]
-) -> None:
-    """Files count as held by the dead worker whether still leased, taken back or done by others, and nothing else does;
-    the seconds until others began count from the kill.
-    """
-    clock = clock_of(empty_database)
+def _lease_fifo(engine: Engine) -> str:
+    return str(fifo._lease(engine, "worker 1", limit=2)[0].leased_to)
+
+
+def _result(session: Session, key: str) -> None:
+    """Store the result of a file, now by the server's clock."""
+    session.add(SourceStats(upload_key=key, lines=0, functions=0, classes=0, imports=0))
+    session.commit()
+
+
+def _now(session: Session) -> datetime:
+    now = session.scalars(select(func.clock_timestamp())).one()
+    session.commit()
+    return now
+
+
+@pytest.fixture
+def customers(app_engine: Engine) -> Mapping[int, str]:
+    """Three customers, by id."""
     with Session(app_engine) as session, session.begin():
-        session.add_all([Customer(id=1, name="Bob"), Customer(id=2, name="Alice"), Customer(id=3, name="Carol")])
-        fair.prepare(session)
-    for customer, files in {1: ["bob/a", "bob/b"], 2: ["alice/a"], 3: ["carol/a"]}.items():
-        fair.upload(app_engine, customer, dict.fromkeys(files, "nowhere"))
-    lost = fair.queue.dequeue(app_engine, limit=4, lease=fair.LEASE)
-    done, *_ = [delivery for delivery in lost if delivery.channel == "customer-3"]
-    fair.queue.complete(app_engine, done)
-    accident = Accident(done.lease.consumer, clock.now())
+        session.add_all(Customer(id=number, name=name) for number, name in _NAMES.items())
+    return _NAMES
 
-    takeover = _takeover(app_engine, accident)
-    assert (takeover.held, takeover.leased, takeover.complete) == (3, 3, False)
 
-    clock.advance(2 * fair.LEASE)
-    others = Queue(fair.queue.name)
-    again = others.dequeue(app_engine, limit=4, lease=fair.LEASE)
-    others.complete(app_engine, again[:2])
-    takeover = _takeover(app_engine, accident)
-    assert (takeover.held, takeover.leased, takeover.open, takeover.complete) == (3, 0, 1, False)
+@pytest.mark.parametrize(("service", "lease"), [(fair, _lease_fair), (fifo, _lease_fifo)], ids=["fair", "fifo"])
+def test_what_a_worker_holds_is_known(
+    app_engine: Engine, customers: Mapping[int, str], service: Service, lease: Callable[[Engine], str]
+) -> None:
+    """Both services know the uploads that are leased to a worker, and no others."""
+    for number in customers:
+        service.upload(app_engine, number, {f"{number}/a": "nowhere"})
+    worker = lease(app_engine)
+    with Session(app_engine) as session:
+        assert sorted(service.held(session, worker)) == ["1/a", "2/a"]
+        assert list(service.held(session, "another")) == []
 
-    others.complete(app_engine, again[2])
-    takeover = _takeover(app_engine, accident)
-    assert (takeover.held, takeover.complete, takeover.customers) == (3, True, frozenset({"Bob", "Alice"}))
-    assert 2 * fair.LEASE.total_seconds() < takeover.begun[0] <= takeover.begun[-1]
+
+def test_what_a_killed_worker_held_is_followed_to_its_end(app_engine: Engine, customers: Mapping[int, str]) -> None:
+    """Files that had no result at the kill count as held until others have parsed them, and the seconds count from the
+    kill; a result from before is the dead worker's own.
+    """
+    for number in customers:
+        fifo.upload(app_engine, number, {f"{number}/a": "nowhere", f"{number}/b": "nowhere"})
+    held = frozenset({"1/a", "2/a", "3/a"})
+    with Session(app_engine) as session:
+        _result(session, "3/a")
+        accident = Accident("worker 1", _now(session), held)
+        takeover = takeover_of(accident, session)
+        assert (takeover.held, takeover.results, takeover.complete) == (2, (), False)
+        assert takeover.customers == {"Bob", "Alice"}
+
+        _result(session, "1/b")
+        _result(session, "1/a")
+        takeover = takeover_of(accident, session)
+        assert (takeover.held, len(takeover.results), takeover.complete) == (2, 1, False)
+
+        _result(session, "2/a")
+        takeover = takeover_of(accident, session)
+        assert (takeover.held, takeover.complete) == (2, True)
+        assert 0 < takeover.results[0] < takeover.results[1] <= takeover.seconds

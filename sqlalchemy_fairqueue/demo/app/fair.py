@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Delivery, Queue, Worker
-from sqlalchemy_fairqueue.demo.app.models import Upload
+from sqlalchemy_fairqueue.demo.app.models import LEASE, Upload
 from sqlalchemy_fairqueue.demo.app.parsing import parse
-from sqlalchemy_fairqueue.models import DeadLetter, Message
+from sqlalchemy_fairqueue.models import DeadLetter, Lease, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from sqlalchemy import Engine
-
-LEASE = timedelta(seconds=3)
-"""How soon the work of a worker that died is taken over. Far below the default, for an audience that waits for it."""
 
 queue = Queue("documents")
 
@@ -51,6 +47,12 @@ def run(engine: Engine, name: str, ended: Callable[[float | None], bool]) -> Non
     """What a worker process does: parse files until *ended*, which is given the seconds it may wait."""
     with Worker(engine, queue, concurrency=2, lease=LEASE, name=name):
         ended(None)
+
+
+def held(session: Session, worker: str) -> Iterable[str]:
+    """The keys of the uploads that are leased to a worker, prefetched ones included."""
+    leased = select(Message.payload["upload"].astext).join(Lease, Lease.id == Message.lease_id)
+    return session.scalars(leased.where(Lease.consumer == worker))
 
 
 def waiting(session: Session) -> int:

@@ -1,11 +1,14 @@
-"""The business: customers, the source files they upload, and what is found in each. It knows of no queue."""
+"""The business: customers, the source files they upload, and what is found in each. It knows no queue."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import DateTime, ForeignKey, MetaData, func
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+LEASE = timedelta(seconds=3)
+"""How long a file stays with a worker that has died. Far below the default, for an audience that waits for it."""
 
 
 class Base(DeclarativeBase):

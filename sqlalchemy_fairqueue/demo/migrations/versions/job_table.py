@@ -16,6 +16,7 @@ def upgrade() -> None:
         "fifo_job",
         sa.Column("id", sa.Integer, primary_key=True),
         sa.Column("upload_key", sa.String, nullable=False),
+        sa.Column("leased_to", sa.String),
         sa.Column("leased_until", sa.DateTime(timezone=True)),
     )
 
