@@ -7,14 +7,14 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue.demo.accident import Accident, takeover_of
 from sqlalchemy_fairqueue.demo.app import fair, fifo
-from sqlalchemy_fairqueue.demo.app.models import Customer, SourceStats
+from sqlalchemy_fairqueue.demo.app.models import LEASE, Customer, SourceStats
 from sqlalchemy_fairqueue.demo.services import Service
 
 _NAMES = {1: "Bob", 2: "Alice", 3: "Carol"}
 
 
 def _lease_fair(engine: Engine) -> str:
-    return fair.queue.dequeue(engine, limit=2, lease=fair.LEASE)[0].lease.consumer
+    return fair.queue.dequeue(engine, limit=2, lease=LEASE)[0].lease.consumer
 
 
 def _lease_fifo(engine: Engine) -> str:
@@ -28,7 +28,7 @@ def _result(session: Session, key: str) -> None:
 
 
 def _now(session: Session) -> datetime:
-    now = session.scalars(select(func.clock_timestamp())).one()
+    now: datetime = session.scalars(select(func.clock_timestamp())).one()
     session.commit()
     return now
 
