@@ -56,12 +56,13 @@ def print_summary(console: Console, scenario: Scenario, outcomes: list[Outcome])
 def _accident(service: str, takeover: Takeover) -> list[str]:
     first, last = seconds(takeover.results[0]), seconds(takeover.results[-1])
     when = first if first == last else f"{first} to {last}"
+    them = "it" if takeover.held == 1 else "them"
     lines = [
         (
             f"[green]✓[/] {service}: {takeover.accident.worker} was killed by SIGKILL with "
             f"[bold]{takeover.files}[/] in its hands."
         ),
-        f"  Others had parsed them [bold]{when}[/] later (lease: {LEASE.total_seconds():.0f} s), each once",
+        f"  Others had parsed {them} [bold]{when}[/] later (lease: {LEASE.total_seconds():.0f} s), each once",
     ]
     if others := ", ".join(sorted(takeover.customers - {BOB})):
         lines.append(f"  Not all was Bob's: what {others} waited has these seconds in it")
