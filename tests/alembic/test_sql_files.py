@@ -87,7 +87,7 @@ def test_works_from_a_zip(tmp_path: Path) -> None:
                 made.write(path, path.relative_to(ROOT.parent.parent))
     program = (
         "import hashlib, sqlalchemy_fairqueue.sql as sql;"
-        "print(sql.__file__, hashlib.md5('|'.join(sql.install_statements(1, 'x')).encode()).hexdigest())"
+        "print(sql.__file__, hashlib.md5('|'.join(sql.install_statements(1, 'x')).encode()).hexdigest(), sep='\\n')"
     )
     outputs = [
         subprocess.run(
@@ -97,7 +97,7 @@ def test_works_from_a_zip(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=True,
-        ).stdout.split()
+        ).stdout.splitlines()
         for place in (archive, ROOT.parent.parent)
     ]
     assert outputs[0][0].startswith(str(archive))

@@ -4,13 +4,16 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from sqlalchemy import URL
@@ -107,6 +110,9 @@ def start_child(url: URL, folder: Path, name: str, **asked: Any) -> Child:
     arguments = defaults | asked | {"url": url.render_as_string(hide_password=False), "name": name}
     log = folder / f"{name}.log"
     log.touch()
+    # The server that forks listens on a socket, whose path must be short.
+    with mock.patch.object(tempfile, "tempdir", "/tmp"):  # noqa: S108 - it makes a folder that nobody can guess
+        forkserver.ensure_running()
     ours, theirs = _NURSERY.Pipe()
     process = _NURSERY.Process(target=program.main, args=(theirs, str(log), arguments), name=name, daemon=True)
     process.start()

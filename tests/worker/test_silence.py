@@ -32,7 +32,7 @@ def proxy(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy
     monkeypatch.setattr(wakeups, "_ANSWER", 0.3)
     monkeypatch.setattr(lines, "_CONNECTING", 2.0)
     # A socket's path must be short.
-    with tempfile.TemporaryDirectory(prefix="fq") as directory:
+    with tempfile.TemporaryDirectory(prefix="fq", dir="/tmp") as directory:
         proxy = Proxy(database.url, Path(directory))
         yield proxy
         proxy.close()
