@@ -7,6 +7,11 @@ import pytest
 
 _ROOT = Path(__file__).parents[2]
 _PAGES = sorted(_ROOT.glob("docs/*.md"))
+_TEXTS = [_ROOT / "README.md", *_PAGES, *sorted(_ROOT.glob("docs/decisions/*.md"))]
+# The page of the SQL functions is made from their headers.
+_WRITTEN = [page for page in _TEXTS if page.name != "sql.md"]
+_WIDTH = 120
+_DECISION_LINES = 25
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 pytestmark = pytest.mark.skipif(not _PAGES, reason="the installed wheel is tested without the docs")
@@ -24,7 +29,7 @@ def test_the_front_page_names_it(page: Path) -> None:
     assert f"(docs/{page.name})" in (_ROOT / "README.md").read_text()
 
 
-@pytest.mark.parametrize("page", [_ROOT / "README.md", *_PAGES], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", _TEXTS, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     """Every link to another page, or a place on one, has its end there."""
     dead = []
@@ -36,3 +41,17 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in _anchors(target)):
             dead.append(link)
     assert dead == []
+
+
+@pytest.mark.parametrize("page", _WRITTEN, ids=lambda page: page.name)
+def test_lines_are_short(page: Path) -> None:
+    """Lines outside tables and code have at most 120 characters."""
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert [line for line in prose.splitlines() if len(line) > _WIDTH and not line.startswith("|")] == []
+
+
+@pytest.mark.parametrize("page", sorted(_ROOT.glob("docs/decisions/0*.md")), ids=lambda page: page.name)
+def test_decisions_are_short(page: Path) -> None:
+    """A decision has at most 25 lines, and the index names it."""
+    assert len(page.read_text().splitlines()) <= _DECISION_LINES
+    assert f"({page.name})" in (page.parent / "README.md").read_text()
