@@ -17,7 +17,7 @@ from sqlalchemy import text
 from alembic_ext.additions import additions
 from alembic_ext.operations import CreateFairqueueOp, RepairFairqueueOp, UpgradeFairqueueOp
 from alembic_ext.recognition import Installation, is_ours, look, names_in
-from sqlalchemy_fairqueue.sql import LATEST_VERSION
+from sqlalchemy_fairqueue.sql import latest_version
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
@@ -119,7 +119,7 @@ class _Comparison:
         if name not in self.wanted.get(place, {}):
             return False
         missing = {one.name for one in self.installation(place).drift if (one.kind, one.state) == ("table", "missing")}
-        return self.installation(place).version != LATEST_VERSION or name not in missing
+        return self.installation(place).version != latest_version() or name not in missing
 
     def additions(self, place: str | None, name: str) -> list[MigrateOperation]:
         """What the user's model has beside ours, of a table that Alembic did not compare as it found none."""
@@ -147,7 +147,7 @@ class _Comparison:
 
     def create(self, place: str | None) -> CreateFairqueueOp:
         _log.info("Detected models of fairqueue that is not installed in schema %r", place)
-        return CreateFairqueueOp(LATEST_VERSION, self.schema(place))
+        return CreateFairqueueOp(latest_version(), self.schema(place))
 
     def changes(self, place: str | None) -> list[MigrateOperation]:
         """What an installation needs, apart from the user's own tables."""
@@ -171,9 +171,9 @@ class _Comparison:
         for one in found.drift:
             if one.kind != "function" and one.state != "unexpected":
                 _log.warning("Detected a change of fairqueue in schema %r, not by its migrations: %s", place, one)
-        if found.version < LATEST_VERSION:
+        if found.version < latest_version():
             _log.info("Detected fairqueue version %s in schema %r", found.version, place)
-            made.append(UpgradeFairqueueOp(found.version, LATEST_VERSION, schema))
+            made.append(UpgradeFairqueueOp(found.version, latest_version(), schema))
         return made
 
     def schema(self, place: str | None) -> str | None:

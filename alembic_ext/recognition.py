@@ -16,9 +16,9 @@ from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.types import UserDefinedType
 
 from sqlalchemy_fairqueue.sql import (
-    LATEST_VERSION,
     expected_catalog,
     find_drift,
+    latest_version,
     recognised_version,
     stages,
     tables,
@@ -77,14 +77,14 @@ class Installation:
     @property
     def newer(self) -> bool:
         """Whether the version is one that this library does not know."""
-        return self.version is not None and self.version > LATEST_VERSION
+        return self.version is not None and self.version > latest_version()
 
     def holds(self, table: str, columns: Collection[str]) -> bool:
         """Whether a table that is there belongs to fairqueue, whatever somebody did to its columns."""
         table = self.partitions.get(table, table)
         if self.newer:
             return table.startswith("fq_")
-        return is_ours(table, columns) or (self.version is not None and table in tables(LATEST_VERSION))
+        return is_ours(table, columns) or (self.version is not None and table in tables(latest_version()))
 
     def differing(self, table: str, *states: State) -> set[str]:
         """Names of columns, constraints and indexes of a table that are not as the version has them, by what is so."""
@@ -105,7 +105,7 @@ def look(connection: Connection, place: str | None) -> Installation:
     if place is None:
         return Installation(None, {}, ())
     version = recognised_version(connection, place)
-    names = {"place": place, "tables": list(tables(LATEST_VERSION))}
+    names = {"place": place, "tables": list(tables(latest_version()))}
     partitions = {row[0]: row[1] for row in connection.execute(text(_PARTITIONS), names)}
     drift = tuple(find_drift(connection, place)) if version in versions() else ()
     return Installation(version, partitions, drift)
@@ -118,10 +118,9 @@ def is_ours(table: str, columns: Collection[str]) -> bool:
     """
     if _STAGE.fullmatch(table):
         return set(columns) >= stages.COLUMNS
-    return any(table in of_version and of_version[table] <= set(columns) for of_version in _columns())
+    return any(table in of_version and of_version[table] <= set(columns) for of_version in map(_columns, versions()))
 
 
-@cache
 def names_in(table: str) -> frozenset[str]:
     """The names of the columns, indexes and constraints that a table of ours has in any version."""
     return frozenset(
@@ -134,14 +133,11 @@ def names_in(table: str) -> frozenset[str]:
 
 
 @cache
-def _columns() -> tuple[dict[str, set[str]], ...]:
-    found = []
-    for version in versions():
-        columns: dict[str, set[str]] = {}
-        for key in expected_catalog(version):
-            kind, _, name = key.partition(" ")
-            if kind == "column":
-                table, _, column = name.partition(".")
-                columns.setdefault(table, set()).add(column)
-        found.append(columns)
-    return tuple(found)
+def _columns(version: int) -> dict[str, set[str]]:
+    columns: dict[str, set[str]] = {}
+    for key in expected_catalog(version):
+        kind, _, name = key.partition(" ")
+        if kind == "column":
+            table, _, column = name.partition(".")
+            columns.setdefault(table, set()).add(column)
+    return columns

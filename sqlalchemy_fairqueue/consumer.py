@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue import statements
 from sqlalchemy_fairqueue.codecs import decoded, headers_of
 from sqlalchemy_fairqueue.errors import translated
+from sqlalchemy_fairqueue.installation import check_installed
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
 from sqlalchemy_fairqueue.values import Batch, Delivery, Lease, Once
 
@@ -96,6 +97,7 @@ class Consumer:
         """One dequeue, committed when it returns; first the signals that the last call left waiting are heard."""
         if self._process != os.getpid():
             self._forget()
+        check_installed(connection, self._target.schema)
         try:
             if (after := self._signals_after) is not None:
                 self._hear(connection, after)
@@ -148,7 +150,6 @@ class Consumer:
         due_in = None if about.due_in is None else duration(about.due_in)
         if not rows:
             return Batch([], due_in)
-        # Version 1 does not say.
         holds_slot = hints[_HINTS:] != [0]
         held = Lease(about.lease_id, self.name, instant(about.lease_expires_at))
         if self._keep is not None:

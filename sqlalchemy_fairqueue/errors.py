@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.sql import LATEST_VERSION
+from sqlalchemy_fairqueue.sql import latest_version, schema_argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,9 +47,9 @@ def clean(text: str) -> str:
 
 def to_install(schema: str | None = None) -> str:
     """What to do where no queue is found: the migration, of the newest version, for the schema that was named."""
-    place = "" if schema is None else f", schema={schema!r}"
+    operation = f"op.create_fairqueue(version={latest_version()}{schema_argument(schema)})"
     return (
-        f"put op.create_fairqueue(version={LATEST_VERSION}{place}) into an Alembic migration and run it, "
+        f"put {operation} into an Alembic migration and run it, "
         "or give Queue(schema=...) the schema it was installed in"
     )
 
@@ -58,7 +58,7 @@ def to_repair() -> str:
     """What to do where a function of the queue was found and something that it names was not."""
     return (
         "a function of fairqueue is there, and what it names is not: after a rename of its schema put "
-        f"op.repair_fairqueue(version={LATEST_VERSION}, schema=...) with the new name into an Alembic migration and "
+        f"op.repair_fairqueue(version={latest_version()}, schema=...) with the new name into an Alembic migration and "
         "run it, otherwise see by find_drift() what is missing"
     )
 

@@ -1,117 +1,52 @@
-"""Which version of the schema a database has, so that one library serves several.
+"""The version of the schema that a database has installed, and whether this library can use it.
 
-It is asked once an engine and schema and remembered. A schema that is upgraded while the process runs is noticed within
-a minute, and at once by a call that needs it; one that is downgraded by the first call that fails for it: whoever calls
-a function by its newest parameters does so within :func:`calling`.
+It is asked once an engine and schema, before anything else is sent there, and remembered if it can be used: a database
+is migrated before the code that needs it is rolled out, and the code is rolled back before the database.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from sqlalchemy_fairqueue import statements
-from sqlalchemy_fairqueue.errors import SchemaMismatch, translated
-from sqlalchemy_fairqueue.sql import LATEST_VERSION
+from sqlalchemy_fairqueue.errors import SchemaMismatch, to_install, translated
+from sqlalchemy_fairqueue.sql import NEEDED_VERSION, named_schema, schema_argument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from sqlalchemy import Connection, Pool
 
-R = TypeVar("R")
-
-_SECONDS = 60.0
-
-
-class _Known(NamedTuple):
-    version: int
-    asked_at: float
+# The schemas that can be used. By pool: an engine with other execution options shares it.
+_usable: WeakKeyDictionary[Pool, set[str | None]] = WeakKeyDictionary()
 
 
-# By pool: an engine with other execution options shares it.
-_known: WeakKeyDictionary[Pool, dict[str | None, _Known]] = WeakKeyDictionary()
-
-
-def version_of(connection: Connection, schema: str | None) -> int:
-    """The version of the schema that the queue is installed in, as it was when it was last asked.
-
-    An older version than the newest is asked for again after a minute: somebody may have upgraded it.
+def check_installed(connection: Connection, schema: str | None) -> None:
+    """Refuse a schema that fairqueue is not installed in, or in a version that is too old. A newer one is usable.
 
     Args:
         connection: Where to ask. Unless the answer is known, one short statement is sent in its transaction.
         schema: Where the queue is installed; None: found through the search_path.
 
     Raises:
-        SchemaMismatch: It is not installed there.
+        SchemaMismatch: It says what is installed, what is needed, and the migration to write.
     """
-    found = _known.get(connection.engine.pool, {}).get(schema)
-    if found is None or (found.version < LATEST_VERSION and monotonic() - found.asked_at > _SECONDS):
-        return _ask(connection, schema)
-    return found.version
-
-
-def require(connection: Connection, schema: str | None, version: int, feature: str) -> None:
-    """Refuse what the installed schema is too old for. The transaction stays usable.
-
-    Args:
-        connection: As for :func:`version_of`.
-        schema: As for :func:`version_of`.
-        version: The first version that has the feature.
-        feature: What was asked for, for the message: ``"pause"``.
-
-    Raises:
-        SchemaMismatch: The schema is older, also when asked anew.
-    """
-    if version_of(connection, schema) >= version or (installed := _ask(connection, schema)) >= version:
+    usable = _usable.setdefault(connection.engine.pool, set())
+    if schema in usable:
         return
-    where = "the connection's default schema" if schema is None else f"schema {schema!r}"
-    place = "" if schema is None else f", schema={schema!r}"
-    raise SchemaMismatch(
-        f"{feature} needs version {version} of fairqueue's schema, and {where} holds version {installed}; "
-        f"upgrade it by op.upgrade_fairqueue({installed}, {version}{place}) in an Alembic migration"
-    )
-
-
-@contextmanager
-def calling(connection: Connection, schema: str | None, doing: str) -> Iterator[None]:
-    """As :func:`~sqlalchemy_fairqueue.errors.translated`; a function that is not there makes the version be asked anew.
-
-    Args:
-        connection: Where the function is called.
-        schema: As for :func:`version_of`.
-        doing: What was tried, for the message.
-    """
     try:
-        with translated(doing):
-            yield
+        with translated("find the version of fairqueue's schema"):
+            version: int = connection.execute(statements.version(schema)).scalar_one()
     except SchemaMismatch as error:
-        found = _known.get(connection.engine.pool, {}).pop(schema, None)
-        if found is None or found.version == 1:
-            raise
+        problem = f"fairqueue is not installed in {named_schema(schema)}; {to_install(schema)}"
+        raise SchemaMismatch(problem) from error.__cause__
+    if version < NEEDED_VERSION:
         raise SchemaMismatch(
-            f"{error}; if it was downgraded from version {found.version} a moment ago, try the transaction again"
-        ) from error.__cause__
+            f"{named_schema(schema)} holds version {version} of fairqueue's schema, and this library needs version "
+            f"{NEEDED_VERSION}; put {to_upgrade(version, schema)} into an Alembic migration and run it"
+        )
+    usable.add(schema)
 
 
-def tried_anew(connection: Connection, work: Callable[[], R]) -> R:
-    """Do *work*, the first of its transaction, by what is known of the schema; once more where that was out of date.
-
-    Raises:
-        SchemaMismatch: It was not, or is not right the second time either.
-    """
-    try:
-        return work()
-    except SchemaMismatch:
-        # If the schema was downgraded meanwhile, its version is known now.
-        connection.rollback()
-        return work()
-
-
-def _ask(connection: Connection, schema: str | None) -> int:
-    with translated("find the version of fairqueue's schema"):
-        version: int = connection.execute(statements.version(schema)).scalar_one()
-    _known.setdefault(connection.engine.pool, {})[schema] = _Known(version, monotonic())
-    return version
+def to_upgrade(version: int, schema: str | None) -> str:
+    """The operation that brings an installation to the version that this library needs."""
+    return f"op.upgrade_fairqueue({version}, {NEEDED_VERSION}{schema_argument(schema)})"

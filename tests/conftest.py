@@ -9,7 +9,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Whatever imports them first: their assertions explain themselves.
-pytest.register_assert_rewrite("tests.sql.v2_kernel.verbs", "tests.sql.v2_life.verbs", "tests.sql.v2_load.loads")
+pytest.register_assert_rewrite(
+    "tests.sql.client", "tests.sql.plans", "tests.sql.kernel.verbs", "tests.sql.life.verbs", "tests.sql.load.loads"
+)
 
 pytest_plugins = [
     "tests.fixtures.options",  # --full; the bench marker; Hypothesis profiles

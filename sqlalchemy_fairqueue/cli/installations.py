@@ -1,4 +1,4 @@
-"""Is fairqueue there, and in a version that the commands can use: else the migration to paste."""
+"""The installation that a command works on: found, and new enough, else the migration to paste."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from sqlalchemy import text
 
 from sqlalchemy_fairqueue.cli.failures import Failure
 from sqlalchemy_fairqueue.cli.statuses import Status
-from sqlalchemy_fairqueue.sql import LATEST_VERSION, quoted
+from sqlalchemy_fairqueue.installation import to_upgrade
+from sqlalchemy_fairqueue.sql import NEEDED_VERSION, latest_version, quoted, schema_argument
 from sqlalchemy_fairqueue.statements import version as version_query
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-
-NEEDED_VERSION = 2
-"""The version of the schema that the commands use."""
 
 _ELSEWHERE = text(
     "select n.nspname from pg_proc p join pg_namespace n on n.oid = p.pronamespace "
@@ -70,7 +68,7 @@ def check_installed(connection: Connection, schema: str | None) -> str:
     """The name of the schema that holds fairqueue in a version that the commands can use.
 
     Raises:
-        Failure: It is missing, outdated or newer than this library.
+        Failure: It is missing or outdated.
     """
     name, version = find_installation(connection, schema)
     if failure := unfit(name, version, schema):
@@ -92,7 +90,7 @@ def missing(connection: Connection, schema: str | None) -> Failure:
         f"{message}; run a migration with this in upgrade()",
         Status.SCHEMA,
         "schema_missing",
-        f"op.create_fairqueue(version={NEEDED_VERSION}{_named(schema)})",
+        f"op.create_fairqueue(version={latest_version()}{schema_argument(schema)})",
     )
 
 
@@ -104,18 +102,6 @@ def unfit(name: str, version: int, schema: str | None) -> Failure | None:
             "run a migration with this in upgrade()",
             Status.SCHEMA,
             "schema_outdated",
-            f"op.upgrade_fairqueue({version}, {NEEDED_VERSION}{_named(schema)})",
-        )
-    if version > max(LATEST_VERSION, NEEDED_VERSION):
-        return Failure(
-            f"schema {name!r} holds fairqueue version {version}, which is newer than this library: it knows versions "
-            f"up to {max(LATEST_VERSION, NEEDED_VERSION)}; upgrade the library",
-            Status.SCHEMA,
-            "schema_newer",
-            "pip install --upgrade sqlalchemy-fairqueue",
+            to_upgrade(version, schema),
         )
     return None
-
-
-def _named(schema: str | None) -> str:
-    return f", schema={schema!r}" if schema else ""

@@ -23,7 +23,7 @@ from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
 
-from sqlalchemy_fairqueue.models.mixin import SECOND, FairqueueMixin
+from sqlalchemy_fairqueue.models.mixin import FairqueueMixin
 from sqlalchemy_fairqueue.models.relations import Related
 from sqlalchemy_fairqueue.models.types import Duration, Instant
 
@@ -117,12 +117,12 @@ class ChannelStateMixin(FairqueueMixin):
     next_dequeue_at: Mapped[int | None] = mapped_column(BigInteger)
     release_at: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     credit: Mapped[int] = mapped_column(Integer, server_default=text("0"))
-    paused_at: Mapped[datetime | None] = mapped_column(Instant, deferred_group=SECOND)
-    max_backlog: Mapped[int | None] = mapped_column(Integer, deferred_group=SECOND)
-    drop_when_full: Mapped[bool] = mapped_column(Boolean, server_default=false(), deferred_group=SECOND)
-    backlog: Mapped[int] = mapped_column(BigInteger, server_default=text("0"), deferred_group=SECOND)
-    dropped: Mapped[int] = mapped_column(BigInteger, server_default=text("0"), deferred_group=SECOND)
-    heard_id: Mapped[int] = mapped_column(BigInteger, server_default=text("0"), deferred_group=SECOND)
+    paused_at: Mapped[datetime | None] = mapped_column(Instant)
+    max_backlog: Mapped[int | None] = mapped_column(Integer)
+    drop_when_full: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    backlog: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    dropped: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    heard_id: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
 
     @hybrid_property
     def is_paused(self) -> bool:

@@ -33,7 +33,7 @@ def _between(earlier: Any, later: Any) -> ColumnElement[timedelta]:
 
 
 class HistoryMixin(FairqueueMixin):
-    """An attempt that has ended. New in version 2 of the schema.
+    """An attempt that has ended.
 
     Queues record their attempts once ``queue.configure(session, history=True)`` said so, and the records go with their
     day. The table is partitioned by the day of ``finished_at``: a query that says from when to when reads those days
@@ -103,7 +103,7 @@ class HistoryMixin(FairqueueMixin):
 
 
 class PrunedHistoryMixin(FairqueueMixin):
-    """What housekeeping took away from the history, a row a time and day. New in version 2 of the schema.
+    """What housekeeping took away from the history, a row a time and day.
 
     ``(recorded_xid, history_id)`` is the last attempt of what went: a reader that had come that far has missed nothing.
     """

@@ -15,7 +15,7 @@ from sqlalchemy_fairqueue.models.types import Instant
 
 
 class LoadMixin(FairqueueMixin):
-    """A bulk load that was committed, by the name of its job: the same job again adds nothing. New in version 2.
+    """A bulk load that was committed, by the name of its job: the same job again adds nothing.
 
     Of a stream it is the last micro-batch, ``batch_id``, and ``source`` is the query that the batches belong to. The
     counts are those of that load.

@@ -30,7 +30,7 @@ from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
 
 from sqlalchemy_fairqueue.codecs import JsonCodec
-from sqlalchemy_fairqueue.models.mixin import SECOND, FairqueueMixin
+from sqlalchemy_fairqueue.models.mixin import FairqueueMixin
 from sqlalchemy_fairqueue.models.relations import Related
 from sqlalchemy_fairqueue.models.types import Instant
 from sqlalchemy_fairqueue.times import instant
@@ -108,9 +108,9 @@ class MessageMixin(ContentMixin):
     lease_id: Mapped[int | None] = mapped_column(BigInteger)
     slots: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
     error: Mapped[str | None] = mapped_column(Text)
-    delivered_at: Mapped[datetime | None] = mapped_column(Instant, deferred_group=SECOND)
-    returned_at: Mapped[datetime | None] = mapped_column(Instant, deferred_group=SECOND)
-    cancelled: Mapped[bool] = mapped_column(Boolean, server_default=false(), deferred_group=SECOND)
+    delivered_at: Mapped[datetime | None] = mapped_column(Instant)
+    returned_at: Mapped[datetime | None] = mapped_column(Instant)
+    cancelled: Mapped[bool] = mapped_column(Boolean, server_default=false())
 
     @hybrid_property
     def due_at(self) -> datetime | None:
@@ -198,10 +198,10 @@ class SignalMixin(FairqueueMixin):
     dequeue_at: Mapped[int | None] = mapped_column(BigInteger)
     message_id: Mapped[int | None] = mapped_column(BigInteger)
     freed: Mapped[int] = mapped_column(Integer, server_default=text("0"))
-    added: Mapped[int] = mapped_column(Integer, server_default=text("0"), deferred_group=SECOND)
-    queue_freed: Mapped[int] = mapped_column(Integer, server_default=text("0"), deferred_group=SECOND)
-    dropped: Mapped[int] = mapped_column(Integer, server_default=text("0"), deferred_group=SECOND)
-    bounded: Mapped[bool] = mapped_column(Boolean, server_default=false(), deferred_group=SECOND)
+    added: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    queue_freed: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    dropped: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    bounded: Mapped[bool] = mapped_column(Boolean, server_default=false())
 
     @declared_attr.directive
     def __table_args__(cls) -> tuple[Any, ...]:
@@ -230,7 +230,7 @@ class LeaseMixin(FairqueueMixin):
     queue: Mapped[str] = mapped_column(Text(collation="C"))
     consumer: Mapped[str] = mapped_column(Text)
     expires_at: Mapped[datetime] = mapped_column(Instant)
-    waiting_until: Mapped[datetime | None] = mapped_column(Instant, deferred_group=SECOND)
+    waiting_until: Mapped[datetime | None] = mapped_column(Instant)
 
     @declared_attr.directive
     def __table_args__(cls) -> tuple[Any, ...]:

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from sqlalchemy import FromClause
     from sqlalchemy.orm import Mapper
 
-SECOND = "fairqueue_version_2"
-"""The deferred group of columns that version 2 added: rows of version 1 can still be read, and one access loads all."""
-
 
 class FairqueueMixin(ReadOnly):
     """What the mixins share.

@@ -22,7 +22,7 @@ from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
 
-from sqlalchemy_fairqueue.models.mixin import SECOND, FairqueueMixin
+from sqlalchemy_fairqueue.models.mixin import FairqueueMixin
 from sqlalchemy_fairqueue.models.relations import Related
 from sqlalchemy_fairqueue.models.types import Duration, Instant
 
@@ -55,13 +55,13 @@ class QueueConfigMixin(FairqueueMixin):
     release_interval: Mapped[timedelta] = mapped_column(Duration, server_default=text("0"))
     release_burst: Mapped[int] = mapped_column(Integer, server_default=text("1"))
     weight: Mapped[int] = mapped_column(Integer, server_default=text("1"))
-    has_policy: Mapped[bool] = mapped_column(Boolean, server_default=true(), deferred_group=SECOND)
-    global_max_concurrency: Mapped[int | None] = mapped_column(Integer, deferred_group=SECOND)
-    paused_at: Mapped[datetime | None] = mapped_column(Instant, deferred_group=SECOND)
-    history: Mapped[bool] = mapped_column(Boolean, server_default=false(), deferred_group=SECOND)
-    history_retention: Mapped[timedelta | None] = mapped_column(Duration, deferred_group=SECOND)
-    max_backlog: Mapped[int | None] = mapped_column(Integer, deferred_group=SECOND)
-    drop_when_full: Mapped[bool] = mapped_column(Boolean, server_default=false(), deferred_group=SECOND)
+    has_policy: Mapped[bool] = mapped_column(Boolean, server_default=true())
+    global_max_concurrency: Mapped[int | None] = mapped_column(Integer)
+    paused_at: Mapped[datetime | None] = mapped_column(Instant)
+    history: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    history_retention: Mapped[timedelta | None] = mapped_column(Duration)
+    max_backlog: Mapped[int | None] = mapped_column(Integer)
+    drop_when_full: Mapped[bool] = mapped_column(Boolean, server_default=false())
 
     @hybrid_property
     def is_paused(self) -> bool:
@@ -92,7 +92,7 @@ class QueueConfigMixin(FairqueueMixin):
 
 
 class QueueStateMixin(FairqueueMixin):
-    """How many messages of a queue with a limit on the whole are in consumers' hands. New in version 2 of the schema.
+    """How many messages of a queue with a limit on the whole are in consumers' hands.
 
     One row a queue is the key; the table has no unique index, by design.
 

@@ -10,6 +10,7 @@ from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine, Asyn
 from sqlalchemy_fairqueue.codecs import Codec, JsonCodec
 from sqlalchemy_fairqueue.engines import arun, check_driver, refused, run
 from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.installation import check_installed
 from sqlalchemy_fairqueue.unit_of_work import Target, connection_of, joined, ledger_of, record, send, session_of
 from sqlalchemy_fairqueue.values import SCHEMA_BYTES, ChannelPolicy, check_count, check_name
 
@@ -111,7 +112,11 @@ class QueueBase:
         """Do *work* at once: in the transaction of a session or connection, or in one of its own on an engine.
 
         With *settles* it counts as a completion in the lock order of a transaction that is not its own.
+
+        Raises:
+            SchemaMismatch: The queue is not installed, or in a version that is too old.
         """
+        schema = self.schema
         given: object = where
         if isinstance(given, (AsyncSession, async_scoped_session)):
             raise InvalidArgument(
@@ -121,12 +126,14 @@ class QueueBase:
         if (session := session_of(where)) is not None:
             found = connection_of(session, self._target)
             check_driver(found)
+            check_installed(found, schema)
             return _settled(joined(session, self._target)[1], found, work) if settles else work(found)
         if isinstance(where, Connection):
             check_driver(where)
+            check_installed(where, schema)
             return _settled(ledger_of(where), where, work) if settles else work(where)
         if isinstance(where, Engine):
-            return run(where, lambda connection: _committed(connection, work))
+            return run(where, lambda connection: _committed(connection, schema, work))
         raise refused(where, "a Session, a Connection or an Engine")
 
     async def _aask(self, where: AsyncPlace, work: Callable[[Connection], R], *, settles: bool = False) -> R:
@@ -135,11 +142,12 @@ class QueueBase:
         if isinstance(found, (AsyncSession, AsyncConnection)):
             return await found.run_sync(lambda sync: self._ask(sync, work, settles=settles))
         if isinstance(found, AsyncEngine):
-            return await arun(found, lambda connection: _committed(connection, work))
+            return await arun(found, lambda connection: _committed(connection, self.schema, work))
         raise refused(found, "an AsyncSession, an AsyncConnection or an AsyncEngine")
 
 
-def _committed(connection: Connection, work: Callable[[Connection], R]) -> R:
+def _committed(connection: Connection, schema: str | None, work: Callable[[Connection], R]) -> R:
+    check_installed(connection, schema)
     result = work(connection)
     connection.commit()
     return result

@@ -52,7 +52,6 @@ class Configuring(QueueBase):
         Raises:
             InvalidArgument: A bad value, or nothing to set.
             IsolationError: max_concurrency in a REPEATABLE READ or SERIALIZABLE transaction.
-            SchemaMismatch: max_concurrency, history, or a policy with max_backlog on version 1 of the schema.
         """
         self._perform(where, self._settings(defaults, max_concurrency, history, history_retention))
 
@@ -67,7 +66,6 @@ class Configuring(QueueBase):
 
         Raises:
             InvalidArgument: A bad name or policy.
-            SchemaMismatch: A policy with max_backlog on version 1 of the schema.
         """
         self._perform(where, [self._configure(channel, policy)])
 
@@ -85,7 +83,6 @@ class Configuring(QueueBase):
 
         Raises:
             InvalidArgument: A bad name.
-            SchemaMismatch: On version 1 of the schema.
         """
         self._perform(where, [self._pause(channel, paused=True)])
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue import statements
 from sqlalchemy_fairqueue.codecs import decoded, headers_of
 from sqlalchemy_fairqueue.errors import InvalidArgument, translated
-from sqlalchemy_fairqueue.installation import calling, require
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.times import instant, instant_microseconds
 from sqlalchemy_fairqueue.unit_of_work import may_notify
@@ -90,7 +89,6 @@ class DeadLetters(QueueBase):
         Raises:
             InvalidArgument: A bad argument.
             AutocommitError: On a session or connection in AUTOCOMMIT.
-            SchemaMismatch: On version 1 of the schema.
         """
         asked = _asked(message_ids, channel, kind) | _page(limit)
         return self._ask(where, lambda connection: self._redrive(connection, asked), settles=True)
@@ -120,7 +118,6 @@ class DeadLetters(QueueBase):
 
         Raises:
             InvalidArgument: A bad argument.
-            SchemaMismatch: On version 1 of the schema.
         """
         asked = _asked(message_ids, channel, kind) | _before(before)
         return self._ask(where, lambda connection: self._purge_dead(connection, asked))
@@ -180,15 +177,13 @@ class DeadLetters(QueueBase):
         return DeadLetterInfo(queue=self.name, **columns, decoded=refused or decoded(self.codec, row["content"]))
 
     def _redrive(self, connection: Connection, asked: dict[str, Any]) -> dict[int, str]:
-        require(connection, self.schema, 2, "redrive")
         asked["notify"] = may_notify(connection, [self._target])
-        with calling(connection, self.schema, f"redrive dead letters of queue {self.name!r}"):
+        with translated(f"redrive dead letters of queue {self.name!r}"):
             rows = connection.execute(statements.redrive(self.schema), {"queue": self.name, **asked}).all()
         return {row.message_id: row.outcome for row in rows}
 
     def _purge_dead(self, connection: Connection, asked: dict[str, Any]) -> int:
-        require(connection, self.schema, 2, "purge_dead")
-        with calling(connection, self.schema, f"purge dead letters of queue {self.name!r}"):
+        with translated(f"purge dead letters of queue {self.name!r}"):
             purged: int = connection.execute(
                 statements.purge_dead(self.schema), {"queue": self.name, **asked}
             ).scalar_one()

@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine
 from sqlalchemy_fairqueue.consumer import Consumer
 from sqlalchemy_fairqueue.engines import arun, refused, run
 from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost, translated
-from sqlalchemy_fairqueue.installation import tried_anew
+from sqlalchemy_fairqueue.installation import check_installed
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.times import instant, microseconds
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, session_of
@@ -73,7 +73,7 @@ class Delivering(QueueBase):
 
         Raises:
             InvalidArgument: A bad argument.
-            SchemaMismatch: The queue is not installed where it was looked for.
+            SchemaMismatch: The queue is not installed where it was looked for, or in a version that is too old.
         """
         if not isinstance(engine, Engine):
             raise self._no_engine(engine, "an Engine")
@@ -214,6 +214,7 @@ class Delivering(QueueBase):
         return found
 
     def _extend(self, connection: Connection, deliveries: list[Delivery], lease: timedelta) -> datetime:
+        check_installed(connection, self.schema)
         ends: list[int] = []
         for lease_id in sorted({delivery.lease.id for delivery in deliveries}):
             same = [delivery for delivery in deliveries if delivery.lease.id == lease_id]
@@ -255,7 +256,8 @@ class Delivering(QueueBase):
         ended: list[Settle] = []
         try:
             if operations:
-                tried_anew(connection, lambda: settle(connection, self._target, verb, operations))
+                check_installed(connection, self.schema)
+                settle(connection, self._target, verb, operations)
             ended = operations
         except LeaseLost as error:
             ended = [one for one in operations if one.delivery.message_id not in error.message_ids]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue import statements
-from sqlalchemy_fairqueue.installation import calling, require
+from sqlalchemy_fairqueue.errors import translated
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.times import duration, instant
 from sqlalchemy_fairqueue.values import ChannelStats, QueueStats, check_count, check_name
@@ -30,9 +30,6 @@ class Looking(QueueBase):
 
         It reads a little of each channel, and what is scheduled, prioritised, out and dead, but not the ready messages:
         5 to 10 us a channel, up to a second for 100,000.
-
-        Raises:
-            SchemaMismatch: On version 1 of the schema.
         """
         return self._ask(where, self._stats)
 
@@ -49,7 +46,6 @@ class Looking(QueueBase):
 
         Raises:
             InvalidArgument: A bad argument.
-            SchemaMismatch: On version 1 of the schema.
         """
         asked = _asked(channel, limit, after)
         return self._ask(where, lambda connection: self._channels(connection, asked))
@@ -66,16 +62,14 @@ class Looking(QueueBase):
         return await self._aask(where, lambda connection: self._channels(connection, asked))
 
     def _stats(self, connection: Connection) -> QueueStats:
-        require(connection, self.schema, 2, "stats")
-        with calling(connection, self.schema, f"look at queue {self.name!r}"):
+        with translated(f"look at queue {self.name!r}"):
             row = connection.execute(statements.stats(self.schema), {"queue": self.name}).mappings().one()
         columns = _read(row)
         columns["max_concurrency"] = columns.pop("global_max_concurrency")
         return QueueStats(queue=self.name, **columns)
 
     def _channels(self, connection: Connection, asked: dict[str, Any]) -> list[ChannelStats]:
-        require(connection, self.schema, 2, "channels")
-        with calling(connection, self.schema, f"look at the channels of queue {self.name!r}"):
+        with translated(f"look at the channels of queue {self.name!r}"):
             answer = connection.execute(statements.channel_stats(self.schema), {"queue": self.name, **asked})
             rows = answer.mappings().all()
         found = []

@@ -22,7 +22,7 @@ class Withdrawing(QueueBase):
         """Withdraw a message. One that is done, dead or unknown is left alone.
 
         One that a consumer has in its hands may still be completed; however else it ends, it is gone. Its key is free
-        at once, and its worker is told at the next heartbeat. (On version 1 of the schema it is left alone.)
+        at once, and its worker is told at the next heartbeat.
 
         In one transaction enqueues are sent first, so that the key of a message that it cancels still stands for them:
         to enqueue under it after the cancel was asked for raises DuplicateMessage. Rewrite the message by
@@ -56,7 +56,6 @@ class Withdrawing(QueueBase):
 
         Raises:
             InvalidArgument: A bad name.
-            SchemaMismatch: On version 1 of the schema.
         """
         purge = self._purge(channel)
         self._perform(where, [purge])

@@ -11,16 +11,14 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
+from sqlalchemy_fairqueue.installation import to_upgrade
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, Unreachable
-from sqlalchemy_fairqueue.sql import LATEST_VERSION, quoted
+from sqlalchemy_fairqueue.sql import NEEDED_VERSION, latest_version, named_schema, quoted, schema_argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sqlalchemy_fairqueue.spark.options import PlaceOptions
-
-NEEDED_VERSION = 2
-"""The first version of the schema that the pipeline can use."""
 
 _CONNECT_SECONDS = 10
 _SCHEMES = ("postgresql://", "postgres://", "postgresql+psycopg://", "postgresql+psycopg2://", "postgresql+asyncpg://")
@@ -33,11 +31,9 @@ class Installation:
 
     Attributes:
         schema: The schema's name, also when the options leave it to the connection.
-        version: The version of fairqueue's schema.
     """
 
     schema: str
-    version: int
 
     @property
     def quoted(self) -> str:
@@ -73,7 +69,7 @@ def installation(connection: psycopg.Connection, schema: str | None) -> Installa
     """The installation that the options mean.
 
     Raises:
-        SchemaMismatch: There is none, or in a version that the pipeline cannot use.
+        SchemaMismatch: There is none, or it is too old.
     """
     row = connection.execute(
         "select n.nspname, exists (select from pg_proc p where p.pronamespace = n.oid and p.proname = 'fq_version') "
@@ -81,20 +77,19 @@ def installation(connection: psycopg.Connection, schema: str | None) -> Installa
         [schema],
     ).fetchone()
     if row is None or not row[1]:
-        where = f"schema {schema!r}" if schema else "the connection's default schema"
         raise SchemaMismatch(
-            f"fairqueue is not installed in {where}; run a migration with "
-            f"op.create_fairqueue(version={NEEDED_VERSION}), or give the option schema"
+            f"fairqueue is not installed in {named_schema(schema)}; run a migration with "
+            f"op.create_fairqueue(version={latest_version()}{schema_argument(schema)}), or give the option schema"
         )
     name = str(row[0])
     found = connection.execute(f"select {quoted(name)}.fq_version()".encode()).fetchone()
     version = int(found[0]) if found else 0
-    if not NEEDED_VERSION <= version <= LATEST_VERSION:
+    if version < NEEDED_VERSION:
         raise SchemaMismatch(
-            f"schema {name!r} holds version {version} of fairqueue's schema, and this library's pipeline works with "
-            f"versions {NEEDED_VERSION} to {LATEST_VERSION}; upgrade the older of the two"
+            f"schema {name!r} holds version {version} of fairqueue's schema, and this library needs version "
+            f"{NEEDED_VERSION}; run a migration with {to_upgrade(version, schema)}"
         )
-    return Installation(name, version)
+    return Installation(name)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue.sql.drift import (
     installed_version,
     recognised_version,
 )
-from sqlalchemy_fairqueue.sql.files import LATEST_VERSION, functions, relations, tables, versions
+from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION, functions, latest_version, relations, tables, versions
 from sqlalchemy_fairqueue.sql.guards import (
     SCHEMA_MISMATCH,
     change_guard,
@@ -27,7 +27,7 @@ from sqlalchemy_fairqueue.sql.guards import (
     same_transaction_guard,
 )
 from sqlalchemy_fairqueue.sql.repair import repair_statements
-from sqlalchemy_fairqueue.sql.schema import in_schema, quoted, quoted_literal
+from sqlalchemy_fairqueue.sql.schema import in_schema, named_schema, quoted, quoted_literal, schema_argument
 from sqlalchemy_fairqueue.sql.statements import (
     downgrade_statements,
     drop_statements,
@@ -36,7 +36,7 @@ from sqlalchemy_fairqueue.sql.statements import (
 )
 
 __all__ = [
-    "LATEST_VERSION",
+    "NEEDED_VERSION",
     "SCHEMA_MISMATCH",
     "Difference",
     "assert_no_drift",
@@ -51,6 +51,8 @@ __all__ = [
     "install_statements",
     "installed_guard",
     "installed_version",
+    "latest_version",
+    "named_schema",
     "quoted",
     "quoted_literal",
     "recognised_version",
@@ -58,6 +60,7 @@ __all__ = [
     "repair_guard",
     "repair_statements",
     "same_transaction_guard",
+    "schema_argument",
     "tables",
     "upgrade_statements",
     "versions",

@@ -1,4 +1,4 @@
-"""``python -m sqlalchemy_fairqueue.sql install 2 --schema queue | psql -v ON_ERROR_STOP=1``: a version as a script.
+"""``python -m sqlalchemy_fairqueue.sql install 1 --schema queue | psql -v ON_ERROR_STOP=1``: a version as a script.
 
 The script is one transaction. With Alembic use its operations, or ``alembic upgrade --sql``.
 """

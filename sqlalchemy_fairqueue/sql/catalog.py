@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue.sql.files import functions, known, tables, versions
+from sqlalchemy_fairqueue.sql.files import folder, functions, known, tables, versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -189,12 +188,16 @@ def _plain(connection: Connection) -> Iterator[None]:
     connection.execute(_SET, {**before, "local": not lasting})
 
 
-@cache
 def expected_catalog(version: int) -> Mapping[str, Mapping[str, str]]:
     """What :func:`read_catalog` finds where a version is installed, from ``vN/catalog.json``; not to be changed.
 
     Raises:
         ValueError: The version is not known.
     """
-    frozen: Catalog = json.loads((files(__package__) / f"v{known(version)}" / "catalog.json").read_text("utf-8"))
+    return _frozen(known(version))
+
+
+@cache
+def _frozen(version: int) -> Catalog:
+    frozen: Catalog = json.loads((folder(version) / "catalog.json").read_text("utf-8"))
     return frozen

@@ -1,4 +1,4 @@
-"""Which file is version N of which object. Read through importlib.resources, so that a zipped package works too."""
+"""The files of each version of the schema. Read through importlib.resources, so that a zipped package works too."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from importlib.resources.abc import Traversable
 
-LATEST_VERSION = 2
-"""The newest version of the schema that this library knows."""
+NEEDED_VERSION = 1
+"""The version of the schema that this library needs. It runs on newer ones too, also on those that it does not know."""
+
+FOLDERS: list[Traversable] = [files(__package__) / "v1"]
+"""The folder of each version that this library can install, version 1 first."""
 
 # A statement ends with a semicolon at the end of a line, those within a body apart.
 _STATEMENT = re.compile(r"(?:\$\$.*?\$\$|.)*?(?:;[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
@@ -25,7 +29,21 @@ _RELATION = re.compile(
 
 def versions() -> range:
     """Every version of the schema that this library can install, oldest first."""
-    return range(1, LATEST_VERSION + 1)
+    return range(1, len(FOLDERS) + 1)
+
+
+def latest_version() -> int:
+    """The newest version of the schema that this library can install."""
+    return len(FOLDERS)
+
+
+def folder(version: int) -> Traversable:
+    """The folder of a version.
+
+    Raises:
+        ValueError: The version is not known.
+    """
+    return FOLDERS[known(version) - 1]
 
 
 def functions(version: int) -> Mapping[str, str]:
@@ -96,9 +114,8 @@ def known(version: int) -> int:
 
 
 @cache
-def _texts(step: int, folder: str) -> Mapping[str, str]:
-    place = files(__package__) / f"v{step}"
-    place = place / folder if folder else place
+def _texts(step: int, kind: str) -> Mapping[str, str]:
+    place = folder(step) / kind if kind else folder(step)
     found = [file for file in place.iterdir() if file.name.startswith("fq_")] if place.is_dir() else []
     return MappingProxyType(
         {
@@ -111,7 +128,7 @@ def _texts(step: int, folder: str) -> Mapping[str, str]:
 
 @cache
 def _text(step: int, name: str) -> str:
-    file = files(__package__) / f"v{step}" / name
+    file = folder(step) / name
     return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
 
 

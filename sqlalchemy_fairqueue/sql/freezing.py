@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import create_engine
 
 from sqlalchemy_fairqueue.sql.catalog import Catalog, read_catalog
-from sqlalchemy_fairqueue.sql.files import versions
+from sqlalchemy_fairqueue.sql.files import folder, versions
 from sqlalchemy_fairqueue.sql.statements import install_statements
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def freeze(url: str) -> None:
     engine = create_engine(url)
     with engine.connect() as connection:
         for version in versions():
-            path = Path(__file__).with_name(f"v{version}") / "catalog.json"
+            path = Path(str(folder(version))) / "catalog.json"
             path.write_text(frozen(installed_catalog(connection, version)), encoding="utf-8")
     engine.dispose()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.sql.files import LATEST_VERSION, functions, relations, tables
+from sqlalchemy_fairqueue.sql.files import functions, latest_version, relations, tables
 from sqlalchemy_fairqueue.sql.schema import BODY, block, quoted_literal
 
 if TYPE_CHECKING:
@@ -138,7 +138,9 @@ def installed_guard(version: int, schema: str | None) -> str:
 
 def repair_guard(version: int, schema: str | None) -> str:
     """A block that raises unless the schema holds exactly this version, or no ``fq_version()`` and its tables."""
-    checks = _REPAIRABLE.replace("{known}", _array(tables(LATEST_VERSION))).replace("{tables}", _array(tables(version)))
+    checks = _REPAIRABLE.replace("{known}", _array(tables(latest_version()))).replace(
+        "{tables}", _array(tables(version))
+    )
     return _block(checks.replace("{installed}", _INSTALLED).replace("{version}", str(version)), schema)
 
 

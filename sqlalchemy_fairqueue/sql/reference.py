@@ -9,14 +9,15 @@ import re
 import sys
 from itertools import takewhile
 
-from sqlalchemy_fairqueue.sql.files import LATEST_VERSION, functions
+from sqlalchemy_fairqueue.sql.files import functions, latest_version
 
 _VERBS = ("enqueue", "dequeue", "hear", "complete", "release", "retry", "bury", "extend", "cancel")
 _SIGNATURE = re.compile(r"create function fairqueue\.(\w+\(.*?\))\n(?:returns (.*?)\n)?language", re.DOTALL)
 
 
-def reference(version: int = LATEST_VERSION) -> str:
+def reference() -> str:
     """The page as Markdown: one section a function, verbs first, each with its header and its signature."""
+    version = latest_version()
     texts = functions(version)
     verbs = [f"fq_{verb}" for verb in _VERBS]
     names = verbs + sorted(texts.keys() - set(verbs))

@@ -35,6 +35,16 @@ def quoted_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def named_schema(schema: str | None) -> str:
+    """The schema in the words of a message: ``schema 'jobs'``."""
+    return "the connection's default schema" if schema is None else f"schema {schema!r}"
+
+
+def schema_argument(schema: str | None) -> str:
+    """The schema as the last argument of a call in a message: ``, schema='jobs'``, or nothing for the default one."""
+    return "" if schema is None else f", schema={schema!r}"
+
+
 def schema_expression(schema: str | None) -> str:
     """SQL for the name of the target schema: a string, or ``current_schema()``, which may be null."""
     return "current_schema()" if schema is None else quoted_literal(_kept(schema)) + "::text"

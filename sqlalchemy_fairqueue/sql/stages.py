@@ -1,6 +1,6 @@
-"""Tables that bulk loads stage their rows in: those that died leave theirs behind, to go with the schema's version.
+"""Tables that bulk loads stage their rows in: those that died leave theirs behind, to go with fairqueue.
 
-A load drops what others left, and no load comes where fairqueue is gone, or too old for loads.
+A load drops what others left, and no load comes where fairqueue is gone.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from typing import Final
 
 from sqlalchemy_fairqueue.sql.schema import block, quoted_literal
 
-FIRST_VERSION: Final = 2
-"""The first version of the schema that has loads."""
 NAME: Final = "fq_stage_[0-9]{1,18}_[0-9a-f]{12}"
 """What a stage is called, as a regular expression of Python's and of PostgreSQL's. `fq_make_stage` makes the names."""
 COLUMNS: Final = frozenset({"attempt", "channel", "kind", "content"})

@@ -13,7 +13,6 @@ from sqlalchemy_fairqueue.sql.files import downgrade_step, functions, known, new
 from sqlalchemy_fairqueue.sql.guards import change_guard, install_guard, installed_guard
 from sqlalchemy_fairqueue.sql.privileges import give_back_privileges, note_privileges
 from sqlalchemy_fairqueue.sql.schema import QUALIFIER, in_schema
-from sqlalchemy_fairqueue.sql.stages import FIRST_VERSION as FIRST_WITH_LOADS
 from sqlalchemy_fairqueue.sql.stages import drop_stages
 
 if TYPE_CHECKING:
@@ -67,8 +66,6 @@ def downgrade_statements(new: int, old: int, schema: str | None) -> Iterator[str
         problem = f"a downgrade goes to an older version, and {new} to {old} does not; give the newer version first"
         raise ValueError(problem)
     yield change_guard(new, old, schema)
-    if old < FIRST_WITH_LOADS:
-        yield drop_stages(schema)
     yield from _function_changes(new, old, schema)
     for step in range(new, old, -1):
         for statement in (*downgrade_step(step), *(_drop("table", name) for name in new_tables(step))):
@@ -84,8 +81,7 @@ def drop_statements(version: int, schema: str | None) -> Iterator[str]:
         ValueError: The version is not known, or PostgreSQL cannot keep the schema's name.
     """
     yield installed_guard(version, schema)
-    if version >= FIRST_WITH_LOADS:
-        yield drop_stages(schema)
+    yield drop_stages(schema)
     for name in functions(version):
         yield in_schema(_drop("function", name), schema)
     for name in tables(version):

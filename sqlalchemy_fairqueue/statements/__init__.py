@@ -1,8 +1,7 @@
 """One builder a SQL function: which function is called, with which arguments and types.
 
 Nothing else writes SQL for them. Every builder takes the schema of the installation (None: found through the
-search_path) and gives an executable clause whose parameters are named as in the SQL, without the ``p_``. Where version
-2 of the schema gave a function more parameters, the builder takes the version too.
+search_path) and gives an executable clause whose parameters are named as in the SQL, without the ``p_``.
 """
 
 from sqlalchemy_fairqueue.statements.configuring import (

@@ -15,13 +15,14 @@ Clause: TypeAlias = TextClause | TextualSelect
 """What a builder gives."""
 
 TOKENS = {"ids": "bigint[]", "rows": "tid[]", "lease_ids": "bigint[]", "deliveries": "integer[]"}
-_POLICY = {"max_concurrency": "integer", "release_interval": "bigint", "release_burst": "integer", "weight": "integer"}
-BACKLOG = {"max_backlog": "integer", "drop_when_full": "boolean"}
-
-
-def policy(version: int) -> dict[str, str]:
-    """The parameters of a channel's policy, as a version has them."""
-    return _POLICY | BACKLOG if version > 1 else _POLICY
+POLICY = {
+    "max_concurrency": "integer",
+    "release_interval": "bigint",
+    "release_burst": "integer",
+    "weight": "integer",
+    "max_backlog": "integer",
+    "drop_when_full": "boolean",
+}
 
 
 def qualifier(schema: str | None) -> str:

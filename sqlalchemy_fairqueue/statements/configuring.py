@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue.statements.building import call, policy, qualifier
+from sqlalchemy_fairqueue.statements.building import POLICY, call, qualifier
 
 if TYPE_CHECKING:
     from sqlalchemy import TextClause
@@ -16,16 +16,15 @@ if TYPE_CHECKING:
 
 
 @cache
-def configure_queue(schema: str | None, version: int = 1) -> Clause:
+def configure_queue(schema: str | None) -> Clause:
     """``fq_configure_queue``."""
-    return call(schema, "fq_configure_queue", "1", queue="text", **policy(version))
+    return call(schema, "fq_configure_queue", "1", queue="text", **POLICY)
 
 
 @cache
-def configure_channel(schema: str | None, version: int = 1) -> Clause:
+def configure_channel(schema: str | None) -> Clause:
     """``fq_configure_channel``."""
-    notify = {"notify": "boolean"} if version > 1 else {}
-    return call(schema, "fq_configure_channel", "1", queue="text", channel="text", **policy(version), **notify)
+    return call(schema, "fq_configure_channel", "1", queue="text", channel="text", **POLICY, notify="boolean")
 
 
 @cache
@@ -36,35 +35,35 @@ def hold_queue(schema: str | None) -> TextClause:
 
 @cache
 def limit_queue(schema: str | None) -> Clause:
-    """``fq_limit_queue``, new in version 2."""
+    """``fq_limit_queue``."""
     return call(schema, "fq_limit_queue", "1", queue="text", max_concurrency="integer", notify="boolean")
 
 
 @cache
 def record_queue(schema: str | None) -> Clause:
-    """``fq_record_queue``, new in version 2."""
+    """``fq_record_queue``."""
     return call(schema, "fq_record_queue", "1", queue="text", history="boolean", retention="bigint")
 
 
 @cache
 def pause(schema: str | None) -> Clause:
-    """``fq_pause``, new in version 2: one row (changed)."""
+    """``fq_pause``: one row (changed)."""
     return call(schema, "fq_pause", "fq_pause as changed", queue="text", channel="text")
 
 
 @cache
 def resume(schema: str | None) -> Clause:
-    """``fq_resume``, new in version 2: one row (changed)."""
+    """``fq_resume``: one row (changed)."""
     return call(schema, "fq_resume", "fq_resume as changed", queue="text", channel="text", notify="boolean")
 
 
 @cache
 def purge_channel(schema: str | None) -> Clause:
-    """``fq_purge_channel``, new in version 2: one row (purged)."""
+    """``fq_purge_channel``: one row (purged)."""
     return call(schema, "fq_purge_channel", "fq_purge_channel as purged", queue="text", channel="text")
 
 
 @cache
 def keep_history(schema: str | None) -> Clause:
-    """``fq_keep_history``, new in version 2: rows (partition, action)."""
+    """``fq_keep_history``: rows (partition, action)."""
     return call(schema, "fq_keep_history", "partition, action", ahead="integer")

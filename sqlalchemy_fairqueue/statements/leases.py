@@ -27,23 +27,23 @@ def extend(schema: str | None) -> Clause:
 
 @cache
 def heartbeat(schema: str | None) -> Clause:
-    """``fq_heartbeat``, new in version 2: rows (lease_id, expires_at or null, cancelled) a lease."""
+    """``fq_heartbeat``: rows (lease_id, expires_at or null, cancelled) a lease."""
     return call(schema, "fq_heartbeat", "lease_id, expires_at, cancelled", lease_ids="bigint[]", lease="bigint")
 
 
 @cache
 def wait(schema: str | None) -> Clause:
-    """``fq_wait``, new in version 2: one row (lease_id, topic)."""
+    """``fq_wait``: one row (lease_id, topic)."""
     return call(schema, "fq_wait", "lease_id, topic", queue="text", consumer="text", lease_id="bigint", wait="bigint")
 
 
 @cache
 def unwait(schema: str | None) -> Clause:
-    """``fq_unwait``, new in version 2."""
+    """``fq_unwait``."""
     return call(schema, "fq_unwait", "1", lease_id="bigint")
 
 
 @cache
 def wake(schema: str | None) -> Clause:
-    """``fq_wake``, new in version 2."""
+    """``fq_wake``."""
     return call(schema, "fq_wake", "1", queue="text")

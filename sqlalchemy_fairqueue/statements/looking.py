@@ -23,19 +23,19 @@ def version(schema: str | None) -> Clause:
 
 @cache
 def queues(schema: str | None) -> Clause:
-    """``fq_queues``, new in version 2: rows, the names of all queues."""
+    """``fq_queues``: rows, the names of all queues."""
     return call(schema, "fq_queues", "*")
 
 
 @cache
 def stats(schema: str | None) -> Clause:
-    """``fq_stats``, new in version 2: one row."""
+    """``fq_stats``: one row."""
     return call(schema, "fq_stats", "*", queue="text")
 
 
 @cache
 def channel_stats(schema: str | None) -> Clause:
-    """``fq_channel_stats``, new in version 2: one row a channel."""
+    """``fq_channel_stats``: one row a channel."""
     return call(schema, "fq_channel_stats", "*", queue="text", channel="text", limit="integer", after="text")
 
 

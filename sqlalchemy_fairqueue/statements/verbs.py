@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.statements.building import BACKLOG, TOKENS, call, policy
+from sqlalchemy_fairqueue.statements.building import POLICY, TOKENS, call
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.statements.building import Clause
 
 
 @cache
-def enqueue(schema: str | None, version: int = 1, *, alone: bool = False) -> Clause:
-    """``fq_enqueue``: rows (ordinal, message_id, created), from version 2 on with outcome. *alone*: of one message."""
+def enqueue(schema: str | None, *, alone: bool = False) -> Clause:
+    """``fq_enqueue``: rows (ordinal, message_id, created, outcome). *alone*: of one message."""
     messages = {
         "channels": "text[]",
         "kinds": "text[]",
@@ -24,14 +24,19 @@ def enqueue(schema: str | None, version: int = 1, *, alone: bool = False) -> Cla
         "priorities": "integer[]",
         "keys": "text[]",
         "max_attempts": "integer[]",
+        "on_duplicates": "text[]",
     }
-    columns = "ordinal, message_id, created"
-    types = {"queue": "text", **messages, **policy(1)}
-    if version > 1:
-        messages["on_duplicates"] = "text[]"
-        columns += ", outcome"
-        types |= {"on_duplicates": "text[]", "notify": "boolean", **BACKLOG, "hold": "bigint[]"}
-    return call(schema, "fq_enqueue", columns, alone=messages if alone else (), **types)
+    return call(
+        schema,
+        "fq_enqueue",
+        "ordinal, message_id, created, outcome",
+        alone=messages if alone else (),
+        queue="text",
+        **messages,
+        **POLICY,
+        notify="boolean",
+        hold="bigint[]",
+    )
 
 
 @cache
@@ -68,16 +73,16 @@ def complete(schema: str | None, *, alone: bool = False) -> Clause:
 
 
 @cache
-def release(schema: str | None, version: int = 1) -> Clause:
+def release(schema: str | None) -> Clause:
     """``fq_release``: rows (message_id, outcome) of what was lost."""
-    notify = {"notify": "boolean"} if version > 1 else {}
-    return call(schema, "fq_release", "message_id, outcome", queue="text", **TOKENS, delays="bigint[]", **notify)
+    return call(
+        schema, "fq_release", "message_id, outcome", queue="text", **TOKENS, delays="bigint[]", notify="boolean"
+    )
 
 
 @cache
-def retry(schema: str | None, version: int = 1) -> Clause:
+def retry(schema: str | None) -> Clause:
     """``fq_retry``: rows (message_id, outcome) of what was lost or buried."""
-    notify = {"notify": "boolean"} if version > 1 else {}
     return call(
         schema,
         "fq_retry",
@@ -86,7 +91,7 @@ def retry(schema: str | None, version: int = 1) -> Clause:
         **TOKENS,
         delays="bigint[]",
         errors="text[]",
-        **notify,
+        notify="boolean",
     )
 
 
@@ -104,7 +109,7 @@ def hold_deliveries(schema: str | None) -> Clause:
 
 @cache
 def hold_messages(schema: str | None) -> Clause:
-    """``fq_hold_messages``, new in version 2: locks messages in the order of their ids, whoever has them."""
+    """``fq_hold_messages``: locks messages in the order of their ids, whoever has them."""
     return call(schema, "fq_hold_messages", "1", ids="bigint[]")
 
 
@@ -116,7 +121,7 @@ def cancel(schema: str | None) -> Clause:
 
 @cache
 def redrive(schema: str | None) -> Clause:
-    """``fq_redrive``, new in version 2: rows (message_id, outcome) of what was looked at."""
+    """``fq_redrive``: rows (message_id, outcome) of what was looked at."""
     return call(
         schema,
         "fq_redrive",
@@ -132,7 +137,7 @@ def redrive(schema: str | None) -> Clause:
 
 @cache
 def purge_dead(schema: str | None) -> Clause:
-    """``fq_purge_dead``, new in version 2: one row (purged)."""
+    """``fq_purge_dead``: one row (purged)."""
     return call(
         schema,
         "fq_purge_dead",

@@ -11,7 +11,6 @@ from sqlalchemy import TwoPhaseTransaction
 
 from sqlalchemy_fairqueue import statements
 from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage, translated
-from sqlalchemy_fairqueue.installation import calling, version_of
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 
 if TYPE_CHECKING:
@@ -52,24 +51,22 @@ def add(
             that it met is cancelled, as was asked before.
         ChannelFull: A channel is full, and its policy says to raise. That message was not added.
     """
-    version = version_of(connection, target.schema)
-    columns = [_column_values(enqueue, version) for enqueue in enqueues]
+    columns = [_column_values(enqueue) for enqueue in enqueues]
     alone = len(columns) == 1
     parameters = columns[0]
     if not alone:
         parameters = {name: _array([one[name] for one in columns]) for name in columns[0]}
     parameters["queue"] = target.queue
-    parameters |= policy_parameters(enqueues[0].policy, version)
-    if version > 1:
-        parameters["notify"] = may_notify(connection, (enqueue.target for enqueue in enqueues))
-        replacing = later and any(enqueue.message.on_duplicate == "replace" for enqueue in enqueues)
-        parameters["hold"] = sorted(later) if replacing else None
-    with calling(connection, target.schema, f"enqueue {len(enqueues)} messages to queue {target.queue!r}"):
-        rows = connection.execute(statements.enqueue(target.schema, version, alone=alone), parameters).all()
+    parameters |= policy_parameters(enqueues[0].policy)
+    parameters["notify"] = may_notify(connection, (enqueue.target for enqueue in enqueues))
+    replacing = later and any(enqueue.message.on_duplicate == "replace" for enqueue in enqueues)
+    parameters["hold"] = sorted(later) if replacing else None
+    with translated(f"enqueue {len(enqueues)} messages to queue {target.queue!r}"):
+        rows = connection.execute(statements.enqueue(target.schema, alone=alone), parameters).all()
     tellings: list[Telling] = []
     for row in rows:
         enqueue = enqueues[row.ordinal - 1]
-        outcome: Any = row.outcome if version > 1 else "created" if row.created else "duplicate"
+        outcome = row.outcome
         if outcome == "full":
             raise _full(connection, target, enqueue.message.channel)
         if outcome in {"duplicate", "replaced"}:
@@ -81,10 +78,10 @@ def add(
     return tellings
 
 
-def _column_values(enqueue: EnqueueMessage, version: int) -> dict[str, Any]:
+def _column_values(enqueue: EnqueueMessage) -> dict[str, Any]:
     """A message as the function takes it: what stands in each of its arrays."""
     message = enqueue.message
-    values: dict[str, Any] = {
+    return {
         "channels": message.channel,
         "kinds": message.kind,
         "contents": enqueue.content,
@@ -94,10 +91,8 @@ def _column_values(enqueue: EnqueueMessage, version: int) -> dict[str, Any]:
         "priorities": message.priority,
         "keys": message.key,
         "max_attempts": enqueue.max_attempts,
+        "on_duplicates": message.on_duplicate,
     }
-    if version > 1:
-        values["on_duplicates"] = message.on_duplicate
-    return values
 
 
 def _array(values: list[Any]) -> list[Any] | str:
@@ -125,17 +120,16 @@ def may_notify(connection: Connection, targets: Iterable[Target]) -> bool:
     )
 
 
-def policy_parameters(policy: ChannelPolicy, version: int) -> dict[str, int | None]:
-    """A policy as the functions of a version take it."""
-    parameters: dict[str, int | None] = {
+def policy_parameters(policy: ChannelPolicy) -> dict[str, int | None]:
+    """A policy as the functions take it."""
+    return {
         "max_concurrency": policy.max_concurrency,
         "release_interval": microseconds(policy.release_interval),
         "release_burst": policy.release_burst,
         "weight": policy.weight,
+        "max_backlog": policy.max_backlog,
+        "drop_when_full": policy.on_full == "drop",
     }
-    if version > 1:
-        parameters |= {"max_backlog": policy.max_backlog, "drop_when_full": policy.on_full == "drop"}
-    return parameters
 
 
 def _tell(receipt: Receipt, message_id: int | None, created: bool, outcome: EnqueueOutcome) -> None:  # noqa: FBT001 - a row's columns

@@ -1,13 +1,10 @@
-"""What a transaction can ask of a queue, as values.
-
-Each knows, as its ``feature``, what of it version 1 of the schema does not have, or None.
-"""
+"""What a transaction can ask of a queue, as values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,13 +61,6 @@ class EnqueueMessage:
     policy: ChannelPolicy
     receipt: Receipt
 
-    @property
-    def feature(self) -> str | None:
-        """A policy for duplicates, or a bounded backlog."""
-        if self.message.on_duplicate != "skip":
-            return f"on_duplicate={self.message.on_duplicate!r}"
-        return _bounded(self.policy)
-
 
 @dataclass(frozen=True, slots=True)
 class Configure:
@@ -80,17 +70,11 @@ class Configure:
     channel: str | None
     policy: ChannelPolicy
 
-    @property
-    def feature(self) -> str | None:
-        """A bounded backlog."""
-        return _bounded(self.policy)
-
 
 @dataclass(frozen=True, slots=True)
 class Limit:
     """Set how many messages of the whole queue may be in consumers' hands at once. None: no limit."""
 
-    feature: ClassVar[str] = "max_concurrency of a queue"
     target: Target
     max_concurrency: int | None
 
@@ -99,7 +83,6 @@ class Limit:
 class RecordHistory:
     """Say whether a queue's attempts are recorded, and for how long records are kept. None: as it is."""
 
-    feature: ClassVar[str] = "history"
     target: Target
     history: bool | None
     retention: timedelta | None
@@ -113,17 +96,11 @@ class Pause:
     channel: str | None
     paused: bool
 
-    @property
-    def feature(self) -> str:
-        """Both verbs."""
-        return "pause" if self.paused else "resume"
-
 
 @dataclass(frozen=True, slots=True)
 class Purge:
     """Delete the undelivered messages of a channel."""
 
-    feature: ClassVar[str] = "purge"
     target: Target
     channel: str
     receipt: PurgeReceipt
@@ -133,7 +110,6 @@ class Purge:
 class Settle:
     """End a delivery."""
 
-    feature: ClassVar[None] = None
     target: Target
     verb: Verb
     delivery: Delivery
@@ -151,7 +127,6 @@ class Settle:
 class Cancel:
     """Withdraw a message."""
 
-    feature: ClassVar[None] = None
     target: Target
     message_id: int
     receipt: CancelReceipt
@@ -160,7 +135,3 @@ class Cancel:
 Setting = Configure | Limit | RecordHistory | Pause | Purge
 End = Settle | Cancel
 Operation = EnqueueMessage | Setting | End
-
-
-def _bounded(policy: ChannelPolicy) -> str | None:
-    return None if policy.max_backlog is None else f"max_backlog={policy.max_backlog}"

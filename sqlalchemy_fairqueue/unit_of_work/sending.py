@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy_fairqueue import statements
 from sqlalchemy_fairqueue.engines import check_driver
 from sqlalchemy_fairqueue.errors import LeaseLost, translated
-from sqlalchemy_fairqueue.installation import calling, require, tried_anew, version_of
+from sqlalchemy_fairqueue.installation import check_installed
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.unit_of_work.adding import add, may_notify
 from sqlalchemy_fairqueue.unit_of_work.ledger import Ledger, ledger_of, place
@@ -55,7 +55,7 @@ def send_placed(
         InvalidArgument: A connection is not to PostgreSQL through psycopg; nothing was sent.
         LockOrderError: A transaction has sent something that sorts after one of them; nothing was sent.
         AutocommitError: A connection is in AUTOCOMMIT; nothing was sent.
-        SchemaMismatch: The schema is too old for one of them; nothing was sent.
+        SchemaMismatch: The schema of one of them is missing or too old; nothing was sent.
         DuplicateMessage, ChannelFull: From an enqueue that says to raise, or that meets a message whose cancel was
             asked for before. The transaction must be rolled back, unless it was the only operation: then nothing was
             sent.
@@ -67,9 +67,8 @@ def send_placed(
         check_driver(connection)
         ledgers[connection] = ledger_of(connection)
         ledgers[connection].check(place(enqueue) for where, enqueue in enqueues if where is connection)
-    for connection, operation in placed:
-        if (feature := operation.feature) is not None:
-            require(connection, operation.target.schema, 2, feature)
+    for connection, schema in dict.fromkeys((connection, operation.target.schema) for connection, operation in placed):
+        check_installed(connection, schema)
 
     ends = {(connection, target): group for connection, target, group in _groups(ended)}
     tellings: list[Telling] = []
@@ -106,12 +105,11 @@ def send_alone(connection: Connection, enqueue: EnqueueMessage) -> list[Telling]
     """Send one enqueue as a transaction of its own, on a connection where each statement is one.
 
     Raises:
-        SchemaMismatch: The schema is too old for it, or not there.
+        SchemaMismatch: The schema is missing or too old.
         DuplicateMessage, ChannelFull: It says to raise; nothing was added.
     """
-    if enqueue.feature is not None:
-        require(connection, enqueue.target.schema, 2, enqueue.feature)
-    tellings = tried_anew(connection, lambda: add(connection, enqueue.target, [enqueue]))
+    check_installed(connection, enqueue.target.schema)
+    tellings = add(connection, enqueue.target, [enqueue])
     connection.commit()
     return tellings
 
@@ -153,8 +151,8 @@ def _end(connection: Connection, target: Target, ends: Sequence[End]) -> list[Te
     """Settle and cancel messages of one queue: all of them are locked in the order of their ids before one changes."""
     settles = [one for one in ends if isinstance(one, Settle)]
     cancels = [one for one in ends if isinstance(one, Cancel)]
-    with calling(connection, target.schema, f"lock {len(ends)} messages of queue {target.queue!r}"):
-        if settles and cancels and version_of(connection, target.schema) > 1:
+    with translated(f"lock {len(ends)} messages of queue {target.queue!r}"):
+        if settles and cancels:
             ids = sorted({one.message_id for one in ends})
             connection.execute(statements.hold_messages(target.schema), {"ids": ids})
         elif len({one.verb for one in settles}) > 1:
@@ -189,14 +187,12 @@ def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence
     """
     once = {_token(one): one for one in reversed(settles)}
     ordered = sorted(once.values(), key=lambda one: one.delivery.message_id)
-    version = version_of(connection, target.schema) if verb in _WAKING else 1
     tokens = _tokens(ordered)
     alone = verb is Verb.COMPLETE and len(ordered) == 1
     parameters: dict[str, Any] = {name: values[0] for name, values in tokens.items()} if alone else {**tokens}
     parameters["queue"] = target.queue
-    if version > 1:
-        parameters["notify"] = may_notify(connection, (one.target for one in settles))
     if verb in _WAKING:
+        parameters["notify"] = may_notify(connection, (one.target for one in settles))
         parameters["delays"] = [None if one.delay is None else microseconds(one.delay) for one in ordered]
     if verb in _FAILING:
         parameters["errors"] = [one.error for one in ordered]
@@ -205,13 +201,13 @@ def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence
         case Verb.COMPLETE:
             clause = statements.complete(target.schema, alone=alone)
         case Verb.RELEASE:
-            clause = statements.release(target.schema, version)
+            clause = statements.release(target.schema)
         case Verb.RETRY:
-            clause = statements.retry(target.schema, version)
+            clause = statements.retry(target.schema)
         case Verb.BURY:
             clause = statements.bury(target.schema)
             parameters["reasons"] = [one.reason for one in ordered]
-    with calling(connection, target.schema, f"{verb.value} {len(ordered)} deliveries of queue {target.queue!r}"):
+    with translated(f"{verb.value} {len(ordered)} deliveries of queue {target.queue!r}"):
         rows = connection.execute(clause, parameters).all()
     if lost := {row.message_id for row in rows if row.outcome == "lost"}:
         first = next(one.delivery for one in ordered if one.delivery.message_id in lost)

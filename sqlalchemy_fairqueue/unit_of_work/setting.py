@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue import statements
-from sqlalchemy_fairqueue.installation import calling, version_of
+from sqlalchemy_fairqueue.errors import translated
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.unit_of_work.adding import may_notify, policy_parameters
 from sqlalchemy_fairqueue.unit_of_work.operations import Configure, Limit, Pause, Purge, RecordHistory
@@ -30,7 +30,7 @@ def change(connection: Connection, target: Target, settings: Sequence[Setting]) 
     in_order = sorted(settings, key=_place)
     if isinstance(in_order[-1], Limit) and len(in_order) > 1:
         # The limit locks the queue's row too, before all channels.
-        with calling(connection, target.schema, f"lock queue {target.queue!r}"):
+        with translated(f"lock queue {target.queue!r}"):
             connection.execute(statements.hold_queue(target.schema), {"queue": target.queue})
     for setting in in_order:
         match setting:
@@ -58,21 +58,19 @@ def _place(setting: Setting) -> tuple[bool, bytes]:
 
 
 def _configure(connection: Connection, target: Target, configure: Configure) -> None:
-    version = version_of(connection, target.schema)
-    parameters: dict[str, Any] = {"queue": target.queue, **policy_parameters(configure.policy, version)}
+    parameters: dict[str, Any] = {"queue": target.queue, **policy_parameters(configure.policy)}
     if configure.channel is None:
-        with calling(connection, target.schema, f"configure queue {target.queue!r}"):
-            connection.execute(statements.configure_queue(target.schema, version), parameters)
+        with translated(f"configure queue {target.queue!r}"):
+            connection.execute(statements.configure_queue(target.schema), parameters)
     else:
-        with calling(connection, target.schema, f"configure channel {configure.channel!r} of queue {target.queue!r}"):
+        with translated(f"configure channel {configure.channel!r} of queue {target.queue!r}"):
             parameters["channel"] = configure.channel
-            if version > 1:
-                parameters["notify"] = may_notify(connection, [configure.target])
-            connection.execute(statements.configure_channel(target.schema, version), parameters)
+            parameters["notify"] = may_notify(connection, [configure.target])
+            connection.execute(statements.configure_channel(target.schema), parameters)
 
 
 def _limit(connection: Connection, target: Target, limit: Limit) -> None:
-    with calling(connection, target.schema, f"limit queue {target.queue!r}"):
+    with translated(f"limit queue {target.queue!r}"):
         connection.execute(
             statements.limit_queue(target.schema),
             {
@@ -85,7 +83,7 @@ def _limit(connection: Connection, target: Target, limit: Limit) -> None:
 
 def _record(connection: Connection, target: Target, record: RecordHistory) -> None:
     retention = None if record.retention is None else microseconds(record.retention)
-    with calling(connection, target.schema, f"set the history of queue {target.queue!r}"):
+    with translated(f"set the history of queue {target.queue!r}"):
         connection.execute(
             statements.record_queue(target.schema),
             {"queue": target.queue, "history": record.history, "retention": retention},
@@ -102,12 +100,12 @@ def _pause(connection: Connection, target: Target, pause: Pause) -> None:
     if not pause.paused:
         clause = statements.resume(target.schema)
         parameters["notify"] = may_notify(connection, [pause.target])
-    with calling(connection, target.schema, f"{verb} {what}"):
+    with translated(f"{verb} {what}"):
         connection.execute(clause, parameters)
 
 
 def _purge(connection: Connection, target: Target, purge: Purge) -> Telling:
-    with calling(connection, target.schema, f"purge channel {purge.channel!r} of queue {target.queue!r}"):
+    with translated(f"purge channel {purge.channel!r} of queue {target.queue!r}"):
         purged = connection.execute(
             statements.purge_channel(target.schema), {"queue": target.queue, "channel": purge.channel}
         ).scalar_one()

@@ -93,7 +93,7 @@ class AsyncWorker:
         Raises:
             WorkerError: It runs already, or a handler cannot be called by it.
             InvalidArgument: A queue has no handlers.
-            SchemaMismatch: A queue is not installed, or in a version that this library does not know.
+            SchemaMismatch: A queue is not installed, or in a version that is too old.
         """
         self._check_idle()
         self._check_handlers()

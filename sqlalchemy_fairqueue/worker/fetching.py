@@ -9,7 +9,6 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
-from sqlalchemy_fairqueue.installation import version_of
 from sqlalchemy_fairqueue.worker.bell import Bell
 from sqlalchemy_fairqueue.worker.context import Context
 from sqlalchemy_fairqueue.worker.decisions import RELEASE
@@ -20,8 +19,6 @@ from sqlalchemy_fairqueue.worker.pace import STALE, Pace, shares
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import timedelta
-
-    from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.values import Batch
     from sqlalchemy_fairqueue.worker.buffer import Buffer
@@ -207,7 +204,7 @@ class Fetcher:
                 consumer.forget_leases()
             lease_id = consumer.lease_id
             try:
-                batch = self._line.run(lambda connection: self._call(connection, source, limit))
+                batch = self._line.run(lambda connection: consumer.dequeue(connection, limit, self._ask))
             except BaseException:
                 source.recovery.unanswered(lease_id)
                 raise
@@ -224,11 +221,6 @@ class Fetcher:
             self._stats.empty += 1
             source.looks.nothing(now, due_in)
         return len(batch)
-
-    def _call(self, connection: Connection, source: Source, limit: int) -> Batch:
-        # Known already, but for an older schema, that somebody may have upgraded.
-        source.version = version_of(connection, source.target.schema)
-        return source.consumer.dequeue(connection, limit, self._ask)
 
     def _hand_on(self, source: Source, batch: Batch, now: float) -> None:
         # All deliveries of a batch are under one lease.

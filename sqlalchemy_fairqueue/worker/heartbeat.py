@@ -11,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import statements
-from sqlalchemy_fairqueue.installation import calling, version_of
+from sqlalchemy_fairqueue.errors import translated
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.worker.bell import Bell
 from sqlalchemy_fairqueue.worker.logs import log
@@ -130,30 +130,13 @@ class Heartbeat:
         asked = [claim.lease_id for claim in claims]
 
         def work(connection: Connection) -> list[tuple[int, int | None, list[int]]]:
-            with calling(
-                connection, source.target.schema, f"extend {len(asked)} leases of queue {source.queue.name!r}"
-            ):
-                if version_of(connection, source.target.schema) > 1:
-                    rows = connection.execute(
-                        statements.heartbeat(source.target.schema),
-                        {"lease_ids": asked, "lease": microseconds(self._lease)},
-                    ).all()
-                    connection.commit()
-                    return [(row.lease_id, row.expires_at, row.cancelled or []) for row in rows]
-                answers = []
-                for lease_id in asked:
-                    expires_at = connection.execute(
-                        statements.extend(source.target.schema),
-                        {
-                            "lease_id": lease_id,
-                            "lease": microseconds(self._lease),
-                            "ids": [],
-                            "deliveries": [],
-                        },
-                    ).scalar()
-                    connection.commit()
-                    answers.append((lease_id, expires_at, list[int]()))
-                return answers
+            with translated(f"extend {len(asked)} leases of queue {source.queue.name!r}"):
+                rows = connection.execute(
+                    statements.heartbeat(source.target.schema),
+                    {"lease_ids": asked, "lease": microseconds(self._lease)},
+                ).all()
+                connection.commit()
+            return [(row.lease_id, row.expires_at, row.cancelled or []) for row in rows]
 
         self._stats.heartbeats += 1
         by_id = {claim.lease_id: claim for claim in claims}

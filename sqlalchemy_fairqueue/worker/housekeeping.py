@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import statements
 from sqlalchemy_fairqueue.errors import said, translated
-from sqlalchemy_fairqueue.installation import version_of
 from sqlalchemy_fairqueue.worker.lines import line
 from sqlalchemy_fairqueue.worker.logs import log
 
@@ -68,8 +67,6 @@ class Housekeeping:
         own.close()
 
     def _keep_history(self, connection: Connection, schema: str | None) -> None:
-        if version_of(connection, schema) == 1:
-            return
         with translated("keep the partitions of the history"):
             rows = connection.execute(statements.keep_history(schema), {"ahead": _AHEAD_DAYS}).all()
             connection.commit()

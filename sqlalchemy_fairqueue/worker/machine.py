@@ -10,6 +10,7 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
+from sqlalchemy_fairqueue.installation import check_installed
 from sqlalchemy_fairqueue.values import check_duration
 from sqlalchemy_fairqueue.worker.daemons import join
 from sqlalchemy_fairqueue.worker.decisions import RELEASE
@@ -18,7 +19,6 @@ from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
 from sqlalchemy_fairqueue.worker.housekeeping import Housekeeping
 from sqlalchemy_fairqueue.worker.lines import line
 from sqlalchemy_fairqueue.worker.logs import log
-from sqlalchemy_fairqueue.worker.schema_check import check_schema
 from sqlalchemy_fairqueue.worker.sending import LOCK_TIMEOUT
 from sqlalchemy_fairqueue.worker.settling import Settler
 from sqlalchemy_fairqueue.worker.sleeping import Sleeper
@@ -119,13 +119,13 @@ class Machine:
         """Look at the schemas before anything is taken.
 
         Raises:
-            SchemaMismatch: One is missing, or of a version that this library does not know.
+            SchemaMismatch: One is missing or too old.
         """
         own = line(self._engine)
         try:
             for source in self.sources:
-                source.version = own.run(
-                    lambda connection, schema=source.target.schema: check_schema(connection, schema)  # type: ignore[misc]
+                own.run(
+                    lambda connection, schema=source.target.schema: check_installed(connection, schema)  # type: ignore[misc]
                 )
         finally:
             own.close()

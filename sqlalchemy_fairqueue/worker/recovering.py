@@ -91,6 +91,7 @@ class Recovery:
                     "lease_ids": [lease_id] * len(unknown),
                     "deliveries": [row.deliveries for row in unknown],
                     "delays": [None] * len(unknown),
+                    "notify": False,
                 },
             ).all()
             connection.commit()

@@ -1,6 +1,6 @@
 """How a worker sleeps without missing work: it says so first, looks again, and is woken by a notification.
 
-Without notifications (``notify=False``, version 1 of the schema, no listening connection just now) it polls more often.
+Without notifications (``notify=False``, no listening connection just now) it polls more often.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue import statements
-from sqlalchemy_fairqueue.installation import calling
+from sqlalchemy_fairqueue.errors import translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,11 +41,11 @@ class Sleeper:
 
     def before_look(self, line: Line, source: Source) -> None:
         """A look is about to be made; if nothing was found lately, tell producers first that we sleep after it."""
-        if self._subscription is None and self._subscribe is not None and source.version > 1:
+        if self._subscription is None and self._subscribe is not None:
             self._subscription = self._subscribe(line.driver())
         subscription = self._subscription
         looks = source.looks
-        if subscription is None or not subscription.is_heard or source.version == 1:
+        if subscription is None or not subscription.is_heard:
             looks.interval = self._alone
             looks.unmarked(monotonic())
             return
@@ -57,7 +57,7 @@ class Sleeper:
         seconds = 2 * self._interval + _SLACK
 
         def work(connection: Connection) -> tuple[int, str]:
-            with calling(connection, source.target.schema, f"wait for queue {source.queue.name!r}"):
+            with translated(f"wait for queue {source.queue.name!r}"):
                 row = connection.execute(
                     statements.wait(source.target.schema),
                     {
@@ -95,7 +95,7 @@ class Sleeper:
         lease_id = source.marked_lease
 
         def work(connection: Connection) -> None:
-            with calling(connection, source.target.schema, f"stop waiting for queue {source.queue.name!r}"):
+            with translated(f"stop waiting for queue {source.queue.name!r}"):
                 connection.execute(statements.unwait(source.target.schema), {"lease_id": lease_id})
                 connection.commit()
 

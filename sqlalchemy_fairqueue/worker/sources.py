@@ -33,7 +33,6 @@ class Source:
         heard_at: When its signals were last heard, on time.monotonic.
         marked_lease: The lease that says that we sleep, if one was ever marked.
         outage: Its failures in a row.
-        version: Of the schema that it is installed in, as of the last call.
         recovery: What dequeues took whose answer was lost.
     """
 
@@ -45,7 +44,6 @@ class Source:
         self.asking = threading.Lock()
         self.heard_at = 0.0
         self.marked_lease: int | None = None
-        self.version = 1
         self.recovery = Recovery(self, name)
         self.outage = Outage(log, f"dequeue from {queue.name!r}", name)
         self.consumer = Consumer(self.target, queue.codec, name, self._keep)

@@ -113,7 +113,7 @@ class Worker:
         Raises:
             WorkerError: It runs already, or a handler cannot be called by it.
             InvalidArgument: A queue has no handlers, or the session factory makes no Session.
-            SchemaMismatch: A queue is not installed, or in a version that this library does not know.
+            SchemaMismatch: A queue is not installed, or in a version that is too old.
         """
         with self._lock:
             self._check_idle()

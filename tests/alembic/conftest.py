@@ -15,6 +15,15 @@ import pytest
 from alembic.config import CommandLine, Config
 from sqlalchemy import URL
 
+from sqlalchemy_fairqueue.sql import files
+from tests.sql.client import kernel, open_kernel
+
+__all__ = ["kernel", "open_kernel"]
+
+LADDER = Path(__file__).with_name("ladder")
+VERSIONS = (1, 2)
+LATEST = VERSIONS[-1]
+
 REVISION = '''\
 """A migration of the user's."""
 
@@ -103,6 +112,13 @@ class Project:
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+
+@pytest.fixture(autouse=True)
+def ladder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version after the shipped one, for steps to climb: it adds a table, a column, an index and functions."""
+    shipped = files.FOLDERS[: VERSIONS[0]]
+    monkeypatch.setattr(files, "FOLDERS", [*shipped, *(LADDER / f"v{version}" for version in VERSIONS[1:])])
 
 
 @pytest.fixture

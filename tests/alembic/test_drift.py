@@ -1,7 +1,6 @@
 """find_drift: what was changed besides the migrations, by name."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, create_engine, text
@@ -17,7 +16,9 @@ from sqlalchemy_fairqueue.sql import (
     quoted,
     versions,
 )
+from sqlalchemy_fairqueue.sql.files import folder
 from sqlalchemy_fairqueue.sql.freezing import frozen, installed_catalog
+from tests.alembic.conftest import VERSIONS
 from tests.fixtures.database import Database, MakeDatabase, install
 
 pytestmark = pytest.mark.installed
@@ -76,19 +77,19 @@ def latest(empty_database: Database) -> Iterator[Connection]:
         yield connection
 
 
-@pytest.mark.parametrize("version", versions())
+@pytest.mark.parametrize("version", VERSIONS)
 def test_frozen_catalogs(empty_database: Database, version: int) -> None:
     """What each version should look like is what installing it makes, on this server too."""
     engine = create_engine(empty_database.url, poolclass=NullPool)
     with engine.connect() as connection:
         found = installed_catalog(connection, version)
-    file = Path(catalog.__file__).with_name(f"v{version}") / "catalog.json"
-    assert frozen(found).splitlines() == file.read_text().splitlines(), (
+    file = folder(version) / "catalog.json"
+    assert frozen(found).splitlines() == file.read_text("utf-8").splitlines(), (
         "run python -m sqlalchemy_fairqueue.sql.freezing URL"
     )
 
 
-@pytest.mark.parametrize("version", versions())
+@pytest.mark.parametrize("version", VERSIONS)
 def test_none_where_installed(empty_database: Database, schema: str | None, version: int) -> None:
     """An installation is as it should be, in every schema, also without its name on the search_path."""
     engine = create_engine(empty_database.url, poolclass=NullPool)
@@ -189,7 +190,7 @@ def test_nothing_of_another_version_stays(latest: Connection) -> None:
     latest.execute(text("create table fq_mine (id int)"))
     assert find_drift(latest) == []
     latest.execute(text(f"create or replace {VERSION_1}"))
-    assert Difference("function", "fq_pause(text, text)", "unexpected") in find_drift(latest)
+    assert Difference("function", "fq_add_note(bigint[], text)", "unexpected") in find_drift(latest)
 
 
 def test_schema_of_somebody_else(latest: Connection) -> None:

@@ -7,16 +7,16 @@ import pytest
 
 from alembic_ext import DowngradeFairqueueOp, UpgradeFairqueueOp
 from sqlalchemy_fairqueue.errors import SchemaMismatch
-from sqlalchemy_fairqueue.sql import drop_statements, functions, install_statements, quoted, versions
+from sqlalchemy_fairqueue.sql import drop_statements, functions, install_statements, quoted
 from tests.alembic.catalog import catalog
-from tests.alembic.conftest import Project
+from tests.alembic.conftest import VERSIONS, Project
 from tests.alembic.test_operations import run_script
 from tests.alembic.test_refusals import refused
 from tests.fixtures.database import Database, MakeDatabase
 
 pytestmark = pytest.mark.installed
 
-STEPS = list(combinations(versions(), 2))
+STEPS = list(combinations(VERSIONS, 2))
 
 
 def ladder(project: Project, database: Database, schema: str | None, old: int, new: int) -> None:
@@ -65,7 +65,9 @@ def test_privileges_stay(project: Project, empty_database: Database, old: int, n
     try:
         for name in functions(old):
             empty_database.execute(f"revoke execute on function {name} from public")
-        empty_database.execute(f'grant execute on function fq_enqueue, fq_version to "{caller}" with grant option')
+        empty_database.execute(
+            f'grant execute on function fq_enqueue, fq_release, fq_version to "{caller}" with grant option'
+        )
         before = catalog(empty_database, kinds=("function",))
         project.run("upgrade", "two")
         granted = {name: facts[-1] for name, facts in catalog(empty_database, kinds=("function",)).items()}
@@ -120,9 +122,9 @@ def test_taken_name_is_refused(project: Project, empty_database: Database) -> No
     """A table of the user's that has the name of a new one is named before anything is changed."""
     ladder(project, empty_database, None, 1, 2)
     project.run("upgrade", "one")
-    empty_database.execute("create table fq_history (id int)")
+    empty_database.execute("create table fq_note (id int)")
     before = catalog(empty_database)
-    with pytest.raises(SchemaMismatch, match="not fairqueue's under names that it needs: fq_history; rename them"):
+    with pytest.raises(SchemaMismatch, match="not fairqueue's under names that it needs: fq_note; rename them"):
         project.run("upgrade", "two")
     assert catalog(empty_database) == before
 
@@ -149,14 +151,15 @@ def test_direction(kind: type[UpgradeFairqueueOp | DowngradeFairqueueOp], versio
         kind(*versions)
 
 
-@pytest.mark.parametrize("way", ["op.drop_fairqueue(version=2, schema={})", "op.downgrade_fairqueue(2, 1, schema={})"])
 @pytest.mark.parametrize("script", [False, True], ids=["online", "script"])
-def test_staging_tables_go(
-    project: Project, empty_database: Database, schema: str | None, way: str, *, script: bool
-) -> None:
-    """What a load left behind is gone with the version that has loads; a table of the user's with such a name stays."""
+def test_staging_tables_go(project: Project, empty_database: Database, schema: str | None, *, script: bool) -> None:
+    """What a load left behind is dropped with fairqueue; a table of the user's with such a name stays."""
     made = "" if schema is None else f"op.execute(sa.schema.CreateSchema({schema!r}))"
-    project.migration("one", f"{made}\nop.create_fairqueue(version=2, schema={schema!r})", way.format(repr(schema)))
+    project.migration(
+        "one",
+        f"{made}\nop.create_fairqueue(version=1, schema={schema!r})",
+        f"op.drop_fairqueue(version=1, schema={schema!r})",
+    )
     project.point_at(empty_database.url)
     project.run("upgrade", "one")
     place = "" if schema is None else f"{quoted(schema)}."
@@ -187,9 +190,9 @@ def test_a_stage_of_another_role_stays(empty_database: Database) -> None:
             run(f"create schema jobs authorization {owner}", f"grant all on schema jobs to {loader}, {migrator}")
             left = "select count(*) from pg_class where starts_with(relname, 'fq_stage_')"
             for role, stays in ((migrator, 1), (owner, 0)):
-                run(*install_statements(2, "jobs"), role=role)
+                run(*install_statements(1, "jobs"), role=role)
                 run("select jobs.fq_make_stage(3600000000)", role=loader)
-                run(*drop_statements(2, "jobs"), role=role)
+                run(*drop_statements(1, "jobs"), role=role)
                 assert empty_database.value(left) == stays
         finally:
             for role in (loader, migrator, owner):

@@ -1,47 +1,30 @@
-"""The steps between versions while programs of both code versions work."""
+"""The steps between versions while programs work."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import Condition, Event
-from typing import TypeVar
+from threading import Condition, Event, Lock
 
 import pytest
 from sqlalchemy import Engine, create_engine, text
-from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Queue, Receipt
+from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Queue
 from sqlalchemy_fairqueue.embedded import Server
-from sqlalchemy_fairqueue.errors import SchemaMismatch
 from sqlalchemy_fairqueue.sql import assert_no_drift
 from tests.alembic.conftest import Project
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
+from tests.sql.client import Kernel
+from tests.sql.kernel.verbs import unbalanced
 from tests.worker.helpers import until
 
-T = TypeVar("T")
-
-# What a library that knows version 1 alone sends.
-OLD_ENQUEUE = text("""
-    select ordinal, message_id, created from fq_enqueue(
-      p_queue => cast(:queue as text), p_channels => cast(:channels as text[]), p_kinds => cast(:kinds as text[]),
-      p_contents => cast(:contents as bytea[]), p_headers => cast(:nothing as jsonb[]),
-      p_delays => cast(:nothing as bigint[]), p_ats => cast(:nothing as bigint[]),
-      p_priorities => cast(:nothing as integer[]), p_keys => cast(:nothing as text[]),
-      p_max_attempts => cast(:nothing as integer[]), p_max_concurrency => cast(:limit as integer),
-      p_release_interval => cast(0 as bigint), p_release_burst => cast(1 as integer), p_weight => cast(1 as integer))
-""")
-OLD_DEQUEUE = text("""
-    select * from fq_dequeue(p_queue => cast(:queue as text), p_limit => cast(:limit as integer),
-      p_lease => cast(60000000 as bigint), p_consumer => cast(:consumer as text),
-      p_lease_id => cast(:lease_id as bigint), p_hints => cast(null as bigint[]))
-""")
-OLD_COMPLETE = text("""
-    select message_id, outcome from fq_complete(p_queue => cast(:queue as text), p_ids => cast(:ids as bigint[]),
+# As a library that needs version 2 would call it.
+RELEASE = text("""
+    select message_id, outcome from fq_release(p_queue => cast(:queue as text), p_ids => cast(:ids as bigint[]),
       p_rows => cast(:rows as tid[]), p_lease_ids => cast(:leases as bigint[]),
-      p_deliveries => cast(:deliveries as integer[]))
+      p_deliveries => cast(:deliveries as integer[]), p_delays => cast(:delays as bigint[]), p_note => 'again')
 """)
 QUEUE = "documents"
 CHANNELS = [f"tenant {number}" for number in range(6)]
@@ -50,7 +33,7 @@ MOST = 600
 
 
 class Crew:
-    """Producers and consumers of both code versions, each in a thread until the crew is told to stop."""
+    """Producers and consumers that know version 1, and a consumer that needs version 2, each in a thread."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -59,149 +42,161 @@ class Crew:
         self.moved = Condition()
         self.enqueued: list[int] = []
         self.completed: list[int] = []
-        self.futures: list[Future[None]] = []
-        self.downgrading = False
+        self.futures: dict[str, Future[None]] = {}
+        self.rolled_out = Event()
+        self.newer = Lock()
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """Start everybody; afterwards stop them, and raise what went wrong in any of them."""
-        jobs: dict[str, Callable[[Crew, Engine, str], None]] = {}
-        jobs |= {"old producer": old_produce, "old": old_consume, "old too": old_consume}
-        jobs |= {"new producer": new_produce, "new": new_consume, "new too": new_consume}
+        jobs: dict[str, Callable[[Crew, Engine], None]] = {
+            "producer": produce,
+            "producer at once": produce_at_once,
+            "consumer": consume,
+            "other consumer": consume,
+            "newer consumer": consume_newer,
+        }
         with ThreadPoolExecutor(len(jobs)) as threads:
-            self.futures = [threads.submit(self.work, name, job) for name, job in jobs.items()]
+            self.futures = {name: threads.submit(self.work, name, job) for name, job in jobs.items()}
             try:
                 yield
             finally:
                 self.stopped.set()
-        for future in self.futures:
+        for future in self.futures.values():
             future.result()
 
-    def work(self, name: str, job: Callable[["Crew", Engine, str], None]) -> None:
+    def work(self, name: str, job: Callable[["Crew", Engine], None]) -> None:
         """Do a job again and again on an engine of its own."""
-        engine = create_engine(self.database.url, isolation_level="AUTOCOMMIT" if "old" in name else "READ COMMITTED")
+        engine = create_engine(self.database.url)
         while not self.stopped.is_set():
             if "producer" in name and len(self.enqueued) - len(self.completed) > MOST:
                 with self.moved:
                     self.moved.wait(0.1)
                 continue
-            job(self, engine, name)
+            if "newer" in name:
+                if not self.rolled_out.wait(0.1):
+                    continue
+                with self.newer:
+                    if self.rolled_out.is_set():
+                        job(self, engine)
+            else:
+                job(self, engine)
             with self.moved:
                 self.progress[name] += 1
                 self.moved.notify_all()
         engine.dispose()
 
-    def call(self, work: Callable[[], T]) -> T:
-        """Do something that a downgrade may have caught in a function of the newer version: it fails once, whole."""
-        try:
-            return work()
-        except (ProgrammingError, SchemaMismatch):
-            if not self.downgrading:
-                raise
-            return work()
+    def roll_out(self) -> None:
+        """The database was migrated: start the program that needs it."""
+        self.rolled_out.set()
+
+    def roll_back(self) -> None:
+        """The database is about to be migrated back: end the program that needs the newer version."""
+        self.rolled_out.clear()
+        with self.newer:
+            pass
 
     def goes_on(self) -> None:
         """Return when each of them has done its job a few more times; fail if one has ended or does not get on."""
+        working = [name for name in self.futures if "newer" not in name or self.rolled_out.is_set()]
         with self.moved:
             before = Counter(self.progress)
-            names = ("old producer", "old", "old too", "new producer", "new", "new too")
             moved = self.moved.wait_for(
                 lambda: (
-                    all(self.progress[name] >= before[name] + 8 for name in names)
-                    or any(future.done() for future in self.futures)
+                    all(self.progress[name] >= before[name] + 8 for name in working)
+                    or any(future.done() for future in self.futures.values())
                 ),
                 PATIENCE.total_seconds() * 2,
             )
-        for future in self.futures:
+        for future in self.futures.values():
             if future.done():
                 future.result()
         assert moved, f"{before} became {self.progress}"
 
 
-def old_produce(crew: Crew, engine: Engine, _name: str) -> None:
-    """Enqueue a message a channel."""
-    count = len(CHANNELS)
-    given = {
-        "queue": QUEUE,
-        "channels": CHANNELS,
-        "kinds": ["parse"] * count,
-        "contents": [b"1"] * count,
-        "nothing": [None] * count,
-        "limit": 3,
-    }
-    with engine.connect() as connection:
-        crew.enqueued += [row.message_id for row in crew.call(lambda: connection.execute(OLD_ENQUEUE, given).all())]
-
-
-def old_consume(crew: Crew, engine: Engine, name: str, limit: int = 5) -> None:
-    """Take up to so many messages and complete them."""
-    given = {"queue": QUEUE, "limit": limit, "consumer": name, "lease_id": None}
-    with engine.connect() as connection:
-        *taken, call = crew.call(lambda: connection.execute(OLD_DEQUEUE, given).all())
-        if taken:
-            done = {
-                "queue": QUEUE,
-                "ids": [row.message_id for row in taken],
-                "rows": [row.row_id for row in taken],
-                "leases": [call.lease_id] * len(taken),
-                "deliveries": [row.deliveries for row in taken],
-            }
-            assert crew.call(lambda: connection.execute(OLD_COMPLETE, done).all()) == []
-            crew.completed += done["ids"]
-
-
-def new_produce(crew: Crew, engine: Engine, _name: str) -> None:
-    """Enqueue two messages in a transaction."""
+def produce(crew: Crew, engine: Engine) -> None:
+    """Enqueue a message a channel in one transaction."""
     queue = Queue(QUEUE)
-
-    def enqueue() -> list[Receipt]:
-        with Session(engine) as session, session.begin():
-            return [queue.enqueue(session, channel=channel, payload=1) for channel in CHANNELS[:2]]
-
-    crew.enqueued += [receipt.message_id for receipt in crew.call(enqueue) if receipt.message_id is not None]
+    with Session(engine) as session, session.begin():
+        receipts = [queue.enqueue(session, channel=channel, payload=1) for channel in CHANNELS]
+    crew.enqueued += [receipt.message_id for receipt in receipts if receipt.message_id is not None]
 
 
-def new_consume(crew: Crew, engine: Engine, _name: str) -> None:
-    """Take up to five messages and complete them."""
+def produce_at_once(crew: Crew, engine: Engine) -> None:
+    """Enqueue a message with a key on the engine."""
     queue = Queue(QUEUE)
-    batch = crew.call(lambda: queue.dequeue(engine, limit=5))
-    if batch:
-        crew.call(lambda: queue.complete(engine, list(batch)))
-        crew.completed += [delivery.message_id for delivery in batch]
+    message_id = queue.enqueue_now(engine, channel=CHANNELS[0], payload=1, key=str(crew.progress.total()))
+    if message_id is not None and message_id not in crew.enqueued:
+        crew.enqueued.append(message_id)
+
+
+def consume(crew: Crew, engine: Engine) -> None:
+    """Take up to five messages, give back every third that is new, and complete the others."""
+    queue = Queue(QUEUE)
+    batch = queue.dequeue(engine, limit=5)
+    back = [delivery for delivery in batch if delivery.deliveries == 1 and delivery.message_id % 3 == 0]
+    done = [delivery for delivery in batch if delivery not in back]
+    queue.release(engine, back)
+    complete(crew, engine, done)
+
+
+def consume_newer(crew: Crew, engine: Engine) -> None:
+    """Take up to five messages, give back every second that is new as version 2 does, and complete the others."""
+    batch = Queue(QUEUE).dequeue(engine, limit=5)
+    back = [delivery for delivery in batch if delivery.deliveries == 1 and delivery.message_id % 2 == 0]
+    if back:
+        given = {
+            "queue": QUEUE,
+            "ids": [one.message_id for one in back],
+            "rows": [one.row_id for one in back],
+            "leases": [one.lease.id for one in back],
+            "deliveries": [one.deliveries for one in back],
+            "delays": [None] * len(back),
+        }
+        with engine.begin() as connection:
+            assert connection.execute(RELEASE, given).all() == []
+    complete(crew, engine, [delivery for delivery in batch if delivery not in back])
+
+
+def complete(crew: Crew, engine: Engine, done: list[Delivery]) -> None:
+    """Complete deliveries in a session, as business code does."""
+    with Session(engine) as session, session.begin():
+        Queue(QUEUE).complete(session, done)
+    crew.completed += [delivery.message_id for delivery in done]
 
 
 @pytest.mark.timeout(240)
 def test_steps_under_load(project: Project, empty_database: Database) -> None:
-    """Up, down and up again while old and new programs work: each message is delivered once, and only calls that a
-    downgrade catches fail, once.
+    """Up, down and up again while programs of both versions work: none meets an error, and each message is completed
+    once. Those that need version 2 are rolled out after the step up, and back before the step down.
     """
     project.migration("one", "op.create_fairqueue(version=1)")
     project.migration("two", "op.upgrade_fairqueue(1, 2)", "op.downgrade_fairqueue(2, 1)", down="one")
     project.point_at(empty_database.url)
     project.run("upgrade", "one")
+    engine = create_engine(empty_database.url)
+    Queue(QUEUE).configure(engine, defaults=ChannelPolicy(max_concurrency=3, max_backlog=10_000))
     crew = Crew(empty_database)
     with crew.at_work():
         for way, revision in (("upgrade", "two"), ("downgrade", "one"), ("upgrade", "two")):
             crew.goes_on()
-            crew.downgrading = way == "downgrade"
+            crew.roll_back()
             project.run(way, revision)
+            if way == "upgrade":
+                crew.roll_out()
         crew.goes_on()
 
-    engine = create_engine(empty_database.url, isolation_level="AUTOCOMMIT")
+    # Nobody else has any in hand, and each channel gives up to three: each round takes some, or something is stuck.
+    while left := empty_database.value("select count(*) from fq_message"):
+        complete(crew, engine, list(Queue(QUEUE).dequeue(engine, limit=100)))
+        assert empty_database.value("select count(*) from fq_message") < left
+    assert sorted(crew.completed) == sorted(crew.enqueued)
     with engine.connect() as connection:
-        # Nobody else has any in hand, and each channel gives up to three: each round takes some, or something is stuck.
-        waiting = text("select count(*) from fq_message")
-        left = connection.scalar(waiting)
-        while left:
-            old_consume(crew, engine, "last", limit=100)
-            before, left = left, connection.scalar(waiting)
-            assert left < before, connection.execute(text("select * from fq_channel_state")).all()
-        taken = text("select sum(current_concurrency) from fq_channel_state")
-        freed = text("select coalesce(sum(freed), 0) from fq_signal")
-        assert connection.scalar(taken) == connection.scalar(freed)
         assert_no_drift(connection)
     engine.dispose()
-    assert sorted(crew.completed) == sorted(crew.enqueued)
+    kernel = Kernel.open(empty_database.conninfo, autocommit=True)
+    assert unbalanced(kernel) == []
+    kernel.connection.close()
 
 
 @pytest.mark.parametrize(("way", "revision"), [("upgrade", "two"), ("downgrade", "one")])

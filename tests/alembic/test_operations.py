@@ -4,9 +4,9 @@ import psycopg
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.sql import quoted, versions
+from sqlalchemy_fairqueue.sql import quoted
 from tests.alembic.catalog import catalog
-from tests.alembic.conftest import Project
+from tests.alembic.conftest import VERSIONS, Project
 from tests.fixtures.database import Database, MakeDatabase
 
 pytestmark = pytest.mark.installed
@@ -41,7 +41,7 @@ def run_script(database: Database, script: str) -> None:
         connection.execute(script.encode())
 
 
-@pytest.mark.parametrize("version", versions())
+@pytest.mark.parametrize("version", VERSIONS)
 def test_script_and_connection_leave_the_same_catalog(
     project: Project, make_database: MakeDatabase, schema: str | None, version: int
 ) -> None:
@@ -77,7 +77,7 @@ def test_no_schema_is_the_connections_default(project: Project, make_database: M
     assert catalog(unnamed) == {}
 
 
-@pytest.mark.parametrize("version", versions())
+@pytest.mark.parametrize("version", VERSIONS)
 def test_installed_functions_work_in_any_schema(
     project: Project, empty_database: Database, schema: str | None, version: int
 ) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import NullPool, create_engine
 
-from sqlalchemy_fairqueue.sql import LATEST_VERSION, assert_no_drift, installed_version
+from sqlalchemy_fairqueue.sql import assert_no_drift, installed_version
 from tests.alembic.catalog import catalog
-from tests.alembic.conftest import Project
+from tests.alembic.conftest import LATEST, Project
 from tests.fixtures.database import Database
 from tests.fixtures.server import programs
 
@@ -37,7 +37,7 @@ def test_ladder(project: Project, empty_database: Database) -> None:
     """Installation, steps and drop, in a schema whose name psql could trip over, leave what they should."""
     made = f"op.execute(sa.schema.CreateSchema({SCHEMA!r}))"
     project.migration("one", f"{made}\nop.create_fairqueue(version=1, schema={SCHEMA!r})", "pass")
-    last = LATEST_VERSION
+    last = LATEST
     project.migration(
         "two",
         f"op.upgrade_fairqueue(1, {last}, schema={SCHEMA!r})\nop.repair_fairqueue({last}, schema={SCHEMA!r})",

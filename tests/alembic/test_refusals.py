@@ -120,9 +120,9 @@ def test_version_is_gone(project: Project, database: Database, operation: str) -
 def test_repair_of_another_version(project: Project, database: Database) -> None:
     """Without fq_version() the tables tell whether the version that is named can be the one that was installed."""
     database.execute("drop function fq_version")
-    said = refused(project, database, "op.repair_fairqueue(1)")
+    said = refused(project, database, "op.repair_fairqueue(2)")
     assert said.endswith(
-        "fq_pruned_history, fq_queue, fq_queue_state, fq_signal, which are not those of version 1; "
+        "fq_pruned_history, fq_queue, fq_queue_state, fq_signal, which are not those of version 2; "
         "name the version that was installed"
     )
 

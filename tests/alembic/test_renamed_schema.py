@@ -11,15 +11,16 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateSchema
 
 from sqlalchemy_fairqueue import Queue, SchemaMismatch
-from sqlalchemy_fairqueue.sql import LATEST_VERSION, assert_no_drift
+from sqlalchemy_fairqueue.sql import assert_no_drift
+from tests.alembic.conftest import LATEST
 from tests.fixtures.database import Database, install
 
-ADVICE = rf'schema "jobs" does not exist; .*op\.repair_fairqueue\(version={LATEST_VERSION}, schema=\.\.\.\)'
+ADVICE = rf'schema "jobs" does not exist; .*op\.repair_fairqueue\(version={LATEST}, schema=\.\.\.\)'
 
 
 def _installed(connection: Connection, schema: str) -> None:
     connection.execute(CreateSchema(schema))
-    install(connection, schema=schema, version=LATEST_VERSION)
+    install(connection, schema=schema, version=LATEST)
 
 
 def _operations(connection: Connection) -> Any:
@@ -42,7 +43,7 @@ def test_a_renamed_schema(empty_database: Database) -> None:
         fresh.stats(engine)
 
     with engine.begin() as connection:
-        _operations(connection).repair_fairqueue(LATEST_VERSION, schema="jobs_2025")
+        _operations(connection).repair_fairqueue(LATEST, schema="jobs_2025")
         _installed(connection, "jobs")
         assert_no_drift(connection, "jobs_2025")
     fresh.enqueue_now(engine, channel="a", payload="new")
@@ -59,6 +60,6 @@ def test_renamed_and_repaired_by_one_migration(empty_database: Database) -> None
     with engine.begin() as connection:
         op = _operations(connection)
         op.execute("alter schema jobs rename to jobs_2025")
-        op.repair_fairqueue(LATEST_VERSION, schema="jobs_2025")
+        op.repair_fairqueue(LATEST, schema="jobs_2025")
 
     assert [delivery.payload for delivery in Queue("q", schema="jobs_2025").dequeue(engine)] == ["old"]

@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import NullPool, create_engine
 from sqlalchemy.exc import DataError
 
-from sqlalchemy_fairqueue.sql import LATEST_VERSION, catalog
+from sqlalchemy_fairqueue.sql import catalog
 from sqlalchemy_fairqueue.sql.drift import find_drift
-from tests.alembic.conftest import Project
+from tests.alembic.conftest import LATEST, Project
 from tests.alembic.test_operations import run_script
 from tests.fixtures.database import Database, MakeDatabase, install
 from tests.fixtures.planted import plant
@@ -37,9 +37,9 @@ def test_planted_functions_are_not_called(project: Project, make_database: MakeD
     steps = [
         "op.execute('select 1')" if place is None else f"op.execute(sa.schema.CreateSchema({place!r}))",
         f"op.create_fairqueue(version=1, schema={place!r})",
-        f"op.upgrade_fairqueue(1, {LATEST_VERSION}, schema={place!r})",
-        f"op.repair_fairqueue({LATEST_VERSION}, schema={place!r})",
-        f"op.downgrade_fairqueue({LATEST_VERSION}, 1, schema={place!r})",
+        f"op.upgrade_fairqueue(1, {LATEST}, schema={place!r})",
+        f"op.repair_fairqueue({LATEST}, schema={place!r})",
+        f"op.downgrade_fairqueue({LATEST}, 1, schema={place!r})",
         f"op.drop_fairqueue(version=1, schema={place!r})",
         # Of the transaction's settings none is left changed.
         "op.execute(\"create table looked as select current_setting('search_path') as path\")",
@@ -58,7 +58,7 @@ def test_looking_calls_nothing_planted(
     """find_drift calls none either, and leaves the search_path as it was, also where it fails."""
     engine = create_engine(empty_database.url, poolclass=NullPool)
     with engine.begin() as connection:
-        install(connection, version=LATEST_VERSION)
+        install(connection, version=LATEST)
     plant(empty_database)
     with engine.connect().execution_options(isolation_level=isolation) as connection:
         connection.exec_driver_sql(f"set search_path = {PATH}")

@@ -12,15 +12,17 @@ import pytest
 from sqlalchemy_fairqueue import sql
 from sqlalchemy_fairqueue.sql.__main__ import script
 from sqlalchemy_fairqueue.sql.statements import in_order
+from tests.alembic.conftest import LADDER, LATEST
 
 pytestmark = pytest.mark.installed
 
 ROOT = Path(str(files(sql)))
-FILES = sorted(ROOT.rglob("*.sql"))
+SHIPPED = tuple(sql.files.FOLDERS)
+FILES = sorted((*ROOT.rglob("*.sql"), *LADDER.rglob("*.sql")))
 TOKENS = re.compile(r"(?P<comment>--[^\n]*)|(?P<literal>'(?:[^']|'')*')|(?P<name>\"(?:[^\"]|\"\")*\")")
 
 
-@pytest.fixture(params=FILES, ids=[str(path.relative_to(ROOT)) for path in FILES])
+@pytest.fixture(params=FILES, ids=["/".join(path.parts[-2:]) for path in FILES])
 def text(request: pytest.FixtureRequest) -> str:
     """Each file's text."""
     return str(request.param.read_text(encoding="utf-8"))
@@ -36,7 +38,7 @@ def test_qualifier_stands_only_where_an_identifier_does(text: str) -> None:
 def test_nothing_of_ours_is_named_without_the_qualifier(text: str) -> None:
     """Functions and tables are never found by the search_path: it is pinned to PostgreSQL's own schema."""
     code = TOKENS.sub("", text)
-    ours = {*sql.functions(sql.LATEST_VERSION), *sql.tables(sql.LATEST_VERSION)}
+    ours = {*sql.functions(LATEST), *sql.tables(LATEST)}
     assert [name for name in re.findall(r"(?<![\w.])(fq_\w+)(?!\w)", code) if name in ours] == []
 
 
@@ -63,12 +65,13 @@ def test_stem_is_the_name() -> None:
                 )
 
 
-def test_latest_version_is_the_newest_folder() -> None:
-    """The versions that the library says it knows are the folders that it ships."""
+def test_each_folder_is_a_version() -> None:
+    """The versions that the library says it knows are the folders that it ships, and it needs one of them."""
     assert sorted(path.name for path in ROOT.iterdir() if re.fullmatch(r"v\d+", path.name)) == [
-        f"v{version}" for version in sql.versions()
+        f"v{version}" for version in range(1, len(SHIPPED) + 1)
     ]
-    assert sql.versions()[-1] == sql.LATEST_VERSION
+    assert [folder.name for folder in SHIPPED] == [f"v{version}" for version in range(1, len(SHIPPED) + 1)]
+    assert sql.NEEDED_VERSION in range(1, len(SHIPPED) + 1)
 
 
 def test_relations_are_every_name_that_the_tables_take() -> None:

@@ -5,17 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from sqlalchemy_fairqueue.sql import LATEST_VERSION
 from tests.alembic.catalog import catalog
-from tests.alembic.conftest import Project
+from tests.alembic.conftest import LATEST, Project
 from tests.alembic.environments import MODELS, code, environment
 from tests.alembic.test_autogenerate import calls
 from tests.fixtures.database import Database, MakeDatabase
 
 pytestmark = pytest.mark.installed
 
-CREATED = f"op.create_fairqueue(version={LATEST_VERSION})"
-DROPPED = f"op.drop_fairqueue(version={LATEST_VERSION})"
+CREATED = f"op.create_fairqueue(version={LATEST})"
+DROPPED = f"op.drop_fairqueue(version={LATEST})"
 
 SEVERAL = """
 class Other(sa.orm.DeclarativeBase):
@@ -66,7 +65,7 @@ def test_several_databases(
     assert [calls(part)[:1] for part in parts if "engine1" in part] == [[CREATED], [DROPPED]]
     assert not [part for part in parts if "engine2" in part and "fairqueue" in part]
     project.run("upgrade", "head")
-    assert ours.value("select fq_version()") == LATEST_VERSION
+    assert ours.value("select fq_version()") == LATEST
     assert "fq_" not in str(catalog(theirs))
     project.run("check")
     project.run("downgrade", "base")

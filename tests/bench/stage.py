@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.sql import LATEST_VERSION, install_statements
+from sqlalchemy_fairqueue.sql import install_statements, latest_version
 from tests.bench.sides import hear
 from tests.bench.wire import Wire
 
@@ -69,7 +69,7 @@ class Stage:
             wire.run(f"create database {name}")
         with self._connected(name) as wire:
             wire.run("create schema fairqueue")
-            for statement in (*install_statements(LATEST_VERSION, "fairqueue"), *_baselines()):
+            for statement in (*install_statements(latest_version(), "fairqueue"), *_baselines()):
                 wire.run(statement)
             wire.run("select setseed(0.5)")
             values = {"channels": channels, "counted": side != "lean", "content": _CONTENT, "weight": weight}

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from sqlalchemy_fairqueue.embedded import embedded_server
-from sqlalchemy_fairqueue.sql import LATEST_VERSION, install_statements
+from sqlalchemy_fairqueue.sql import install_statements, latest_version
 from tests.bench.figures import Figure
 from tests.fixtures.server import programs
 
@@ -58,7 +58,7 @@ def history(*, full: bool) -> Iterator[tuple[int, int]]:
         embedded_server(programs(), settings=settings),
         psycopg.connect(_dsn(port), autocommit=True) as connection,
     ):
-        for statement in install_statements(LATEST_VERSION, None):
+        for statement in install_statements(latest_version(), None):
             connection.execute(statement.encode())
         connection.execute("select fq_keep_history(1)")
         connection.execute(_FILL.format(chunks=rows // 1000 - 1).encode())

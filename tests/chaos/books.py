@@ -10,11 +10,11 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Enqueue, Queue
 from tests.chaos.business import KEPT, PLAIN, payload
 from tests.fixtures.database import Database
-from tests.model.invariants import held_at_any_time, left_when_empty
+from tests.model.invariants import HELD, LEFT
 from tests.worker.helpers import is_empty, until
 
 # The model's clock stands still between its steps; here time goes on, and what counts is later than the snapshot.
-_HELD = held_at_any_time(2).replace("(select last_value from public.test_clock)", "(select fq_now())")
+_HELD = HELD.replace("(select last_value from public.test_clock)", "(select fq_now())")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Books:
         """A line for whatever an empty queue still holds: slots, signals, places in line."""
         self.queue.dequeue(self.engine)
         # A lease that a dead worker slept under ends by itself.
-        return [row[0] for row in self.database.rows(left_when_empty(2)) if "lease" not in row[0]]
+        return [row[0] for row in self.database.rows(LEFT) if "lease" not in row[0]]
 
     def crowded(self, limits: dict[str, int], together: int) -> list[str]:
         """A line for each moment at which more handlers were at work than a limit allows."""

@@ -10,23 +10,23 @@ from sqlalchemy_fairqueue import ChannelPolicy, Queue, Worker
 from tests.chaos.books import Books
 from tests.chaos.business import TABLES, Handlers
 from tests.chaos.children import Child, StartChild, start_child
-from tests.fixtures.database import SCHEMA_VERSION, Database, MakeDatabase, install
+from tests.fixtures.database import Database, MakeDatabase, install
 
 Rescue = Callable[..., Worker]
 
 
 @pytest.fixture
 def database(make_database: MakeDatabase) -> Database:
-    """The test's own database with the newest schema, which workers are about, and the business's tables."""
-    return prepared(make_database(installed=SCHEMA_VERSION > 1), installed=SCHEMA_VERSION > 1)
+    """The test's own database, with the business's tables."""
+    return prepared(make_database(), installed=True)
 
 
 def prepared(database: Database, *, installed: bool = False) -> Database:
-    """Install the business, and the newest version if there is none."""
+    """Install the business, and fairqueue if it is not there."""
     engine = create_engine(database.url, poolclass=NullPool)
     with engine.begin() as connection:
         if not installed:
-            install(connection, version=2)
+            install(connection)
         for statement in TABLES.split(";"):
             connection.exec_driver_sql(statement)
     return database

@@ -1,4 +1,4 @@
-"""The command line, in this process or in one of its own, on a database with version 2."""
+"""The command line, in this process or in one of its own, on a database of the test's own."""
 
 import io
 import json
@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 from sqlalchemy import NullPool, create_engine
 
-from sqlalchemy_fairqueue.cli.installations import NEEDED_VERSION
 from sqlalchemy_fairqueue.cli.options import APP_VARIABLE, DATABASE_URL_VARIABLE
 from sqlalchemy_fairqueue.cli.program import main
 from tests.cli.stages import Findings
-from tests.fixtures.database import SCHEMA_VERSION, Database, MakeDatabase, install
+from tests.fixtures.database import Database, install
 
 PROGRAM = [sys.executable, "-m", "sqlalchemy_fairqueue.cli"]
 
@@ -58,21 +57,17 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def database(make_database: MakeDatabase) -> Database:
-    """The test's own database with the version that the commands need."""
-    if SCHEMA_VERSION >= NEEDED_VERSION:
-        return make_database()
-    made = make_database(installed=False)
-    install_version(made, NEEDED_VERSION)
-    return made
-
-
-def install_version(database: Database, version: int, schema: str | None = None) -> None:
-    """Install a version as a migration does."""
+def install_into(database: Database, schema: str | None = None) -> None:
+    """Install fairqueue as a migration does."""
     engine = create_engine(database.url, poolclass=NullPool)
     with engine.begin() as connection:
-        install(connection, schema=schema, version=version)
+        install(connection, schema=schema)
+
+
+def say_version(database: Database, version: int) -> None:
+    """Let an installation say that it is of another version."""
+    function = "create or replace function fq_version() returns integer"
+    database.execute(f"{function} immutable language sql as 'select {version}'")
 
 
 @pytest.fixture

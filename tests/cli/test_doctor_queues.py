@@ -6,7 +6,7 @@ from sqlalchemy import Engine, NullPool, create_engine
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.embedded import Server
-from tests.cli.conftest import Cli, install_version
+from tests.cli.conftest import Cli, install_into
 from tests.cli.stages import QUEUE, Findings, bury, enqueue, lease, levels
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
@@ -44,7 +44,7 @@ def test_paused_queues(findings: Findings, engine: Engine) -> None:
 def test_warnings_and_the_status(bare_cli: Cli, private_server: Callable[..., Server]) -> None:
     """A warning is status 0, and with --strict status 1."""
     url = private_server(settings={"autovacuum": "on"}).url("postgres")
-    install_version(Database(url), 2)
+    install_into(Database(url))
     engine = create_engine(url, poolclass=NullPool)
     QUEUE.pause(engine)
     words = ["doctor", "--database-url", url.render_as_string(hide_password=False)]

@@ -17,7 +17,7 @@ import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Queue, Worker
 from sqlalchemy_fairqueue.cli.doctor.findings import Examination, Finding, Level, Role
 from sqlalchemy_fairqueue.cli.doctor.privileges import MORE, RIGHTS, check_privileges
-from tests.cli.conftest import Cli, install_version
+from tests.cli.conftest import Cli, install_into
 from tests.cli.stages import enqueue, lease, levels
 from tests.cli.test_installations import role
 from tests.fixtures.database import Database
@@ -56,7 +56,7 @@ class Acting:
 def prepared(database: Database, engine: Engine) -> Database:
     """A queue with a history and a consumer that sleeps, and a dead letter in another; nobody may use the schema."""
     database.execute(f"create schema {_SCHEMA}")
-    install_version(database, 2, _SCHEMA)
+    install_into(database, _SCHEMA)
     database.execute(f"revoke execute on all functions in schema {_SCHEMA} from public")
     _QUEUE.configure(engine, history=True)
     database.execute(f"select {_SCHEMA}.fq_wait('documents', 'sleeper', null, 3600000000)")

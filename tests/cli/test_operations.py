@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.doctor.times import remedies
-from tests.cli.conftest import Cli, install_version
+from tests.cli.conftest import Cli, install_into
 from tests.cli.stages import enqueue, lease
 from tests.fixtures.database import Database
 
@@ -28,7 +28,7 @@ def _words(sql: str) -> str:
 def test_statements_run(cli: Cli, named: Database, engine: Engine) -> None:
     """Every statement runs as it stands, and leaves a queue that works."""
     named.execute("create schema queue")
-    install_version(named, 2, "queue")
+    install_into(named, "queue")
     _QUEUE.configure(engine, history=True)
     enqueue(engine, "a", "a", queue=_QUEUE)
     _QUEUE.complete(engine, lease(engine, queue=_QUEUE))

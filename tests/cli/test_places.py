@@ -5,7 +5,7 @@ import pytest
 from sqlalchemy import Engine, NullPool, create_engine
 
 from sqlalchemy_fairqueue.cli.options import APP_VARIABLE, DATABASE_URL_VARIABLE
-from tests.cli.conftest import Cli, install_version
+from tests.cli.conftest import Cli, install_into
 from tests.cli.stages import bury, enqueue
 from tests.fixtures.database import Database, MakeDatabase
 
@@ -201,7 +201,7 @@ def test_a_schema(bare_cli: Cli, make_database: MakeDatabase, monkeypatch: pytes
     made = create_engine(database.url, poolclass=NullPool)
     with made.begin() as connection:
         connection.exec_driver_sql('create schema "Odd ""schema"": %s"', execution_options={"no_parameters": True})
-    install_version(database, 2, schema)
+    install_into(database, schema)
     monkeypatch.setenv(DATABASE_URL_VARIABLE, url_of(database))
 
     where = ("--schema", schema, "--queue", "documents")

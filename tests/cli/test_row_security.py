@@ -10,7 +10,7 @@ from sqlalchemy import Engine, NullPool, create_engine
 
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import ChannelPolicy, Queue, Worker
-from tests.cli.conftest import Cli, install_version
+from tests.cli.conftest import Cli, install_into
 from tests.cli.stages import enqueue, lease
 from tests.cli.test_installations import role
 from tests.fixtures.database import Database
@@ -164,7 +164,7 @@ def _repair() -> str:
 def test_what_was_left_behind(tenant: Tenant, named: Database, engine: Engine) -> None:
     """A dequeue that sees a part leaves the rest where nobody finds it; the statement of the page brings it back."""
     named.execute("create schema queue")
-    install_version(named, 2, "queue")
+    install_into(named, "queue")
     queue = Queue("documents", schema="queue")
     named.execute(f'grant usage on schema queue to "{tenant.name}"')
     named.execute(f'grant select, insert, update, delete on all tables in schema queue to "{tenant.name}"')
@@ -193,7 +193,7 @@ def test_what_was_left_behind(tenant: Tenant, named: Database, engine: Engine) -
 def test_the_statement_beside_workers(named: Database, engine: Engine) -> None:
     """Workers may run meanwhile: each message is handled once, and the counts of channels are right."""
     named.execute("create schema queue")
-    install_version(named, 2, "queue")
+    install_into(named, "queue")
     queue = Queue("documents", schema="queue")
     channels = [f"customer-{number}" for number in range(20)]
     for channel in channels:

@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy import NullPool, create_engine
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.sql import LATEST_VERSION
 from tests.bench.designs import DESIGNS
 from tests.bench.field.filling import FILLINGS
 from tests.bench.wire import Wire
@@ -70,7 +69,7 @@ def test_the_library_delivers_what_was_filled_in(make_database: MakeDatabase) ->
     database.execute("create schema fairqueue")
     engine = create_engine(database.url, poolclass=NullPool)
     with engine.begin() as connection:
-        install(connection, schema="fairqueue", version=LATEST_VERSION)
+        install(connection, schema="fairqueue")
     _fill("fairqueue", database.conninfo, first=0, count=20, tenants=4)
     _fill("fairqueue", database.conninfo, first=20, count=10, tenants=1, later=True)
     _fill("fairqueue", database.conninfo, first=30, count=30, tenants=10)

@@ -1,9 +1,5 @@
-"""The SQL functions as fixtures: see tests/sql/kernel.py."""
+"""The SQL functions as fixtures: see tests/sql/client.py."""
 
-import pytest
-
-pytest.register_assert_rewrite("tests.sql.kernel", "tests.sql.plans")
-
-from tests.sql.kernel import kernel, open_kernel  # noqa: E402 - after its assertions are told to explain themselves
+from tests.sql.client import kernel, open_kernel
 
 __all__ = ["kernel", "open_kernel"]

@@ -6,7 +6,7 @@ from threading import Barrier
 import pytest
 
 from tests.fixtures.waits import Waits
-from tests.sql.kernel import Kernel, OpenKernel, on
+from tests.sql.client import Kernel, OpenKernel, on
 
 CONSUMERS = 4
 

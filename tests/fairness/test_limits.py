@@ -7,7 +7,7 @@ import pytest
 
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
-from tests.sql.kernel import HOUR, Kernel, on
+from tests.sql.client import HOUR, Kernel, on
 
 
 def _counts(kernel: Kernel, limit: int, calls: int) -> Counter[str]:

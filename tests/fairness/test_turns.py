@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.sql.kernel import HOUR, Kernel, OpenKernel
+from tests.sql.client import HOUR, Kernel, OpenKernel
 
 CHANNELS = ("a", "b", "c", "d", "e", "f", "g", "h", "i", "j")
 

@@ -1,6 +1,5 @@
 """The model of what changes how the queue is served: policies, pauses, limits, purges."""
 
-from sqlalchemy_fairqueue import ChannelPolicy
 from tests.model.transactions import Plan, Scene
 from tests.model.work import Configured, Defaulted, Limited, Paused, Purged, Recorded, Work
 
@@ -101,10 +100,3 @@ def _purge(scene: Scene, work: Purged, found: Plan) -> None:
     found.effects.purged_new |= new
     found.effects.messages |= committed
     found.effects.purges.append((work, len(committed) + len(redriven) + len(new)))
-
-
-def policy_of_version(policy: ChannelPolicy, version: int) -> ChannelPolicy:
-    """The policy, as far as a version of the schema can keep it."""
-    if version > 1:
-        return policy
-    return ChannelPolicy(policy.max_concurrency, policy.release_interval, policy.release_burst, policy.weight)

@@ -4,10 +4,9 @@ from datetime import timedelta
 from functools import partial
 
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
+from hypothesis.stateful import rule
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from tests.model.administering import policy_of_version
 from tests.model.business import CHANNELS, TRANSACTIONS, Business
 from tests.model.work import Configured, Defaulted, Limited, Paused, Purged, Recorded
 
@@ -31,18 +30,15 @@ class Administration(Business):
     @rule(tx=st.none() | TRANSACTIONS, channel=CHANNELS, policy=POLICIES | BOUNDS, now=st.booleans())
     def configure(self, tx: int | None, channel: str, policy: ChannelPolicy, *, now: bool) -> None:
         """Set a limit, a rate, a weight or a bound, raise it, lower it, lift it."""
-        policy = policy_of_version(policy, self.world.version)
         perform = partial(self.world.queues[0].configure_channel, channel=channel, policy=policy)
         self.change(tx, Configured(channel, policy), perform, now=now)
 
     @rule(tx=st.none() | TRANSACTIONS, policy=st.just(ChannelPolicy()) | POLICIES | BOUNDS, now=st.booleans())
     def set_defaults(self, tx: int | None, policy: ChannelPolicy, *, now: bool) -> None:
         """Set the policy of channels that will be made."""
-        policy = policy_of_version(policy, self.world.version)
         self.change(tx, Defaulted(policy), partial(self.world.queues[0].configure, defaults=policy), now=now)
 
     @rule(tx=st.none() | TRANSACTIONS, channel=st.none() | CHANNELS | CHANNELS, paused=st.booleans(), now=st.booleans())
-    @precondition(lambda self: self.world.version > 1)
     def pause(self, tx: int | None, channel: str | None, *, paused: bool, now: bool) -> None:
         """Stop or go on serving a channel or the queue."""
         queue = self.world.queues[0]
@@ -50,19 +46,16 @@ class Administration(Business):
         self.change(tx, Paused(channel, paused), perform, now=now)
 
     @rule(tx=st.none() | TRANSACTIONS, most=st.none() | st.integers(1, 5), now=st.booleans())
-    @precondition(lambda self: self.world.version > 1)
     def limit_queue(self, tx: int | None, most: int | None, *, now: bool) -> None:
         """Set a limit of the whole queue, raise it, lower it, lift it."""
         self.change(tx, Limited(most), partial(self.world.queues[0].configure, max_concurrency=most), now=now)
 
     @rule(tx=st.none() | TRANSACTIONS, history=st.sampled_from([True, True, False]), now=st.booleans())
-    @precondition(lambda self: self.world.version > 1)
     def record_history(self, tx: int | None, *, history: bool, now: bool) -> None:
         """Keep every attempt from now on, or none; those that are under way end as they began."""
         self.change(tx, Recorded(history), partial(self.world.queues[0].configure, history=history), now=now)
 
     @rule(tx=st.none() | TRANSACTIONS, which=st.integers(0, _RARE), now=st.booleans())
-    @precondition(lambda self: self.world.version > 1)
     def purge(self, tx: int | None, which: int, *, now: bool) -> None:
         """Delete what a channel has in nobody's hands, and leave what others hold or have locked."""
         waiting = sorted({one.channel for one in self.books.messages.values() if one.lease_id is None})

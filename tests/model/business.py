@@ -52,14 +52,14 @@ class Business(Sending):
     ) -> Wanted:
         """The next message to be enqueued, with a number of its own."""
         self.numbers += 1
-        if key is None or self.world.version == 1:
+        if key is None:
             on_duplicate = "skip"
         return Wanted(self.numbers, channel, key, when, max_attempts, on_duplicate, Receipt(channel))
 
     @initialize(backlog=st.dictionaries(CHANNELS, st.integers(1, 12), min_size=1), bound=BROUGHT)
     def begin_with_a_backlog(self, backlog: dict[str, int], bound: tuple[int, OnFull] | None) -> None:
         """There is something to serve from the first step on; the application's queue may bring a bound."""
-        if bound is not None and self.world.version > 1:
+        if bound is not None:
             self.brought = ChannelPolicy(max_backlog=bound[0], on_full=bound[1])
             self.world.queues[0].defaults = self.brought
         for channel, count in backlog.items():

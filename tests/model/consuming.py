@@ -139,7 +139,7 @@ class Consuming(Letters):
             assert instant_microseconds(ends) == found.expires_at
 
     @rule(which=st.sets(st.integers(0, 4), min_size=1, max_size=3), lease=LEASES)
-    @precondition(lambda self: self.world.version > 1 and self.books.leases)
+    @precondition(lambda self: self.books.leases)
     def heartbeat(self, which: set[int], lease: timedelta) -> None:
         """Leases that are alive run on, with word of what was withdrawn under them; the others are told to be lost."""
         newest = list(self.books.leases)[::-1]

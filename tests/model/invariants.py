@@ -1,6 +1,6 @@
 """What holds in every snapshot, as SQL: a line for every row that breaks one. docs/invariants.md says them."""
 
-_HELD = """
+HELD = """
 with state as (
   select s.*, c.name,
     (select coalesce(sum(m.slots & 1), 0) from fq_message m where m.channel_id = s.channel_id) as held,
@@ -41,7 +41,7 @@ select format('I8: channel %s has the head (%s, %s) and its next turn at %s',
 from state s
 where num_nulls(s.head_dequeue_at, s.head_message_id) = 1
   or (s.head_dequeue_at is null and s.next_dequeue_at is not null)
-  or (s.head_dequeue_at is not null and s.next_dequeue_at is null and {served})
+  or (s.head_dequeue_at is not null and s.next_dequeue_at is null and s.paused_at is null)
 union all
 select format('I8: channel %s is put off until %s, head %s, rate %s',
   s.name, s.next_dequeue_at, s.head_dequeue_at, s.release_at)
@@ -65,9 +65,6 @@ union all
 select format('I10: message %s is present and dead', m.id)
 from fq_message m
 join fq_dead_letter d on d.message_id = m.id
-"""
-
-_HELD_IN_VERSION_2 = """
 union all
 select format('I16: channel %s is paused and stands at %s', s.name, s.next_dequeue_at)
 from state s
@@ -109,7 +106,7 @@ where m.cancelled
   and m.lease_id is null
 """
 
-_LEFT = """
+LEFT = """
 select 'I8: message ' || m.id from fq_message m
 union all
 select 'I8: signal ' || g.id from fq_signal g
@@ -119,9 +116,6 @@ from fq_channel_state s
 where s.current_concurrency <> 0 or s.next_dequeue_at is not null
 union all
 select 'I8: lease ' || l.id from fq_lease l
-"""
-
-_LEFT_IN_VERSION_2 = """
 union all
 select format('I17: backlog of channel %s: %s', s.channel_id, s.backlog)
 from fq_channel_state s
@@ -131,15 +125,3 @@ select format('I18: count of the queue: %s', q.current_concurrency)
 from fq_queue_state q
 where q.current_concurrency <> 0
 """
-
-
-def held_at_any_time(version: int) -> str:
-    """A line for whatever does not hold."""
-    if version == 1:
-        return _HELD.format(served="true")
-    return _HELD.format(served="s.paused_at is null") + _HELD_IN_VERSION_2
-
-
-def left_when_empty(version: int) -> str:
-    """What is left of anything."""
-    return _LEFT if version == 1 else _LEFT + _LEFT_IN_VERSION_2

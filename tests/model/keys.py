@@ -27,7 +27,7 @@ class Keys(Administration):
         when=WHEN,
         now=st.booleans(),
     )
-    @precondition(lambda self: self.world.version > 1 and any(one.key for one in self.books.messages.values()))
+    @precondition(lambda self: any(one.key for one in self.books.messages.values()))
     def debounce(self, tx: int | None, which: list[int], on_duplicate: "OnDuplicate", when: int, *, now: bool) -> None:
         """The messages that hold keys are asked for again: recorded, at once, or in a transaction of their own."""
         keyed = [one for _, one in sorted(self.books.messages.items()) if one.key is not None]
@@ -43,7 +43,7 @@ class Keys(Administration):
                 self.record(tx, one)
 
     @rule(which=st.integers(0, 5), verb=VERBS, when=WHEN, other=st.booleans())
-    @precondition(lambda self: self.world.version > 1 and self.keyed_hands())
+    @precondition(lambda self: self.keyed_hands())
     def arm_again(self, which: int, verb: Verb, when: int, *, other: bool) -> None:
         """A handler asks for its own message anew, or for another's, and ends its delivery in the same transaction."""
         hands = self.keyed_hands()

@@ -17,7 +17,7 @@ class Letters(Keys):
     """What administrators do with dead letters."""
 
     @rule(tx=st.none() | TRANSACTIONS, which=WHICH, limit=st.sampled_from([1, 2, 1000]))
-    @precondition(lambda self: self.books.dead and self.world.version > 1)
+    @precondition(lambda self: self.books.dead)
     def redrive(self, tx: int | None, which: list[int] | None, limit: int) -> None:
         """Those that are named, or the oldest whose key is free, live again with the same ids; those whose key another
         message has come after these and stay dead.
@@ -61,7 +61,7 @@ class Letters(Keys):
         return "duplicate" if stands else "redriven"
 
     @rule(tx=st.none() | TRANSACTIONS, which=WHICH, channel=st.none() | CHANNELS)
-    @precondition(lambda self: self.books.dead and self.world.version > 1)
+    @precondition(lambda self: self.books.dead)
     def purge_dead(self, tx: int | None, which: list[int] | None, channel: str | None) -> None:
         """Those that are named, of a channel, or all, are gone for good."""
         _, died = self._seen(tx)

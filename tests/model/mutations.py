@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from tests.fixtures.database import SCHEMA_VERSION
-
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
@@ -161,4 +159,4 @@ _BOUNDS = [
     ),
 ]
 
-MUTATIONS = _KERNEL if SCHEMA_VERSION == 1 else [*_KERNEL, *_SERVING, *_KEYS, *_BOUNDS]
+MUTATIONS = [*_KERNEL, *_SERVING, *_KEYS, *_BOUNDS]

@@ -36,7 +36,7 @@ def plan(scene: Scene, own: Transaction, works: list[Work]) -> Plan:
         if found.error is not None:
             return found
     administer(scene, works, found)
-    if scene.version > 1 and len({type(work) for work in ends}) > 1:
+    if len({type(work) for work in ends}) > 1:
         # Settlements and cancels: all of their messages are locked together before one changes.
         found.waits |= any(one.message_id in scene.others.messages for one in ends)
     for verb in Verb:
@@ -115,7 +115,5 @@ def _cancel(scene: Scene, work: Cancelled, found: Plan) -> None:
         effects.cancels.append((work, "cancelled"))
     else:
         effects.cancels.append((work, "leased"))
-        if scene.version == 1:
-            return
         effects.withdrawn.add(message.id)
     effects.messages.add(message.id)

@@ -6,12 +6,13 @@ from typing import Any
 
 from sqlalchemy_fairqueue import ChannelPolicy
 from tests.model.books import Message
-from tests.model.invariants import held_at_any_time
+from tests.model.invariants import HELD
 from tests.model.signals import Signal
 
 _MESSAGES = """
 select m.id, c.name as channel, convert_from(m.content, 'UTF8')::integer as number, m.dedupe_key as key, m.dequeue_at,
-  m.enqueued_at, m.max_attempts, m.attempts, m.deliveries, m.lease_id, m.slots, {withdrawn}
+  m.enqueued_at, m.max_attempts, m.attempts, m.deliveries, m.lease_id, m.slots, m.cancelled,
+  m.delivered_at is not null as recorded
 from fq_message m
 join fq_channel c on c.id = m.channel_id
 """
@@ -30,7 +31,6 @@ from fq_signal g
 join fq_channel c on c.id = g.channel_id
 join fq_channel_state s on s.channel_id = g.channel_id
 """
-_NOTHING = "select where false"
 
 HIDDEN = """
 select c.name, sum(g.added) as messages
@@ -82,22 +82,21 @@ class Sight:
         return [Signal(**row) for row in self.signals]
 
 
-def sight(version: int) -> str:
-    """The statement: one row of one column, the rows of each table as JSON."""
-    first = version == 1
-    withdrawn = (
-        "false as cancelled, false as recorded" if first else "m.cancelled, m.delivered_at is not null as recorded"
-    )
+def _sight() -> str:
     tables = {
-        "messages": _MESSAGES.format(withdrawn=withdrawn),
+        "messages": _MESSAGES,
         "dead": _DEAD,
-        "history": _NOTHING if first else _HISTORY,
-        "channels": _NOTHING if first else _CHANNELS,
-        "signals": _NOTHING if first else _SIGNALS,
-        "broken": f"select b.line from ({held_at_any_time(version)}) b(line)",
+        "history": _HISTORY,
+        "channels": _CHANNELS,
+        "signals": _SIGNALS,
+        "broken": f"select b.line from ({HELD}) b(line)",
     }
     parts = (
         f"'{name}', (select coalesce(json_agg(row_to_json(r)), '[]'::json) from ({rows}) r)"
         for name, rows in tables.items()
     )
     return f"select json_build_object({', '.join(parts)})"
+
+
+SIGHT = _sight()
+"""The statement: one row of one column, the rows of each table as JSON."""

@@ -49,13 +49,13 @@ class Sending(Stage):
         channels = {one.channel for one in works if isinstance(one, Wanted)}
         bounded = {name for name, one in self.books.channels.items() if one.policy.max_backlog is not None}
         hidden: dict[str, int] = {}
-        if self.world.version > 1 and channels & (bounded | own.made.keys()):
+        if channels & (bounded | own.made.keys()):
             # What it has sent itself, only it can see.
             hidden = self.world.hidden(self.sessions[tx].connection() if tx is not None and own.added else None)
         if hidden:
             self.saw("enqueue without knowing of all that waits")
         now = self.world.now() + TICK
-        return Scene(self.books, own, self.others(tx), now, self.brought, hidden, self.world.version)
+        return Scene(self.books, own, self.others(tx), now, self.brought, hidden)
 
     def send_now(self, tx: int | None, works: list[Work], send: Callable[[], Any]) -> bool:
         """Send works at once, in an open transaction or one of their own; return whether it went well, as predicted."""

@@ -34,7 +34,6 @@ class Stories(Consuming):
         verb=st.sampled_from([Verb.BURY, Verb.BURY, Verb.RETRY]),
         taken=st.sampled_from(["tried", "tried", "released", "no"]),
     )
-    @precondition(lambda self: self.world.version > 1)
     def ask_again(self, message: tuple[str, str, int, "OnDuplicate"], verb: Verb, taken: str) -> None:
         """A message with a key is tried in vain and asked for again; if it died, it is redriven besides."""
         channel, key, when, on_duplicate = message
@@ -57,7 +56,6 @@ class Stories(Consuming):
                 self.settle_in(None, batch, verb, timedelta(), now=True)
 
     @rule(channel=CHANNELS, resumed=st.booleans())
-    @precondition(lambda self: self.world.version > 1)
     def pause_for_a_while(self, channel: str, *, resumed: bool) -> None:
         """An urgent message comes to a channel that is paused, and somebody hears of it; it may be resumed."""
         self.pause(None, channel, paused=True, now=True)
@@ -67,7 +65,6 @@ class Stories(Consuming):
             self.pause(None, channel, paused=False, now=True)
 
     @rule(message=KEYED, bound=BOUNDS, count=st.integers(1, 3), heard=st.booleans())
-    @precondition(lambda self: self.world.version > 1)
     def ask_when_full(
         self, message: tuple[str, str, int, "OnDuplicate"], bound: ChannelPolicy, count: int, *, heard: bool
     ) -> None:

@@ -3,7 +3,6 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.fixtures.database import SCHEMA_VERSION
 from tests.model.running import run
 from tests.model.world import World
 
@@ -50,6 +49,5 @@ def test_every_program_of_transactions_and_consumers_keeps_the_invariants(world:
     )
 
     print(f"\n{reached}")  # noqa: T201 (for deep runs)
-    if SCHEMA_VERSION > 1:
-        sure = {what for what, share in _REACHED.items() if share * reached.programs["all"] >= _SURE}
-        assert sure <= reached.programs.keys(), f"never reached: {sure - reached.programs.keys()}"
+    sure = {what for what, share in _REACHED.items() if share * reached.programs["all"] >= _SURE}
+    assert sure <= reached.programs.keys(), f"never reached: {sure - reached.programs.keys()}"

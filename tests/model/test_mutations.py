@@ -4,8 +4,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from sqlalchemy.exc import OperationalError
 
-from sqlalchemy_fairqueue.sql import functions, in_schema
-from tests.fixtures.database import SCHEMA_VERSION
+from sqlalchemy_fairqueue.sql import NEEDED_VERSION, functions, in_schema
 from tests.model.mutations import MUTATIONS, Mutation
 from tests.model.running import run
 from tests.model.world import World
@@ -17,7 +16,7 @@ _ALL = os.environ.get("FAIRQUEUE_MODEL_MUTATIONS") == "all"
 @pytest.mark.parametrize("mutation", [one for one in MUTATIONS if _ALL or not one.slow], ids=str)
 def test_the_machine_notices_a_mistake_in_the_sql(world: World, mutation: Mutation) -> None:
     """A checker that passes whatever the functions do would be worthless: it finds each of these mistakes."""
-    text = functions(SCHEMA_VERSION)[mutation.function]
+    text = functions(NEEDED_VERSION)[mutation.function]
     assert mutation.right in text
     broken = text.replace(mutation.right, mutation.wrong).replace("create function", "create or replace function")
     world.install(in_schema(broken, "public"))

@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue import Queue
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
 from tests.model import invariants
-from tests.model.seeing import HIDDEN, Sight, sight
+from tests.model.seeing import HIDDEN, SIGHT, Sight
 from tests.model.work import QUEUE
 
 Observer = psycopg.Connection[Any]
@@ -19,8 +19,17 @@ TICK = 1_000
 CONSUMERS = 3
 _OPTIONS = "-c lock_timeout=200ms -c synchronous_commit=off"
 _START = 1_700_000_000_000_000
-_TABLES = ("fq_queue", "fq_channel", "fq_channel_state", "fq_message", "fq_signal", "fq_lease", "fq_dead_letter")
-_TABLES_OF_VERSION_2 = ("fq_queue_state", "fq_history")
+_TABLES = (
+    "fq_queue",
+    "fq_queue_state",
+    "fq_channel",
+    "fq_channel_state",
+    "fq_message",
+    "fq_signal",
+    "fq_lease",
+    "fq_dead_letter",
+    "fq_history",
+)
 _TICKING = """
 create or replace function public.fq_now() returns bigint language sql volatile as $$
   select nextval('public.test_clock')
@@ -43,14 +52,11 @@ class World:
         self._observer: Observer = psycopg.connect(
             database.conninfo, autocommit=True, row_factory=namedtuple_row, options=_OPTIONS
         )
-        self.version = int(self.rows("select fq_version()")[0][0])
-        self._sight = sight(self.version)
         self.reset()
 
     def reset(self) -> None:
         """Empty tables, new consumers, the clock at its start."""
-        tables = (*_TABLES, *(_TABLES_OF_VERSION_2 if self.version > 1 else ()))
-        self.rows(f"truncate {', '.join(tables)} restart identity")
+        self.rows(f"truncate {', '.join(_TABLES)} restart identity")
         self.rows("select setval('public.test_clock', %(start)s)", start=_START)
         self.queues = [Queue(QUEUE) for _ in range(CONSUMERS)]
 
@@ -81,12 +87,12 @@ class World:
 
     def look(self) -> Sight:
         """All that is committed, in one snapshot, and the invariants that do not hold in it."""
-        [[seen]] = self.rows(self._sight)
+        [[seen]] = self.rows(SIGHT)
         return Sight(**seen)
 
     def left(self) -> list[str]:
         """What is left in a queue that should be empty and at rest."""
-        return [row[0] for row in self.rows(invariants.left_when_empty(self.version))]
+        return [row[0] for row in self.rows(invariants.LEFT)]
 
     def deaths(self) -> dict[int, int]:
         """The dead letters, and when they died."""

@@ -12,9 +12,7 @@ from sqlalchemy.schema import CreateSchema
 from sqlalchemy_fairqueue import models
 from sqlalchemy_fairqueue.models import make_models
 from tests.alembic.catalog import catalog
-from tests.fixtures.database import SCHEMA_VERSION, Database, MakeDatabase, install
-
-pytestmark = pytest.mark.skipif(SCHEMA_VERSION < 2, reason="the models map version 2")
+from tests.fixtures.database import Database, MakeDatabase, install
 
 ODD = 'My "odd" %:schema'
 

@@ -3,17 +3,14 @@
 from pathlib import Path
 from types import ModuleType
 
-import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import DeclarativeBase
 
 import sqlalchemy_fairqueue
-from tests.fixtures.database import SCHEMA_VERSION
 
 _PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "models.md"
 
 
-@pytest.mark.skipif(SCHEMA_VERSION < 2, reason="the models map version 2")
 def test_examples_run(engine: Engine) -> None:
     """The examples of the page run one after the other, on a Base and an engine of the reader's."""
 

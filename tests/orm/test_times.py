@@ -20,7 +20,7 @@ from sqlalchemy.exc import StatementError
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue.models import History, Message, interval, timestamp
-from tests.fixtures.database import SCHEMA_VERSION, Database
+from tests.fixtures.database import Database
 from tests.orm.rows import enqueue
 
 _HOUR = timedelta(hours=1)
@@ -93,7 +93,6 @@ def test_values(engine: Engine) -> None:
             value(Message.enqueued_at < 5)
 
 
-@pytest.mark.skipif(SCHEMA_VERSION < 2, reason="the history is of version 2")
 def test_durations(engine: Engine, database: Database) -> None:
     """Durations are added up as timedeltas; as intervals PostgreSQL's functions take them."""
     for seconds in (1, 4):

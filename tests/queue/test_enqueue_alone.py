@@ -6,9 +6,8 @@ import pytest
 from sqlalchemy import Engine, NullPool, create_engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from sqlalchemy_fairqueue import ChannelFull, ChannelPolicy, DuplicateMessage, Queue, SchemaMismatch
-from sqlalchemy_fairqueue.sql import downgrade_statements
-from tests.fixtures.database import Database, MakeDatabase, install
+from sqlalchemy_fairqueue import ChannelFull, ChannelPolicy, DuplicateMessage, Queue
+from tests.fixtures.database import Database
 
 
 def _count(database: Database) -> Any:
@@ -66,19 +65,3 @@ async def test_async(queue: Queue, async_engine: AsyncEngine, database: Database
     """On an async engine it is awaited under its other name."""
     message_id = await queue.aenqueue_now(async_engine, channel="a", payload=1)
     assert message_id == database.value("select id from fq_message")
-
-
-def test_the_schema_is_downgraded(queue: Queue, make_database: MakeDatabase) -> None:
-    """A downgrade while the process runs fails no message, and what version 1 does not have is refused."""
-    database = make_database(installed=False)
-    engine = create_engine(database.url, poolclass=NullPool)
-    with engine.begin() as connection:
-        install(connection)
-    queue.enqueue_now(engine, channel="a", payload=1)
-    with engine.begin() as connection:
-        for statement in downgrade_statements(2, 1, None):
-            connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
-    assert queue.enqueue_now(engine, channel="a", payload=2)
-    assert _count(database) == 2
-    with pytest.raises(SchemaMismatch, match="on_duplicate='raise' needs version 2"):
-        queue.enqueue_now(engine, channel="a", payload=3, key="k", on_duplicate="raise")

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Batch, ChannelPolicy, LeaseLost, Queue
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
-from tests.fixtures.database import SCHEMA_VERSION, Database
+from tests.fixtures.database import Database
 
 VERBS = ["complete", "retry", "release", "bury"]
 
@@ -53,7 +53,6 @@ def test_some_are_lost(queue: Queue, engine: Engine, database: Database, verb: s
     assert [one.ends for one in batch] == [[verb], ["complete"], [verb]]
 
 
-@pytest.mark.skipif(SCHEMA_VERSION == 1, reason="version 1 has no history")
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("place", ["engine", "session"])
 def test_asked_for_twice(queue: Queue, engine: Engine, database: Database, verb: str, place: str) -> None:

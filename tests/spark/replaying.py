@@ -13,8 +13,8 @@ from sqlalchemy_fairqueue.spark.replaying.scenarios import Scenario
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
 from tests.sql.answers import Hand
-from tests.sql.kernel import Kernel
-from tests.sql.v2_kernel.verbs import limit, record
+from tests.sql.client import Kernel
+from tests.sql.kernel.verbs import limit, record
 
 START = 1_700_000_000_000_000
 _YEAR = 31_536_000_000_000

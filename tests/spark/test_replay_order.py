@@ -10,7 +10,7 @@ from sqlalchemy_fairqueue.spark.replaying.playing import attempts_under
 from sqlalchemy_fairqueue.spark.replaying.trace import trace_of
 from tests.fixtures.database import Database
 from tests.spark.replaying import START, Doing, Program, programs
-from tests.sql.kernel import Kernel
+from tests.sql.client import Kernel
 
 _queues = count(1)
 

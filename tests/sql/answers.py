@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """One row of fq_enqueue; version 1 tells no outcome."""
+    """One row of fq_enqueue."""
 
     ordinal: int
     message_id: int
     created: bool
-    outcome: str | None = None
+    outcome: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from psycopg.errors import Diagnostic
 
-from tests.sql.kernel import Kernel
+from tests.sql.client import Kernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import pytest
 from psycopg import errors
 
 from tests.fixtures.waits import Waits
-from tests.sql.kernel import Kernel, OpenKernel, on
+from tests.sql.client import Kernel, OpenKernel, on
 
 
 def test_a_withdrawn_message_is_never_delivered(kernel: Kernel) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
 from tests.sql.answers import Hand
-from tests.sql.kernel import HOUR, SECOND, Kernel, OpenKernel, on
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
 
 Step = Callable[[Kernel, list[Hand]], object]
 

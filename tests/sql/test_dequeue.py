@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from tests.fixtures.waits import Waits
-from tests.sql.kernel import HOUR, SECOND, Kernel, OpenKernel, on
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
 
 pytestmark = pytest.mark.installed
 

@@ -3,12 +3,10 @@
 import pytest
 
 from tests.fixtures.clock import install_clock
-from tests.fixtures.database import SCHEMA_VERSION, Database
+from tests.fixtures.database import Database
 from tests.sql.answers import Call
-from tests.sql.kernel import HOUR, SECOND, Kernel, OpenKernel
-from tests.sql.v2_kernel.verbs import limit
-
-pytestmark = pytest.mark.skipif(SCHEMA_VERSION == 1, reason="version 1 stays as it is")
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
+from tests.sql.kernel.verbs import limit
 
 
 def _hints(kernel: Kernel, call: Call) -> list[int | None]:

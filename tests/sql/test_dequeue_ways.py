@@ -9,20 +9,16 @@ from typing import Any
 
 import pytest
 
-from sqlalchemy_fairqueue.sql import functions, in_schema
+from sqlalchemy_fairqueue.sql import NEEDED_VERSION, functions, in_schema
 from tests.fixtures.clock import install_clock
-from tests.fixtures.database import SCHEMA_VERSION, Database, MakeDatabase
+from tests.fixtures.database import Database, MakeDatabase
 from tests.sql.answers import Call, Hand
-from tests.sql.kernel import HOUR, MILLISECOND, SECOND, Kernel, OpenKernel
+from tests.sql.client import HOUR, MILLISECOND, SECOND, Kernel, OpenKernel
 
 CHANNELS = ("a", "b", "c", "d", "e")
 START = 1_700_000_000 * SECOND
 # The limit asked for, the function, and how a short way in it is closed.
-_ONLY = (
-    ("fq_dequeue", "  if p_limit = 1 then\n", "  if false then\n")
-    if SCHEMA_VERSION == 1
-    else ("fq_dequeue", "  v_several := v_limit > 1 and (v_several or v_seen > 1);\n", "  v_several := true;\n")
-)
+_ONLY = ("fq_dequeue", "  v_several := v_limit > 1 and (v_several or v_seen > 1);\n", "  v_several := true;\n")
 WAYS = {
     "one": (1, *_ONLY),
     "few": (4, *_ONLY),
@@ -32,9 +28,8 @@ WAYS = {
         "v_whole := cardinality(v_locked) is not distinct from cardinality(v_rows);",
         "v_whole := false;",
     ),
+    "one signal": (1, "fq_hear", "  if v_only then\n", "  if false then\n"),
 }
-if SCHEMA_VERSION > 1:
-    WAYS["one signal"] = (1, "fq_hear", "  if v_only then\n", "  if false then\n")
 Way = tuple[int, str, str, str]
 # How many channels are locked at a time: as many as are needed by their weights, or as the limit is.
 _NARROW = ("fq_dequeue", "  v_width := (v_limit - 1) / coalesce(v_weight, 1) + 1;\n", "  v_width := v_limit;\n")
@@ -55,7 +50,7 @@ class Twin:
         self.kernel.rows(STILL)
         self.kernel.rows("select setval('test_clock', %(at)s)", at=START)
         self.limit, function, open_way, closed_way = way
-        text = functions(SCHEMA_VERSION)[function].replace("create function", "create or replace function")
+        text = functions(NEEDED_VERSION)[function].replace("create function", "create or replace function")
         assert text.count(open_way) == 1
         if closed:
             self.kernel.rows(in_schema(text.replace(open_way, closed_way), "public"))
@@ -165,7 +160,6 @@ def test_a_short_way_does_what_the_long_one_does(twins: list[Twin], seed: int) -
         assert twins[0].rows() == twins[1].rows(), number
 
 
-@pytest.mark.skipif(SCHEMA_VERSION == 1, reason="version 1 locks as many channels as the limit is")
 @pytest.mark.parametrize("way", [(limit, *_NARROW) for limit in (3, 7)], ids=["3", "7"])
 @pytest.mark.parametrize("seed", range(8))
 def test_a_few_channels_at_a_time_give_what_all_at_once_would(twins: list[Twin], seed: int) -> None:
@@ -222,7 +216,6 @@ def test_one_finds_what_lies_before_its_hint(kernel: Kernel) -> None:
     assert kernel.dequeue(hints=[later + SECOND, 0, None, None, later + SECOND]).ids == [only.message_id]
 
 
-@pytest.mark.skipif(SCHEMA_VERSION == 1, reason="version 1 locks as many channels as the limit is")
 def test_channels_that_a_batch_has_no_room_for_are_left_to_others(kernel: Kernel, open_kernel: OpenKernel) -> None:
     """While a call with room for two turns is open, another gets the turns of all other channels."""
     channels = [f"channel {number}" for number in range(12)]
@@ -237,7 +230,6 @@ def test_channels_that_a_batch_has_no_room_for_are_left_to_others(kernel: Kernel
     assert len(taken) == 100
 
 
-@pytest.mark.skipif(SCHEMA_VERSION == 1, reason="version 1 locks its lease at each call")
 def test_a_call_that_finds_nothing_writes_nothing(open_kernel: OpenKernel) -> None:
     """Its commit has nothing to wait for, under a lease or without one, with hints or without."""
     kernel = open_kernel()

@@ -7,9 +7,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from tests.fixtures.database import SCHEMA_VERSION
 from tests.fixtures.waits import Waits
-from tests.sql.kernel import HOUR, SECOND, Kernel, OpenKernel, on
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
 
 FAR = 2**63 - 1
 
@@ -115,7 +114,6 @@ def test_a_bad_value_is_refused_whole(kernel: Kernel) -> None:
     assert kernel.value("select count(*) from fq_message") == 0
 
 
-@pytest.mark.skipif(SCHEMA_VERSION == 1, reason="version 1 is as it is")
 def test_a_content_that_nobody_could_dequeue_is_refused(kernel: Kernel) -> None:
     """It would stand first in its channel for ever, and fail each dequeue that comes to it."""
     kernel.enqueue("a")

@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.sql.kernel import HOUR, Kernel
+from tests.sql.client import HOUR, Kernel
 
 FAR = 2**63 - 1
 VALUES: dict[str, list[Any]] = {

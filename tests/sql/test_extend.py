@@ -8,7 +8,7 @@ import pytest
 
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
-from tests.sql.kernel import HOUR, SECOND, Kernel, OpenKernel, on
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
 
 
 def test_a_live_lease_runs_on(kernel: Kernel, clock: Clock) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
 from tests.sql.answers import Added
-from tests.sql.kernel import HOUR, SECOND, Kernel, OpenKernel, on
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
 
 
 def _enqueue(names: Sequence[str], keys: Sequence[str] | None) -> Callable[[Engine], list[Added]]:

@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 
 from tests.fixtures.waits import Waits
 from tests.sql.answers import Hand
-from tests.sql.kernel import HOUR, Kernel, OpenKernel, on
+from tests.sql.client import HOUR, Kernel, OpenKernel, on
 
 Verb = Callable[[Kernel, list[Hand]], object]
 

@@ -7,7 +7,7 @@ empty.
 
 import pytest
 
-from tests.sql.kernel import HOUR, Kernel, OpenKernel
+from tests.sql.client import HOUR, Kernel, OpenKernel
 from tests.sql.plans import assert_frugal, explained
 
 BATCH = 10

@@ -13,7 +13,7 @@ from psycopg import errors
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
 from tests.sql.answers import Hand
-from tests.sql.kernel import HOUR, SECOND, Kernel, OpenKernel, on
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
 
 VERBS = ["complete", "release", "retry", "bury"]
 

@@ -4,7 +4,7 @@ names.
 
 import pytest
 
-from tests.sql.kernel import MILLISECOND, SECOND, Kernel, OpenKernel
+from tests.sql.client import MILLISECOND, SECOND, Kernel, OpenKernel
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])

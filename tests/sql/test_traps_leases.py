@@ -3,12 +3,9 @@
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
-
 from tests.fixtures.clock import Clock
-from tests.fixtures.database import SCHEMA_VERSION
 from tests.fixtures.waits import Waits
-from tests.sql.kernel import HOUR, SECOND, Kernel, OpenKernel, on
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
 
 
 def test_an_earlier_hand_out_to_the_same_consumer_is_lost(kernel: Kernel) -> None:
@@ -97,7 +94,6 @@ def test_attempts_run_out_by_expiry(kernel: Kernel, clock: Clock) -> None:
     assert kernel.value("select reason from fq_dead_letter") == "the lease of consumer me expired at attempt 1 of 1"
 
 
-@pytest.mark.skipif(SCHEMA_VERSION == 1, reason="version 1 is as it is")
 def test_a_letter_with_the_id_of_a_message_holds_nobody_up(kernel: Kernel, clock: Clock) -> None:
     """Where a sequence was set back a message cannot become a letter: it goes back, and the others are served."""
     [first] = kernel.enqueue("a")

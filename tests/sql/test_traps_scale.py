@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.fixtures.database import SCHEMA_VERSION
-from tests.sql.kernel import Kernel, OpenKernel
+from tests.sql.client import Kernel, OpenKernel
 from tests.sql.plans import assert_frugal
 
 A_FEW = 40
@@ -74,7 +73,6 @@ def test_an_open_snapshot_does_not_make_calls_dearer(kernel: Kernel, open_kernel
     assert _entries_read(kernel) - before <= 20 * A_FEW
 
 
-@pytest.mark.skipif(SCHEMA_VERSION == 1, reason="version 1 stays as it is")
 @pytest.mark.parametrize("locked", [False, True], ids=["is empty", "is in other hands"])
 def test_an_open_snapshot_does_not_make_the_end_of_the_line_dearer(
     kernel: Kernel, open_kernel: OpenKernel, *, locked: bool

@@ -4,7 +4,7 @@ references.
 
 import pytest
 
-from tests.sql.kernel import Kernel, OpenKernel
+from tests.sql.client import Kernel, OpenKernel
 
 
 def test_a_publication_of_all_tables_hinders_nothing(kernel: Kernel) -> None:

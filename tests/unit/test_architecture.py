@@ -25,7 +25,7 @@ _MAY_KNOW = {
     "installation": {"errors", "sql", "statements"},
     "models": {"errors", "times", "codecs", "sql", "values"},
     "unit_of_work": {"asynchronous", "errors", "times", "values", "engines", "statements", "installation"},
-    "consumer": {"errors", "times", "codecs", "values", "statements", "unit_of_work"},
+    "consumer": {"errors", "times", "codecs", "values", "statements", "installation", "unit_of_work"},
     "queue": {
         "asynchronous",
         "errors",

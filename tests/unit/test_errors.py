@@ -25,7 +25,7 @@ from sqlalchemy_fairqueue import (
 )
 from sqlalchemy_fairqueue.errors import said, to_install
 from sqlalchemy_fairqueue.models import ReadOnlyModel
-from sqlalchemy_fairqueue.sql import LATEST_VERSION
+from sqlalchemy_fairqueue.sql import latest_version
 
 _ERRORS = [
     AutocommitError("x"),
@@ -79,8 +79,8 @@ def test_what_a_lost_lease_says() -> None:
 
 def test_what_to_install() -> None:
     """Whoever finds no queue is told the newest version, and the schema as far as it was named."""
-    assert to_install().startswith(f"put op.create_fairqueue(version={LATEST_VERSION}) into an Alembic migration")
-    assert f"op.create_fairqueue(version={LATEST_VERSION}, schema='apps')" in to_install("apps")
+    assert to_install().startswith(f"put op.create_fairqueue(version={latest_version()}) into an Alembic migration")
+    assert f"op.create_fairqueue(version={latest_version()}, schema='apps')" in to_install("apps")
 
 
 def test_what_a_duplicate_says() -> None:

@@ -1,42 +1,34 @@
-import inspect
 import re
 
 import pytest
 from sqlalchemy.dialects import postgresql
 
 from sqlalchemy_fairqueue import sql, statements
-from sqlalchemy_fairqueue.sql import LATEST_VERSION
+from sqlalchemy_fairqueue.sql import NEEDED_VERSION
 
 # These read tables, and call no function.
 _QUERIES = {"held", "holder", "max_backlog", "dead_letters", "hold_queue"}
 _BUILDERS = {name: getattr(statements, name) for name in statements.__all__ if name not in _QUERIES}
-_VERSIONS = [
-    (name, version)
-    for name, builder in sorted(_BUILDERS.items())
-    for version in sql.versions()
-    if f"fq_{name}" in sql.functions(version)
-]
 
 
-def _parameters(function: str, version: int) -> list[str]:
-    text = dict(sql.functions(version).items())[function]
+def _parameters(function: str) -> list[str]:
+    text = dict(sql.functions(NEEDED_VERSION).items())[function]
     signature, _, _ = text.partition("create function")[2].partition("as $$")
     return re.findall(r"\bp_(\w+)\s+[a-z]+", signature)
 
 
 def test_there_is_one_for_every_verb() -> None:
-    """The builders are named as the functions that they call, each of which the newest version has."""
+    """The builders are named as the functions that they call, each of which the schema has."""
     assert set(_BUILDERS) >= {"enqueue", "dequeue", "complete", "retry", "release", "bury", "extend", "cancel", "hear"}
-    assert {name for name in _BUILDERS if f"fq_{name}" not in sql.functions(LATEST_VERSION)} == set()
+    assert {name for name in _BUILDERS if f"fq_{name}" not in sql.functions(NEEDED_VERSION)} == set()
 
 
-@pytest.mark.parametrize(("name", "version"), _VERSIONS)
-def test_parameters_are_those_of_the_function(name: str, version: int) -> None:
-    """For each version of the schema a builder passes that function's own parameters by name, and no other."""
-    builder = _BUILDERS[name]
-    clause = builder(None, version) if "version" in inspect.signature(builder).parameters else builder(None)
+@pytest.mark.parametrize("name", sorted(_BUILDERS))
+def test_parameters_are_those_of_the_function(name: str) -> None:
+    """A builder passes each parameter of the function by its name, and no other."""
+    clause = _BUILDERS[name](None)
     passed = re.findall(r"p_(\w+) =>", str(clause))
-    assert passed == [one for one in _parameters(f"fq_{name}", version) if one in passed]
+    assert sorted(passed) == sorted(_parameters(f"fq_{name}"))
     assert sorted(clause.compile().params) == sorted(passed)
 
 
@@ -44,8 +36,7 @@ def test_parameters_are_those_of_the_function(name: str, version: int) -> None:
 def test_one_message_alone(name: str, arrays: int) -> None:
     """A builder for one message takes the same parameters, the elements of the arrays instead of these."""
     builder = _BUILDERS[name]
-    version = {"version": LATEST_VERSION} if name == "enqueue" else {}
-    several, alone = builder(None, **version), builder(None, alone=True, **version)
+    several, alone = builder(None), builder(None, alone=True)
     assert alone.compile().params == several.compile().params
     assert len(re.findall(r"=> array\[cast\(:\w+ as \w+\)\]", str(alone))) == arrays
     assert "=> array[" not in str(several)

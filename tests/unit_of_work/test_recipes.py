@@ -20,9 +20,7 @@ from sqlalchemy.orm import Session
 
 import sqlalchemy_fairqueue
 from tests.fixtures.clock import Clock
-from tests.fixtures.database import SCHEMA_VERSION, Database
-
-pytestmark = pytest.mark.skipif(SCHEMA_VERSION < 2, reason="replace and stats are of version 2")
+from tests.fixtures.database import Database
 
 _PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "recipes.md"
 # Examples with these are run for themselves only: what they register is the process's.

@@ -3,25 +3,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, NullPool, create_engine
+from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue, Worker
 from sqlalchemy_fairqueue.worker import heartbeat
-from tests.fixtures.database import SCHEMA_VERSION, Database, MakeDatabase, install
 
 StartWorker = Callable[..., Worker]
-
-
-@pytest.fixture
-def database(make_database: MakeDatabase) -> Database:
-    """The test's own database with the newest schema, which workers are about."""
-    if SCHEMA_VERSION > 1:
-        return make_database()
-    database = make_database(installed=False)
-    engine = create_engine(database.url, poolclass=NullPool)
-    with engine.begin() as connection:
-        install(connection, version=2)
-    return database
 
 
 @pytest.fixture

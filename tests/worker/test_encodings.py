@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, event
 
 from sqlalchemy_fairqueue import Delivery, Queue, RetryPolicy, Worker
-from tests.fixtures.database import SCHEMA_VERSION, Database, MakeDatabase
+from tests.fixtures.database import Database, MakeDatabase
 from tests.worker.helpers import is_empty, send, until
 
 _WORDS = "cannot parse “naïve” → 日本"
@@ -72,7 +72,6 @@ def test_an_error_that_cannot_be_kept_as_it_is(latin: Database, latin_engine: En
     latin_engine.dispose()
 
 
-@pytest.mark.skipif(SCHEMA_VERSION == 1, reason="version 1 wakes nobody")
 def test_a_queue_whose_name_is_no_ascii_is_woken(latin: Database, latin_engine: Engine) -> None:
     """A notification is understood whatever encoding the connection has."""
     queue = Queue("café")

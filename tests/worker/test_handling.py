@@ -14,7 +14,8 @@ from sqlalchemy_fairqueue import AsyncWorker, InvalidArgument, Queue, SchemaMism
 from sqlalchemy_fairqueue.worker.machine import Machine
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
-from tests.worker.helpers import auntil
+from tests.worker.conftest import StartWorker
+from tests.worker.helpers import auntil, send, until
 
 
 def test_what_a_handler_takes(queue: Queue) -> None:
@@ -138,12 +139,22 @@ def test_a_missing_schema(engine: Engine) -> None:
         Worker(engine, queue).start()
 
 
-def test_a_newer_schema(queue: Queue, engine: Engine, database: Database) -> None:
-    """A worker refuses a schema that its library does not know."""
+def test_an_older_schema(queue: Queue, engine: Engine, database: Database) -> None:
+    """A worker refuses a schema that is older than its library needs, with the migration to write."""
     queue.handler()(lambda _: None)
-    database.execute("create or replace function fq_version() returns integer language sql immutable as 'select 99'")
-    with pytest.raises(SchemaMismatch, match=r"99.*op\.downgrade_fairqueue\(99"):
+    database.execute("create or replace function fq_version() returns integer language sql immutable as 'select 0'")
+    with pytest.raises(SchemaMismatch, match=r"holds version 0 .*op\.upgrade_fairqueue\(0, 1\)"):
         Worker(engine, queue).start()
+
+
+def test_a_newer_schema(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """A worker serves a schema that is newer than its library: databases are migrated first."""
+    done = threading.Event()
+    queue.handler()(lambda _: done.set())
+    database.execute("create or replace function fq_version() returns integer language sql immutable as 'select 99'")
+    start(queue)
+    send(engine, queue, 1)
+    until(done.is_set, "it is handled")
 
 
 def test_a_second_start(queue: Queue, engine: Engine) -> None:

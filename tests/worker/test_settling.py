@@ -29,7 +29,7 @@ from sqlalchemy_fairqueue.worker.fetching import Fetcher
 from sqlalchemy_fairqueue.worker.looks import Looks
 from sqlalchemy_fairqueue.worker.sending import Sender
 from tests.fixtures.connections import Connect
-from tests.fixtures.database import SCHEMA_VERSION, Database
+from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import is_empty, send, until
@@ -188,7 +188,6 @@ def test_a_slot_that_is_freed_is_looked_for(
     until(lambda: is_empty(database), "all are done")
 
 
-@pytest.mark.skipif(SCHEMA_VERSION == 1, reason="version 1 does not say what slots are held")
 @pytest.mark.parametrize(
     ("policy", "outcome", "is_reason"),
     [

@@ -145,7 +145,7 @@ def test_one_broken_queue(
     """A queue whose schema refuses its heartbeat costs the worker's other queues no lease."""
     with create_engine(database.url, poolclass=NullPool).begin() as connection:
         connection.exec_driver_sql("create schema apart")
-        install(connection, version=2, schema="apart")
+        install(connection, schema="apart")
     broken, sound = Queue("broken", schema="apart"), Queue("sound")
     go, lost = threading.Event(), []
 

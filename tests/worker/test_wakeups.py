@@ -11,12 +11,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import Engine, NullPool, create_engine
+from sqlalchemy import Engine
 
-from sqlalchemy_fairqueue import Delivery, Queue, Release, Worker
+from sqlalchemy_fairqueue import Delivery, Queue, Release
 from sqlalchemy_fairqueue.worker import looks, wakeups
 from sqlalchemy_fairqueue.worker.wakeups import Subscription
-from tests.fixtures.database import Database, MakeDatabase, install
+from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import LISTENERS, is_empty, send, until
 
@@ -262,28 +262,6 @@ def test_an_idle_worker_is_quiet(queue: Queue, database: Database, start: StartW
     dequeues = worker.stats.dequeues
     assert dequeues < 30
     assert seen == []
-
-
-def test_version_one(queue: Queue, make_database: MakeDatabase, seen: list[object], long_lease: timedelta) -> None:
-    """On version 1 of the schema a worker polls and extends its leases one by one."""
-    old = make_database(installed=False)
-    engine = create_engine(old.url, poolclass=NullPool)
-    with engine.begin() as connection:
-        install(connection, version=1)
-    slow = Queue("slow")
-
-    @slow.handler()
-    def handle(_: Delivery) -> None:
-        until(lambda: worker.stats.heartbeats > 3, "its lease was extended several times")
-
-    worker = Worker(engine, queue, slow, lease=long_lease, poll_interval=timedelta(milliseconds=20))
-    with worker:
-        until(lambda: worker.stats.empty > 5, "it is idle")
-        send(engine, queue, 1)
-        send(engine, slow, 1)
-        until(lambda: is_empty(old), "both are done")
-    assert worker.stats.lost == 0
-    assert seen == [1]
 
 
 def test_several_workers(

@@ -47,8 +47,6 @@ _KEPT = (
 
 def check_gates(examined: Examination) -> Iterator[Finding]:
     """Sessions and prepared transactions that keep every dequeue of a queue from taking anything."""
-    if examined.version < 2:  # noqa: PLR2004 - the version that brought the gate
-        return
     held = _held(examined)
     for row in held:
         yield _finding(row, str(examined.connection.scalar(text("select current_user"))))

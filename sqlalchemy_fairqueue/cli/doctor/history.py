@@ -47,8 +47,6 @@ _STRAYS = "select count(*) from (select from {schema}fq_history_default limit :m
 
 def check_history(examined: Examination) -> Iterator[Finding]:
     """Whether tomorrow's partition is there, whether rows went to the default one, and whether all can be read."""
-    if examined.version < 2:  # noqa: PLR2004 - the version that brought the history
-        return
     yield from _partitions(examined)
     yield from _transactions(examined)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.cli.doctor.findings import Examination
 
 _ALL = ("select", "insert", "update", "delete")
-_TABLES_OF_VERSIONS = (
+_ALL_TABLES = (
     "fq_queue", "fq_queue_state", "fq_channel", "fq_channel_state", "fq_message", "fq_signal", "fq_lease",
     "fq_dead_letter", "fq_history", "fq_history_default", "fq_pruned_history", "fq_load",
 )  # fmt: skip
@@ -41,7 +41,7 @@ RIGHTS: dict[Role, dict[str, tuple[str, ...]]] = {
         "fq_history": ("select", "insert"),
         "fq_load": ("select", "insert", "update"),
     },
-    Role.MONITOR: dict.fromkeys(_TABLES_OF_VERSIONS, ("select",)),
+    Role.MONITOR: dict.fromkeys(_ALL_TABLES, ("select",)),
 }
 """What the functions do to each table, by who calls them: they run with the rights of whoever calls them.
 
@@ -121,8 +121,6 @@ def check_privileges(examined: Examination) -> Iterator[Finding]:
 
 def check_ownership(examined: Examination) -> Iterator[Finding]:
     """Whether the housekeeping of a worker with this role could make and drop partitions, and the owner drop all."""
-    if examined.version < 2:  # noqa: PLR2004 - the version that brought the history
-        return
     yield from _strange(examined)
     if examined.role is not Role.CONSUMER:
         return

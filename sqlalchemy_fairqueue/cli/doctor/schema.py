@@ -23,6 +23,8 @@ def check_version(examined: Examination) -> Iterator[Finding]:
     failure = unfit(examined.schema, examined.version, examined.schema)
     if failure is None:
         message = f"fairqueue version {examined.version} in schema {examined.schema!r}"
+        if examined.version not in versions():
+            message += ", which this library does not know, so that it is not compared with its migrations"
         yield Finding("version", Level.OK, message, None, values)
     else:
         yield Finding("version", Level.PROBLEM, str(failure), failure.remedy, values)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 _IN_USE = (
     "select greatest((select max(id) from {schema}fq_message), (select max(message_id) from {schema}fq_dead_letter)) "
     "as fq_message, (select max(id) from {schema}fq_channel) as fq_channel, "
-    "greatest((select max(id) from {schema}fq_signal), {heard}) as fq_signal"
+    "greatest((select max(id) from {schema}fq_signal), (select max(heard_id) from {schema}fq_channel_state)) "
+    "as fq_signal"
 )
-_HEARD = "(select max(heard_id) from {schema}fq_channel_state)"
 # The history may be long and has no index by which its greatest id is found: the last transactions have drawn the last
 # ids, but for a few that overtook each other.
 _HISTORY = {
@@ -98,12 +98,10 @@ def check_sequences(examined: Examination) -> Iterator[Finding]:
 def _in_use(examined: Examination) -> dict[str, int]:
     """The greatest id of each table, as far as the role may read the history's."""
     connection, schema = examined.connection, qualifier(examined.schema)
-    heard = _HEARD if examined.version > 1 else "0"
-    row = connection.execute(text(_IN_USE.replace("{heard}", heard).replace("{schema}", schema))).one()
+    row = connection.execute(text(_IN_USE.replace("{schema}", schema))).one()
     found = dict(row._asdict())
-    if examined.version > 1:
-        for table in connection.scalars(_SHOWN, {"schema": examined.schema, "tables": list(_HISTORY)}).all():
-            found[table] = connection.scalar(text(_HISTORY[table].replace("{schema}", schema)))
+    for table in connection.scalars(_SHOWN, {"schema": examined.schema, "tables": list(_HISTORY)}).all():
+        found[table] = connection.scalar(text(_HISTORY[table].replace("{schema}", schema)))
     return {table: greatest or 0 for table, greatest in found.items()}
 
 

@@ -56,8 +56,6 @@ _CHANNELS = (
 
 def check_times(examined: Examination) -> Iterator[Finding]:
     """Channels that were served, and messages that were enqueued, at times that are to come."""
-    if examined.version < 2:  # noqa: PLR2004 - the version that brought pauses
-        return
     query = text(_AHEAD.replace("{schema}", qualifier(examined.schema)))
     parameters = {"grace": _GRACE // timedelta(microseconds=1), "queue": examined.queue}
     found = False

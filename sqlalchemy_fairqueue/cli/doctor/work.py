@@ -37,8 +37,6 @@ _EXPIRED = (
 
 def check_queues(examined: Examination) -> Iterator[Finding]:
     """Each queue: how long the oldest ready message waits, who serves it, what was left for the dispatcher."""
-    if examined.version < 2:  # noqa: PLR2004 - the version that brought the functions
-        return
     connection, schema = examined.connection, examined.schema
     names = sorted(connection.scalars(queues(schema)))
     if examined.queue is not None and examined.queue not in names:

@@ -1,8 +1,10 @@
--- fq_cancel: withdraw messages of a queue that are not in a consumer's hands, in the caller's transaction.
--- Guarantees: a withdrawn message is never delivered, unless the transaction rolls back. Returns those that were not withdrawn:
--- 'leased' (a consumer has it) or 'missing' (done, dead, withdrawn before, or of another queue).
--- Locks: the messages, in the order of their ids; dequeue passes by a message that a cancel has locked.
--- Index: fq_message_pkey. Errors: 40001 under REPEATABLE READ and SERIALIZABLE when the message was delivered since the snapshot.
+-- fq_cancel: withdraw messages of a queue, in the caller's transaction.
+-- Guarantees: a withdrawn message is never delivered, unless the transaction rolls back. Returns those that are not simply gone:
+-- 'leased' (a consumer has it: it may complete it, but whatever else becomes of it, it is not delivered again and leaves no dead letter; its worker
+-- is told by fq_heartbeat, its key is free at once) or 'missing' (done, dead, withdrawn before, or of another queue).
+-- Locks: the messages, in the order of their ids; waits for whoever has one locked: a consumer that settles it, a dequeue that takes it.
+-- Dequeue passes by a message that a cancel has locked. A transaction that settles messages as well locks all of them first, by fq_hold_messages.
+-- Index: fq_message_pkey, fq_channel_pkey. Errors: 40001 under REPEATABLE READ and SERIALIZABLE when a message was delivered or settled since the snapshot.
 create function fairqueue.fq_cancel(p_queue text, p_ids bigint[])
 returns table (message_id bigint, outcome text)
 language plpgsql
@@ -18,34 +20,63 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  v_done bigint[];
+  v_ids bigint[];
+  v_leased bigint[];
 begin
-  with done as (
-    delete from fairqueue.fq_message m
-    using (
+  select array_agg(h.id) into v_ids
+  from (
+    select m.id
+    from (
       select distinct x.id
       from unnest(p_ids) x(id)
       order by x.id
     ) u
+    join fairqueue.fq_message m on m.id = u.id
+    where exists (
+      select
+      from fairqueue.fq_channel c
+      where c.id = m.channel_id
+        and c.queue = p_queue
+    )
+    for update of m
+  ) h;
+
+  -- A new statement: what was waited for is seen, and who holds a message does not change any more.
+  with gone as (
+    delete from fairqueue.fq_message m
+    using unnest(v_ids) u(id)
     where m.id = u.id
       and num_nulls(m.lease_id) = 1
-      and exists (
-        select
-        from fairqueue.fq_channel c
-        where c.id = m.channel_id
-          and c.queue = p_queue
-      )
+    returning m.id, m.channel_id
+  ),
+  signalled as (
+    insert into fairqueue.fq_signal (queue, channel_id, added, bounded)
+    select p_queue, g.channel_id, -count(*), true
+    from gone g
+    group by g.channel_id
+  ),
+  flagged as (
+    update fairqueue.fq_message m
+    set cancelled = true,
+      dedupe_key = null
+    from unnest(v_ids) u(id)
+    where m.id = u.id
+      and num_nulls(m.lease_id) = 0
     returning m.id
   )
-  select array_agg(d.id) into v_done
-  from done d;
+  select array_agg(f.id) into v_leased
+  from flagged f;
 
   return query
-  select u.id, case when m.id is null then 'missing' else 'leased' end
-  from unnest(p_ids) u(id)
-  left join (
-    fairqueue.fq_message m join fairqueue.fq_channel c on c.id = m.channel_id and c.queue = p_queue
-  ) on m.id = u.id
-  where u.id <> all (coalesce(v_done, '{}'));
+  select l.id, 'leased'
+  from unnest(v_leased) l(id)
+  union all
+  select n.id, 'missing'
+  from (
+    select unnest(p_ids) as id
+    except
+    select unnest(v_ids)
+  ) n
+  where n.id is not null;
 end
 $$;

@@ -1,6 +1,7 @@
 -- fq_complete: delete messages whose work is done, in the caller's transaction, and signal the slots they free.
 -- Guarantees: only the holder of the newest hand-out completes a message: its token is (id, lease id, deliveries). Returns the lost ones,
 -- for which nothing changed. A completion after the lease expired counts as long as nobody else took the message.
+-- An attempt that was handed out while the queue recorded its history is appended to it as 'completed'.
 -- Locks: the messages themselves, in the order of their ids; waits for whoever has one locked. No channel is touched.
 -- Index: none while a row is where the delivery found it (no false conflicts under SERIALIZABLE); else fq_message_pkey. Errors: 40001.
 create function fairqueue.fq_complete(p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[])
@@ -26,6 +27,8 @@ declare
   v_done_before bigint[];
   v_channel_id bigint;
   v_slots integer;
+  v_attempts bigint[];
+  v_kinds text[];
 begin
   -- One alone, where the delivery found it, is deleted by a statement without arrays: to start the one below costs more than its run.
   if cardinality(p_ids) = 1 then
@@ -34,12 +37,22 @@ begin
       and m.id is not distinct from p_ids[1]
       and m.lease_id is not distinct from p_lease_ids[1]
       and m.deliveries = p_deliveries[1]
-    returning m.channel_id, m.slots
-    into v_channel_id, v_slots;
+    returning m.channel_id, m.slots,
+      case
+        when m.delivered_at is not null then array[array[
+          m.channel_id, m.id, m.attempts, m.enqueued_at,
+          least(m.delivered_at, greatest(m.enqueued_at, m.dequeue_at, m.returned_at)), m.delivered_at, m.lease_id
+        ]]
+      end,
+      array[m.kind]
+    into v_channel_id, v_slots, v_attempts, v_kinds;
     if found then
       if v_slots > 0 then
-        insert into fairqueue.fq_signal (queue, channel_id, freed)
-        values (p_queue, v_channel_id, v_slots);
+        insert into fairqueue.fq_signal (queue, channel_id, freed, queue_freed)
+        values (p_queue, v_channel_id, v_slots & 1, v_slots >> 1);
+      end if;
+      if v_attempts is not null then
+        perform fairqueue.fq_record_attempts(p_queue, v_attempts, v_kinds, null, 'completed');
       end if;
       return;
     end if;
@@ -57,17 +70,27 @@ begin
         and m.id is not distinct from u.id
         and m.lease_id is not distinct from u.lease_id
         and m.deliveries = u.deliveries
-      returning m.id, m.channel_id, m.slots
+      returning m.id, m.channel_id, m.slots, m.kind, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id
     ),
     signalled as (
-      insert into fairqueue.fq_signal (queue, channel_id, freed)
-      select p_queue, d.channel_id, sum(d.slots)
+      insert into fairqueue.fq_signal (queue, channel_id, freed, queue_freed)
+      select p_queue, d.channel_id, sum(d.slots & 1), sum(d.slots >> 1)
       from done d
       where d.slots > 0
       group by d.channel_id
     )
-    select array_agg(d.id) into v_done
+    select
+      array_agg(d.id),
+      array_agg(array[
+        d.channel_id, d.id, d.attempts, d.enqueued_at,
+        least(d.delivered_at, greatest(d.enqueued_at, d.dequeue_at, d.returned_at)), d.delivered_at, d.lease_id
+      ]) filter (where d.delivered_at is not null),
+      array_agg(d.kind) filter (where d.delivered_at is not null)
+    into v_done, v_attempts, v_kinds
     from done d;
+    if v_attempts is not null then
+      perform fairqueue.fq_record_attempts(p_queue, v_attempts, v_kinds, null, 'completed');
+    end if;
     v_done_before := v_done_before || v_done;
     if cardinality(v_done_before) = cardinality(p_ids) then
       return;

@@ -1,11 +1,22 @@
 -- fq_configure_channel: set the policy of one channel, made if it is new, in the caller's transaction.
 -- Guarantees: takes effect on the next dequeue after the commit and breaks no limit: messages that are out are counted when a limit is set,
 -- and each frees what its own row says it holds, so that the count is right however the limit is set, lowered and lifted.
+-- A signal lets the next hearing find the channel, whatever hints the consumers keep. With a max_backlog the backlog is counted anew.
+-- p_drop_when_full null (a caller that knows no bounds of backlogs): the bound stays as it is. p_notify: wake consumers that sleep.
 -- Locks: the channel's state row, then its leased messages in the order of their ids; waits for whoever has one. Until the commit the
 -- channel is not served (dequeue passes by), and nobody waits for it.
--- Index: fq_channel_state_newest_ix, fq_message_lease_ix. Errors: QF001 bad policy or name; 40001.
+-- Index: fq_channel_state_newest_ix, fq_lease_expires_ix, fq_message_lease_ix; counting reads the channel's stretch of fq_message_ready_ix and the queue's signals.
+-- Errors: QF001 bad policy or name; 40001.
 create function fairqueue.fq_configure_channel(
-  p_queue text, p_channel text, p_max_concurrency integer, p_release_interval bigint, p_release_burst integer, p_weight integer
+  p_queue text,
+  p_channel text,
+  p_max_concurrency integer,
+  p_release_interval bigint,
+  p_release_burst integer,
+  p_weight integer,
+  p_max_backlog integer default null,
+  p_drop_when_full boolean default null,
+  p_notify boolean default false
 )
 returns void
 language plpgsql
@@ -24,8 +35,9 @@ declare
   v_channel_id bigint;
   v_row tid;
   v_marked integer := 0;
+  v_backlog bigint;
 begin
-  perform fairqueue.fq_check_policy(p_max_concurrency, p_release_interval, p_release_burst, p_weight);
+  perform fairqueue.fq_check_policy(p_max_concurrency, p_release_interval, p_release_burst, p_weight, p_max_backlog);
   perform fairqueue.fq_make_channels(p_queue, array[p_channel]);
   select c.id into strict v_channel_id
   from fairqueue.fq_channel c
@@ -41,44 +53,76 @@ begin
   if p_max_concurrency is not null then
     -- By an expression: for the bare id a plan of the empty tables reads all messages in the order of their key.
     perform
-    from fairqueue.fq_message m
-    where m.lease_id is not null
+    from fairqueue.fq_lease e
+    join fairqueue.fq_message m on m.lease_id = e.id
+    where e.queue = p_queue
       and m.channel_id = v_channel_id
-      and m.slots = 0
+      and m.slots & 1 = 0
     order by m.id + 0
-    for no key update;
+    for no key update of m;
     -- A new statement, which sees what was waited for.
     update fairqueue.fq_message m
-    set slots = 1
-    where m.lease_id is not null
+    set slots = m.slots | 1
+    from fairqueue.fq_lease e
+    where e.queue = p_queue
+      and m.lease_id = e.id
       and m.channel_id = v_channel_id
-      and m.slots = 0;
+      and m.slots & 1 = 0;
     get diagnostics v_marked = row_count;
   end if;
 
-  update fairqueue.fq_channel_state s
-  set turn = s.turn + 1,
-    max_concurrency = p_max_concurrency,
-    release_interval = p_release_interval,
-    release_burst = p_release_burst,
-    weight = p_weight,
-    current_concurrency = s.current_concurrency + v_marked,
-    credit = least(s.credit, p_weight),
-    release_at = n.release_at,
-    next_dequeue_at = case
-      when s.next_dequeue_at is null then null
-      when s.next_dequeue_at <= v_now then greatest(s.next_dequeue_at, n.released_at)
-      else greatest(s.head_dequeue_at, s.last_dequeue_at, n.released_at)
-    end
-  from (
-    select r.release_at, case when p_release_interval > 0 then r.release_at - (p_release_burst - 1) * p_release_interval end as released_at
+  -- One statement, one snapshot: nobody else applies signals of a channel whose state row is locked.
+  if p_drop_when_full is not null and p_max_backlog is not null then
+    select (
+      select count(*)
+      from fairqueue.fq_message m
+      where m.channel_id = v_channel_id
+        and m.lease_id is null
+    ) - (
+      select coalesce(sum(g.added), 0)
+      from fairqueue.fq_signal g
+      where g.queue = p_queue
+        and g.channel_id = v_channel_id
+    )
+    into v_backlog;
+  end if;
+
+  with configured as (
+    update fairqueue.fq_channel_state s
+    set turn = s.turn + 1,
+      max_concurrency = p_max_concurrency,
+      release_interval = p_release_interval,
+      release_burst = p_release_burst,
+      weight = p_weight,
+      max_backlog = case when p_drop_when_full is null then s.max_backlog else p_max_backlog end,
+      drop_when_full = coalesce(p_drop_when_full, s.drop_when_full),
+      backlog = coalesce(v_backlog, s.backlog),
+      current_concurrency = s.current_concurrency + v_marked,
+      credit = least(s.credit, p_weight),
+      release_at = n.release_at,
+      next_dequeue_at = case
+        when s.next_dequeue_at is null then null
+        when s.next_dequeue_at <= v_now then greatest(s.next_dequeue_at, n.released_at)
+        else greatest(s.head_dequeue_at, s.last_dequeue_at, n.released_at)
+      end
     from (
-      select least(o.release_at, v_now + p_release_burst * p_release_interval) as release_at
-      from fairqueue.fq_channel_state o
-      where o.ctid = v_row
-    ) r
-  ) n
-  where s.ctid = v_row
-    and s.channel_id = v_channel_id;
+      select r.release_at, case when p_release_interval > 0 then r.release_at - (p_release_burst - 1) * p_release_interval end as released_at
+      from (
+        select least(o.release_at, v_now + p_release_burst * p_release_interval) as release_at
+        from fairqueue.fq_channel_state o
+        where o.ctid = v_row
+      ) r
+    ) n
+    where s.ctid = v_row
+      and s.channel_id = v_channel_id
+    returning s.head_dequeue_at, s.head_message_id, s.next_dequeue_at
+  )
+  insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id)
+  select p_queue, v_channel_id, c.head_dequeue_at, c.head_message_id
+  from configured c
+  where c.next_dequeue_at is not null;
+  if p_notify then
+    perform fairqueue.fq_wake(p_queue);
+  end if;
 end
 $$;

@@ -1,10 +1,15 @@
 -- fq_dequeue: lease up to p_limit ready messages of a queue, taking channels in turn.
--- Guarantees: never more than the limit, a channel's max_concurrency or its rate; within a channel by (dequeue_at, id); the rows come in turn order.
--- One row a message, then one row about the call (message_id null): the lease, scan hints to pass to the next call, microseconds until
--- something may be due (null: nothing is scheduled), and the last signal seen when more are waiting (hear them with fq_hear first).
+-- Guarantees: never more than the limit, the queue's limit, a channel's max_concurrency or its rate; nothing of a paused queue or channel;
+-- within a channel by (dequeue_at, id); the rows come in turn order.
+-- One row a message, then one row about the call (message_id null): the lease, scan hints to pass to the next call (the seventh says whether
+-- messages of this one hold slots of a limit, which their end frees), microseconds until something may be due (null: nothing is scheduled), and
+-- the last signal seen when more are waiting (hear them with fq_hear first).
 -- The lease p_lease_id is used again if it is good for p_lease microseconds more; else a new one is made, good for a little longer than that.
--- Locks: own lease for key share, state rows and messages for no key update, all skip locked: it waits for none. READ COMMITTED only.
--- Index: fq_channel_state_ready_ix, fq_message_ready_ix; rows by ctid. Errors: QF001 bad argument, QF003 wrong isolation level.
+-- A call that finds nothing in line, nothing to hear and no lease that is over looks at no lease, gives p_lease_id back as it is, and writes nothing:
+-- its commit has nothing to wait for.
+-- Locks: the queue's gate shared, tried; own lease for key share, state rows (the queue's too if it has a limit) and messages for no key update,
+-- all skip locked: it waits for none. While it cannot have the gate or the queue's state row it takes nothing, due again in 10 ms. READ COMMITTED only.
+-- Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_channel_state_ready_ix, fq_message_ready_ix; rows by ctid. Errors: QF001 bad argument, QF003 wrong isolation level.
 -- Source: round robin over channels with a head pointer; deficit round robin (Shreedhar, Varghese 1995); generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_dequeue(
   p_queue text,
@@ -47,20 +52,36 @@ as $$
 declare
   c_chunk constant integer := 1000;
   c_nothing constant bigint := -9223372036854775808;
+  c_few constant integer := 4;
   v_now bigint := fairqueue.fq_now();
-  v_lease_id bigint := p_lease_id;
+  v_lease_id bigint;
   v_expires_at bigint;
-  v_new_lease boolean;
-  -- hints: least place in line found, signals below are gone, signals below may be gone, once writers below this xid ended, next full scan
+  v_new_lease boolean := true;
+  v_expired boolean;
+  -- of the queue
+  v_paused boolean;
+  v_history boolean;
+  v_limited_queue boolean;
+  v_queue_state tid;
+  v_limit integer := p_limit;
+  -- hints: least place in line found, signals below are gone, signals below may be gone, once writers below this xid ended, next full scan,
+  -- next look at what stands below that place
   v_channel_floor bigint := coalesce(p_hints[1], c_nothing);
   v_signal_floor bigint := coalesce(p_hints[2], 0);
   v_signal_mark bigint := p_hints[3];
   v_mark_xid bigint := p_hints[4];
   v_full_at bigint := coalesce(p_hints[5], 0);
   v_full boolean := v_now >= v_full_at or v_full_at > v_now + 60000000;
+  v_below_at bigint := coalesce(p_hints[6], 0);
+  v_below boolean := not v_full and (v_now >= v_below_at or v_below_at > v_now + 60000000 or v_channel_floor > v_now);
+  v_whole_line boolean := false;
+  v_line_floor bigint;
+  v_from bigint;
+  v_look_cost bigint;
   v_scan_cost bigint;
   v_ended_xid bigint;
   v_signalled boolean;
+  v_unwritten boolean;
   v_heard integer := 0;
   v_seen integer := 0;
   v_first_signal bigint;
@@ -92,15 +113,20 @@ declare
   v_whole boolean;
   v_next_heads_at bigint[];
   v_next_head_ids bigint[];
-  v_width integer := p_limit;
-  v_left integer := p_limit;
+  v_width integer;
+  v_left integer;
   v_got integer;
   v_place bigint := v_now;
   v_empty integer := 0;
-  -- the channel of the only message
+  -- whether several channels may give something; whether none does from the floor on
+  v_several boolean := false;
+  v_bare boolean;
+  -- the only channel
   v_state tid;
   v_channel_id bigint;
   v_has_limit boolean;
+  v_holds_slots boolean := false;
+  v_quota integer;
   v_turn_left integer;
   v_head_at bigint;
   v_head_id bigint;
@@ -115,46 +141,60 @@ begin
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own';
   end if;
 
-  -- Under an own lease that another consumer is reclaiming nothing may be taken: that lock makes it look gone.
-  select e.expires_at into v_expires_at
-  from fairqueue.fq_lease e
-  where e.id = p_lease_id
-    and e.queue = p_queue
-    and e.expires_at >= v_now + p_lease
-  for key share skip locked;
-  v_new_lease := not found;
-  if v_new_lease then
-    v_lease_id := hashtextextended(gen_random_uuid()::text, 0) & 9223372036854775807;
-    v_expires_at := v_now + p_lease + p_lease / 8;
+  -- Whoever changes the queue's limit counts what is out: nothing may come to be out meanwhile.
+  if not pg_try_advisory_xact_lock_shared(fairqueue.fq_gate_key(p_queue)) then
+    lease_id := p_lease_id;
+    hints := p_hints;
+    due_in := 10000;
+    return next;
+    return;
   end if;
-
-  perform
-  from fairqueue.fq_lease e
-  where e.queue = p_queue
-    and e.expires_at <= v_now
-  limit 1;
-  if found then
-    perform fairqueue.fq_reclaim(p_queue, c_chunk);
-  end if;
-
   if v_full then
     v_channel_floor := c_nothing;
     v_scan_cost := -fairqueue.fq_now();
   end if;
-  select
+  -- One look around, for to start a statement costs more than its run. A new one: what was committed before the gate was opened is seen.
+  select q.paused_at is not null, q.history, q.global_max_concurrency is not null,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+    pg_current_xact_id_if_assigned() is null,
+    exists (
+      select
+      from fairqueue.fq_lease e
+      where e.queue = p_queue
+        and e.expires_at <= v_now
+    ),
     exists (
       select
       from fairqueue.fq_signal g
       where g.queue = p_queue
         and g.id > case when v_full then 0 else v_signal_floor end
     )
-  into v_ended_xid, v_signalled;
+  into v_paused, v_history, v_limited_queue, v_ended_xid, v_unwritten, v_expired, v_signalled
+  from (values (p_queue)) asked (name)
+  left join fairqueue.fq_queue q on q.name = asked.name;
+  if v_expired then
+    perform fairqueue.fq_reclaim(p_queue, c_chunk);
+    v_signalled := true;
+  end if;
+  if p_limit > 1 then
+    select r.weight into v_weight
+    from fairqueue.fq_channel_state r
+    where r.queue = p_queue
+      and r.next_dequeue_at is not null
+      and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
+      and r.next_dequeue_at >= v_channel_floor
+      and r.next_dequeue_at <= v_now
+    order by r.queue, r.next_dequeue_at
+    limit 1;
+    v_several := v_expired or found;
+  end if;
   if v_signalled then
     select h.heard, h.seen, h.first_id, h.last_id, h.scheduled_at
     into v_heard, v_seen, v_first_signal, v_last_signal, v_scheduled_at
     from fairqueue.fq_hear(p_queue, case when v_full then 0 else v_signal_floor end, c_chunk) h;
     signals_after := case when v_seen = c_chunk then v_last_signal end;
+    -- The look at the line began at the floor: others may stand below it.
+    v_several := v_several or (v_scheduled_at < v_channel_floor) is true;
     v_channel_floor := least(v_channel_floor, v_scheduled_at);
   end if;
   if v_mark_xid <= v_ended_xid then
@@ -162,134 +202,106 @@ begin
     v_signal_floor := greatest(v_signal_floor, least(v_signal_mark, v_first_signal - 1));
     v_mark_xid := null;
   end if;
-  if v_seen > 0 and v_mark_xid is null then
+  -- The own id, if it is drawn after the scan: whoever drew a lower signal has a lower one. A snapshot's xmax would not do, for transactions
+  -- with that id and greater ones can be running.
+  if v_seen > 0 and v_mark_xid is null and v_unwritten and not v_expired then
     v_signal_mark := v_last_signal;
-    v_mark_xid := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
+    v_mark_xid := pg_current_xact_id()::text::bigint;
   end if;
   if v_full then
     v_scan_cost := v_scan_cost + fairqueue.fq_now();
   end if;
 
-  -- One message is taken by statements of its own: starting those for many costs more than their run. Where these find nothing, those decide.
-  if p_limit = 1 then
-    if v_full then
-      v_scan_cost := v_scan_cost - fairqueue.fq_now();
-    end if;
-    select s.ctid, s.channel_id, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id, s.max_concurrency is not null,
-      case when s.credit > 0 then s.credit else s.weight end, ready.read_at
-    into v_state, v_channel_id, v_first, v_head_at, v_head_id, v_has_limit, v_turn_left, v_read_at
+  if v_paused then
+    v_limit := 0;
+  elsif v_limited_queue then
+    select s.ctid, greatest(0, least(p_limit, s.max_concurrency - s.current_concurrency))
+    into v_queue_state, v_limit
     from (
-      select r.ctid as row, r.turn, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
-      from fairqueue.fq_channel_state r
-      where r.queue = p_queue
-        and r.next_dequeue_at is not null
-        and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
-        and r.next_dequeue_at >= v_channel_floor
-        and r.next_dequeue_at <= v_now
-        and r.head_dequeue_at <= v_now
-        and (r.release_interval = 0 or r.release_at - (r.release_burst - 1) * r.release_interval <= v_now)
-      order by r.queue, r.next_dequeue_at, r.channel_id
-    ) ready
-    join fairqueue.fq_channel_state s
-      on s.ctid = ready.row
-      and s.turn is not distinct from ready.turn
-      and s.channel_id is not distinct from ready.channel_id
-    order by ready.next_dequeue_at, ready.channel_id
-    limit 1
+      select n.ctid as row, n.turn
+      from fairqueue.fq_queue_state n
+      where n.queue = p_queue
+      order by n.queue desc, n.turn desc
+      limit 1
+    ) newest
+    join fairqueue.fq_queue_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn
     for no key update of s skip locked;
-    if v_full then
-      v_scan_cost := v_scan_cost + fairqueue.fq_now();
-      v_full_at := v_now + least(30 * v_scan_cost, 30000000);
-      v_full := false;
-    end if;
-    if found then
-      v_channel_floor := v_first;
-      return query
-      update fairqueue.fq_message m
-      set lease_id = v_lease_id,
-        attempts = m.attempts + 1,
-        deliveries = m.deliveries + 1,
-        slots = case when v_has_limit then 1 else 0 end
-      where m.ctid = (
-          select x.ctid
-          from fairqueue.fq_message x
-          where x.channel_id = v_channel_id
-            and x.lease_id is null
-            and (x.dequeue_at, x.id) >= (v_head_at, v_head_id)
-            and x.dequeue_at <= v_now
-          order by x.channel_id, x.dequeue_at, x.id
-          limit 1
-          for no key update skip locked
-        )
-        and num_nulls(m.lease_id) = 1
-      returning m.id, m.ctid, m.channel_id,
-        (
-          select c.name
-          from fairqueue.fq_channel c
-          where c.id = v_channel_id
-        ),
-        m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
-        null::bigint, null::bigint, null::bigint[], null::bigint, null::bigint;
-      if found then
-        v_left := 0;
-        -- The new head is the least message that was not taken, one that somebody else has locked included.
-        select x.dequeue_at, x.id into v_head_at, v_head_id
-        from fairqueue.fq_message x
-        where x.channel_id = v_channel_id
-          and x.lease_id is null
-          and (x.dequeue_at, x.id) >= (v_head_at, v_head_id)
-        order by x.channel_id, x.dequeue_at, x.id
-        limit 1;
-        v_place := greatest(v_now + 1, v_read_at);
-        update fairqueue.fq_channel_state s
-        set turn = s.turn + 1,
-          current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else 1 end,
-          release_at = greatest(s.release_at, v_now) + s.release_interval,
-          head_dequeue_at = v_head_at,
-          head_message_id = v_head_id,
-          last_dequeue_at = v_place,
-          credit = fairqueue.fq_credit_after(s.weight, v_turn_left, 1, v_head_at, v_now),
-          next_dequeue_at = fairqueue.fq_place_after(
-            s.next_dequeue_at, v_place, v_turn_left, 1, v_head_at, v_now, s.release_at, s.release_interval, s.release_burst
-          )
-        where s.ctid = v_state;
-      end if;
-    end if;
+    v_limit := coalesce(v_limit, 0);
+  end if;
+  v_left := v_limit;
+  -- No more channels are locked than the limit is turns, if all have the weight of the first in line; later passes go by what the last one found.
+  v_width := (v_limit - 1) / coalesce(v_weight, 1) + 1;
+  -- Where nobody stood in line, only the channel that was heard of may now.
+  v_bare := p_limit > 1 and not v_several and v_heard = 0;
+  v_several := v_limit > 1 and (v_several or v_seen > 1);
+  if v_full and (v_limit = 0 or v_bare) then
+    -- The signals were scanned in full, and so was the line, or it will be: its floor is gone.
+    v_full_at := v_now + least(30 * v_scan_cost, 30000000);
+    v_full := false;
   end if;
 
+  v_line_floor := v_channel_floor;
   while v_left > 0 and v_empty < 32 loop
+    if v_bare then
+      -- Nothing from the floor on that this call could take. What stands there first, not due or in other hands, is where the next call begins.
+      -- A look below the floor passes all that was served while a snapshot is open: it takes a thirtieth of the time at most.
+      v_from := case when v_below then c_nothing else v_line_floor end;
+      v_look_cost := -fairqueue.fq_now();
+      select s.next_dequeue_at into due_in
+      from fairqueue.fq_channel_state s
+      where s.queue = p_queue
+        and s.next_dequeue_at is not null
+        and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
+        and s.next_dequeue_at >= v_from
+      order by s.queue, s.next_dequeue_at
+      limit 1;
+      if v_from = c_nothing then
+        v_look_cost := v_look_cost + fairqueue.fq_now();
+        v_below_at := v_now + least(30 * v_look_cost, 30000000);
+        if not v_below then
+          v_full_at := least(v_full_at + 30 * v_look_cost, v_now + 30000000);
+        end if;
+        v_below := false;
+        v_whole_line := true;
+      end if;
+      if due_in is null or due_in >= v_line_floor then
+        v_channel_floor := coalesce(due_in, v_now);
+        if not v_whole_line then
+          due_in := least(due_in, v_below_at);
+        end if;
+        exit;
+      end if;
+      v_line_floor := due_in;
+      v_channel_floor := due_in;
+      v_several := v_several or v_limit > 1;
+      due_in := null;
+    end if;
     if v_full then
       v_scan_cost := v_scan_cost - fairqueue.fq_now();
     end if;
     -- A row that changed since the snapshot fails the join on turn when it is looked at again: it has another place in line now.
     -- ("is not distinct from" is no index condition: rows are reached by their ctid, whatever the planner thinks of an index.)
-    select
-      array_agg(o.row), array_agg(o.channel_id), array_agg(o.weight), array_agg(o.turn_left), array_agg(o.limited), array_agg(o.most),
-      array_agg(o.read_at), array_agg(o.head_dequeue_at), array_agg(o.head_message_id), count(*), min(o.next_dequeue_at), sum(o.weight)
-    into v_states, v_channels, v_weights, v_turns_left, v_limited, v_most,
-      v_places, v_heads_at, v_head_ids, v_found, v_first, v_weight
-    from (
-      select s.ctid as row, s.channel_id, s.weight, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id, ready.read_at,
-        case when s.credit > 0 then s.credit else s.weight end as turn_left,
-        s.max_concurrency is not null as limited,
+    -- One message, or the few of an only channel, are taken by statements of their own: starting those for many costs more than their run.
+    if not v_several then
+      select s.ctid, s.channel_id, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id, s.max_concurrency is not null,
+        case when s.credit > 0 then s.credit else s.weight end, ready.read_at,
         least(
-          v_left,
+          v_limit,
           s.max_concurrency - s.current_concurrency,
           case
             when s.release_interval > 0 then (v_now + (s.release_burst - 1) * s.release_interval - greatest(s.release_at, v_now)) / s.release_interval + 1
           end
-        )::integer as most
+        ),
+        s.weight
+      into v_state, v_channel_id, v_first, v_head_at, v_head_id, v_has_limit, v_turn_left, v_read_at, v_quota, v_weight
       from (
-        -- The clock is read before the row is locked: whoever finds a channel locked reads a later time for the one that it takes
-        -- instead, so that places come in the order of the line whichever call started first.
         select r.ctid as row, r.turn, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
         from fairqueue.fq_channel_state r
         where r.queue = p_queue
           and r.next_dequeue_at is not null
           and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
           and r.next_dequeue_at >= v_channel_floor
-          and r.next_dequeue_at <= v_place
-          -- what became due after the call began waits for the next one: it would stand first in line again and again
+          and r.next_dequeue_at <= v_now
           and r.head_dequeue_at <= v_now
           and (r.release_interval = 0 or r.release_at - (r.release_burst - 1) * r.release_interval <= v_now)
         order by r.queue, r.next_dequeue_at, r.channel_id
@@ -299,24 +311,158 @@ begin
         and s.turn is not distinct from ready.turn
         and s.channel_id is not distinct from ready.channel_id
       order by ready.next_dequeue_at, ready.channel_id
-      limit v_width
-      for no key update of s skip locked
-    ) o;
+      limit 1
+      for no key update of s skip locked;
+      v_found := case when found then 1 else 0 end;
+    else
+      select
+        array_agg(o.row), array_agg(o.channel_id), array_agg(o.weight), array_agg(o.turn_left), array_agg(o.limited), array_agg(o.most),
+        array_agg(o.read_at), array_agg(o.head_dequeue_at), array_agg(o.head_message_id), count(*), min(o.next_dequeue_at), sum(o.weight)
+      into v_states, v_channels, v_weights, v_turns_left, v_limited, v_most,
+        v_places, v_heads_at, v_head_ids, v_found, v_first, v_weight
+      from (
+        select s.ctid as row, s.channel_id, s.weight, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id, ready.read_at,
+          case when s.credit > 0 then s.credit else s.weight end as turn_left,
+          s.max_concurrency is not null as limited,
+          least(
+            v_left,
+            s.max_concurrency - s.current_concurrency,
+            case
+              when s.release_interval > 0 then (v_now + (s.release_burst - 1) * s.release_interval - greatest(s.release_at, v_now)) / s.release_interval + 1
+            end
+          )::integer as most
+        from (
+          -- The clock is read before the row is locked: whoever finds a channel locked reads a later time for the one that it takes
+          -- instead, so that places come in the order of the line whichever call started first.
+          select r.ctid as row, r.turn, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
+          from fairqueue.fq_channel_state r
+          where r.queue = p_queue
+            and r.next_dequeue_at is not null
+            and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
+            and r.next_dequeue_at >= v_channel_floor
+            and r.next_dequeue_at <= v_place
+            -- what became due after the call began waits for the next one: it would stand first in line again and again
+            and r.head_dequeue_at <= v_now
+            and (r.release_interval = 0 or r.release_at - (r.release_burst - 1) * r.release_interval <= v_now)
+          order by r.queue, r.next_dequeue_at, r.channel_id
+        ) ready
+        join fairqueue.fq_channel_state s
+          on s.ctid = ready.row
+          and s.turn is not distinct from ready.turn
+          and s.channel_id is not distinct from ready.channel_id
+        order by ready.next_dequeue_at, ready.channel_id
+        limit v_width
+        for no key update of s skip locked
+      ) o;
+    end if;
     if v_full then
       v_scan_cost := v_scan_cost + fairqueue.fq_now();
       -- a thirtieth of the time at most, and twice a minute at least
       v_full_at := v_now + least(30 * v_scan_cost, 30000000);
       v_full := false;
     end if;
-    if v_found = 0 then
-      exit when v_channel_floor = c_nothing;
-      v_channel_floor := c_nothing;
-      continue;
-    end if;
+    v_bare := v_found = 0;
+    continue when v_bare;
     v_channel_floor := v_first;
 
+    if v_lease_id is null then
+      -- Under an own lease that another consumer is reclaiming nothing may be taken: that lock makes it look gone.
+      select e.id, e.expires_at into v_lease_id, v_expires_at
+      from fairqueue.fq_lease e
+      where e.id = p_lease_id
+        and e.queue = p_queue
+        and e.expires_at >= v_now + p_lease
+      for key share skip locked;
+      v_new_lease := not found;
+      if v_new_lease then
+        v_lease_id := hashtextextended(gen_random_uuid()::text, 0) & 9223372036854775807;
+        v_expires_at := v_now + p_lease + p_lease / 8;
+      end if;
+    end if;
+
+    if not v_several then
+      v_quota := least(v_quota, v_turn_left + (greatest(1, v_limit / v_weight) - 1) * v_weight, c_few);
+      v_got := 0;
+      while v_got < v_quota loop
+        return query
+        update fairqueue.fq_message m
+        set lease_id = v_lease_id,
+          attempts = m.attempts + 1,
+          deliveries = m.deliveries + 1,
+          slots = case when v_has_limit then 1 else 0 end + case when v_limited_queue then 2 else 0 end,
+          delivered_at = case when v_history then v_now end
+        where m.ctid = (
+            select x.ctid
+            from fairqueue.fq_message x
+            where x.channel_id = v_channel_id
+              and x.lease_id is null
+              and (x.dequeue_at, x.id) >= (v_head_at, v_head_id)
+              and x.dequeue_at <= v_now
+            order by x.channel_id, x.dequeue_at, x.id
+            limit 1
+            for no key update skip locked
+          )
+          and num_nulls(m.lease_id) = 1
+        returning m.id, m.ctid, m.channel_id,
+          (
+            select c.name
+            from fairqueue.fq_channel c
+            where c.id = v_channel_id
+          ),
+          m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
+          null::bigint, null::bigint, null::bigint[], null::bigint, null::bigint;
+        exit when not found;
+        v_got := v_got + 1;
+        -- The new head is the least message that was not taken, one that somebody else has locked included.
+        select x.dequeue_at, x.id into v_head_at, v_head_id
+        from fairqueue.fq_message x
+        where x.channel_id = v_channel_id
+          and x.lease_id is null
+          and (x.dequeue_at, x.id) >= (v_head_at, v_head_id)
+        order by x.channel_id, x.dequeue_at, x.id
+        limit 1;
+        exit when v_head_at is null or v_head_at > v_now;
+      end loop;
+      if v_got > 0 then
+        v_holds_slots := v_has_limit;
+        v_left := v_left - v_got;
+        v_bare := v_head_at is null or v_head_at > v_now;
+        v_place := greatest(v_now + 1, v_read_at);
+        update fairqueue.fq_channel_state s
+        set turn = s.turn + 1,
+          current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else v_got end,
+          -- The count mends itself: with no message left and no signal in the queue, this channel has none.
+          backlog = case
+            when v_head_at is null
+              and s.backlog <> v_got
+              and not exists (
+                select
+                from fairqueue.fq_signal g
+                where g.queue = p_queue
+                  and g.id > v_signal_floor
+              )
+              then 0
+            else s.backlog - v_got
+          end,
+          release_at = greatest(s.release_at, v_now) + v_got * s.release_interval,
+          head_dequeue_at = v_head_at,
+          head_message_id = v_head_id,
+          last_dequeue_at = v_place,
+          credit = fairqueue.fq_credit_after(s.weight, v_turn_left, v_got, v_head_at, v_now),
+          next_dequeue_at = fairqueue.fq_place_after(
+            s.next_dequeue_at, v_place, v_turn_left, v_got, v_head_at, v_now, s.release_at, s.release_interval, s.release_burst
+          )
+        where s.ctid = v_state;
+      end if;
+      -- Where these find nothing, or not all, those for many decide.
+      v_several := true;
+      v_width := v_left;
+      continue;
+    end if;
+
     -- As many whole turns as all of them fit in, the last of the line cut short; places strictly ascending, as close to the clock as that allows.
-    v_turns := greatest(1, v_left / v_weight);
+    -- One turn while others may stand behind these.
+    v_turns := case when v_found = v_width and v_width < v_left then 1 else greatest(1, v_left / v_weight) end;
     v_room := v_left;
     v_quotas := v_most;
     for i in 1..v_found loop
@@ -400,13 +546,15 @@ begin
     v_got := coalesce(cardinality(v_rows), 0);
 
     if v_got > 0 then
+      v_holds_slots := v_holds_slots or true = any(v_limited);
       -- They come back in the order in which they are updated, which is that of the turns.
       return query
       update fairqueue.fq_message m
       set lease_id = v_lease_id,
         attempts = m.attempts + 1,
         deliveries = m.deliveries + 1,
-        slots = case when v_limited[u.ord] then 1 else 0 end
+        slots = case when v_limited[u.ord] then 1 else 0 end + case when v_limited_queue then 2 else 0 end,
+        delivered_at = case when v_history then v_now end
       from (
         select t.row, t.ord
         from unnest(v_rows, v_ords, v_ranks) t(row, ord, rank)
@@ -442,6 +590,19 @@ begin
     update fairqueue.fq_channel_state s
     set turn = s.turn + 1,
       current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else n.got end,
+      -- The count mends itself: with no message left and no signal in the queue, this channel has none.
+      backlog = case
+        when n.head_at is null
+          and s.backlog <> n.got
+          and not exists (
+            select
+            from fairqueue.fq_signal g
+            where g.queue = p_queue
+              and g.id > v_signal_floor
+          )
+          then 0
+        else s.backlog - n.got
+      end,
       release_at = case
         when n.got > 0 then greatest(s.release_at, v_now) + n.got * s.release_interval
         else s.release_at
@@ -466,44 +627,50 @@ begin
       v_empty := v_empty + 1;
       v_width := least(2 * v_width, 100000);
     else
-      v_width := v_left;
+      v_width := least(v_left, (v_left::bigint * v_found + v_got - 1) / v_got);
     end if;
   end loop;
 
   if v_new_lease then
-    if v_left < p_limit then
+    if v_left < v_limit then
       insert into fairqueue.fq_lease (id, queue, consumer, expires_at)
       values (v_lease_id, p_queue, p_consumer, v_expires_at);
     else
-      v_lease_id := null;
+      v_lease_id := p_lease_id;
       v_expires_at := null;
     end if;
   end if;
 
-  if v_left > 0 then
-    select least(
-      (
-        select s.next_dequeue_at
-        from fairqueue.fq_channel_state s
-        where s.queue = p_queue
-          and s.next_dequeue_at is not null
-          and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-        order by s.queue, s.next_dequeue_at
-        limit 1
-      ),
-      (
-        select e.expires_at
-        from fairqueue.fq_lease e
-        where e.queue = p_queue
-        order by e.queue, e.expires_at
-        limit 1
-      )
-    ) into due_in;
+  if v_queue_state is not null and v_left < v_limit then
+    update fairqueue.fq_queue_state q
+    set turn = q.turn + 1,
+      current_concurrency = q.current_concurrency + v_limit - v_left
+    where q.ctid = v_queue_state;
+  end if;
+
+  if v_paused then
+    due_in := null;
+  elsif v_limited_queue and v_queue_state is null then
+    due_in := 10000;
+  elsif v_empty = 32 then
+    due_in := 0;
+  elsif v_left > 0 or v_limit < p_limit then
+    -- At the queue's limit only a lease that expires brings something without a signal; a consumer that sleeps and holds nothing gives nothing back.
+    select least(due_in, e.expires_at) into due_in
+    from (values (p_queue)) asked (name)
+    left join lateral (
+      select x.expires_at
+      from fairqueue.fq_lease x
+      where x.queue = asked.name
+        and (x.waiting_until is null or x.waiting_until < x.expires_at)
+      order by x.queue, x.expires_at
+      limit 1
+    ) e on true;
     due_in := case when due_in is not null then greatest(0, due_in - fairqueue.fq_now()) end;
   else
     due_in := 0;
   end if;
-  if signals_after is not null or v_heard < v_seen then
+  if signals_after is not null or (v_heard < v_seen and v_limit > 0) then
     due_in := 0;
   end if;
 
@@ -511,7 +678,7 @@ begin
   lease_id := v_lease_id;
   lease_expires_at := v_expires_at;
   -- A channel that became due while this call ran was left alone: the next call must find it, so that the floor stays at the start.
-  hints := array[least(v_channel_floor, v_now), v_signal_floor, v_signal_mark, v_mark_xid, v_full_at];
+  hints := array[least(v_channel_floor, v_now), v_signal_floor, v_signal_mark, v_mark_xid, v_full_at, v_below_at, (v_holds_slots or v_limited_queue)::integer];
   return next;
 end
 $$;

@@ -1,9 +1,13 @@
--- fq_hear: apply one chunk of a queue's signals to the state of their channels: lower the head, schedule an idle channel, free slots.
+-- fq_hear: apply one chunk of a queue's signals to the state of their channels: lower the head, schedule an idle channel, free slots, count.
 -- Guarantees: a signal is dropped only together with its effect, while its channel's state row is locked; signals of a channel
 -- that somebody else holds stay. Call again with p_after = last_id while seen = p_limit, so that those never fill every chunk.
--- heard: signals applied; seen: signals read; first_id, last_id: their least and greatest id; scheduled_at: least place in line given to a channel.
--- Locks: state rows for no key update, signals for update, both skip locked; whoever holds a channel's state row is the only one to delete its signals.
--- Index: fq_signal_pkey, fq_channel_state_newest_ix; rows by ctid. Errors: QF001 bad argument.
+-- Slots of the queue's limit are freed while the queue's state row is locked, whether their signal's channel can be locked or not.
+-- The head of a paused channel is lowered, but it gets no place in line. A channel keeps the greatest id that it was told by, heard_id: whoever
+-- adds up what signals will still add to its backlog reads from there, and not over all that an old snapshot keeps.
+-- heard: signals applied; seen: signals read; first_id, last_id: their least and greatest id; scheduled_at: least place in line of a channel heard of.
+-- Locks: state rows for no key update, signals for update, both skip locked; whoever holds a channel's state row is the only one to delete its
+-- signals, and whoever holds the queue's the only one to delete or change those that free its slots.
+-- Index: fq_signal_pkey, fq_channel_state_newest_ix, fq_queue_state_newest_ix; rows by ctid. Errors: QF001 bad argument.
 create function fairqueue.fq_hear(
   p_queue text,
   p_after bigint,
@@ -33,18 +37,105 @@ declare
   v_states tid[];
   v_firsts bigint[];
   v_counts bigint[];
+  v_freeing bigint;
+  v_queue_state tid;
+  v_queue_heard bigint;
+  v_queue_freed bigint;
+  -- the only signal
+  v_only boolean;
+  v_row tid;
+  v_first_id bigint;
+  v_channel_id bigint;
+  v_dequeue_at bigint;
+  v_message_id bigint;
+  v_freed integer;
+  v_added integer;
+  v_dropped integer;
+  v_state tid;
+  v_lower boolean;
+  v_place bigint;
 begin
   if p_queue is null or p_after is null or p_limit is null or p_limit < 1 then
     raise exception 'fq_hear has queue %, after %, limit %', p_queue, p_after, p_limit
       using errcode = 'QF001', hint = 'name a queue, a signal id to go on after (0: from the first) and a limit of 1 or more';
   end if;
   heard := 0;
-  select array_agg(s.row), array_agg(s.id), array_agg(s.channel_id), count(*), min(s.id), max(s.id)
-  into v_rows, v_ids, v_channels, seen, first_id, last_id
+  seen := 0;
+  -- One signal, as a queue without a backlog has, is applied by statements of its own: starting those for many costs more than their run.
+  select g.ctid, g.id, g.channel_id, g.dequeue_at, g.message_id, g.freed, g.added, g.dropped,
+    g.queue_freed = 0 and not exists (
+      select
+      from fairqueue.fq_signal o
+      where o.queue = p_queue
+        and o.id > g.id
+    )
+  into v_row, v_first_id, v_channel_id, v_dequeue_at, v_message_id, v_freed, v_added, v_dropped, v_only
+  from fairqueue.fq_signal g
+  where g.queue = p_queue
+    and g.id > p_after
+  order by g.queue, g.id
+  limit 1;
+  if not found then
+    return;
+  end if;
+  if v_only then
+    seen := 1;
+    first_id := v_first_id;
+    last_id := v_first_id;
+    select s.ctid,
+      v_message_id is not null and (s.head_dequeue_at is null or (v_dequeue_at, v_message_id) < (s.head_dequeue_at, s.head_message_id)),
+      -- As below: nobody gains a turn by being idle.
+      case
+        when s.paused_at is null then
+          greatest(v_dequeue_at, s.last_dequeue_at, case when s.release_interval > 0 then s.release_at - (s.release_burst - 1) * s.release_interval end)
+      end
+    into v_state, v_lower, v_place
+    from (
+      select n.ctid as row, n.turn
+      from fairqueue.fq_channel_state n
+      where n.channel_id = v_channel_id
+      order by n.channel_id desc, n.turn desc
+      limit 1
+    ) newest
+    join fairqueue.fq_channel_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn and s.channel_id is not distinct from v_channel_id
+    for no key update of s skip locked;
+    if not found then
+      return;
+    end if;
+    -- What another hearing applied before is not there any more.
+    delete from fairqueue.fq_signal g
+    where g.ctid = (
+        select c.ctid
+        from fairqueue.fq_signal c
+        where c.ctid = v_row
+          and c.id is not distinct from v_first_id
+        for update skip locked
+      );
+    if not found then
+      return;
+    end if;
+    heard := 1;
+    update fairqueue.fq_channel_state s
+    set turn = s.turn + 1,
+      current_concurrency = s.current_concurrency - v_freed,
+      backlog = s.backlog + v_added,
+      heard_id = greatest(s.heard_id, v_first_id),
+      dropped = s.dropped + v_dropped,
+      head_dequeue_at = case when v_lower then v_dequeue_at else s.head_dequeue_at end,
+      head_message_id = case when v_lower then v_message_id else s.head_message_id end,
+      next_dequeue_at = case when v_lower then least(s.next_dequeue_at, v_place) else s.next_dequeue_at end
+    where s.ctid = v_state
+    returning case when s.max_concurrency is null or s.current_concurrency < s.max_concurrency then s.next_dequeue_at end into scheduled_at;
+    return;
+  end if;
+
+  select array_agg(s.row), array_agg(s.id), array_agg(s.channel_id), count(*), min(s.id), max(s.id),
+    count(*) filter (where s.queue_freed > 0)
+  into v_rows, v_ids, v_channels, seen, first_id, last_id, v_freeing
   from (
     select c.*
     from (
-      select g.ctid as row, g.id, g.channel_id
+      select g.ctid as row, g.id, g.channel_id, g.queue_freed
       from fairqueue.fq_signal g
       where g.queue = p_queue
         and g.id > p_after
@@ -55,6 +146,19 @@ begin
   ) s;
   if seen = 0 then
     return;
+  end if;
+
+  if v_freeing > 0 then
+    select s.ctid into v_queue_state
+    from (
+      select n.ctid as row, n.turn
+      from fairqueue.fq_queue_state n
+      where n.queue = p_queue
+      order by n.queue desc, n.turn desc
+      limit 1
+    ) newest
+    join fairqueue.fq_queue_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn
+    for no key update of s skip locked;
   end if;
 
   -- A channel's signals are a stretch of the arrays. (To look them up by channel would be a nested loop: quadratic.)
@@ -79,7 +183,7 @@ begin
     join fairqueue.fq_channel_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn and s.channel_id is not distinct from c.id
     for no key update of s skip locked
   ) l;
-  if v_states is null then
+  if v_states is null and v_queue_state is null then
     return;
   end if;
 
@@ -89,19 +193,23 @@ begin
     select l.state, g.ctid as row
     from unnest(v_states, v_firsts, v_counts) l(state, first, signals)
     cross join lateral generate_series(l.first, l.first + l.signals - 1) i
-    join fairqueue.fq_signal g on g.ctid = v_rows[i] and g.id is not distinct from v_ids[i]
+    join fairqueue.fq_signal g
+      on g.ctid = v_rows[i.i]
+      and g.id is not distinct from v_ids[i.i]
+      and (g.queue_freed = 0 or v_queue_state is not null)
     for update of g skip locked
   ),
   dropped as (
     delete from fairqueue.fq_signal g
     using claimed c
     where g.ctid = c.row
-    returning c.state, g.dequeue_at, g.message_id, g.freed
+    returning c.state, g.id, g.dequeue_at, g.message_id, g.freed, g.queue_freed, g.added, g.dropped
   ),
   told as materialized (
-    select d.state, d.signals, d.freed, d.least[1] as dequeue_at, d.least[2] as message_id
+    select d.state, d.signals, d.last_id, d.freed, d.queue_signals, d.queue_freed, d.added, d.dropped, d.least[1] as dequeue_at, d.least[2] as message_id
     from (
-      select d.state, count(*) as signals, sum(d.freed) as freed,
+      select d.state, count(*) as signals, max(d.id) as last_id, sum(d.freed) as freed,
+        count(*) filter (where d.queue_freed > 0) as queue_signals, sum(d.queue_freed) as queue_freed, sum(d.added) as added, sum(d.dropped) as dropped,
         min(array[d.dequeue_at, d.message_id]) filter (where d.message_id is not null) as least
       from dropped d
       group by d.state
@@ -111,15 +219,18 @@ begin
     update fairqueue.fq_channel_state s
     set turn = s.turn + 1,
       current_concurrency = s.current_concurrency - t.freed,
+      backlog = s.backlog + t.added,
+      heard_id = greatest(s.heard_id, t.last_id),
+      dropped = s.dropped + t.dropped,
       head_dequeue_at = case when n.lower then t.dequeue_at else s.head_dequeue_at end,
       head_message_id = case when n.lower then t.message_id else s.head_message_id end,
-      next_dequeue_at = case when n.lower then least(s.next_dequeue_at, n.place) else s.next_dequeue_at end
+      next_dequeue_at = case when n.lower and s.paused_at is null then least(s.next_dequeue_at, n.place) else s.next_dequeue_at end
     from told t
     join fairqueue.fq_channel_state o on o.ctid = t.state
     cross join lateral (
       select
         t.message_id is not null
-          and (o.next_dequeue_at is null or (t.dequeue_at, t.message_id) < (o.head_dequeue_at, o.head_message_id)) as lower,
+          and (o.head_dequeue_at is null or (t.dequeue_at, t.message_id) < (o.head_dequeue_at, o.head_message_id)) as lower,
         -- As if it had stood in line since its last service or, if later, since the message came: nobody gains a turn by being idle.
         greatest(
           t.dequeue_at,
@@ -128,12 +239,41 @@ begin
         ) as place
     ) n
     where s.ctid = t.state
-      and (n.lower or t.freed > 0)
-    returning s.next_dequeue_at
+    returning s.next_dequeue_at, s.max_concurrency is null or s.current_concurrency < s.max_concurrency as served
   )
   select
     (select coalesce(sum(t.signals), 0) from told t),
-    (select min(a.next_dequeue_at) from applied a)
-  into heard, scheduled_at;
+    (select coalesce(sum(t.queue_signals), 0) from told t),
+    (select coalesce(sum(t.queue_freed), 0) from told t),
+    -- Of each channel heard of, changed or not: a signal is how configuration says that a place in line counts again.
+    (select min(a.next_dequeue_at) from applied a where a.served)
+  into heard, v_queue_heard, v_queue_freed, scheduled_at;
+
+  if v_queue_state is null then
+    return;
+  end if;
+  -- A channel that is locked for long (somebody configures it) must not keep the slots of its queue.
+  if v_queue_heard < v_freeing then
+    with freeing as materialized (
+      select g.ctid as row, g.queue_freed
+      from unnest(v_rows, v_ids) u(row, id)
+      join fairqueue.fq_signal g on g.ctid = u.row and g.id is not distinct from u.id and g.queue_freed > 0
+      for update of g skip locked
+    ),
+    freed as (
+      update fairqueue.fq_signal g
+      set queue_freed = 0
+      from freeing f
+      where g.ctid = f.row
+      returning f.queue_freed
+    )
+    select v_queue_freed + coalesce(sum(f.queue_freed), 0) into v_queue_freed
+    from freed f;
+  end if;
+  update fairqueue.fq_queue_state q
+  set turn = q.turn + 1,
+    current_concurrency = q.current_concurrency - v_queue_freed
+  where q.ctid = v_queue_state
+    and v_queue_freed > 0;
 end
 $$;

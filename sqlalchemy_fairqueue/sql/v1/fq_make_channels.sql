@@ -1,5 +1,6 @@
 -- fq_make_channels: ids of the named channels of a queue, made where they are new.
 -- Guarantees: one identity row and one state row a channel; a configured queue's policy goes before the one that the caller brings.
+-- (A queue that was only paused, limited or told to record its history has no policy.)
 -- Locks: first use of a channel waits for another transaction that is making the same one; names are taken in COLLATE "C" order.
 -- Index: fq_channel_queue_name_key. Errors: QF001 for a name that is empty or longer than 512 bytes; 40001 under REPEATABLE READ
 -- and SERIALIZABLE when another transaction made the channel since the snapshot.
@@ -9,7 +10,9 @@ create function fairqueue.fq_make_channels(
   p_max_concurrency integer default null,
   p_release_interval bigint default null,
   p_release_burst integer default null,
-  p_weight integer default null
+  p_weight integer default null,
+  p_max_backlog integer default null,
+  p_drop_when_full boolean default null
 )
 returns void
 language plpgsql
@@ -30,13 +33,18 @@ begin
 
   select * into v_policy
   from fairqueue.fq_queue q
-  where q.name = p_queue;
+  where q.name = p_queue
+    and q.has_policy;
   if not found then
     v_policy.max_concurrency := p_max_concurrency;
     v_policy.release_interval := coalesce(p_release_interval, 0);
     v_policy.release_burst := coalesce(p_release_burst, 1);
     v_policy.weight := coalesce(p_weight, 1);
-    perform fairqueue.fq_check_policy(v_policy.max_concurrency, v_policy.release_interval, v_policy.release_burst, v_policy.weight);
+    v_policy.max_backlog := p_max_backlog;
+    v_policy.drop_when_full := coalesce(p_drop_when_full, false);
+    perform fairqueue.fq_check_policy(
+      v_policy.max_concurrency, v_policy.release_interval, v_policy.release_burst, v_policy.weight, v_policy.max_backlog
+    );
   end if;
 
   with made as (
@@ -50,8 +58,11 @@ begin
     on conflict (queue, name) do nothing
     returning id
   )
-  insert into fairqueue.fq_channel_state (channel_id, queue, max_concurrency, release_interval, release_burst, weight)
-  select m.id, p_queue, v_policy.max_concurrency, v_policy.release_interval, v_policy.release_burst, v_policy.weight
+  insert into fairqueue.fq_channel_state (
+    channel_id, queue, max_concurrency, release_interval, release_burst, weight, max_backlog, drop_when_full
+  )
+  select m.id, p_queue, v_policy.max_concurrency, v_policy.release_interval, v_policy.release_burst, v_policy.weight,
+    v_policy.max_backlog, v_policy.drop_when_full
   from made m;
 end
 $$;

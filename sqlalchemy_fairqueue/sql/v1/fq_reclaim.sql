@@ -1,6 +1,7 @@
 -- fq_reclaim: take back up to p_limit messages whose lease has expired, and drop expired leases that hold nothing more.
 -- Guarantees: a message goes back into its own channel, where it stood, its attempt counted; after max_attempts it is a dead letter;
--- its slot is freed by a signal. A message that a completing transaction has locked is passed by.
+-- one that was cancelled is gone; its slot is freed by a signal. A message that a completing transaction has locked is passed by.
+-- Where a letter has the id of a message already, those of the call that are out of attempts go back too, for a consumer to end them.
 -- Locks: leases for update skip locked (dequeue holds its own for key share), messages for update skip locked. Never waits.
 -- Index: fq_lease_expires_ix, fq_message_lease_ix. Errors: none.
 create function fairqueue.fq_reclaim(p_queue text, p_limit integer)
@@ -63,8 +64,16 @@ begin
       limit p_limit
       for update of m skip locked
     ) x;
-    perform fairqueue.fq_return_messages(p_queue, v_ids, v_rows, null, null, 0);
-    perform fairqueue.fq_bury_messages(p_queue, v_dead_ids, v_dead_rows, v_dead_reasons, null);
+    perform fairqueue.fq_return_messages(p_queue, v_ids, v_rows, null, null, 0, 'expired');
+    if v_dead_ids is not null then
+      begin
+        perform fairqueue.fq_bury_messages(p_queue, v_dead_ids, v_dead_rows, v_dead_reasons, null);
+      exception
+        -- A letter has the id of one of them, since a sequence was set back. Every dequeue of the queue would fail with this one.
+        when unique_violation then
+          perform fairqueue.fq_return_messages(p_queue, v_dead_ids, v_dead_rows, null, null, 0, 'expired');
+      end;
+    end if;
 
     delete from fairqueue.fq_lease l
     using unnest(v_leases) u(id)

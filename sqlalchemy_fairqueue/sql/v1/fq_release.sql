@@ -1,8 +1,9 @@
 -- fq_release: give deliveries back, their attempt not counted, in the caller's transaction.
 -- Guarantees: as fq_complete for the token; the message is ready again where it stood, or p_delays microseconds from now. Returns the lost ones.
+-- One that was cancelled while it was out is gone instead. p_notify: wake consumers that sleep (never in a two-phase transaction).
 -- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: QF001 bad delay; 40001.
 create function fairqueue.fq_release(
-  p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_delays bigint[]
+  p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_delays bigint[], p_notify boolean default false
 )
 returns table (message_id bigint, outcome text)
 language plpgsql
@@ -29,7 +30,10 @@ begin
   select array_agg(h.message_id), array_agg(h.row_id), array_agg(p_delays[h.ordinal])
   into v_ids, v_rows, v_delays
   from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries) h;
-  perform fairqueue.fq_return_messages(p_queue, v_ids, v_rows, v_delays, null, 1);
+  perform fairqueue.fq_return_messages(p_queue, v_ids, v_rows, v_delays, null, 1, 'released');
+  if p_notify and v_ids is not null then
+    perform fairqueue.fq_wake(p_queue);
+  end if;
 
   return query
   select l.id, 'lost'

@@ -1,9 +1,10 @@
 -- fq_return_messages: make leased messages that the caller has locked ready again. Used by release, retry and reclaim.
 -- Guarantees: a message without a delay stands where it stood in its channel; with one (microseconds) it is due that much later.
--- One signal a channel carries the least of them and the slots they free.
+-- One that was cancelled while it was out is deleted instead. One signal a channel carries the least of them, how many they are, and the slots they free.
+-- An attempt that was handed out while the queue recorded its history is appended to it as p_outcome, or as 'cancelled'.
 -- Locks: only rows that the caller holds. Index: none, rows by ctid. Errors: none.
 create function fairqueue.fq_return_messages(
-  p_queue text, p_ids bigint[], p_rows tid[], p_delays bigint[], p_errors text[], p_attempts_back integer
+  p_queue text, p_ids bigint[], p_rows tid[], p_delays bigint[], p_errors text[], p_attempts_back integer, p_outcome text default 'released'
 )
 returns void
 language plpgsql
@@ -17,33 +18,87 @@ set enable_mergejoin = off
 set enable_material = off
 set jit = off
 as $$
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_attempts bigint[];
+  v_kinds text[];
+  v_errors text[];
+  v_gone_attempts bigint[];
+  v_gone_kinds text[];
+  v_gone_errors text[];
 begin
+  if p_ids is null then
+    return;
+  end if;
   with held as materialized (
-    select m.ctid as row, m.id, m.slots, u.delay, u.error
+    select m.ctid as row, m.id, m.channel_id, m.slots, m.cancelled, m.delivered_at, m.kind, u.delay, u.error,
+      case
+        when m.delivered_at is not null then
+          array[
+            m.channel_id, m.id, m.attempts, m.enqueued_at,
+            least(m.delivered_at, greatest(m.enqueued_at, m.dequeue_at, m.returned_at)), m.delivered_at, m.lease_id
+          ]
+      end as attempt
     from unnest(p_ids, p_rows, p_delays, p_errors) u(id, row, delay, error)
     join fairqueue.fq_message m on m.ctid = u.row and m.id is not distinct from u.id
+  ),
+  gone as (
+    delete from fairqueue.fq_message m
+    using held h
+    where m.ctid = h.row
+      and m.id is not distinct from h.id
+      and h.cancelled
+    returning m.channel_id, h.slots
   ),
   returned as (
     update fairqueue.fq_message m
     set lease_id = null,
       slots = 0,
       attempts = m.attempts - p_attempts_back,
-      dequeue_at = case when h.delay > 0 then fairqueue.fq_now() + h.delay else m.dequeue_at end,
+      dequeue_at = case when h.delay > 0 then v_now + h.delay else m.dequeue_at end,
+      delivered_at = null,
+      returned_at = v_now,
       error = coalesce(h.error, m.error)
     from held h
     where m.ctid = h.row
       and m.id is not distinct from h.id
+      and not h.cancelled
     returning m.channel_id, m.dequeue_at, m.id, h.slots
   ),
-  freed as (
-    select r.channel_id, sum(r.slots) as slots
-    from returned r
-    group by r.channel_id
+  told as (
+    select a.channel_id, count(a.id) as added, sum(a.slots & 1) as freed, sum(a.slots >> 1) as queue_freed,
+      min(array[a.dequeue_at, a.id]) filter (where a.id is not null) as least
+    from (
+      select r.channel_id, r.dequeue_at, r.id, r.slots
+      from returned r
+      union all
+      select g.channel_id, null, null, g.slots
+      from gone g
+    ) a
+    group by a.channel_id
+  ),
+  signalled as (
+    insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, freed, queue_freed, added, bounded)
+    select p_queue, t.channel_id, t.least[1], t.least[2], t.freed, t.queue_freed, t.added, t.added > 0
+    from told t
+    where t.added > 0
+      or t.freed > 0
+      or t.queue_freed > 0
   )
-  insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, freed)
-  select distinct on (r.channel_id) p_queue, r.channel_id, r.dequeue_at, r.id, f.slots
-  from returned r
-  join freed f on f.channel_id = r.channel_id
-  order by r.channel_id, r.dequeue_at, r.id;
+  select
+    array_agg(h.attempt) filter (where h.delivered_at is not null and not h.cancelled),
+    array_agg(h.kind) filter (where h.delivered_at is not null and not h.cancelled),
+    array_agg(h.error) filter (where h.delivered_at is not null and not h.cancelled),
+    array_agg(h.attempt) filter (where h.delivered_at is not null and h.cancelled),
+    array_agg(h.kind) filter (where h.delivered_at is not null and h.cancelled),
+    array_agg(h.error) filter (where h.delivered_at is not null and h.cancelled)
+  into v_attempts, v_kinds, v_errors, v_gone_attempts, v_gone_kinds, v_gone_errors
+  from held h;
+  if v_attempts is not null then
+    perform fairqueue.fq_record_attempts(p_queue, v_attempts, v_kinds, v_errors, p_outcome, v_now);
+  end if;
+  if v_gone_attempts is not null then
+    perform fairqueue.fq_record_attempts(p_queue, v_gone_attempts, v_gone_kinds, v_gone_errors, 'cancelled', v_now);
+  end if;
 end
 $$;

@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Enqueue, Queue
-from sqlalchemy_fairqueue.sql import LATEST_VERSION, install_statements
+from sqlalchemy_fairqueue.sql import install_statements, latest_version
 from sqlalchemy_fairqueue.worker import Worker
 from sqlalchemy_fairqueue.worker.pace import MOST
 from tests.bench.peers.speaking import BUSINESS, handled_in_thread, speak
@@ -34,7 +34,7 @@ class Fairqueue:
         """See there."""
         with psycopg.connect(self._url) as connection:
             connection.execute("create schema fairqueue")
-            for statement in install_statements(LATEST_VERSION, "fairqueue"):
+            for statement in install_statements(latest_version(), "fairqueue"):
                 connection.execute(statement.encode())
 
     async def open(self) -> None:

@@ -1,6 +1,7 @@
 -- One live row a channel, updated by the dispatcher alone (and by configuration).
--- Without a unique index on purpose: a plain index keeps every update a non-key update, and (channel_id, turn) finds the newest
--- version first however many dead ones an old snapshot keeps. Replica identity full, or a publication of all tables refuses the updates.
+-- Without a unique index on purpose: a plain index keeps every update a non-key update, and (channel_id, turn) finds
+-- the newest version first however many dead ones an old snapshot keeps.
+-- Replica identity full, or a publication of all tables refuses the updates.
 create table fairqueue.fq_channel_state (
   channel_id bigint not null,
   turn bigint not null default 0,
@@ -15,7 +16,13 @@ create table fairqueue.fq_channel_state (
   last_dequeue_at bigint not null default 0,
   next_dequeue_at bigint,
   release_at bigint not null default 0,
-  credit integer not null default 0
+  credit integer not null default 0,
+  max_backlog integer,
+  backlog bigint not null default 0,
+  dropped bigint not null default 0,
+  heard_id bigint not null default 0,
+  paused_at bigint,
+  drop_when_full boolean not null default false
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 alter table fairqueue.fq_channel_state replica identity full;

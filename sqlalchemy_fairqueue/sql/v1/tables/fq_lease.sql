@@ -1,10 +1,13 @@
 -- One row a claim of a consumer: extending it is one row, however many messages it holds.
+-- Until waiting_until the consumer sleeps, and wants to be woken.
 create table fairqueue.fq_lease (
   id bigint not null,
   queue text collate "C" not null,
   consumer text not null,
   expires_at bigint not null,
+  waiting_until bigint,
   constraint fq_lease_pkey primary key (id)
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 100, autovacuum_vacuum_cost_delay = 0);
 create index fq_lease_expires_ix on fairqueue.fq_lease (queue, expires_at, id);
+create index fq_lease_waiting_ix on fairqueue.fq_lease (queue, waiting_until) where waiting_until is not null;

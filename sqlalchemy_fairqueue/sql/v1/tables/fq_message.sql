@@ -1,4 +1,5 @@
--- One row a unit of work, from enqueue to completion. No foreign key points at fq_channel: it would cost a multixact a transaction on a busy channel.
+-- One row a unit of work, from enqueue to completion.
+-- No foreign key points at fq_channel: it would cost a multixact a transaction on a busy channel.
 create table fairqueue.fq_message (
   id bigint generated always as identity,
   channel_id bigint not null,
@@ -12,11 +13,15 @@ create table fairqueue.fq_message (
   max_attempts integer not null,
   deliveries integer not null default 0,
   lease_id bigint,
+  delivered_at bigint,
+  returned_at bigint,
   slots smallint not null default 0,
+  cancelled boolean not null default false,
   error text,
   constraint fq_message_pkey primary key (id)
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 create index fq_message_ready_ix on fairqueue.fq_message (channel_id, dequeue_at, id) where lease_id is null;
 create index fq_message_lease_ix on fairqueue.fq_message (lease_id) where lease_id is not null;
+create index fq_message_cancelled_ix on fairqueue.fq_message (lease_id) where cancelled;
 create unique index fq_message_dedupe_key on fairqueue.fq_message (channel_id, dedupe_key) where dedupe_key is not null;

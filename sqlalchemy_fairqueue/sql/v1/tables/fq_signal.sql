@@ -1,11 +1,17 @@
--- The append-only notes that transactions leave for the dispatcher: "this channel has a message at (dequeue_at, message_id)", "this channel has n slots free again".
+-- The append-only notes that transactions leave for the dispatcher: "this channel has a message at (dequeue_at,
+-- message_id)", "this channel has n slots free again", "so many were added, and so many dropped".
 create table fairqueue.fq_signal (
   queue text collate "C" not null,
   id bigint generated always as identity,
   channel_id bigint not null,
   dequeue_at bigint,
   message_id bigint,
+  added integer not null default 0,
   freed integer not null default 0,
+  queue_freed integer not null default 0,
+  dropped integer not null default 0,
+  bounded boolean not null default false,
   constraint fq_signal_pkey primary key (queue, id)
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+create index fq_signal_bounded_ix on fairqueue.fq_signal (channel_id, id) where bounded;

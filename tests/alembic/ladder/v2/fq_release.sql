@@ -1,0 +1,51 @@
+-- fq_release: give deliveries back, their attempt not counted, in the caller's transaction.
+-- Guarantees: as fq_complete for the token; the message is ready again where it stood, or p_delays microseconds from
+-- now. Returns the lost ones. One that was cancelled while it was out is gone instead. p_note: written on them.
+-- p_notify: wake consumers that sleep (never in a two-phase transaction).
+-- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: QF001 bad delay; 40001.
+create function fairqueue.fq_release(
+  p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_delays bigint[],
+  p_notify boolean default false, p_note text default null
+)
+returns table (message_id bigint, outcome text)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_ids bigint[];
+  v_rows tid[];
+  v_delays bigint[];
+begin
+  if 0 > any (p_delays) or 3153600000000000 < any (p_delays) then
+    raise exception 'fq_release has a delay below zero or above 100 years'
+      using errcode = 'QF001', hint = 'give delays of 0 to 3153600000000000 microseconds';
+  end if;
+  select array_agg(h.message_id), array_agg(h.row_id), array_agg(p_delays[h.ordinal])
+  into v_ids, v_rows, v_delays
+  from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries) h;
+  perform fairqueue.fq_return_messages(p_queue, v_ids, v_rows, v_delays, null, 1, 'released');
+  if p_note is not null then
+    perform fairqueue.fq_add_note(v_ids, p_note);
+  end if;
+  if p_notify and v_ids is not null then
+    perform fairqueue.fq_wake(p_queue);
+  end if;
+
+  return query
+  select l.id, 'lost'
+  from (
+    select unnest(p_ids) as id
+    except
+    select unnest(v_ids)
+  ) l;
+end
+$$;

@@ -1,0 +1,89 @@
+"""What waits for an open transaction, and what does not: the table of docs/transactions.md."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Queue
+from tests.fixtures.connections import Connect
+from tests.fixtures.waits import Waits
+
+Do = Callable[[Queue, Any, Delivery], object]
+
+HOLDERS: dict[str, Do] = {
+    "pause of the queue": lambda queue, where, _: queue.pause(where),
+    "pause of a": lambda queue, where, _: queue.pause(where, "a"),
+    "purge of a": lambda queue, where, _: queue.purge(where, "a"),
+    "limit": lambda queue, where, _: queue.configure(where, max_concurrency=5),
+    "cancel": lambda queue, where, out: queue.cancel(where, out.message_id),
+    "complete": lambda queue, where, out: queue.complete(where, out),
+    "redrive": lambda queue, where, _: queue.redrive(where),
+}
+CALLS: dict[str, Do] = {
+    "enqueue": lambda queue, where, _: _enqueue(queue, where),
+    "stats": lambda queue, where, _: queue.stats(where),
+    "channels": lambda queue, where, _: queue.channels(where),
+    "dead_letters": lambda queue, where, _: queue.dead_letters(where),
+    "dequeue": lambda queue, where, _: queue.dequeue(where, limit=5),
+    "history": lambda queue, where, _: queue.configure(where, history=True),
+    "resume of a": lambda queue, where, _: queue.resume(where, "a"),
+    "purge of a": lambda queue, where, _: queue.purge(where, "a"),
+    "limit": lambda queue, where, _: queue.configure(where, max_concurrency=7),
+    "cancel": lambda queue, where, out: queue.cancel(where, out.message_id),
+    "redrive": lambda queue, where, _: queue.redrive(where),
+    "pause of the queue": lambda queue, where, _: queue.pause(where),
+}
+# For whom a call waits; whatever is not here waits for nobody.
+WAITS: dict[str, set[str]] = {
+    "history": {"pause of the queue", "limit"},
+    "pause of the queue": {"pause of the queue", "limit"},
+    "resume of a": {"pause of a", "purge of a"},
+    "purge of a": {"pause of a", "purge of a"},
+    # Messages that are out are counted already.
+    "limit": {"pause of the queue", "limit"},
+    "cancel": {"cancel", "complete"},
+}
+
+
+def _enqueue(queue: Queue, engine: Engine) -> None:
+    with Session(engine) as session:
+        queue.enqueue(session, channel="a", payload=1)
+        session.commit()
+
+
+def _on(do: Do, queue: Queue, out: Delivery) -> Callable[[Engine], object]:
+    return lambda engine: do(queue, engine, out)
+
+
+@pytest.fixture
+def out(queue: Queue, engine: Engine) -> Delivery:
+    """A message that is out, beside one that is ready and a dead one, all of channel a."""
+    queue.configure(engine, defaults=ChannelPolicy(), max_concurrency=3)
+    for _ in range(3):
+        _enqueue(queue, engine)
+    held, dead = queue.dequeue(engine, limit=2)
+    queue.bury(engine, dead)
+    queue.pause(engine, "other")
+    return held
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_who_waits_for_whom(  # noqa: PLR0917 - fixtures
+    queue: Queue, connect: Connect, waits: Waits, out: Delivery, engine: Engine, holder: str
+) -> None:
+    """While a transaction is open that has done one thing, each call waits for it or does not, as the table says."""
+    assert queue.stats(engine).leased == 1
+    for call, do in CALLS.items():
+        connection = connect()
+        HOLDERS[holder](queue, connection, out)
+        if holder in WAITS.get(call, ()):
+            rival = waits.start(_on(do, queue, out)).blocked()
+            connection.rollback()
+            rival.result()
+        else:
+            waits.unhindered(_on(do, queue, out))
+            connection.rollback()
+        connection.close()

@@ -1,0 +1,249 @@
+"""fq_limit_queue and what dequeue makes of it: never more messages of a queue are out than its limit allows, and
+whatever frees one is followed by exactly one more.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+
+import psycopg
+import pytest
+from sqlalchemy import NullPool, create_engine, text
+
+from tests.fixtures.database import Database, install
+from tests.fixtures.waits import Waits
+from tests.sql.client import HOUR, MILLISECOND, SECOND, Kernel, OpenKernel, on
+from tests.sql.kernel.verbs import limit, unbalanced
+
+SOON = 10 * MILLISECOND
+
+
+@pytest.fixture(autouse=True)
+def balanced(kernel: Kernel) -> Iterator[None]:
+    """Whatever a test does, the sums come out right at its end."""
+    yield
+    assert unbalanced(kernel) == []
+
+
+def count(kernel: Kernel) -> int:
+    """The queue's count."""
+    found: int = kernel.value("select current_concurrency from fq_queue_state where queue = %(queue)s", queue="q")
+    return found
+
+
+@pytest.mark.parametrize("size", [1, 10])
+def test_a_limit_holds_over_all_channels(kernel: Kernel, size: int) -> None:
+    """At most as many messages as the limit says are out, whichever channels they are of and however they are asked
+    for.
+    """
+    limit(kernel, 3)
+    kernel.enqueue(*"abcde")
+    hands = [hand for _ in range(10) for hand in kernel.dequeue(size).hands]
+    assert [hand.channel for hand in hands] == ["a", "b", "c"]
+    assert kernel.dequeue(size).hands == []
+    assert kernel.complete(hands[1]) == {}
+    assert kernel.dequeue(size).channels == ["d"]
+    assert kernel.dequeue(size).hands == []
+
+
+def test_one_of_several_free_slots_fills_a_call(kernel: Kernel) -> None:
+    """A call takes no more than what is left of the limit, in the order of the line."""
+    limit(kernel, 3)
+    kernel.enqueue(*"abcde")
+    kernel.dequeue(2)
+    assert kernel.dequeue(10).channels == ["c"]
+    assert kernel.dequeue(10).hands == []
+
+
+def test_at_the_limit_a_consumer_sleeps_until_a_lease_ends(kernel: Kernel) -> None:
+    """Nothing comes before a slot is freed or a lease expires, so that is when something may be due."""
+    limit(kernel, 1)
+    kernel.enqueue("a", "b")
+    assert kernel.dequeue(10, lease=80 * HOUR).due_in == pytest.approx(90 * HOUR, abs=HOUR)
+    assert kernel.dequeue(10).due_in == pytest.approx(90 * HOUR, abs=HOUR)
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_two_consumers_at_the_same_instant_share_the_last_slot(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits, end: str
+) -> None:
+    """While one call is under way another takes nothing, waits for nothing and is told to come back soon."""
+    limit(kernel, 1)
+    kernel.enqueue("a", "b")
+    first = open_kernel()
+    assert first.dequeue().channels == ["a"]
+    second = waits.unhindered(on(Kernel.dequeue))
+    assert (second.hands, second.due_in) == ([], SOON)
+    getattr(first, end)()
+    assert len(kernel.dequeue(10).hands) == (end == "rollback")
+
+
+@pytest.mark.parametrize("verb", ["complete", "release", "retry", "bury"])
+def test_a_slot_is_free_when_its_transaction_commits(kernel: Kernel, open_kernel: OpenKernel, verb: str) -> None:
+    """A settlement that rolls back frees nothing; one that commits frees one slot."""
+    limit(kernel, 1)
+    kernel.enqueue("a", "a")
+    (hand,) = kernel.dequeue().hands
+    business = open_kernel()
+    for end, free in (("rollback", 0), ("commit", 1)):
+        getattr(business, verb)(hand)
+        assert kernel.dequeue().hands == []
+        getattr(business, end)()
+        assert len(kernel.dequeue(10).hands) == free
+
+
+def test_an_expired_lease_frees_its_slots(kernel: Kernel) -> None:
+    """What a consumer lost comes back, and its slots with it."""
+    limit(kernel, 2)
+    kernel.enqueue("a", "b", "c")
+    kernel.dequeue(2)
+    kernel.rows("update fq_lease set expires_at = 0")
+    kernel.dequeue()
+    assert len(kernel.dequeue(10).hands) + count(kernel) >= 2
+    assert count(kernel) == 2
+
+
+def test_a_limit_counts_what_is_out(kernel: Kernel) -> None:
+    """Set, lowered, raised, lifted and set again, a limit counts every message that is out once."""
+    kernel.enqueue(*"abcdefgh")
+    first = kernel.dequeue(4).hands
+    limit(kernel, 5)
+    assert count(kernel) == 4
+    assert len(kernel.dequeue(10).hands) == 1
+    limit(kernel, 2)
+    assert count(kernel) == 5
+    assert kernel.complete(*first[:3]) == {}
+    assert kernel.dequeue(10).hands == []
+    limit(kernel, 3)
+    assert len(kernel.dequeue(10).hands) == 1
+    limit(kernel, None)
+    assert len(kernel.dequeue(1).hands) == 1
+    assert kernel.complete(first[3]) == {}
+    limit(kernel, 4)
+    assert len(kernel.dequeue(10).hands) == 1
+    assert count(kernel) == 4
+
+
+def test_a_raised_limit_counts_for_the_next_call(kernel: Kernel) -> None:
+    """Whatever hints a consumer has collected at the limit, it takes as soon as there is room."""
+    limit(kernel, 1)
+    kernel.enqueue("a", "b")
+    hints = kernel.dequeue().hints
+    kernel.enqueue("c", "a")
+    for _ in range(2):
+        hints[4] = kernel.value("select fq_now()") + 50 * SECOND
+        hints = kernel.dequeue(10, hints=hints).hints
+    limit(kernel, 3)
+    hints[4] = kernel.value("select fq_now()") + 50 * SECOND
+    assert kernel.dequeue(10, hints=hints).channels == ["b", "a"]
+
+
+def test_a_queue_s_limit_and_a_channel_s_hold_together(kernel: Kernel) -> None:
+    """A message may hold a slot of its channel and one of its queue, and gives both back."""
+    kernel.configure("a", 1)
+    kernel.enqueue(*"aaabbb")
+    limit(kernel, 3)
+    hands = kernel.dequeue(10).hands
+    assert sorted(hand.channel for hand in hands) == ["a", "b", "b"]
+    kernel.configure("b", 2)
+    assert unbalanced(kernel) == []
+    assert kernel.release(*hands) == {}
+    assert sorted(kernel.dequeue(10).channels) == ["a", "b", "b"]
+
+
+def test_setting_a_limit_waits_for_a_dequeue_under_way(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
+    """What a call is taking while a limit is set is counted; meanwhile others take nothing and wait for nothing."""
+    kernel.enqueue(*"abcd")
+    consumer = open_kernel()
+    assert len(consumer.dequeue(2).hands) == 2
+    rival = waits.start(on(partial(limit, most=3))).blocked()
+    other = waits.unhindered(on(Kernel.dequeue))
+    assert (other.hands, other.due_in) == ([], SOON)
+    consumer.commit()
+    rival.result()
+    assert count(kernel) == 2
+    assert len(kernel.dequeue(10).hands) == 1
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_an_open_limit_stops_its_queue_only(kernel: Kernel, open_kernel: OpenKernel, waits: Waits, end: str) -> None:
+    """Until its transaction ends, calls of the queue take nothing and keep what they know; nobody else notices."""
+    kernel.enqueue(*"abcd")
+    Kernel(kernel.connection, queue="other").enqueue("a")
+    known = kernel.dequeue()
+    admin = open_kernel()
+    limit(admin, 2)
+    call = waits.unhindered(on(lambda rival: rival.dequeue(lease_id=known.lease_id, lease=SECOND, hints=known.hints)))
+    assert (call.hands, call.due_in, call.hints, call.lease_id) == ([], SOON, known.hints, known.lease_id)
+    assert waits.unhindered(on(lambda rival: Kernel(rival.connection, queue="other").dequeue().channels)) == ["a"]
+    waits.unhindered(on(lambda rival: rival.enqueue("a", "new", keys=["k", None])))
+    waits.unhindered(on(Kernel.hear))
+    getattr(admin, end)()
+    assert len(kernel.dequeue(10).hands) == (1 if end == "commit" else 5)
+
+
+def test_dequeues_go_on_while_a_completion_is_waited_for(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
+    """A limit that waits for somebody's transaction stops nobody yet; what is taken meanwhile is counted as well."""
+    kernel.enqueue(*"abcdef")
+    one, _ = kernel.dequeue(2).hands
+    business = open_kernel()
+    business.complete(one)
+    rival = waits.start(on(partial(limit, most=4))).blocked()
+    assert len(waits.unhindered(on(lambda consumer: consumer.dequeue(2).hands))) == 2
+    business.commit()
+    rival.result()
+    assert count(kernel) == 3
+    assert len(kernel.dequeue(10).hands) == 1
+
+
+def test_configuring_a_channel_keeps_no_slot_of_the_queue(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits
+) -> None:
+    """While a channel is configured in an open transaction, the queue's slots that its messages freed are used."""
+    limit(kernel, 1)
+    kernel.enqueue("a", "b")
+    (hand,) = kernel.dequeue().hands
+    assert kernel.complete(hand) == {}
+    admin = open_kernel()
+    admin.configure("a", 7)
+    assert waits.unhindered(on(lambda consumer: consumer.dequeue(10).channels)) == ["b"]
+    admin.commit()
+    assert unbalanced(kernel) == []
+    assert kernel.hear().heard > 0
+    assert kernel.value("select count(*) from fq_signal") == 0
+
+
+def test_hearing_beside_a_dequeue_leaves_it_the_queue_s_slots(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits
+) -> None:
+    """Slots of the queue are freed by whoever has its state row, once."""
+    limit(kernel, 2)
+    kernel.enqueue(*"abcd")
+    one, two = kernel.dequeue(2).hands
+    kernel.complete(one)
+    consumer = open_kernel()
+    assert len(consumer.dequeue(10).hands) == 1
+    kernel.complete(two)
+    assert waits.unhindered(on(Kernel.hear)).heard == 0
+    assert unbalanced(kernel) == []
+    consumer.commit()
+    assert kernel.hear().heard == 1
+    assert len(kernel.dequeue(10).hands) == 1
+
+
+def test_a_bad_limit_is_refused(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """A limit is at least 1, a queue has a name, and the transaction sees what is out now."""
+    snapshot = open_kernel(isolation="REPEATABLE_READ")
+    nameless = Kernel(kernel.connection, queue="")
+    for caller, most, code in ((kernel, 0, "QF001"), (nameless, 1, "QF001"), (snapshot, 1, "QF003")):
+        with pytest.raises(psycopg.Error) as refusal:
+            limit(caller, most)
+        assert refusal.value.sqlstate == code
+
+
+def test_queues_of_one_name_in_two_schemas_have_two_gates(kernel: Kernel, database: Database) -> None:
+    """The advisory lock is that of one queue of one installation: a configuration elsewhere stops nobody."""
+    with create_engine(database.url, poolclass=NullPool).begin() as connection:
+        connection.execute(text("create schema other"))
+        install(connection, schema="other")
+    keys = kernel.rows("select fq_gate_key('q') a, fq_gate_key('p') b, other.fq_gate_key('q') c")
+    assert len(set(keys[0].values())) == len(keys[0])

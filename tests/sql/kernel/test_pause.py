@@ -1,0 +1,262 @@
+"""fq_pause and fq_resume: nothing is delivered meanwhile, nothing is lost, and everything goes on where it stood."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import psycopg
+import pytest
+
+from tests.fixtures.waits import Waits
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
+from tests.sql.kernel.verbs import bound, pause, queue_row, resume, stats, unbalanced
+
+
+@pytest.fixture(autouse=True)
+def balanced(kernel: Kernel) -> Iterator[None]:
+    """Whatever a test does, the sums come out right at its end."""
+    yield
+    assert unbalanced(kernel) == []
+
+
+def test_a_paused_queue_delivers_nothing_and_hears_everything(kernel: Kernel) -> None:
+    """A paused queue takes in messages and signals, gives nothing out, and is due when somebody resumes it."""
+    kernel.enqueue("a", "b")
+    (hand,) = kernel.dequeue().hands
+    assert pause(kernel)
+    kernel.enqueue("a", "c", priorities=[1, None])
+    call = kernel.dequeue(10, lease_id=hand.lease_id)
+    assert (call.hands, call.due_in) == ([], None)
+    assert kernel.value("select count(*) from fq_signal") == 0
+    assert kernel.complete(hand) == {}
+    assert stats(kernel)["paused_at"] is not None
+    assert resume(kernel)
+    assert kernel.dequeue(10, hints=call.hints).channels == ["b", "a", "c"]
+    assert stats(kernel)["paused_at"] is None
+
+
+def test_a_paused_queue_takes_expired_messages_back(kernel: Kernel) -> None:
+    """Leases expire in a paused queue as in any other."""
+    kernel.enqueue("a")
+    kernel.dequeue()
+    pause(kernel)
+    kernel.rows("update fq_lease set expires_at = 0")
+    assert kernel.dequeue().hands == []
+    assert kernel.value("select count(*) from fq_message where lease_id is null") == 1
+
+
+def test_a_paused_channel_delivers_nothing_whatever_comes(kernel: Kernel) -> None:
+    """Messages new, urgent, returned and reclaimed wait in a paused channel, and the others are served."""
+    kernel.enqueue(*"aaaab")
+    one, other, two, _, _ = kernel.dequeue(10).hands
+    assert pause(kernel, "a")
+    kernel.enqueue("a", "b", priorities=[1, None])
+    kernel.release(one)
+    kernel.retry(two, delay=1)
+    assert kernel.dequeue(10).channels == ["b"]
+    kernel.rows("update fq_lease set expires_at = 0")
+    assert kernel.dequeue(10).channels == ["b", "b"]
+    assert other.channel == "b"
+    state = kernel.state("a")
+    assert (state["next_dequeue_at"], state["head_dequeue_at"]) == (None, -1)
+    assert resume(kernel, "a")
+    assert kernel.dequeue(10).channels == ["a"] * 5
+
+
+def test_pausing_says_whether_it_changed_anything(kernel: Kernel) -> None:
+    """A queue or channel that is paused already stays paused since then; one that is not paused is not resumed."""
+    for channel in (None, "new"):
+        assert resume(kernel, channel) is False
+        assert pause(kernel, channel) is True
+        since = (kernel.state(channel) if channel else queue_row(kernel))["paused_at"]
+        assert since is not None
+        assert pause(kernel, channel) is False
+        assert (kernel.state(channel) if channel else queue_row(kernel))["paused_at"] == since
+        assert resume(kernel, channel) is True
+        assert resume(kernel, channel) is False
+
+
+def test_a_queue_and_its_channels_are_paused_apart(kernel: Kernel) -> None:
+    """To resume the queue resumes no channel that was paused by itself, and the other way round."""
+    kernel.enqueue("a", "b")
+    pause(kernel, "a")
+    pause(kernel)
+    resume(kernel)
+    assert kernel.dequeue(10).channels == ["b"]
+    pause(kernel)
+    resume(kernel, "a")
+    assert kernel.dequeue(10).hands == []
+    resume(kernel)
+    assert kernel.dequeue(10).channels == ["a"]
+
+
+def test_a_bad_name_is_refused(kernel: Kernel) -> None:
+    """Names have 1 to 512 bytes."""
+    for queue, channel in (("", None), ("", "a"), ("q", "")):
+        with pytest.raises(psycopg.Error) as refusal:
+            pause(Kernel(kernel.connection, queue=queue), channel)
+        assert refusal.value.sqlstate == "QF001"
+
+
+def test_a_paused_channel_keeps_all_of_its_state(kernel: Kernel) -> None:
+    """Limit, rate, count, credit, head and backlog are after a pause what they were before."""
+    kernel.configure("a", 5, interval=HOUR, burst=9, weight=4)
+    kernel.enqueue(*"aaaaaa")
+    kernel.dequeue(1)
+    kernel.enqueue("a")
+    before = kernel.state("a")
+    pause(kernel, "a")
+    kernel.dequeue(10)
+    resume(kernel, "a")
+    after = kernel.state("a")
+    changed = {name for name, value in before.items() if after[name] != value}
+    # what was enqueued before the pause and heard during it
+    assert changed <= {"turn", "backlog", "heard_id", "next_dequeue_at"}
+    assert after["credit"] == 3
+
+
+def test_a_resumed_channel_stands_where_its_last_service_puts_it(kernel: Kernel) -> None:
+    """Nobody gains a turn or loses more than those of the pause: who was served before it comes before it."""
+    kernel.enqueue(*"abc" * 9)
+    assert [kernel.dequeue().channels for _ in range(3)] == [["a"], ["b"], ["c"]]
+    pause(kernel, "b")
+    assert [kernel.dequeue().channels for _ in range(3)] == [["a"], ["c"], ["a"]]
+    resume(kernel, "b")
+    assert [kernel.dequeue().channels for _ in range(6)] == [["b"], ["c"], ["a"], ["b"], ["c"], ["a"]]
+
+
+def test_a_resumed_channel_keeps_its_rate_and_its_schedule(kernel: Kernel) -> None:
+    """A pause brings nothing sooner than the rate or the message's time allows."""
+    kernel.configure("a", interval=HOUR)
+    kernel.enqueue("a", "a", "late", delays=[None, None, HOUR])
+    kernel.complete(*kernel.dequeue(10, lease=10 * HOUR).hands)
+    for channel in ("a", "late"):
+        pause(kernel, channel)
+        resume(kernel, channel)
+    call = kernel.dequeue(10, lease=10 * HOUR)
+    assert call.hands == []
+    assert call.due_in is not None
+    assert HOUR - 60 * SECOND < call.due_in <= HOUR
+
+
+@pytest.mark.parametrize("hearing", ["dequeue", "hear"])
+@pytest.mark.parametrize("how", ["resume", "raise"])
+def test_what_can_be_served_again_is_found_below_every_hint(kernel: Kernel, how: str, hearing: str) -> None:
+    """A channel that is resumed, or whose limit is raised, is served by the next call, though others were served since
+    and its place in line is below the consumer's hint.
+    """
+    kernel.configure("a", 1)
+    kernel.enqueue(*"ab" * 9)
+    kernel.dequeue()
+    if how == "resume":
+        kernel.configure("a", 9)
+        pause(kernel, "a")
+    hints = None
+    for _ in range(4):
+        call = kernel.dequeue(hints=hints)
+        assert call.channels == ["b"]
+        hints = call.hints
+    assert hints is not None
+    hints[4] = kernel.value("select fq_now()") + 50 * SECOND
+    if how == "resume":
+        resume(kernel, "a")
+    else:
+        kernel.configure("a", 2)
+    if hearing == "hear":
+        place = kernel.hear(0).scheduled_at
+        assert place is not None
+        assert hints[0] is not None
+        assert place < hints[0]
+        hints[0] = place
+    assert kernel.dequeue(hints=hints).channels == ["a"]
+
+
+def test_configuring_a_paused_channel_does_not_resume_it(kernel: Kernel) -> None:
+    """A paused channel takes a new policy and stays paused."""
+    kernel.enqueue("a")
+    kernel.hear()
+    pause(kernel, "a")
+    kernel.configure("a", 3, weight=2)
+    bound(kernel, "a", 7)
+    kernel.hear()
+    assert kernel.dequeue().hands == []
+    resume(kernel, "a")
+    assert kernel.dequeue().channels == ["a"]
+
+
+def test_pausing_a_queue_sets_no_policy(kernel: Kernel) -> None:
+    """Channels of a queue that was only paused start with the policy that their first enqueue brings."""
+    pause(kernel)
+    kernel.enqueue("a", policy=(3, 0, 1, 5))
+    assert (kernel.state("a")["max_concurrency"], kernel.state("a")["weight"]) == (3, 5)
+    kernel.configure_queue(2)
+    kernel.enqueue("b", policy=(3, 0, 1, 5))
+    assert (kernel.state("b")["max_concurrency"], kernel.state("b")["weight"]) == (2, 1)
+    assert queue_row(kernel)["paused_at"] is not None
+
+
+@pytest.mark.parametrize("verb", [pause, resume])
+def test_an_open_pause_of_a_channel_stops_that_channel_only(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits, verb: "partial[bool]"
+) -> None:
+    """Until it commits the channel is passed by, the others are served, and nobody waits for it."""
+    kernel.enqueue("a", "b")
+    if verb is resume:
+        pause(kernel, "a")
+    admin = open_kernel()
+    assert verb(admin, "a")
+    assert waits.unhindered(on(lambda consumer: consumer.dequeue(10).channels)) == ["b"]
+    waits.unhindered(on(lambda producer: producer.enqueue("a", "a")))
+    admin.rollback()
+    assert kernel.dequeue(10).channels == ([] if verb is resume else ["a"] * 3)
+
+
+@pytest.mark.parametrize("verb", [pause, resume])
+def test_an_open_pause_of_a_queue_hinders_nobody(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits, verb: "partial[bool]"
+) -> None:
+    """Until it commits the queue is served, or not, as before."""
+    kernel.enqueue("a")
+    if verb is resume:
+        pause(kernel)
+    admin = open_kernel()
+    verb(admin)
+    assert waits.unhindered(on(lambda consumer: len(consumer.dequeue(10).hands))) == (verb is pause)
+    waits.unhindered(on(lambda producer: producer.enqueue("a", "new")))
+    admin.commit()
+    assert len(kernel.dequeue(10).hands) == (3 if verb is resume else 0)
+
+
+def test_pausing_a_channel_waits_for_a_call_that_serves_it(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits
+) -> None:
+    """When the pause has committed, every message that is out is known to be out."""
+    kernel.enqueue("a", "a")
+    consumer = open_kernel()
+    consumer.dequeue()
+    rival = waits.start(on(partial(pause, channel="a"))).blocked()
+    consumer.commit()
+    assert rival.result()
+    assert kernel.dequeue().hands == []
+    assert kernel.value("select count(*) from fq_message where lease_id is not null") == 1
+
+
+@pytest.mark.parametrize("channel", [None, "a"])
+def test_resuming_wakes_who_sleeps_unless_told_not_to(
+    kernel: Kernel, open_kernel: OpenKernel, channel: str | None
+) -> None:
+    """A consumer that sleeps is notified, and a transaction that must not notify can be prepared."""
+    kernel.enqueue("a")
+    kernel.hear()
+    (mark,) = kernel.rows("select * from fq_wait('q', 'sleeper', null, %(us)s)", us=HOUR)
+    admin = open_kernel()
+    pause(kernel, channel)
+    resume(admin, channel, notify=False)
+    admin.rows("prepare transaction 'resumed'")
+    admin.rollback()
+    kernel.rows("commit prepared 'resumed'")
+    sleeper = open_kernel(autocommit=True)
+    sleeper.rows("listen fairqueue")
+    pause(kernel, channel)
+    resume(kernel, channel)
+    heard = list(sleeper.connection.notifies(timeout=20, stop_after=1))
+    assert [(one.channel, one.payload) for one in heard] == [("fairqueue", f"{mark['lease_id']}:{mark['topic']}")]

@@ -1,0 +1,57 @@
+"""Pauses, limits, bounds and the history read by index, as much as they need, with plans made on empty tables."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.sql.client import Kernel, OpenKernel
+from tests.sql.kernel.verbs import bound, limit, pause, record, resume
+from tests.sql.plans import explained
+
+OUT = 5
+BOUND = 40
+
+VERBS: dict[str, Callable[[Kernel], object]] = {
+    "pause": lambda kernel: pause(kernel, "c1"),
+    "resume": lambda kernel: resume(kernel, "c1"),
+    "pause queue": pause,
+    "resume queue": resume,
+    "record": lambda kernel: record(kernel, history=True),
+    "limit": lambda kernel: limit(kernel, 2 * OUT),
+    "raise": lambda kernel: limit(kernel, 20 * OUT),
+    "dequeue": lambda kernel: kernel.dequeue(),
+    "complete": lambda kernel: kernel.complete(*kernel.dequeue(OUT).hands),
+    "dequeue more": lambda kernel: kernel.dequeue(10),
+    "hear": lambda kernel: kernel.hear(limit=20),
+    "configure": lambda kernel: kernel.configure("c2", 5),
+    "bound": lambda kernel: bound(kernel, "c3", 5),
+    "lift": lambda kernel: limit(kernel, None),
+}
+
+
+@pytest.mark.timeout(300)
+def test_every_verb_is_frugal_on_a_fresh_install_with_a_backlog(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """With 200,000 messages in 2,000 channels each verb reads in proportion to what it is about."""
+    kernel.enqueue("first", "first")
+    for _ in range(2):
+        for verb in VERBS.values():
+            verb(kernel)
+    kernel.rows("update fq_lease set expires_at = 0")
+    kernel.drain()
+    filler = open_kernel(autocommit=True)
+    names = [f"c{number}" for number in range(2_000)]
+    filler.enqueue(*(name for name in names for _ in range(2)))
+    after, seen = 0, 1_000
+    while seen == 1_000:
+        hearing = filler.hear(after, 1_000)
+        after, seen = hearing.last_id or 0, hearing.seen
+    filler.rows(
+        "insert into fq_message (channel_id, kind, content, dequeue_at, enqueued_at, max_attempts)"
+        " select c.id, 'work', '{}', 4000000000000000, 0, 20"
+        " from fq_channel c cross join generate_series(1, 98) where c.name <> 'c3'"
+    )
+    kernel.dequeue(OUT, lease=10**12)
+    for verb in VERBS.values():
+        with explained(kernel) as scans:
+            verb(kernel)
+        assert [str(scan) for scan in scans if scan.node == "Seq Scan" or scan.rows > BOUND] == []

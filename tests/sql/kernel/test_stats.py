@@ -1,0 +1,122 @@
+"""fq_stats, fq_channel_stats, fq_queues: what is said of a queue is so."""
+
+import psycopg
+import pytest
+
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
+from tests.sql.kernel.verbs import bound, channel_stats, limit, pause, stats
+from tests.sql.plans import explained
+
+
+def test_a_queue_says_how_it_stands(kernel: Kernel) -> None:
+    """Ready, scheduled, out, dead, signals and consumers are counted, heard or not."""
+    before = kernel.value("select fq_now()")
+    limit(kernel, 5)
+    kernel.enqueue(*"aaabbbc", delays=[None] * 6 + [HOUR])
+    expected = {
+        "channels": 3,
+        "ready": 6,
+        "scheduled": 1,
+        "leased": 0,
+        "dead": 0,
+        "dropped": 0,
+        "paused_at": None,
+        "global_max_concurrency": 5,
+        "current_concurrency": 0,
+        "signals": 3,
+        "consumers": 0,
+    }
+    found = stats(kernel)
+    oldest = found.pop("oldest_ready_at")
+    assert found == expected
+    assert before <= oldest <= kernel.value("select fq_now()")
+    one, two, _ = kernel.dequeue(3, lease=HOUR).hands
+    kernel.bury(one)
+    kernel.release(two)
+    pause(kernel)
+    found = stats(kernel)
+    assert found["paused_at"] > before
+    assert {
+        name: found[name] for name in ("ready", "leased", "dead", "current_concurrency", "signals", "consumers")
+    } == {
+        "ready": 4,
+        "leased": 1,
+        "dead": 1,
+        "current_concurrency": 1,
+        "signals": 2,
+        "consumers": 1,
+    }
+
+
+def test_a_queue_that_nobody_knows_is_empty(kernel: Kernel) -> None:
+    """One row of noughts, without a limit."""
+    found = stats(kernel)
+    assert {value for value in found.values() if value} == set()
+    assert found["current_concurrency"] is None
+    assert channel_stats(kernel) == {}
+
+
+def test_channels_say_how_they_stand(kernel: Kernel) -> None:
+    """Each channel's counts are its own, with its policy."""
+    kernel.configure("a", 2, interval=5, burst=6, weight=7)
+    bound(kernel, "b", 9, drop=True)
+    kernel.enqueue(*"aaabb", delays=[None, None, None, None, HOUR])
+    _, two = kernel.dequeue(2).hands
+    kernel.enqueue("b")
+    kernel.bury(two)
+    pause(kernel, "b")
+    found = channel_stats(kernel)
+    assert list(found) == ["a", "b"]
+    names = ("ready", "scheduled", "leased", "current_concurrency", "backlog", "dead")
+    assert [found["a"][name] for name in names] == [1, 0, 1, 1, 1, 1]
+    assert [found["b"][name] for name in names] == [2, 1, 0, 0, 3, 0]
+    policy = ("max_concurrency", "release_interval", "release_burst", "weight", "max_backlog", "drop_when_full")
+    assert [found["a"][name] for name in policy] == [2, 5, 6, 7, None, False]
+    assert [found["b"][name] for name in policy] == [None, 0, 1, 1, 9, True]
+    assert found["a"]["last_dequeue_at"] is not None
+    assert (found["b"]["last_dequeue_at"], found["a"]["paused_at"]) == (None, None)
+    assert found["b"]["paused_at"] is not None
+    assert channel_stats(kernel, "b") == {"b": found["b"]}
+
+
+def test_the_oldest_is_that_which_has_waited_longest(kernel: Kernel) -> None:
+    """Ordinary messages wait since they are due, prioritised ones since they were enqueued, scheduled ones not yet."""
+    kernel.enqueue("a", "b", "c", delays=[None, None, HOUR], priorities=[7, None, None])
+    kernel.rows("update fq_message set enqueued_at = 11 where dequeue_at < 0")
+    kernel.rows("update fq_message m set dequeue_at = 12 from fq_channel c where c.id = m.channel_id and c.name = 'b'")
+    found = channel_stats(kernel)
+    assert [found[name]["oldest_ready_at"] for name in "abc"] == [11, 12, None]
+    assert stats(kernel)["oldest_ready_at"] == 11
+
+
+def test_channels_come_page_by_page(kernel: Kernel) -> None:
+    """By name, as many as asked for, after the last of the page before."""
+    kernel.enqueue(*"edcba")
+    assert list(channel_stats(kernel, limit=2)) == ["a", "b"]
+    assert list(channel_stats(kernel, limit=2, after="b")) == ["c", "d"]
+    with pytest.raises(psycopg.Error) as refusal:
+        channel_stats(kernel, limit=0)
+    assert refusal.value.sqlstate == "QF001"
+
+
+def test_queues_are_those_with_channels_or_settings(kernel: Kernel) -> None:
+    """Each queue once, in order, made by a message or by configuration."""
+    for queue in ("c", "a", "b"):
+        Kernel(kernel.connection, queue=queue).enqueue("x", "y")
+    pause(Kernel(kernel.connection, queue="d"))
+    pause(Kernel(kernel.connection, queue="a"))
+    assert [row["fq_queues"] for row in kernel.rows("select * from fq_queues()")] == ["a", "b", "c", "d"]
+
+
+def test_looking_reads_no_ready_messages(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """However many messages are ready, what is said of a queue is read by index, a few rows a channel."""
+    filler = open_kernel(autocommit=True)
+    filler.enqueue(*["a", "b"] * 500)
+    filler.hear()
+    kernel.rows(f"set statement_timeout = {60 * SECOND // 1000}")
+    with explained(kernel) as scans:
+        assert stats(kernel)["ready"] == 1000
+        assert channel_stats(kernel)["a"]["ready"] == 500
+        kernel.rows("select * from fq_queues()")
+    assert scans
+    assert [str(scan) for scan in scans if scan.node == "Seq Scan" or scan.rows > 10] == []

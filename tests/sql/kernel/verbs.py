@@ -1,0 +1,116 @@
+"""Pauses, limits, bounds, the history and statistics as SQL, and the sums that must be right at every commit."""
+
+from typing import Any
+
+from tests.sql.client import Kernel
+
+UNBALANCED = """
+with channel as (
+  select s.*, c.name,
+    (select count(*) from fq_message m where m.channel_id = c.id and m.lease_id is null) as undelivered,
+    (select coalesce(sum(m.slots & 1), 0) from fq_message m where m.channel_id = c.id) as held,
+    (select coalesce(sum(g.added), 0) from fq_signal g where g.channel_id = c.id) as added,
+    (select coalesce(sum(g.freed), 0) from fq_signal g where g.channel_id = c.id) as freed
+  from fq_channel c join fq_channel_state s on s.channel_id = c.id
+)
+select format('backlog of %s is %s and %s added, but %s are undelivered', name, backlog, added, undelivered) as problem
+from channel where backlog + added <> undelivered
+union all
+select format('%s counts %s slots, but %s are held and %s freed', name, current_concurrency, held, freed)
+from channel where current_concurrency <> held + freed
+union all
+select format('paused channel %s has place %s', name, next_dequeue_at)
+from channel where paused_at is not null and next_dequeue_at is not null
+union all
+select format('channel %s has head %s and no place', name, head_message_id)
+from channel where paused_at is null and head_message_id is not null and next_dequeue_at is null
+union all
+select format('queue %s counts %s slots, but %s are held and %s freed', q.queue, q.current_concurrency, n.held, n.freed)
+from fq_queue_state q
+cross join lateral (
+  select
+    (select coalesce(sum(m.slots >> 1), 0)
+     from fq_message m join fq_channel c on c.id = m.channel_id where c.queue = q.queue) as held,
+    (select coalesce(sum(g.queue_freed), 0) from fq_signal g where g.queue = q.queue) as freed
+) n
+where q.current_concurrency <> n.held + n.freed
+union all
+select format('queue %s has %s state rows', q.queue, count(*))
+from fq_queue_state q group by q.queue having count(*) > 1
+"""
+
+
+def unbalanced(kernel: Kernel) -> list[str]:
+    """What does not add up in a snapshot of now."""
+    # On tables that nobody analysed the statement looks costly enough for seconds of compilation.
+    kernel.rows("select set_config('jit', 'off', false)")
+    return [row["problem"] for row in kernel.rows(UNBALANCED)]
+
+
+def limit(kernel: Kernel, most: int | None, *, notify: bool = True) -> None:
+    """fq_limit_queue."""
+    kernel.rows(
+        "select fq_limit_queue(%(queue)s, %(most)s::integer, %(notify)s)", queue=kernel.queue, most=most, notify=notify
+    )
+
+
+def pause(kernel: Kernel, channel: str | None = None) -> bool:
+    """fq_pause: whether it changed anything."""
+    changed: bool = kernel.value("select fq_pause(%(queue)s, %(channel)s)", queue=kernel.queue, channel=channel)
+    return changed
+
+
+def resume(kernel: Kernel, channel: str | None = None, *, notify: bool = True) -> bool:
+    """fq_resume: whether it changed anything."""
+    changed: bool = kernel.value(
+        "select fq_resume(%(queue)s, %(channel)s, %(notify)s)", queue=kernel.queue, channel=channel, notify=notify
+    )
+    return changed
+
+
+def bound(
+    kernel: Kernel, channel: str | None, max_backlog: int | None, *, drop: bool | None = False, notify: bool = False
+) -> None:
+    """fq_configure_channel, or fq_configure_queue without a channel, with a bound and nothing else."""
+    name = "channel" if channel is not None else "queue"
+    kernel.rows(
+        f"select fq_configure_{name}(p_queue => %(queue)s, p_max_concurrency => null, p_release_interval => 0,"
+        " p_release_burst => 1, p_weight => 1, p_max_backlog => %(max)s, p_drop_when_full => %(drop)s"
+        + (", p_channel => %(channel)s, p_notify => %(notify)s)" if channel is not None else ")"),
+        queue=kernel.queue,
+        channel=channel,
+        max=max_backlog,
+        drop=drop,
+        notify=notify,
+    )
+
+
+def record(kernel: Kernel, history: bool | None, retention: int | None = None) -> None:  # noqa: FBT001 - as in SQL
+    """fq_record_queue."""
+    kernel.rows(
+        "select fq_record_queue(%(queue)s, %(history)s, %(retention)s::bigint)",
+        queue=kernel.queue,
+        history=history,
+        retention=retention,
+    )
+
+
+def stats(kernel: Kernel) -> dict[str, Any]:
+    """fq_stats."""
+    (row,) = kernel.rows("select * from fq_stats(%(queue)s)", queue=kernel.queue)
+    return row
+
+
+def channel_stats(kernel: Kernel, channel: str | None = None, **more: object) -> dict[str, dict[str, Any]]:
+    """fq_channel_stats, by channel, in its order."""
+    named = "".join(f", p_{name} => %({name})s" for name in more)
+    rows = kernel.rows(
+        f"select * from fq_channel_stats(%(queue)s, %(channel)s{named})", queue=kernel.queue, channel=channel, **more
+    )
+    return {row["channel"]: row for row in rows}
+
+
+def queue_row(kernel: Kernel) -> dict[str, Any]:
+    """The row of the queue."""
+    (row,) = kernel.rows("select * from fq_queue where name = %(queue)s", queue=kernel.queue)
+    return row

@@ -1,0 +1,64 @@
+"""Tables that a user has added columns to, as the models' documentation allows: everything goes on."""
+
+import re
+from datetime import timedelta
+
+import pytest
+
+from sqlalchemy_fairqueue.sql import NEEDED_VERSION, tables
+from tests.fixtures.clock import Clock
+from tests.sql.client import HOUR, SECOND, Kernel
+from tests.sql.kernel.verbs import record, stats
+from tests.sql.life.verbs import enqueue, history, keep_history, redrive
+from tests.sql.load.loads import load
+
+# What is ours by its name: variables, constants, arguments, tables and functions.
+_ours = re.compile(r"[vcp]_|fq_")
+
+
+def add_columns(kernel: Kernel, kind: str) -> None:
+    """Give each table a column by every name that occurs in any function."""
+    bodies = kernel.value("select string_agg(prosrc, ' ') from pg_proc where starts_with(proname, 'fq_')")
+    results = kernel.value(
+        "select string_agg(n, ' ') from pg_proc, unnest(proargnames) n where starts_with(proname, 'fq_')"
+    )
+    words = re.findall(r"[a-z_][a-z0-9_]*", re.sub(r"--.*", "", bodies) + results)
+    names = {word for word in words if not _ours.match(word)}
+    assert {"message_id", "row", "ord", "first_id"} < names
+    for table in tables(NEEDED_VERSION):
+        there = kernel.value(f"select array_agg(attname::text) from pg_attribute where attrelid = '{table}'::regclass")
+        added = ", ".join(f'add column "{name}" {kind}' for name in sorted(names.difference(there)))
+        kernel.rows(f"alter table {table} {added}")
+
+
+@pytest.mark.parametrize("kind", ["text not null default 'theirs'", "bigint"])
+@pytest.mark.parametrize("recorded", [False, True], ids=["no history", "history"])
+def test_every_table_takes_further_columns(kernel: Kernel, clock: Clock, kind: str, *, recorded: bool) -> None:
+    """A message's whole life, the bulk load's and the housekeeping's: no name of a column means another thing to us."""
+    add_columns(kernel, kind)
+    record(kernel, recorded)
+    kernel.configure("a", 10)
+    kernel.enqueue(*"aaaaaa", max_attempts=[20] * 5 + [1])
+    enqueue(kernel, "b", keys=["1"])
+    enqueue(kernel, "b", keys=["1"], on="replace")
+    assert load(kernel, "c", "c").created == 2
+    hands = kernel.dequeue(100, lease=24 * HOUR).hands
+    assert len(hands) == 9
+    kernel.complete(hands.pop())
+    kernel.complete(hands.pop(), hands.pop())
+    kernel.release(hands.pop())
+    kernel.retry(hands.pop(), error="boom")
+    kernel.bury(hands.pop(), reason="poison")
+    kernel.cancel(hands[0].id)
+    kernel.release(hands.pop(0))
+    kernel.dequeue(100, lease=SECOND)
+    clock.advance(timedelta(days=2))
+    again = kernel.dequeue(100, lease=HOUR).hands
+    kernel.complete(*again)
+    keep_history(kernel)
+    assert set(redrive(kernel).values()) == {"redriven"}
+    kernel.complete(*kernel.dequeue(100).hands)
+    assert kernel.value("select count(*) from fq_message") == 0
+    assert stats(kernel)["dead"] == 0
+    outcomes = {row["outcome"] for row in history(kernel)}
+    assert outcomes == ({"completed", "released", "retried", "buried", "cancelled", "expired"} if recorded else set())

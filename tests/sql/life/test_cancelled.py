@@ -1,0 +1,204 @@
+"""fq_cancel, fq_heartbeat, fq_hold_messages: a message that is withdrawn while a consumer has it."""
+
+from datetime import timedelta
+
+import pytest
+from psycopg import errors
+
+from tests.fixtures.clock import Clock
+from tests.fixtures.waits import Waits
+from tests.sql.answers import Hand
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
+from tests.sql.kernel.verbs import limit, unbalanced
+from tests.sql.life.verbs import Beat, dead, enqueue, heartbeat, hold_messages, message, outcomes, redrive
+
+
+def _cancelled(kernel: Kernel) -> Hand:
+    """A message that was cancelled in a consumer's hands, of a channel and a queue that it fills."""
+    kernel.configure("a", 1)
+    limit(kernel, 1)
+    enqueue(kernel, "a", keys=["k"], max_attempts=[1])
+    (hand,) = kernel.dequeue().hands
+    assert kernel.cancel(hand.id) == {hand.id: "leased"}
+    return hand
+
+
+@pytest.mark.parametrize("verb", ["complete", "release", "retry", "bury"])
+def test_a_cancelled_message_is_never_delivered_again(kernel: Kernel, verb: str) -> None:
+    """Whatever its worker does with it, it is gone: no delivery, no dead letter, no key; its slots are free."""
+    hand = _cancelled(kernel)
+    assert getattr(kernel, verb)(hand) == {}
+    assert kernel.value("select count(*) from fq_message") == 0
+    assert dead(kernel) == []
+    assert redrive(kernel) == {}
+    kernel.hear()
+    assert kernel.state("a")["current_concurrency"] == 0
+    assert kernel.value("select current_concurrency from fq_queue_state order by turn desc limit 1") == 0
+    assert unbalanced(kernel) == []
+
+
+@pytest.mark.parametrize("attempts", [1, 20])
+def test_a_cancelled_message_goes_when_its_lease_expires(kernel: Kernel, clock: Clock, attempts: int) -> None:
+    """After the lease of a worker that died a cancelled message is gone too, with attempts left or without."""
+    enqueue(kernel, "a", "a", max_attempts=[attempts, None])
+    hand, other = kernel.dequeue(2, lease=SECOND).hands
+    kernel.cancel(hand.id)
+    clock.advance(timedelta(minutes=1))
+    assert kernel.dequeue(10).ids == [other.id]
+    assert (kernel.value("select count(*) from fq_message"), dead(kernel)) == (1, [])
+    assert unbalanced(kernel) == []
+
+
+def test_a_cancel_that_rolls_back_changes_nothing(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """A message whose cancel rolled back is given back as any other, its key as it was."""
+    enqueue(kernel, "a", keys=["k"])
+    (hand,) = kernel.dequeue().hands
+    business = open_kernel()
+    assert business.cancel(hand.id) == {hand.id: "leased"}
+    business.rollback()
+    kernel.release(hand)
+    assert outcomes(enqueue(kernel, "a", keys=["k"])) == ["duplicate"]
+    assert kernel.dequeue().ids == [hand.id]
+
+
+def test_the_key_of_a_cancelled_message_is_free(kernel: Kernel) -> None:
+    """A message with the key of one that was withdrawn is added: else it were a duplicate of what never comes."""
+    hand = _cancelled(kernel)
+    assert outcomes(enqueue(kernel, "a", keys=["k"])) == ["created"]
+    assert message(kernel, hand.id)["cancelled"]
+
+
+def test_the_worker_is_told_by_its_heartbeat(kernel: Kernel) -> None:
+    """Each heartbeat names the cancelled messages of the lease, in the order of their ids, until they are settled."""
+    enqueue(kernel, *["a"] * 3)
+    one, two, three = kernel.dequeue(3).hands
+    lease = one.lease_id
+    assert heartbeat(kernel, lease)[0].cancelled == []
+    kernel.cancel(three.id, one.id)
+    assert [heartbeat(kernel, lease)[0].cancelled for _ in range(2)] == [[one.id, three.id]] * 2
+    kernel.complete(one)
+    kernel.release(three)
+    assert heartbeat(kernel, lease)[0].cancelled == []
+    assert kernel.complete(two) == {}
+
+
+def test_a_heartbeat_extends_what_is_alive(kernel: Kernel, clock: Clock) -> None:
+    """Each given lease has one row, in order: extended, never shortened, or lost; a lost one does not come back."""
+    enqueue(kernel, "a", "a", "a")
+    long, short, gone = (kernel.dequeue(lease=lease).lease_id for lease in (24 * HOUR, HOUR // 4, HOUR // 4))
+    before = kernel.value("select expires_at from fq_lease where id = %(id)s", id=long)
+    kernel.rows("update fq_lease set expires_at = 1 where id = %(id)s", id=gone)
+    beats = {beat.lease_id: beat for beat in heartbeat(kernel, short, gone, long, None, 7, short, lease=HOUR)}
+    assert list(beats) == sorted([long or 0, short or 0, gone or 0, 7])
+    assert beats[long or 0].expires_at == before
+    assert (beats[short or 0].expires_at or 0) > kernel.value("select fq_now()") + HOUR - 60 * SECOND
+    assert (beats[gone or 0].expires_at, beats[7].expires_at) == (None, None)
+    clock.advance(timedelta(minutes=30))
+    assert len(kernel.dequeue(10).hands) == 1
+
+
+def test_a_heartbeat_during_a_reclaim_is_lost(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits, clock: Clock
+) -> None:
+    """A heartbeat of a lease that is being reclaimed, messages of it still locked, says at once that the lease is lost,
+    and says so for good.
+    """
+    enqueue(kernel, "a", "a")
+    (hand, _) = kernel.dequeue(2, lease=SECOND).hands
+    holder = open_kernel()
+    holder.rows("select from fq_message where id = %(id)s for update", id=hand.id)
+    clock.advance(timedelta(minutes=1))
+    consumer = open_kernel()
+    assert len(consumer.dequeue().hands) == 1
+    lost = [Beat(hand.lease_id, None, [])]
+    assert waits.unhindered(on(lambda worker: heartbeat(worker, hand.lease_id))) == lost
+    consumer.commit()
+    assert heartbeat(kernel, hand.lease_id) == lost
+
+
+def test_heartbeats_of_one_lease_wait_for_each_other(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits, clock: Clock
+) -> None:
+    """A heartbeat that waited until its lease had expired does not bring it back."""
+    enqueue(kernel, "a")
+    (hand,) = kernel.dequeue(lease=10 * SECOND).hands
+    other = open_kernel()
+    other.rows("update fq_lease set consumer = 'same'")
+    rival = waits.start(on(lambda worker: heartbeat(worker, hand.lease_id))).blocked()
+    clock.advance(timedelta(minutes=1))
+    other.commit()
+    assert rival.result() == [Beat(hand.lease_id, None, [])]
+
+
+@pytest.mark.parametrize("lease", [None, 0, 2**62])
+def test_a_bad_heartbeat_is_refused(kernel: Kernel, lease: int | None) -> None:
+    """A lease that is none, or endless, is refused with QF001."""
+    with pytest.raises(errors.Error) as refusal:
+        heartbeat(kernel, 1, lease=lease)
+    assert refusal.value.sqlstate == "QF001"
+
+
+@pytest.mark.parametrize("verb", ["complete", "release", "retry", "bury"])
+def test_a_cancel_waits_for_whoever_settles(kernel: Kernel, open_kernel: OpenKernel, waits: Waits, verb: str) -> None:
+    """A cancel of a message that is just being settled waits: given back it is withdrawn, ended it is missing."""
+    enqueue(kernel, "a")
+    (hand,) = kernel.dequeue().hands
+    worker = open_kernel()
+    assert getattr(worker, verb)(hand) == {}
+    rival = waits.start(on(lambda second: second.cancel(hand.id))).blocked()
+    worker.commit()
+    assert rival.result() == ({} if verb in {"release", "retry"} else {hand.id: "missing"})
+    assert kernel.value("select count(*) from fq_message") == 0
+    assert unbalanced(kernel) == []
+
+
+def test_a_cancel_of_a_message_in_flight_flags_it(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
+    """A cancel that waited for the dequeue that takes the message flags it, so that it does not come again."""
+    (added,) = enqueue(kernel, "a")
+    consumer = open_kernel()
+    (hand,) = consumer.dequeue().hands
+    rival = waits.start(on(lambda second: second.cancel(added.message_id or 0))).blocked()
+    consumer.commit()
+    assert rival.result() == {added.message_id: "leased"}
+    assert kernel.release(hand) == {}
+    assert kernel.drain() == []
+
+
+def test_a_worker_settles_what_is_being_cancelled(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
+    """A completion that meets an open cancel waits for it and then counts: the message is the worker's."""
+    enqueue(kernel, "a")
+    (hand,) = kernel.dequeue().hands
+    business = open_kernel()
+    business.cancel(hand.id)
+    rival = waits.start(on(lambda worker: worker.complete(hand))).blocked()
+    business.commit()
+    assert rival.result() == {}
+    assert kernel.value("select count(*) from fq_message") == 0
+
+
+def test_messages_are_held_in_the_order_of_their_ids(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
+    """fq_hold_messages waits at the least id, however they are given, and holds none above it; unknown ones are passed
+    over.
+    """
+    one, two = (row.message_id or 0 for row in enqueue(kernel, "a", "a"))
+    gate = open_kernel()
+    hold_messages(gate, one)
+    rival = waits.start(on(lambda second: hold_messages(second, two, one, two, 99, None))).blocked()
+    assert waits.unhindered(on(lambda free: free.cancel(two))) == {}
+    gate.rollback()
+    rival.result()
+
+
+@pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
+def test_a_stale_snapshot_cannot_cancel_or_hold(kernel: Kernel, open_kernel: OpenKernel, isolation: str) -> None:
+    """A stricter caller whose leased message was given back since the snapshot gets 40001, as documented."""
+    enqueue(kernel, "a")
+    (hand,) = kernel.dequeue().hands
+    first, second = open_kernel(isolation=isolation), open_kernel(isolation=isolation)
+    first.value("select 1")
+    second.value("select 1")
+    kernel.release(hand)
+    with pytest.raises(errors.SerializationFailure):
+        first.cancel(hand.id)
+    with pytest.raises(errors.SerializationFailure):
+        hold_messages(second, hand.id)

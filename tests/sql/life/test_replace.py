@@ -1,0 +1,284 @@
+"""fq_enqueue: what a message does to the one that holds its key, alone and in a batch, in turn and at once."""
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.fixtures.waits import Waits
+from tests.sql.answers import Hand
+from tests.sql.client import HOUR, Kernel, OpenKernel, on
+from tests.sql.kernel.verbs import unbalanced
+from tests.sql.life.verbs import enqueue, hold_messages, message, outcomes
+
+
+def _settle(kernel: Kernel, verb: str, hand: Hand) -> None:
+    assert getattr(kernel, verb)(hand) == {}
+
+
+@pytest.mark.parametrize("policy", ["skip", "raise", None])
+def test_a_duplicate_names_the_holder_and_changes_nothing(kernel: Kernel, policy: str | None) -> None:
+    """With skip (also by default) and raise, a message whose key stands is not added and the holder is named."""
+    (held,) = enqueue(kernel, "a", keys=["k"])
+    before = message(kernel, held.message_id)
+    (again,) = enqueue(kernel, "a", keys=["k"], on=[policy], contents=[b"new"])
+    assert (again.message_id, again.created, again.outcome) == (held.message_id, False, "duplicate")
+    assert message(kernel, held.message_id) == before
+    assert unbalanced(kernel) == []
+
+
+def test_replace_rewrites_a_message_in_nobodys_hands(kernel: Kernel) -> None:
+    """The holder has the new content, kind, time and number of attempts; its id and the time of its enqueue stay."""
+    (held,) = enqueue(kernel, "a", keys=["k"], contents=[b"old"])
+    before = message(kernel, held.message_id)
+    (again,) = enqueue(
+        kernel, "a", keys=["k"], on="replace", contents=[b"new"], kinds=["other"], delays=[HOUR], max_attempts=[3]
+    )
+    after = message(kernel, held.message_id)
+    assert (again.message_id, again.created, again.outcome) == (held.message_id, False, "replaced")
+    assert (after["content"], after["kind"], after["max_attempts"]) == (b"new", "other", 3)
+    assert after["dequeue_at"] >= before["dequeue_at"] + HOUR
+    assert after["enqueued_at"] == before["enqueued_at"]
+    assert kernel.dequeue().hands == []
+    assert unbalanced(kernel) == []
+
+
+def test_replace_brings_a_message_forward(kernel: Kernel) -> None:
+    """A message that was due later is delivered now when the message that replaces it is due now."""
+    (held,) = enqueue(kernel, "a", keys=["k"], delays=[HOUR])
+    assert kernel.dequeue().hands == []
+    enqueue(kernel, "a", keys=["k"], on="replace")
+    assert kernel.dequeue().ids == [held.message_id]
+
+
+def test_a_replaced_message_has_all_its_attempts_again(kernel: Kernel) -> None:
+    """Attempts and the last error of a message that was tried before are forgotten; its hand-outs go on counting."""
+    enqueue(kernel, "a", keys=["k"])
+    kernel.retry(*kernel.dequeue().hands, error="boom")
+    enqueue(kernel, "a", keys=["k"], on="replace")
+    (hand,) = kernel.dequeue().hands
+    assert (hand.attempt, hand.deliveries, message(kernel, hand.id)["error"]) == (1, 2, None)
+
+
+def test_replace_leaves_a_leased_message_to_its_holder(kernel: Kernel) -> None:
+    """A message in a consumer's hands is not touched but for its key: the new message has it and comes beside it."""
+    enqueue(kernel, "a", keys=["k"], contents=[b"old"])
+    (hand,) = kernel.dequeue().hands
+    (new,) = enqueue(kernel, "a", keys=["k"], on="replace", contents=[b"new"])
+    assert (new.created, new.outcome) == (True, "created")
+    assert message(kernel, hand.id)["content"] == b"old"
+    assert outcomes(enqueue(kernel, "a", keys=["k"])) == ["duplicate"]
+    assert kernel.complete(hand) == {}
+    assert kernel.dequeue().ids == [new.message_id]
+    assert unbalanced(kernel) == []
+
+
+def test_a_key_several_times_in_a_call(kernel: Kernel) -> None:
+    """In a call, each message meets what those before it left, whatever their policies."""
+    first = enqueue(
+        kernel,
+        *["a"] * 4,
+        keys=["k"] * 4,
+        on=["skip", "replace", "raise", "replace"],
+        contents=[b"1", b"2", b"3", b"4"],
+    )
+    assert outcomes(first) == ["created", "replaced", "duplicate", "replaced"]
+    assert {row.message_id for row in first} == {first[0].message_id}
+    assert message(kernel, first[0].message_id)["content"] == b"4"
+    kernel.dequeue()
+    second = enqueue(kernel, *["a"] * 3, keys=["k"] * 3, on=["replace", "skip", "replace"])
+    assert outcomes(second) == ["created", "duplicate", "replaced"]
+    assert {row.message_id for row in second} == {second[0].message_id} != {first[0].message_id}
+    assert unbalanced(kernel) == []
+
+
+def test_a_message_that_is_replaced_again_and_again_in_a_call(open_kernel: OpenKernel) -> None:
+    """Only the last of many in a row rewrites it: a version of the row for each would slow down all that come after."""
+    kernel = open_kernel()
+    contents = [str(number).encode() for number in range(50)]
+    results = enqueue(kernel, *["a"] * 50, keys=["k"] * 50, on=["replace"] * 50, contents=contents)
+    assert outcomes(results) == ["created"] + ["replaced"] * 49
+    assert message(kernel, results[0].message_id)["content"] == b"49"
+    assert kernel.value("select pg_stat_get_xact_tuples_updated('fq_message'::regclass)") == 1
+
+
+def test_several_policies_in_a_batch(kernel: Kernel) -> None:
+    """Each message of a batch goes by its own policy, in its own channel, and the rows come for all of them."""
+    held = enqueue(kernel, "a", "b", keys=["k", "k"])
+    results = enqueue(
+        kernel,
+        "b",
+        "a",
+        "c",
+        "a",
+        "b",
+        keys=["k", "k", "k", None, "l"],
+        on=["replace", "skip", "replace", None, "raise"],
+    )
+    assert outcomes(results) == ["replaced", "duplicate", "created", "created", "created"]
+    assert [results[1].message_id, results[0].message_id] == [row.message_id for row in held]
+    assert unbalanced(kernel) == []
+    assert len(kernel.drain()) == 5
+
+
+def test_a_replacement_leaves_one_signal_that_adds_nothing(kernel: Kernel) -> None:
+    """The channel hears of the new place of a replaced message, and its backlog does not grow."""
+    enqueue(kernel, "a", keys=["k"])
+    kernel.hear()
+    (again,) = enqueue(kernel, "a", keys=["k"], on="replace")
+    (signal,) = kernel.rows("select message_id, added from fq_signal")
+    assert signal == {"message_id": again.message_id, "added": 0}
+
+
+@pytest.mark.parametrize("wrong", ["other", ""])
+def test_a_policy_that_is_none_is_refused(kernel: Kernel, wrong: str) -> None:
+    """A policy other than skip, raise and replace is refused with QF001, alone and in a batch; too few of them too."""
+    for policies in ([wrong], ["skip", "skip"], []):
+        with pytest.raises(psycopg.Error) as refusal:
+            enqueue(kernel, "a", on=policies)
+        assert refusal.value.sqlstate == "QF001"
+    with pytest.raises(psycopg.Error) as refusal:
+        enqueue(kernel, "a", "a", on=["skip", wrong])
+    assert refusal.value.sqlstate == "QF001"
+    assert kernel.value("select count(*) from fq_message") == 0
+
+
+def test_two_replacements_at_once_keep_one_message(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
+    """The second waits for the first; the message is one, and the last one's content stays."""
+    (held,) = enqueue(kernel, "a", keys=["k"])
+    first = open_kernel()
+    assert outcomes(enqueue(first, "a", keys=["k"], on="replace", contents=[b"first"])) == ["replaced"]
+    rival = waits.start(on(lambda second: enqueue(second, "a", keys=["k"], on="replace", contents=[b"second"])))
+    rival.blocked()
+    first.commit()
+    assert outcomes(rival.result()) == ["replaced"]
+    assert message(kernel, held.message_id)["content"] == b"second"
+    assert kernel.value("select count(*) from fq_message") == 1
+    assert unbalanced(kernel) == []
+
+
+def test_replace_waits_for_a_dequeue_in_flight(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
+    """A message that is just being taken is waited for: taken, it keeps its content and a new message comes; not taken
+    after all, it is rewritten.
+    """
+    for end, outcome in ((psycopg.Connection.rollback, "replaced"), (psycopg.Connection.commit, "created")):
+        enqueue(kernel, "a", keys=["k"], on="replace", contents=[b"old"])
+        consumer = open_kernel()
+        assert len(consumer.dequeue().hands) == 1
+        rival = waits.start(on(lambda second: enqueue(second, "a", keys=["k"], on="replace", contents=[b"new"])))
+        rival.blocked()
+        end(consumer.connection)
+        assert outcomes(rival.result()) == [outcome]
+        assert unbalanced(kernel) == []
+    assert [row["content"] for row in kernel.rows("select content from fq_message order by id")] == [b"old", b"new"]
+
+
+@pytest.mark.parametrize("verb", ["complete", "release", "retry", "bury"])
+def test_replace_waits_for_whoever_settles(kernel: Kernel, open_kernel: OpenKernel, waits: Waits, verb: str) -> None:
+    """A message that is just being settled is waited for: given back it is rewritten, ended it leaves its key."""
+    enqueue(kernel, "a", keys=["k"])
+    (hand,) = kernel.dequeue().hands
+    worker = open_kernel()
+    _settle(worker, verb, hand)
+    rival = waits.start(on(lambda second: enqueue(second, "a", keys=["k"], on="replace"))).blocked()
+    worker.commit()
+    assert outcomes(rival.result()) == ["replaced" if verb in {"release", "retry"} else "created"]
+    assert kernel.value("select count(*) from fq_message") == 1
+    assert unbalanced(kernel) == []
+
+
+def test_a_holder_settles_while_its_key_is_taken_away(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
+    """Completing a message whose key an open transaction takes away waits for it and then counts."""
+    enqueue(kernel, "a", keys=["k"])
+    (hand,) = kernel.dequeue().hands
+    business = open_kernel()
+    assert outcomes(enqueue(business, "a", keys=["k"], on="replace")) == ["created"]
+    rival = waits.start(on(lambda worker: worker.complete(hand))).blocked()
+    business.commit()
+    assert rival.result() == {}
+    assert kernel.value("select count(*) from fq_message") == 1
+
+
+def test_replacing_and_cancelling_in_opposite_orders_do_not_deadlock(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits
+) -> None:
+    """Keys in one order, ids in the other: the replaced messages are locked in the order of their ids.
+
+    Locked in the order of their keys, the call would hold the second and wait for the first, which the cancel holds.
+    """
+    (first,), (second,) = enqueue(kernel, "a", keys=["z"]), enqueue(kernel, "a", keys=["b"])
+    gate = open_kernel()
+    hold_messages(gate, first.message_id)
+    rival = waits.start(on(lambda business: enqueue(business, "a", "a", keys=["b", "z"], on="replace"))).blocked()
+    assert waits.unhindered(on(lambda free: free.cancel(second.message_id or 0))) == {}
+    gate.rollback()
+    assert outcomes(rival.result()) == ["created", "replaced"]
+    assert unbalanced(kernel) == []
+
+
+def test_calls_that_replace_the_same_messages_do_not_deadlock(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits
+) -> None:
+    """One of them ends before it is locked, and another call adds its key first: who holds the rest does not wait for
+    that key while it does, but begins again.
+    """
+    (first,), (second,) = enqueue(kernel, "a", keys=["first"]), enqueue(kernel, "a", keys=["second"])
+    gate = open_kernel()
+    hold_messages(gate, first.message_id)
+    keys = ["first", "second", "third"]
+    one = waits.start(on(lambda business: enqueue(business, "a", "a", "a", keys=keys, on="replace"))).blocked()
+    assert kernel.cancel(second.message_id or 0) == {}
+    other = waits.start(on(lambda business: enqueue(business, "a", "a", keys=keys[1:], on="replace"))).blocked()
+    gate.rollback()
+    assert outcomes(other.result()) == ["created", "created"]
+    assert outcomes(one.result()) == ["replaced", "replaced", "replaced"]
+    assert kernel.value("select count(*) from fq_message") == len(keys)
+    assert unbalanced(kernel) == []
+
+
+def test_handlers_that_replace_each_others_message_do_not_deadlock(
+    kernel: Kernel, open_kernel: OpenKernel, waits: Waits
+) -> None:
+    """Two handlers, each of which replaces the other's message and completes its own: with p_hold the second waits for
+    the first before it holds anything.
+    """
+    enqueue(kernel, "a", "a", keys=["one", "two"])
+    one, two = kernel.dequeue(2).hands
+    first, second = open_kernel(), open_kernel()
+    assert outcomes(enqueue(first, "a", keys=["two"], on="replace", hold=[one.id])) == ["created"]
+
+    def other(_: Kernel) -> dict[int, str]:
+        enqueue(second, "a", keys=["one"], on="replace", hold=[two.id])
+        return second.complete(two)
+
+    rival = waits.start(on(other))
+    waits.blocked(second.pid)
+    assert first.complete(one) == {}
+    first.commit()
+    assert rival.result() == {}
+    second.commit()
+    assert len(kernel.drain()) == 2
+    assert unbalanced(kernel) == []
+
+
+@pytest.mark.parametrize("isolation", ["REPEATABLE_READ", "SERIALIZABLE"])
+def test_a_stale_snapshot_cannot_replace(kernel: Kernel, open_kernel: OpenKernel, isolation: str) -> None:
+    """A stricter caller whose holder was delivered since its snapshot gets 40001, as documented."""
+    enqueue(kernel, "a", keys=["k"])
+    business = open_kernel(isolation=isolation)
+    business.value("select 1")
+    kernel.dequeue()
+    with pytest.raises(errors.SerializationFailure):
+        enqueue(business, "a", keys=["k"], on="replace")
+
+
+def test_skip_is_the_default(kernel: Kernel) -> None:
+    """A call that does not say what to do with duplicates skips a message whose key stands."""
+    (added,) = kernel.rows(
+        "select ordinal, message_id, created from fq_enqueue('q', '{a}', '{k}', '{x}', '{null}', '{null}', '{null}',"
+        " '{null}', '{key}', '{null}', 1, 0, 1, 1)"
+    )
+    (again,) = kernel.rows(
+        "select ordinal, message_id, created from fq_enqueue('q', '{a}', '{k}', '{x}', '{null}', '{null}', '{null}',"
+        " '{null}', '{key}', '{null}', 1, 0, 1, 1)"
+    )
+    assert (added["created"], again["created"], again["message_id"]) == (True, False, added["message_id"])

@@ -1,0 +1,232 @@
+"""fq_wait, fq_wake, fq_unwait: who sleeps is woken, and nobody is notified while all are awake."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from psycopg import errors
+
+from tests.fixtures.clock import Clock
+from tests.fixtures.waits import Waits
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
+from tests.sql.life.verbs import enqueue, listening, redrive, release, retry, unwait, wait, wake
+
+
+def _enqueue_keyed(kernel: Kernel) -> None:
+    enqueue(kernel, "a", keys=["other"], notify=True)
+
+
+def _replace(kernel: Kernel) -> None:
+    enqueue(kernel, "a", keys=["k"], on="replace", notify=True)
+
+
+def _release(kernel: Kernel) -> None:
+    release(kernel, *kernel.dequeue().hands, notify=True)
+
+
+def _retry(kernel: Kernel) -> None:
+    retry(kernel, *kernel.dequeue().hands, notify=True)
+
+
+def _redrive(kernel: Kernel) -> None:
+    kernel.bury(*kernel.dequeue().hands)
+    redrive(kernel, notify=True)
+
+
+VERBS: dict[str, Callable[[Kernel], object]] = {
+    "enqueue": lambda kernel: enqueue(kernel, "a", notify=True),
+    "enqueue, several": lambda kernel: enqueue(kernel, "a", "b", notify=True),
+    "enqueue, new channel": lambda kernel: enqueue(kernel, "new", notify=True),
+    "enqueue, keyed": _enqueue_keyed,
+    "enqueue, replacing": _replace,
+    "release": _release,
+    "retry": _retry,
+    "redrive": _redrive,
+    "wake": wake,
+}
+SILENT: dict[str, Callable[[Kernel], object]] = {
+    "enqueue": lambda kernel: enqueue(kernel, "a"),
+    "enqueue, several": lambda kernel: enqueue(kernel, "a", "b"),
+    "enqueue, keyed": lambda kernel: enqueue(kernel, "a", keys=["k"], on="replace"),
+    "a duplicate": lambda kernel: enqueue(kernel, "a", keys=["k"], notify=True),
+    "a duplicate in a batch": lambda kernel: enqueue(kernel, "a", "a", keys=["k", "k"], notify=True),
+    "an old enqueue": lambda kernel: kernel.enqueue("a"),
+    "an old release": lambda kernel: kernel.release(*kernel.dequeue().hands),
+    "an old retry": lambda kernel: kernel.retry(*kernel.dequeue().hands),
+    "complete": lambda kernel: kernel.complete(*kernel.dequeue().hands),
+    "nothing given back": lambda kernel: (release(kernel, notify=True), retry(kernel, notify=True)),
+    "nothing redriven": lambda kernel: redrive(kernel, notify=True),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_work_wakes_who_sleeps(kernel: Kernel, open_kernel: OpenKernel, verb: str) -> None:
+    """Each verb that makes work ready notifies, once, with the sleeper's lease and topic, if it is told to."""
+    enqueue(kernel, "a", keys=["k"])
+    lease_id, topic = wait(kernel)
+    business = open_kernel(autocommit=True)
+    with listening(kernel) as heard:
+        VERBS[verb](business)
+    assert heard == [f"{lease_id}:{topic}"]
+
+
+def test_one_of_the_sleepers_is_named(kernel: Kernel) -> None:
+    """Each of a few is, now and then; of more than eight, one of those that fell asleep last."""
+    first = {wait(kernel, wait=HOUR)[0] for _ in range(3)}
+    with listening(kernel) as heard:
+        for _ in range(100):
+            wake(kernel)
+    assert {int(payload.partition(":")[0]) for payload in heard} == first
+    later = {wait(kernel, wait=2 * HOUR)[0] for _ in range(8)}
+    with listening(kernel) as heard:
+        for _ in range(20):
+            wake(kernel)
+    assert {int(payload.partition(":")[0]) for payload in heard} <= later
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_nobody_is_notified_while_all_are_awake(kernel: Kernel, clock: Clock, verb: str) -> None:
+    """Without a sleeper of this queue nothing is notified: none ever, of another queue, overslept, awake again."""
+    enqueue(kernel, "a", keys=["k"])
+    wait(Kernel(kernel.connection, queue="other"), wait=HOUR)
+    wait(kernel, wait=SECOND)
+    clock.advance(timedelta(seconds=2))
+    lease_id, _ = wait(kernel)
+    unwait(kernel, lease_id)
+    with listening(kernel) as heard:
+        VERBS[verb](kernel)
+    assert heard == []
+
+
+@pytest.mark.parametrize("verb", SILENT)
+def test_what_makes_no_work_ready_or_is_told_not_to_is_silent(kernel: Kernel, verb: str) -> None:
+    """Without p_notify, and where nothing became ready, nobody is notified."""
+    enqueue(kernel, "a", keys=["k"])
+    wait(kernel, wait=HOUR)
+    with listening(kernel) as heard:
+        SILENT[verb](kernel)
+    assert heard == []
+
+
+def test_the_topic_is_of_a_queue_and_an_installation(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """The topic is the same for all consumers of a queue, on old leases and new ones, and another queue has another."""
+    lease_id, topic = wait(kernel)
+    assert wait(kernel, lease_id) == (lease_id, topic)
+    assert wait(open_kernel(autocommit=True))[1] == topic
+    assert topic.endswith(":q")
+    assert wait(Kernel(kernel.connection, queue="other"))[1] != topic
+
+
+def test_a_mark_stands_on_the_consumers_lease(kernel: Kernel) -> None:
+    """A lease that is alive is used again and lives through the sleep, and is never shortened; its messages stay."""
+    enqueue(kernel, "a")
+    (hand,) = kernel.dequeue(lease=HOUR // 2).hands
+    assert wait(kernel, hand.lease_id, HOUR)[0] == hand.lease_id
+    now = kernel.value("select fq_now()")
+    (lease,) = kernel.rows("select * from fq_lease")
+    assert now + HOUR - 60 * SECOND < lease["waiting_until"] == lease["expires_at"] <= now + HOUR
+    wait(kernel, hand.lease_id, SECOND)
+    (again,) = kernel.rows("select * from fq_lease")
+    assert again["expires_at"] == lease["expires_at"]
+    assert again["waiting_until"] < lease["waiting_until"]
+    assert kernel.complete(hand) == {}
+
+
+def test_a_lease_that_is_not_alive_is_not_used_again(kernel: Kernel, clock: Clock) -> None:
+    """An expired lease, an unknown one and one of another queue get a new one in their place."""
+    expired, _ = wait(kernel, wait=SECOND)
+    foreign, _ = wait(Kernel(kernel.connection, queue="other"), wait=HOUR)
+    clock.advance(timedelta(seconds=2))
+    made = {wait(kernel, lease_id)[0] for lease_id in (expired, foreign, 7, None)}
+    assert len(made) == 4
+    assert not made & {expired, foreign, 7}
+    assert kernel.value("select consumer from fq_lease where queue = 'q' limit 1") == "me"
+
+
+def test_the_lease_of_a_sleeper_that_died_goes(kernel: Kernel, clock: Clock) -> None:
+    """Leases made only to sleep are cleared away by whoever dequeues once they are over."""
+    wait(kernel)
+    clock.advance(timedelta(minutes=1))
+    kernel.dequeue()
+    assert kernel.value("select count(*) from fq_lease") == 0
+
+
+def test_a_sleeper_marks_before_it_looks(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """What commits before the mark is found by the look after it, and what asks after it notifies: one of both, always.
+
+    The third case is the race that stays: a transaction that asked before the mark and commits after the look. Its
+    message is found at the end of the sleep.
+    """
+    business = open_kernel()
+    enqueue(business, "a", notify=True)
+    business.commit()
+    lease_id, topic = wait(kernel)
+    assert len(kernel.dequeue().hands) == 1
+    with listening(kernel) as heard:
+        enqueue(business, "a", notify=True)
+        business.commit()
+    assert heard == [f"{lease_id}:{topic}"]
+    unwait(kernel, lease_id)
+    kernel.drain()
+    enqueue(business, "a", notify=True)
+    wait(kernel, lease_id)
+    assert kernel.dequeue().hands == []
+    with listening(kernel) as heard:
+        business.commit()
+    assert heard == []
+    assert len(kernel.dequeue().hands) == 1
+
+
+def test_a_transaction_that_is_not_told_to_notify_can_be_prepared(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """With p_notify false every verb can be part of a two-phase transaction, whoever sleeps."""
+    enqueue(kernel, "a", "a", "a")
+    one, two, three = kernel.dequeue(3).hands
+    kernel.bury(three)
+    wait(kernel, wait=HOUR)
+    business = open_kernel()
+    enqueue(business, "a")
+    release(business, one)
+    retry(business, two)
+    redrive(business, three.id)
+    business.rows("prepare transaction 'life'")
+    business.commit()
+    kernel.rows("rollback prepared 'life'")
+    enqueue(business, "a", notify=True)
+    with pytest.raises(errors.Error):
+        business.rows("prepare transaction 'life'")
+
+
+def test_a_mark_waits_for_an_extension(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
+    """A consumer that goes to sleep while its lease is being extended waits for that, and keeps the later end."""
+    lease_id, _ = wait(kernel)
+    other = open_kernel()
+    end = other.extend(lease_id, 24 * HOUR)
+    rival = waits.start(on(lambda sleeper: wait(sleeper, lease_id))).blocked()
+    other.commit()
+    assert rival.result()[0] == lease_id
+    assert kernel.value("select expires_at from fq_lease") == end
+
+
+def test_no_verb_waits_for_a_mark(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
+    """While a mark is being set in an open transaction, consumers dequeue and producers ask without waiting."""
+    enqueue(kernel, "a", "a")
+    (hand,) = kernel.dequeue().hands
+    sleeper = open_kernel()
+    wait(sleeper, hand.lease_id)
+
+    def others(other: Kernel) -> None:
+        enqueue(other, "a", notify=True)
+        assert len(other.dequeue(lease_id=hand.lease_id, lease=SECOND).hands) == 1
+        assert other.complete(hand) == {}
+
+    waits.unhindered(on(others))
+
+
+@pytest.mark.parametrize("bad", [{"wait": None}, {"wait": 0}, {"wait": 2**62}])
+def test_a_bad_sleep_is_refused(kernel: Kernel, bad: dict[str, int | None]) -> None:
+    """A sleep that is none, or endless, and a queue or consumer without a name are refused with QF001."""
+    nameless = [Kernel(kernel.connection, queue=""), Kernel(kernel.connection, name=None)]  # type: ignore[arg-type]
+    for one, sleep in [(kernel, bad), *((one, {}) for one in nameless)]:
+        with pytest.raises(errors.Error) as refusal:
+            wait(one, **sleep)
+        assert refusal.value.sqlstate == "QF001"

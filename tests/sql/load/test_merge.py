@@ -1,0 +1,247 @@
+"""fq_merge: what a load has staged is enqueued once, whole, and as if it had been enqueued message by message."""
+
+from collections.abc import Iterator
+
+import pytest
+from psycopg import DatabaseError, errors
+
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
+from tests.sql.kernel.verbs import unbalanced
+from tests.sql.life.verbs import listening, wait
+from tests.sql.load.loads import Merged, copy, load, make_channels, make_stage, merge, messages
+
+
+@pytest.fixture(autouse=True)
+def balanced(kernel: Kernel) -> Iterator[None]:
+    """Whatever a test does, the sums come out right at its end."""
+    yield
+    assert unbalanced(kernel) == []
+
+
+def code(error: pytest.ExceptionInfo[DatabaseError]) -> str | None:
+    """The SQLSTATE of an error."""
+    return error.value.sqlstate
+
+
+def test_only_the_attempts_that_count_are_merged(kernel: Kernel) -> None:
+    """A part that two tasks have copied is enqueued once, from the one that counts; all of it is delivered."""
+    stage = make_stage(kernel)
+    copy(kernel, stage, "a", "b", attempt=1)
+    copy(kernel, stage, "a", "b", attempt=2)
+    copy(kernel, stage, "c", "a", attempt=3)
+    assert make_channels(kernel, stage, 2, 3) == 3
+    assert merge(kernel, stage, 4, 2, 3) == Merged(True, 4, 4, 0, 0, 0, 0)
+    assert sorted(kernel.dequeue(10).channels) == ["a", "a", "b", "c"]
+
+
+def test_one_signal_a_channel(kernel: Kernel) -> None:
+    """The dispatcher is told once a channel, however many messages there are."""
+    load(kernel, *"aabbbc")
+    assert kernel.rows("select added from fq_signal order by added") == [{"added": 1}, {"added": 2}, {"added": 3}]
+
+
+def test_a_signal_says_when_the_first_is_due(kernel: Kernel) -> None:
+    """That is what a channel is scheduled by; messages with a key have a signal of their own, and all are counted."""
+    load(
+        kernel,
+        *"aaabbcc",
+        delay=[HOUR, None, 2 * HOUR, 3 * HOUR, 2 * HOUR, HOUR, None],
+        priority=[None, 5, *[None] * 5],
+        key=[*[None] * 5, "1", "2"],
+    )
+    told = """
+      select c.name, g.added, g.dequeue_at = m.least as due, g.message_id <= m.first as below
+      from fq_signal g
+      join fq_channel c on c.id = g.channel_id
+      cross join lateral (
+        select min(m.dequeue_at) as least, min(m.id) as first from fq_message m where m.channel_id = c.id
+      ) m
+      order by c.name
+    """
+    assert [tuple(row.values()) for row in kernel.rows(told)] == [
+        ("a", 3, True, True),
+        ("b", 2, True, True),
+        ("c", 2, True, True),
+    ]
+    assert sorted(kernel.dequeue(10).channels) == ["a", "c"]
+
+
+def test_the_same_job_adds_nothing(kernel: Kernel) -> None:
+    """The second time nothing happens, and the counts are those of the first."""
+    assert load(kernel, "a", "b").merged
+    assert load(kernel, "a", "b", "c") == Merged(False, 2, 2, 0, 0, 0, 0)
+    assert load(kernel, "c", job="other").merged
+    assert messages(kernel) == [("a", "a"), ("b", "b"), ("c", "c")]
+
+
+def test_a_batch_is_merged_once_and_in_order(kernel: Kernel) -> None:
+    """Of a stream each batch counts once; one that comes again after a restart adds nothing."""
+    stage = make_stage(kernel)
+    copy(kernel, stage, "a")
+    make_channels(kernel, stage)
+    done = [merge(kernel, stage, 1, batch=batch, source="query").merged for batch in (0, 0, 1, 0, 1, 2)]
+    assert done == [True, False, True, False, False, True]
+    assert len(messages(kernel)) == 3
+
+
+def test_a_stream_that_begins_anew_is_refused(kernel: Kernel) -> None:
+    """With another checkpoint the numbers of its batches mean nothing: they would be passed over in silence."""
+    stage = make_stage(kernel)
+    copy(kernel, stage, "a")
+    make_channels(kernel, stage)
+    merge(kernel, stage, 1, batch=7, source="query")
+    for batch, source in ((0, "another query"), (None, None)):
+        with pytest.raises(DatabaseError, match="job job of queue q was another load") as error:
+            merge(kernel, stage, 1, batch=batch, source=source)
+        assert code(error) == "QF001"
+    assert len(messages(kernel)) == 1
+
+
+def test_a_stage_that_lost_rows_is_refused(kernel: Kernel) -> None:
+    """A crash of the server empties unlogged tables: nothing is enqueued, and the job may be run again."""
+    stage = make_stage(kernel)
+    copy(kernel, stage, "a", "b")
+    make_channels(kernel, stage)
+    with pytest.raises(DatabaseError, match="the stage of job job has 2 of 3 messages") as error:
+        merge(kernel, stage, 3)
+    assert code(error) == "QF006"
+    assert merge(kernel, stage, 2).merged
+
+
+def test_messages_that_a_trigger_keeps_out_are_missed(kernel: Kernel) -> None:
+    """What a channel is told to have must be there: a load of which a part is not added fails whole."""
+    kernel.rows("create function refuse() returns trigger language plpgsql as 'begin return null; end'")
+    kernel.rows(
+        "create trigger refuse before insert on fq_message for each row"
+        " when (new.kind = 'bad') execute function refuse()"
+    )
+    for kinds in (["bad", "work"], ["work", "bad"]):
+        with pytest.raises(DatabaseError, match="1 of 2 messages without a key of job job could be added") as error:
+            load(kernel, "a", "b", kind=kinds)
+        assert code(error) == "QF006"
+    assert messages(kernel) == []
+
+
+def test_channels_must_be_there(kernel: Kernel) -> None:
+    """A first use belongs into a transaction of its own, so the merge makes none."""
+    stage = make_stage(kernel)
+    copy(kernel, stage, "a", "b")
+    with pytest.raises(DatabaseError, match="channel a of queue q does not exist") as error:
+        merge(kernel, stage, 2)
+    assert code(error) == "QF001"
+    assert [make_channels(kernel, stage, limit=1) for _ in range(3)] == [1, 1, 0]
+    assert merge(kernel, stage, 2).created == 2
+
+
+def test_times_and_priorities(kernel: Kernel) -> None:
+    """A delay counts from the merge, a time in the past is now, a priority goes first."""
+    now = kernel.value("select fq_now()")
+    nothing = [None] * 4
+    load(
+        kernel,
+        *"abcd",
+        delay=[HOUR, None, None, None],
+        at=[None, now + 2 * HOUR, 1, None],
+        priority=[*nothing[:3], 5],
+        max_attempts=[*nothing[:3], 3],
+        headers=['{"x": 1}', *nothing[:3]],
+    )
+    rows = {
+        row["name"]: row
+        for row in kernel.rows("select c.name, m.* from fq_message m join fq_channel c on c.id = m.channel_id")
+    }
+    assert rows["a"]["dequeue_at"] - now in range(HOUR, HOUR + 60 * SECOND)
+    assert rows["b"]["dequeue_at"] == now + 2 * HOUR
+    assert rows["c"]["dequeue_at"] == rows["c"]["enqueued_at"]
+    assert (rows["d"]["dequeue_at"], rows["d"]["max_attempts"], rows["a"]["max_attempts"]) == (-5, 3, 20)
+    assert rows["a"]["headers"] == {"x": 1}
+
+
+@pytest.mark.parametrize(
+    ("on", "counts", "left"),
+    [
+        ("skip", Merged(True, 3, 1, 0, 2, 0, 0), [("a", "a"), ("b", "b")]),
+        ("replace", Merged(True, 3, 1, 2, 0, 0, 0), [("a", "third"), ("b", "second")]),
+    ],
+)
+def test_keys(kernel: Kernel, on: str, counts: Merged, left: list[tuple[str, str]]) -> None:
+    """A key stands once, whether another transaction has it or the load brings it twice."""
+    kernel.enqueue("a", keys=["1"], contents=[b"a"])
+    contents = [b"first", b"b", b"third"] if on == "skip" else [b"first", b"second", b"third"]
+    assert load(kernel, "a", "b", "a", key=["1", "1", "1"], content=contents, on=on) == counts
+    assert messages(kernel) == left
+
+
+def test_keys_that_stand_fail_the_load_when_told(kernel: Kernel) -> None:
+    """With raise nothing of the load is enqueued, not even what could be."""
+    kernel.enqueue("a", keys=["1"])
+    with pytest.raises(DatabaseError, match="1 of 3 messages of job job have a key that stands") as error:
+        load(kernel, "a", "a", "b", key=["1", "2", None], on="raise")
+    assert code(error) == "QF002"
+    assert kernel.value("select count(*) from fq_message") == 1
+    assert load(kernel, "b", on="raise").created == 1
+
+
+def test_a_message_in_hand_gives_its_key_up(kernel: Kernel) -> None:
+    """Replacing one that a consumer has adds another: the one in hand is not touched."""
+    kernel.enqueue("a", keys=["1"], contents=[b"old"])
+    (hand,) = kernel.dequeue().hands
+    assert load(kernel, "a", key=["1"], content=[b"new"], on="replace").created == 1
+    assert kernel.complete(hand) == {}
+    assert messages(kernel) == [("a", "new")]
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_full_channel_fails_the_load(kernel: Kernel, keyed: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """A bound holds for loads too: one message too many and nothing is enqueued."""
+    stage = make_stage(kernel)
+    copy(kernel, stage, *"aaab", key=list("1234") if keyed else [None] * 4)
+    make_channels(kernel, stage, max_backlog=2)
+    with pytest.raises(DatabaseError, match="channel a of queue q has no room for the messages of job job") as error:
+        merge(kernel, stage, 4)
+    assert code(error) == "QF005"
+    assert messages(kernel) == []
+
+
+def test_a_full_channel_drops_what_its_policy_says(kernel: Kernel) -> None:
+    """What is dropped is counted, and the others are enqueued; what fits is what there was room for."""
+    stage = make_stage(kernel)
+    copy(kernel, stage, *"aaab")
+    make_channels(kernel, stage, max_backlog=2, drop=True)
+    assert merge(kernel, stage, 4) == Merged(True, 4, 3, 0, 0, 1, 0)
+    assert messages(kernel) == [("a", "a"), ("a", "a"), ("b", "b")]
+
+
+def test_whoever_sleeps_is_woken_by_the_commit(kernel: Kernel) -> None:
+    """One notification, and none when nothing was added."""
+    lease, topic = wait(kernel)
+    with listening(kernel) as heard:
+        load(kernel, "a", "b")
+        load(kernel, "a", "b")
+    assert heard == [f"{lease}:{topic}"]
+
+
+def test_it_runs_read_committed(open_kernel: OpenKernel) -> None:
+    """In a snapshot that is older than its locks it could not see what it must."""
+    with pytest.raises(DatabaseError, match="repeatable read") as error:
+        merge(open_kernel(isolation="REPEATABLE_READ"), "nowhere", 0)
+    assert code(error) == "QF003"
+
+
+@pytest.mark.parametrize(
+    ("job", "on"), [("", "skip"), ("j" * 513, "skip"), ("job", "perhaps")], ids=["no job", "long job", "a bad policy"]
+)
+def test_bad_arguments(kernel: Kernel, job: str, on: str) -> None:
+    """They are refused with their values."""
+    with pytest.raises(DatabaseError, match="fq_merge has queue q") as error:
+        merge(kernel, "nowhere", 0, job=job, on=on)
+    assert code(error) == "QF001"
+
+
+def test_a_stage_that_is_gone(kernel: Kernel) -> None:
+    """Whoever dropped it, nothing is enqueued and the job is not taken for done."""
+    stage = make_stage(kernel)
+    kernel.rows(f"drop table {stage}")
+    with pytest.raises(errors.UndefinedTable):
+        merge(kernel, stage, 0)
+    assert kernel.value("select count(*) from fq_load") == 0

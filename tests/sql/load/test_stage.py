@@ -1,0 +1,54 @@
+"""fq_make_stage: each load has a table of its own, and what loads that died left behind goes."""
+
+from datetime import timedelta
+
+import pytest
+from psycopg import DatabaseError
+
+from tests.fixtures.clock import Clock
+from tests.fixtures.waits import Waits
+from tests.sql.client import HOUR, Kernel, OpenKernel, on
+from tests.sql.load.loads import copy, make_stage
+
+
+def stages(kernel: Kernel) -> set[str]:
+    """The names of the tables that are there."""
+    rows = kernel.rows("select relname from pg_class where relkind = 'r' and relname like 'fq\\_stage\\_%%'", x=1)
+    return {row["relname"] for row in rows}
+
+
+def test_what_is_old_enough_is_dropped(kernel: Kernel, clock: Clock) -> None:
+    """Older than the time to live: gone; younger ones and tables of the user's stay."""
+    kernel.rows("create table fq_stage_1_mine (id bigint)")
+    old = make_stage(kernel)
+    clock.advance(timedelta(hours=2))
+    young = make_stage(kernel, 3 * HOUR)
+    assert stages(kernel) == {old, young, "fq_stage_1_mine"}
+    newest = make_stage(kernel, HOUR)
+    assert stages(kernel) == {young, newest, "fq_stage_1_mine"}
+
+
+def test_a_stage_in_use_stays(kernel: Kernel, open_kernel: OpenKernel, clock: Clock, waits: Waits) -> None:
+    """A copy that goes on for longer than anybody expected is not disturbed, and nobody waits for it for long."""
+    old = make_stage(kernel)
+    copying = open_kernel()
+    copy(copying, old, "a")
+    clock.advance(timedelta(hours=2))
+    newest = waits.start(on(lambda rival: make_stage(rival, HOUR))).result()
+    assert stages(kernel) == {old, newest}
+    copying.commit()
+    newest = make_stage(kernel, HOUR)
+    assert old not in stages(kernel)
+    assert newest in stages(kernel)
+
+
+def test_a_crash_empties_it_and_costs_no_log(kernel: Kernel) -> None:
+    """The table is unlogged, in the schema of the queues."""
+    stage = make_stage(kernel)
+    assert kernel.value("select relpersistence::text from pg_class where relname = %(name)s", name=stage) == "u"
+
+
+def test_a_time_to_live_is_needed(kernel: Kernel) -> None:
+    """None and less than nothing are refused."""
+    with pytest.raises(DatabaseError, match="fq_make_stage has ttl -1"):
+        make_stage(kernel, -1)
