@@ -153,7 +153,7 @@ _BOUNDS = [
     Mutation(
         "a bound is never lifted",
         "fq_configure_channel",
-        "max_backlog = case when p_drop_when_full is null then s.max_backlog else p_max_backlog end",
+        "max_backlog = p_max_backlog",
         "max_backlog = coalesce(p_max_backlog, s.max_backlog)",
         slow=True,
     ),

@@ -2,7 +2,7 @@
 -- Guarantees: takes effect on the next dequeue after the commit and breaks no limit: messages that are out are counted when a limit is set,
 -- and each frees what its own row says it holds, so that the count is right however the limit is set, lowered and lifted.
 -- A signal lets the next hearing find the channel, whatever hints the consumers keep. With a max_backlog the backlog is counted anew.
--- p_drop_when_full null (a caller that knows no bounds of backlogs): the bound stays as it is. p_notify: wake consumers that sleep.
+-- p_notify: wake consumers that sleep.
 -- Locks: the channel's state row, then its leased messages in the order of their ids; waits for whoever has one. Until the commit the
 -- channel is not served (dequeue passes by), and nobody waits for it.
 -- Index: fq_channel_state_newest_ix, fq_lease_expires_ix, fq_message_lease_ix; counting reads the channel's stretch of fq_message_ready_ix and the queue's signals.
@@ -15,7 +15,7 @@ create function fairqueue.fq_configure_channel(
   p_release_burst integer,
   p_weight integer,
   p_max_backlog integer default null,
-  p_drop_when_full boolean default null,
+  p_drop_when_full boolean default false,
   p_notify boolean default false
 )
 returns void
@@ -72,7 +72,7 @@ begin
   end if;
 
   -- One statement, one snapshot: nobody else applies signals of a channel whose state row is locked.
-  if p_drop_when_full is not null and p_max_backlog is not null then
+  if p_max_backlog is not null then
     select (
       select count(*)
       from fairqueue.fq_message m
@@ -94,8 +94,8 @@ begin
       release_interval = p_release_interval,
       release_burst = p_release_burst,
       weight = p_weight,
-      max_backlog = case when p_drop_when_full is null then s.max_backlog else p_max_backlog end,
-      drop_when_full = coalesce(p_drop_when_full, s.drop_when_full),
+      max_backlog = p_max_backlog,
+      drop_when_full = p_drop_when_full,
       backlog = coalesce(v_backlog, s.backlog),
       current_concurrency = s.current_concurrency + v_marked,
       credit = least(s.credit, p_weight),

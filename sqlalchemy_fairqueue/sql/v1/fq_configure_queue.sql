@@ -1,5 +1,5 @@
 -- fq_configure_queue: set the policy that channels of a queue made from now on start with. Existing channels keep theirs.
--- Guarantees: takes effect with the caller's commit. p_drop_when_full null (a caller that knows no bounds of backlogs): the bound stays as it is.
+-- Guarantees: takes effect with the caller's commit.
 -- Locks: the queue's row; waits for another configuration of the same queue. Index: fq_queue_pkey. Errors: QF001 bad policy; 40001.
 create function fairqueue.fq_configure_queue(
   p_queue text,
@@ -8,7 +8,7 @@ create function fairqueue.fq_configure_queue(
   p_release_burst integer,
   p_weight integer,
   p_max_backlog integer default null,
-  p_drop_when_full boolean default null
+  p_drop_when_full boolean default false
 )
 returns void
 language plpgsql
@@ -25,18 +25,15 @@ as $$
 begin
   perform fairqueue.fq_check_names(array[p_queue]);
   perform fairqueue.fq_check_policy(p_max_concurrency, p_release_interval, p_release_burst, p_weight, p_max_backlog);
-  insert into fairqueue.fq_queue as q (name, max_concurrency, release_interval, release_burst, weight, max_backlog, drop_when_full)
-  values (
-    p_queue, p_max_concurrency, p_release_interval, p_release_burst, p_weight,
-    case when p_drop_when_full is not null then p_max_backlog end, coalesce(p_drop_when_full, false)
-  )
+  insert into fairqueue.fq_queue (name, max_concurrency, release_interval, release_burst, weight, max_backlog, drop_when_full)
+  values (p_queue, p_max_concurrency, p_release_interval, p_release_burst, p_weight, p_max_backlog, p_drop_when_full)
   on conflict (name) do update
   set has_policy = true,
     max_concurrency = excluded.max_concurrency,
     release_interval = excluded.release_interval,
     release_burst = excluded.release_burst,
     weight = excluded.weight,
-    max_backlog = case when p_drop_when_full is null then q.max_backlog else excluded.max_backlog end,
-    drop_when_full = coalesce(p_drop_when_full, q.drop_when_full);
+    max_backlog = excluded.max_backlog,
+    drop_when_full = excluded.drop_when_full;
 end
 $$;

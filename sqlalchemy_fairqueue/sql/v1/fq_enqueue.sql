@@ -4,14 +4,14 @@
 -- kind, headers and time now, its attempts anew (p_on_duplicates replace; one that is in a consumer's hands gives its key up to the new message: 'created');
 -- 'full', 'dropped': the channel has max_backlog messages that wait, by its policy the caller raises, or it is counted and forgotten (message_id null).
 -- The backlog is what is committed and what this transaction did, other open transactions are not seen; the signals of a bounded channel that nobody has heard
--- yet are read for it. p_on_duplicates null (callers of version 1): as skip, and a message for which there is no room raises QF005.
+-- yet are read for it. p_on_duplicates null: skip.
 -- p_delays are microseconds from now, p_ats microseconds since the epoch (the past means now), p_priorities >= 1; at most one of the three a message.
 -- Locks: in the order (channel, key), COLLATE "C": first use of a channel waits for a transaction that is making the same one, a key for one that is adding,
 -- taking, ending or withdrawing the message that holds it. Then messages to replace, with p_hold (what the transaction settles or cancels later), in the order of
 -- their ids; if one of them has ended by then, all is undone and begun again, for nobody waits for a key with a message in hand.
 -- Nothing else waits, and no row is touched that another transaction updates. p_notify: wake consumers that sleep (never in a two-phase transaction).
 -- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix, fq_signal_bounded_ix.
--- Errors: QF001 bad argument, QF005; 40001 as fq_make_channels, for a key whose holder changed since the snapshot, and under SERIALIZABLE for two at one bounded channel.
+-- Errors: QF001 bad argument; 40001 as fq_make_channels, for a key whose holder changed since the snapshot, and under SERIALIZABLE for two at one bounded channel.
 create function fairqueue.fq_enqueue(
   p_queue text,
   p_channels text[],
@@ -460,12 +460,6 @@ begin
             if v_room <= 0 then
               v_message_id := null;
               outcome := case when v_drop then 'dropped' else 'full' end;
-              if p_on_duplicates is null then
-                raise exception 'channel % of queue % is full', v_channel, p_queue
-                  using errcode = 'QF005',
-                    detail = format('max_backlog %s, %s', v_max_backlog, outcome),
-                    hint = 'enqueue again later, or give the channel a greater max_backlog';
-              end if;
               exit;
             end if;
             -- The message that held the key has just been completed, or one was added: look again.
