@@ -103,9 +103,8 @@ _KEYS = [
     Mutation(
         "a duplicate is told before what replaces",
         "fq_enqueue",
-        "v_policy = 'replace' or (v_later_channels[cardinality(v_later)], v_later_keys[cardinality(v_later)]) = "
-        "(v_channel_id, r.key)",
-        "v_policy = 'replace'",
+        "and v_later_keys[cardinality(v_later)] = r.key",
+        "and false",
         slow=True,
     ),
     Mutation(

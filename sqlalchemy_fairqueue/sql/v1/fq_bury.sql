@@ -1,9 +1,10 @@
 -- fq_bury: move deliveries to the dead letters, in the caller's transaction.
--- Guarantees: as fq_complete for the token; the dead letter holds the whole message, the reason and the last error. Returns the lost ones.
--- One that was cancelled while it was out is gone without a letter.
+-- Guarantees: as fq_complete for the token; the dead letter holds the whole message, the reason and the last error.
+-- Returns the lost ones. One that was cancelled while it was out is gone without a letter.
 -- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: 40001.
 create function fairqueue.fq_bury(
-  p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_reasons text[], p_errors text[]
+  p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_reasons text[],
+  p_errors text[]
 )
 returns table (message_id bigint, outcome text)
 language plpgsql
@@ -24,7 +25,8 @@ declare
   v_reasons text[];
   v_errors text[];
 begin
-  select array_agg(h.message_id), array_agg(h.row_id), array_agg(coalesce(p_reasons[h.ordinal], 'buried by its consumer')), array_agg(p_errors[h.ordinal])
+  select array_agg(h.message_id), array_agg(h.row_id),
+    array_agg(coalesce(p_reasons[h.ordinal], 'buried by its consumer')), array_agg(p_errors[h.ordinal])
   into v_ids, v_rows, v_reasons, v_errors
   from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries) h;
   perform fairqueue.fq_bury_messages(p_queue, v_ids, v_rows, v_reasons, v_errors);

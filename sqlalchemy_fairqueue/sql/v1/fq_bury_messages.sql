@@ -1,9 +1,13 @@
--- fq_bury_messages: move leased messages that the caller has locked to the dead letters, whole. Used by bury, retry and reclaim.
--- Guarantees: the letter and the deletion are one; the slots they held are freed by a signal. A message that was cancelled while it was out
--- is deleted without a letter, so that no redrive delivers it again. Returns the ids of those that have a letter now.
--- An attempt that was handed out while the queue recorded its history is appended to it as 'buried' (error: the error, else the reason), or as 'cancelled'.
+-- fq_bury_messages: move leased messages that the caller has locked to the dead letters, whole. Used by bury, retry and
+-- reclaim.
+-- Guarantees: the letter and the deletion are one; the slots they held are freed by a signal. A message that was
+-- cancelled while it was out is deleted without a letter, so that no redrive delivers it again. Returns the ids of
+-- those that have a letter now. An attempt that was handed out while the queue recorded its history is appended to it
+-- as 'buried' (error: the error, else the reason), or as 'cancelled'.
 -- Locks: only rows that the caller holds. Index: none, rows by ctid. Errors: none.
-create function fairqueue.fq_bury_messages(p_queue text, p_ids bigint[], p_rows tid[], p_reasons text[], p_errors text[])
+create function fairqueue.fq_bury_messages(
+  p_queue text, p_ids bigint[], p_rows tid[], p_reasons text[], p_errors text[]
+)
 returns bigint[]
 language plpgsql
 volatile
@@ -21,9 +25,7 @@ declare
   v_attempts bigint[];
   v_kinds text[];
   v_errors text[];
-  v_gone_attempts bigint[];
-  v_gone_kinds text[];
-  v_gone_errors text[];
+  v_cancelled boolean[];
 begin
   if p_ids is null then
     return null;
@@ -33,23 +35,20 @@ begin
     using unnest(p_ids, p_rows, p_reasons, p_errors) u(id, row, reason, error)
     where m.ctid = u.row
       and m.id is not distinct from u.id
-    returning m.id, m.channel_id, m.kind, m.content, m.headers, m.dedupe_key, m.enqueued_at, m.delivered_at,
-      m.attempts, m.max_attempts, m.deliveries, m.lease_id, m.slots, m.cancelled, u.reason, coalesce(u.error, m.error) as error,
-      case
-        when m.delivered_at is not null then
-          array[
-            m.channel_id, m.id, m.attempts, m.enqueued_at,
-            least(m.delivered_at, greatest(m.enqueued_at, m.dequeue_at, m.returned_at)), m.delivered_at, m.lease_id
-          ]
-      end as attempt,
+    returning m.id, m.channel_id, m.kind, m.content, m.headers, m.dedupe_key, m.enqueued_at,
+      m.attempts, m.max_attempts, m.deliveries, m.slots, m.cancelled, u.reason, coalesce(u.error, m.error) as error,
+      fairqueue.fq_attempt(
+        m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id
+      ) as attempt,
       coalesce(u.error, u.reason) as attempt_error
   ),
   letters as (
     insert into fairqueue.fq_dead_letter (
-      message_id, queue, channel_id, kind, content, headers, dedupe_key, enqueued_at, attempts, max_attempts, deliveries, reason, error, died_at
+      message_id, queue, channel_id, kind, content, headers, dedupe_key, enqueued_at, attempts, max_attempts,
+      deliveries, reason, error, died_at
     )
-    select b.id, p_queue, b.channel_id, b.kind, b.content, b.headers, b.dedupe_key, b.enqueued_at, b.attempts, b.max_attempts, b.deliveries,
-      b.reason, b.error, fairqueue.fq_now()
+    select b.id, p_queue, b.channel_id, b.kind, b.content, b.headers, b.dedupe_key, b.enqueued_at, b.attempts,
+      b.max_attempts, b.deliveries, b.reason, b.error, fairqueue.fq_now()
     from buried b
     where not b.cancelled
   ),
@@ -62,19 +61,14 @@ begin
   )
   select
     array_agg(b.id) filter (where not b.cancelled),
-    array_agg(b.attempt) filter (where b.delivered_at is not null and not b.cancelled),
-    array_agg(b.kind) filter (where b.delivered_at is not null and not b.cancelled),
-    array_agg(b.attempt_error) filter (where b.delivered_at is not null and not b.cancelled),
-    array_agg(b.attempt) filter (where b.delivered_at is not null and b.cancelled),
-    array_agg(b.kind) filter (where b.delivered_at is not null and b.cancelled),
-    array_agg(b.attempt_error) filter (where b.delivered_at is not null and b.cancelled)
-  into v_dead, v_attempts, v_kinds, v_errors, v_gone_attempts, v_gone_kinds, v_gone_errors
+    array_agg(b.attempt) filter (where b.attempt is not null),
+    array_agg(b.kind) filter (where b.attempt is not null),
+    array_agg(b.attempt_error) filter (where b.attempt is not null),
+    array_agg(b.cancelled) filter (where b.attempt is not null)
+  into v_dead, v_attempts, v_kinds, v_errors, v_cancelled
   from buried b;
   if v_attempts is not null then
-    perform fairqueue.fq_record_attempts(p_queue, v_attempts, v_kinds, v_errors, 'buried');
-  end if;
-  if v_gone_attempts is not null then
-    perform fairqueue.fq_record_attempts(p_queue, v_gone_attempts, v_gone_kinds, v_gone_errors, 'cancelled');
+    perform fairqueue.fq_record_attempts(p_queue, v_attempts, v_kinds, v_errors, 'buried', v_cancelled);
   end if;
   return v_dead;
 end

@@ -1,12 +1,18 @@
--- fq_channel_stats: how channels of a queue stand, one row each, by name: the channel p_channel, or the first p_limit after p_after.
--- Guarantees: one snapshot. backlog is what nobody holds: ready (due by now) and scheduled; oldest_ready_at is when the longest waiting of
--- the ready ones became due, last_dequeue_at when the channel was last served. Times in microseconds since the epoch.
--- Cost: three places of indexes a channel, its scheduled and its prioritised messages, and what the queue has of messages out, dead letters
--- and signals not heard. The ready messages are not read: the dispatcher counts them.
--- Planned anew by each call: a plan for any arguments would read all channels of the queue for one of them, or for a page.
--- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_died_ix.
+-- fq_channel_stats: how channels of a queue stand, one row each, by name: the channel p_channel, or the first p_limit
+-- after p_after.
+-- Guarantees: one snapshot. backlog is what nobody holds: ready (due by now) and scheduled; oldest_ready_at is when the
+-- longest waiting of the ready ones became due, last_dequeue_at when the channel was last served. Times in microseconds
+-- since the epoch.
+-- Cost: three places of indexes a channel, its scheduled and its prioritised messages, and what the queue has of
+-- messages out, dead letters and signals not heard. The ready messages are not read: the dispatcher counts them.
+-- Planned anew by each call: a plan for any arguments would read all channels of the queue for one of them, or for a
+-- page.
+-- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix,
+-- fq_dead_letter_died_ix.
 -- Errors: QF001 bad limit.
-create function fairqueue.fq_channel_stats(p_queue text, p_channel text default null, p_limit integer default 1000, p_after text default null)
+create function fairqueue.fq_channel_stats(
+  p_queue text, p_channel text default null, p_limit integer default 1000, p_after text default null
+)
 returns table (
   channel text,
   ready bigint,
@@ -71,10 +77,11 @@ begin
     where d.queue = p_queue
     group by d.channel_id
   )
-  select n.name, greatest(0, s.backlog + coalesce(t.added, 0) - later.messages), later.messages, coalesce(h.messages, 0),
-    (s.current_concurrency - coalesce(t.freed, 0))::integer, s.max_concurrency, s.release_interval, s.release_burst, s.weight,
-    s.max_backlog, s.drop_when_full, greatest(later.messages, s.backlog + coalesce(t.added, 0)), s.dropped + coalesce(t.dropped, 0),
-    s.paused_at, least(ordinary.since, urgent.since), nullif(s.last_dequeue_at, 0), coalesce(b.messages, 0)
+  select n.name, greatest(0, s.backlog + coalesce(t.added, 0) - later.messages), later.messages,
+    coalesce(h.messages, 0), (s.current_concurrency - coalesce(t.freed, 0))::integer, s.max_concurrency,
+    s.release_interval, s.release_burst, s.weight, s.max_backlog, s.drop_when_full,
+    greatest(later.messages, s.backlog + coalesce(t.added, 0)), s.dropped + coalesce(t.dropped, 0), s.paused_at,
+    least(ordinary.since, urgent.since), nullif(s.last_dequeue_at, 0), coalesce(b.messages, 0)
   from named n
   cross join lateral (
     select v.*

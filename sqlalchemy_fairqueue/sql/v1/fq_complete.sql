@@ -1,10 +1,14 @@
 -- fq_complete: delete messages whose work is done, in the caller's transaction, and signal the slots they free.
--- Guarantees: only the holder of the newest hand-out completes a message: its token is (id, lease id, deliveries). Returns the lost ones,
--- for which nothing changed. A completion after the lease expired counts as long as nobody else took the message.
--- An attempt that was handed out while the queue recorded its history is appended to it as 'completed'.
+-- Guarantees: only the holder of the newest hand-out completes a message: its token is (id, lease id, deliveries).
+-- Returns the lost ones, for which nothing changed. A completion after the lease expired counts as long as nobody else
+-- took the message. An attempt that was handed out while the queue recorded its history is appended to it as
+-- 'completed'.
 -- Locks: the messages themselves, in the order of their ids; waits for whoever has one locked. No channel is touched.
--- Index: none while a row is where the delivery found it (no false conflicts under SERIALIZABLE); else fq_message_pkey. Errors: 40001.
-create function fairqueue.fq_complete(p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[])
+-- Index: none while a row is where the delivery found it (no false conflicts under SERIALIZABLE); else fq_message_pkey.
+-- Errors: 40001.
+create function fairqueue.fq_complete(
+  p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[]
+)
 returns table (message_id bigint, outcome text)
 language plpgsql
 volatile
@@ -30,7 +34,8 @@ declare
   v_attempts bigint[];
   v_kinds text[];
 begin
-  -- One alone, where the delivery found it, is deleted by a statement without arrays: to start the one below costs more than its run.
+  -- One alone, where the delivery found it, is deleted by a statement without arrays: to start the one below costs more
+  -- than its run.
   if cardinality(p_ids) = 1 then
     delete from fairqueue.fq_message m
     where m.ctid = p_rows[1]
@@ -38,12 +43,9 @@ begin
       and m.lease_id is not distinct from p_lease_ids[1]
       and m.deliveries = p_deliveries[1]
     returning m.channel_id, m.slots,
-      case
-        when m.delivered_at is not null then array[array[
-          m.channel_id, m.id, m.attempts, m.enqueued_at,
-          least(m.delivered_at, greatest(m.enqueued_at, m.dequeue_at, m.returned_at)), m.delivered_at, m.lease_id
-        ]]
-      end,
+      fairqueue.fq_attempt(
+        m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id
+      ),
       array[m.kind]
     into v_channel_id, v_slots, v_attempts, v_kinds;
     if found then
@@ -52,7 +54,7 @@ begin
         values (p_queue, v_channel_id, v_slots & 1, v_slots >> 1);
       end if;
       if v_attempts is not null then
-        perform fairqueue.fq_record_attempts(p_queue, v_attempts, v_kinds, null, 'completed');
+        perform fairqueue.fq_record_attempts(p_queue, array[v_attempts], v_kinds, null, 'completed');
       end if;
       return;
     end if;
@@ -70,7 +72,10 @@ begin
         and m.id is not distinct from u.id
         and m.lease_id is not distinct from u.lease_id
         and m.deliveries = u.deliveries
-      returning m.id, m.channel_id, m.slots, m.kind, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id
+      returning m.id, m.channel_id, m.slots, m.kind,
+        fairqueue.fq_attempt(
+          m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id
+        ) as attempt
     ),
     signalled as (
       insert into fairqueue.fq_signal (queue, channel_id, freed, queue_freed)
@@ -81,11 +86,8 @@ begin
     )
     select
       array_agg(d.id),
-      array_agg(array[
-        d.channel_id, d.id, d.attempts, d.enqueued_at,
-        least(d.delivered_at, greatest(d.enqueued_at, d.dequeue_at, d.returned_at)), d.delivered_at, d.lease_id
-      ]) filter (where d.delivered_at is not null),
-      array_agg(d.kind) filter (where d.delivered_at is not null)
+      array_agg(d.attempt) filter (where d.attempt is not null),
+      array_agg(d.kind) filter (where d.attempt is not null)
     into v_done, v_attempts, v_kinds
     from done d;
     if v_attempts is not null then
@@ -101,7 +103,10 @@ begin
     select array_agg(m.id), array_agg(m.ctid), array_agg(u.lease_id), array_agg(u.deliveries)
     into v_ids, v_rows, v_lease_ids, v_deliveries
     from unnest(p_ids, p_lease_ids, p_deliveries) u(id, lease_id, deliveries)
-    join fairqueue.fq_message m on m.id = u.id and m.lease_id is not distinct from u.lease_id and m.deliveries = u.deliveries;
+    join fairqueue.fq_message m
+      on m.id = u.id
+      and m.lease_id is not distinct from u.lease_id
+      and m.deliveries = u.deliveries;
     exit when v_ids is null;
   end loop;
 

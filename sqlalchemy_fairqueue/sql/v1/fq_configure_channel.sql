@@ -1,11 +1,12 @@
 -- fq_configure_channel: set the policy of one channel, made if it is new, in the caller's transaction.
--- Guarantees: takes effect on the next dequeue after the commit and breaks no limit: messages that are out are counted when a limit is set,
--- and each frees what its own row says it holds, so that the count is right however the limit is set, lowered and lifted.
--- A signal lets the next hearing find the channel, whatever hints the consumers keep. With a max_backlog the backlog is counted anew.
--- p_notify: wake consumers that sleep.
--- Locks: the channel's state row, then its leased messages in the order of their ids; waits for whoever has one. Until the commit the
--- channel is not served (dequeue passes by), and nobody waits for it.
--- Index: fq_channel_state_newest_ix, fq_lease_expires_ix, fq_message_lease_ix; counting reads the channel's stretch of fq_message_ready_ix and the queue's signals.
+-- Guarantees: takes effect on the next dequeue after the commit and breaks no limit: messages that are out are counted
+-- when a limit is set, and each frees what its own row says it holds, so that the count is right however the limit is
+-- set, lowered and lifted. A signal lets the next hearing find the channel, whatever hints the consumers keep. With a
+-- max_backlog the backlog is counted anew. p_notify: wake consumers that sleep.
+-- Locks: the channel's state row, then its leased messages in the order of their ids; waits for whoever has one. Until
+-- the commit the channel is not served (dequeue passes by), and nobody waits for it.
+-- Index: fq_channel_state_newest_ix, fq_lease_expires_ix, fq_message_lease_ix; counting reads the channel's stretch of
+-- fq_message_ready_ix and the queue's signals.
 -- Errors: QF001 bad policy or name; 40001.
 create function fairqueue.fq_configure_channel(
   p_queue text,
@@ -51,15 +52,7 @@ begin
   for no key update;
 
   if p_max_concurrency is not null then
-    -- By an expression: for the bare id a plan of the empty tables reads all messages in the order of their key.
-    perform
-    from fairqueue.fq_lease e
-    join fairqueue.fq_message m on m.lease_id = e.id
-    where e.queue = p_queue
-      and m.channel_id = v_channel_id
-      and m.slots & 1 = 0
-    order by m.id + 0
-    for no key update of m;
+    perform fairqueue.fq_hold_leased(p_queue, 1, v_channel_id);
     -- A new statement, which sees what was waited for.
     update fairqueue.fq_message m
     set slots = m.slots | 1
@@ -106,7 +99,8 @@ begin
         else greatest(s.head_dequeue_at, s.last_dequeue_at, n.released_at)
       end
     from (
-      select r.release_at, case when p_release_interval > 0 then r.release_at - (p_release_burst - 1) * p_release_interval end as released_at
+      select r.release_at,
+        fairqueue.fq_rate_allows_at(r.release_at, p_release_interval, p_release_burst) as released_at
       from (
         select least(o.release_at, v_now + p_release_burst * p_release_interval) as release_at
         from fairqueue.fq_channel_state o

@@ -1,6 +1,8 @@
--- fq_configure_queue: set the policy that channels of a queue made from now on start with. Existing channels keep theirs.
+-- fq_configure_queue: set the policy that channels of a queue made from now on start with. Existing channels keep
+-- theirs.
 -- Guarantees: takes effect with the caller's commit.
--- Locks: the queue's row; waits for another configuration of the same queue. Index: fq_queue_pkey. Errors: QF001 bad policy; 40001.
+-- Locks: the queue's row; waits for another configuration of the same queue. Index: fq_queue_pkey. Errors: QF001 bad
+-- policy; 40001.
 create function fairqueue.fq_configure_queue(
   p_queue text,
   p_max_concurrency integer,
@@ -25,7 +27,9 @@ as $$
 begin
   perform fairqueue.fq_check_names(array[p_queue]);
   perform fairqueue.fq_check_policy(p_max_concurrency, p_release_interval, p_release_burst, p_weight, p_max_backlog);
-  insert into fairqueue.fq_queue (name, max_concurrency, release_interval, release_burst, weight, max_backlog, drop_when_full)
+  insert into fairqueue.fq_queue (
+    name, max_concurrency, release_interval, release_burst, weight, max_backlog, drop_when_full
+  )
   values (p_queue, p_max_concurrency, p_release_interval, p_release_burst, p_weight, p_max_backlog, p_drop_when_full)
   on conflict (name) do update
   set has_policy = true,

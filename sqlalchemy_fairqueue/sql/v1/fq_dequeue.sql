@@ -1,16 +1,20 @@
 -- fq_dequeue: lease up to p_limit ready messages of a queue, taking channels in turn.
--- Guarantees: never more than the limit, the queue's limit, a channel's max_concurrency or its rate; nothing of a paused queue or channel;
--- within a channel by (dequeue_at, id); the rows come in turn order.
--- One row a message, then one row about the call (message_id null): the lease, scan hints to pass to the next call (the seventh says whether
--- messages of this one hold slots of a limit, which their end frees), microseconds until something may be due (null: nothing is scheduled), and
--- the last signal seen when more are waiting (hear them with fq_hear first).
--- The lease p_lease_id is used again if it is good for p_lease microseconds more; else a new one is made, good for a little longer than that.
--- A call that finds nothing in line, nothing to hear and no lease that is over looks at no lease, gives p_lease_id back as it is, and writes nothing:
--- its commit has nothing to wait for.
--- Locks: the queue's gate shared, tried; own lease for key share, state rows (the queue's too if it has a limit) and messages for no key update,
--- all skip locked: it waits for none. While it cannot have the gate or the queue's state row it takes nothing, due again in 10 ms. READ COMMITTED only.
--- Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_channel_state_ready_ix, fq_message_ready_ix; rows by ctid. Errors: QF001 bad argument, QF003 wrong isolation level.
--- Source: round robin over channels with a head pointer; deficit round robin (Shreedhar, Varghese 1995); generic cell rate algorithm (ITU-T I.371).
+-- Guarantees: never more than the limit, the queue's limit, a channel's max_concurrency or its rate; nothing of a
+-- paused queue or channel; within a channel by (dequeue_at, id); the rows come in turn order.
+-- One row a message, then one row about the call (message_id null): the lease, scan hints to pass to the next call (the
+-- seventh says whether messages of this one hold slots of a limit, which their end frees), microseconds until something
+-- may be due (null: nothing is scheduled), and the last signal seen when more are waiting (hear them with fq_hear
+-- first).
+-- The lease p_lease_id is used again if it is good for p_lease microseconds more; else a new one is made, good for a
+-- little longer than that. A call that finds nothing in line, nothing to hear and no lease that is over looks at no
+-- lease, gives p_lease_id back as it is, and writes nothing: its commit has nothing to wait for.
+-- Locks: the queue's gate shared, tried; own lease for key share, state rows (the queue's too if it has a limit) and
+-- messages for no key update, all skip locked: it waits for none. While it cannot have the gate or the queue's state
+-- row it takes nothing, due again in 10 ms. READ COMMITTED only.
+-- Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_channel_state_ready_ix, fq_message_ready_ix; rows by ctid. Errors:
+-- QF001 bad argument, QF003 wrong isolation level.
+-- Source: round robin over channels with a head pointer; deficit round robin (Shreedhar, Varghese 1995); generic cell
+-- rate algorithm (ITU-T I.371).
 create function fairqueue.fq_dequeue(
   p_queue text,
   p_limit integer,
@@ -64,8 +68,8 @@ declare
   v_limited_queue boolean;
   v_queue_state tid;
   v_limit integer := p_limit;
-  -- hints: least place in line found, signals below are gone, signals below may be gone, once writers below this xid ended, next full scan,
-  -- next look at what stands below that place
+  -- hints: least place in line found, signals below are gone, signals below may be gone, once writers below this xid
+  -- ended, next full scan, next look at what stands below that place
   v_channel_floor bigint := coalesce(p_hints[1], c_nothing);
   v_signal_floor bigint := coalesce(p_hints[2], 0);
   v_signal_mark bigint := p_hints[3];
@@ -132,9 +136,15 @@ declare
   v_head_id bigint;
   v_read_at bigint;
 begin
-  if p_queue is null or p_limit is null or p_limit not between 1 and 100000 or p_lease is null or p_lease not between 1 and 31536000000000 or p_consumer is null then
-    raise exception 'fq_dequeue has queue %, limit %, lease % microseconds, consumer %', p_queue, p_limit, p_lease, p_consumer
-      using errcode = 'QF001', hint = 'ask for 1 to 100000 messages under a lease of 1 microsecond to 365 days, with the name of a consumer';
+  if p_queue is null
+    or p_limit is null or p_limit not between 1 and 100000
+    or p_lease is null or p_lease not between 1 and 31536000000000
+    or p_consumer is null
+  then
+    raise exception 'fq_dequeue has queue %, limit %, lease % microseconds, consumer %',
+        p_queue, p_limit, p_lease, p_consumer
+      using errcode = 'QF001',
+        hint = 'ask for 1 to 100000 messages under a lease of 1 microsecond to 365 days, with the name of a consumer';
   end if;
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'fq_dequeue runs in a % transaction', current_setting('transaction_isolation')
@@ -153,7 +163,8 @@ begin
     v_channel_floor := c_nothing;
     v_scan_cost := -fairqueue.fq_now();
   end if;
-  -- One look around, for to start a statement costs more than its run. A new one: what was committed before the gate was opened is seen.
+  -- One look around, for to start a statement costs more than its run. A new one: what was committed before the gate
+  -- was opened is seen.
   select q.paused_at is not null, q.history, q.global_max_concurrency is not null,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
     pg_current_xact_id_if_assigned() is null,
@@ -198,12 +209,13 @@ begin
     v_channel_floor := least(v_channel_floor, v_scheduled_at);
   end if;
   if v_mark_xid <= v_ended_xid then
-    -- Whoever drew an id below the mark has ended, and this scan saw what they left: below both nothing can come up any more.
+    -- Whoever drew an id below the mark has ended, and this scan saw what they left: below both nothing can come up any
+    -- more.
     v_signal_floor := greatest(v_signal_floor, least(v_signal_mark, v_first_signal - 1));
     v_mark_xid := null;
   end if;
-  -- The own id, if it is drawn after the scan: whoever drew a lower signal has a lower one. A snapshot's xmax would not do, for transactions
-  -- with that id and greater ones can be running.
+  -- The own id, if it is drawn after the scan: whoever drew a lower signal has a lower one. A snapshot's xmax would not
+  -- do, for transactions with that id and greater ones can be running.
   if v_seen > 0 and v_mark_xid is null and v_unwritten and not v_expired then
     v_signal_mark := v_last_signal;
     v_mark_xid := pg_current_xact_id()::text::bigint;
@@ -229,7 +241,8 @@ begin
     v_limit := coalesce(v_limit, 0);
   end if;
   v_left := v_limit;
-  -- No more channels are locked than the limit is turns, if all have the weight of the first in line; later passes go by what the last one found.
+  -- No more channels are locked than the limit is turns, if all have the weight of the first in line; later passes go
+  -- by what the last one found.
   v_width := (v_limit - 1) / coalesce(v_weight, 1) + 1;
   -- Where nobody stood in line, only the channel that was heard of may now.
   v_bare := p_limit > 1 and not v_several and v_heard = 0;
@@ -243,8 +256,9 @@ begin
   v_line_floor := v_channel_floor;
   while v_left > 0 and v_empty < 32 loop
     if v_bare then
-      -- Nothing from the floor on that this call could take. What stands there first, not due or in other hands, is where the next call begins.
-      -- A look below the floor passes all that was served while a snapshot is open: it takes a thirtieth of the time at most.
+      -- Nothing from the floor on that this call could take. What stands there first, not due or in other hands, is
+      -- where the next call begins. A look below the floor passes all that was served while a snapshot is open: it
+      -- takes a thirtieth of the time at most.
       v_from := case when v_below then c_nothing else v_line_floor end;
       v_look_cost := -fairqueue.fq_now();
       select s.next_dequeue_at into due_in
@@ -279,18 +293,17 @@ begin
     if v_full then
       v_scan_cost := v_scan_cost - fairqueue.fq_now();
     end if;
-    -- A row that changed since the snapshot fails the join on turn when it is looked at again: it has another place in line now.
-    -- ("is not distinct from" is no index condition: rows are reached by their ctid, whatever the planner thinks of an index.)
-    -- One message, or the few of an only channel, are taken by statements of their own: starting those for many costs more than their run.
+    -- A row that changed since the snapshot fails the join on turn when it is looked at again: it has another place in
+    -- line now. ("is not distinct from" is no index condition: rows are reached by their ctid, whatever the planner
+    -- thinks of an index.) One message, or the few of an only channel, are taken by statements of their own: starting
+    -- those for many costs more than their run.
     if not v_several then
-      select s.ctid, s.channel_id, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id, s.max_concurrency is not null,
-        case when s.credit > 0 then s.credit else s.weight end, ready.read_at,
+      select s.ctid, s.channel_id, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id,
+        s.max_concurrency is not null, case when s.credit > 0 then s.credit else s.weight end, ready.read_at,
         least(
           v_limit,
           s.max_concurrency - s.current_concurrency,
-          case
-            when s.release_interval > 0 then (v_now + (s.release_burst - 1) * s.release_interval - greatest(s.release_at, v_now)) / s.release_interval + 1
-          end
+          fairqueue.fq_rate_room(v_now, s.release_at, s.release_interval, s.release_burst)
         ),
         s.weight
       into v_state, v_channel_id, v_first, v_head_at, v_head_id, v_has_limit, v_turn_left, v_read_at, v_quota, v_weight
@@ -303,7 +316,7 @@ begin
           and r.next_dequeue_at >= v_channel_floor
           and r.next_dequeue_at <= v_now
           and r.head_dequeue_at <= v_now
-          and (r.release_interval = 0 or r.release_at - (r.release_burst - 1) * r.release_interval <= v_now)
+          and (fairqueue.fq_rate_allows_at(r.release_at, r.release_interval, r.release_burst) <= v_now) is not false
         order by r.queue, r.next_dequeue_at, r.channel_id
       ) ready
       join fairqueue.fq_channel_state s
@@ -316,24 +329,24 @@ begin
       v_found := case when found then 1 else 0 end;
     else
       select
-        array_agg(o.row), array_agg(o.channel_id), array_agg(o.weight), array_agg(o.turn_left), array_agg(o.limited), array_agg(o.most),
-        array_agg(o.read_at), array_agg(o.head_dequeue_at), array_agg(o.head_message_id), count(*), min(o.next_dequeue_at), sum(o.weight)
+        array_agg(o.row), array_agg(o.channel_id), array_agg(o.weight), array_agg(o.turn_left), array_agg(o.limited),
+        array_agg(o.most), array_agg(o.read_at), array_agg(o.head_dequeue_at), array_agg(o.head_message_id),
+        count(*), min(o.next_dequeue_at), sum(o.weight)
       into v_states, v_channels, v_weights, v_turns_left, v_limited, v_most,
         v_places, v_heads_at, v_head_ids, v_found, v_first, v_weight
       from (
-        select s.ctid as row, s.channel_id, s.weight, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id, ready.read_at,
+        select s.ctid as row, s.channel_id, s.weight, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id,
+          ready.read_at,
           case when s.credit > 0 then s.credit else s.weight end as turn_left,
           s.max_concurrency is not null as limited,
           least(
             v_left,
             s.max_concurrency - s.current_concurrency,
-            case
-              when s.release_interval > 0 then (v_now + (s.release_burst - 1) * s.release_interval - greatest(s.release_at, v_now)) / s.release_interval + 1
-            end
+            fairqueue.fq_rate_room(v_now, s.release_at, s.release_interval, s.release_burst)
           )::integer as most
         from (
-          -- The clock is read before the row is locked: whoever finds a channel locked reads a later time for the one that it takes
-          -- instead, so that places come in the order of the line whichever call started first.
+          -- The clock is read before the row is locked: whoever finds a channel locked reads a later time for the one
+          -- that it takes instead, so that places come in the order of the line whichever call started first.
           select r.ctid as row, r.turn, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
           from fairqueue.fq_channel_state r
           where r.queue = p_queue
@@ -343,7 +356,7 @@ begin
             and r.next_dequeue_at <= v_place
             -- what became due after the call began waits for the next one: it would stand first in line again and again
             and r.head_dequeue_at <= v_now
-            and (r.release_interval = 0 or r.release_at - (r.release_burst - 1) * r.release_interval <= v_now)
+            and (fairqueue.fq_rate_allows_at(r.release_at, r.release_interval, r.release_burst) <= v_now) is not false
           order by r.queue, r.next_dequeue_at, r.channel_id
         ) ready
         join fairqueue.fq_channel_state s
@@ -431,26 +444,15 @@ begin
         update fairqueue.fq_channel_state s
         set turn = s.turn + 1,
           current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else v_got end,
-          -- The count mends itself: with no message left and no signal in the queue, this channel has none.
-          backlog = case
-            when v_head_at is null
-              and s.backlog <> v_got
-              and not exists (
-                select
-                from fairqueue.fq_signal g
-                where g.queue = p_queue
-                  and g.id > v_signal_floor
-              )
-              then 0
-            else s.backlog - v_got
-          end,
+          backlog = fairqueue.fq_backlog_after(s.backlog, v_got, v_head_at, p_queue, v_signal_floor),
           release_at = greatest(s.release_at, v_now) + v_got * s.release_interval,
           head_dequeue_at = v_head_at,
           head_message_id = v_head_id,
           last_dequeue_at = v_place,
           credit = fairqueue.fq_credit_after(s.weight, v_turn_left, v_got, v_head_at, v_now),
           next_dequeue_at = fairqueue.fq_place_after(
-            s.next_dequeue_at, v_place, v_turn_left, v_got, v_head_at, v_now, s.release_at, s.release_interval, s.release_burst
+            s.next_dequeue_at, v_place, v_turn_left, v_got, v_head_at, v_now,
+            s.release_at, s.release_interval, s.release_burst
           )
         where s.ctid = v_state;
       end if;
@@ -460,8 +462,8 @@ begin
       continue;
     end if;
 
-    -- As many whole turns as all of them fit in, the last of the line cut short; places strictly ascending, as close to the clock as that allows.
-    -- One turn while others may stand behind these.
+    -- As many whole turns as all of them fit in, the last of the line cut short; places strictly ascending, as close to
+    -- the clock as that allows. One turn while others may stand behind these.
     v_turns := case when v_found = v_width and v_width < v_left then 1 else greatest(1, v_left / v_weight) end;
     v_room := v_left;
     v_quotas := v_most;
@@ -472,10 +474,12 @@ begin
       v_places[i] := v_place;
     end loop;
 
-    -- A new statement, whose snapshot is younger than the locks: a message whose signal was heard before is seen.
-    -- One look finds what each channel may give and, one further, its new head; the last row of its turn tells how many and which.
+    -- A new statement, whose snapshot is younger than the locks: a message whose signal was heard before is seen. One
+    -- look finds what each channel may give and, one further, its new head; the last row of its turn tells how many and
+    -- which.
     select
-      array_agg(w.row) filter (where w.taken), array_agg(w.id) filter (where w.taken), array_agg(w.ord) filter (where w.taken), array_agg(w.rank) filter (where w.taken),
+      array_agg(w.row) filter (where w.taken), array_agg(w.id) filter (where w.taken),
+      array_agg(w.ord) filter (where w.taken), array_agg(w.rank) filter (where w.taken),
       array_agg(case when w.taken then w.rank else 0 end) filter (where w.last),
       array_agg(case when w.taken then w.next_at else w.dequeue_at end) filter (where w.last),
       array_agg(case when w.taken then w.next_id else w.id end) filter (where w.last)
@@ -493,7 +497,8 @@ begin
           (row_number() over turn)::integer as rank,
           lead(f.dequeue_at) over turn as next_at,
           lead(f.id) over turn as next_id
-        from unnest(v_channels, v_quotas, v_heads_at, v_head_ids) with ordinality u(channel_id, quota, head_at, head_id, ord)
+        from unnest(v_channels, v_quotas, v_heads_at, v_head_ids)
+          with ordinality u(channel_id, quota, head_at, head_id, ord)
         left join lateral (
           select x.ctid as row, x.dequeue_at, x.id
           from fairqueue.fq_message x
@@ -524,7 +529,8 @@ begin
       -- A message that somebody else has locked is passed by, and the turn goes on behind it.
       select array_agg(f.row), array_agg(u.ord)
       into v_rows, v_ords
-      from unnest(v_channels, v_quotas, v_heads_at, v_head_ids) with ordinality u(channel_id, quota, head_at, head_id, ord)
+      from unnest(v_channels, v_quotas, v_heads_at, v_head_ids)
+        with ordinality u(channel_id, quota, head_at, head_id, ord)
       cross join lateral (
         select x.ctid as row
         from fairqueue.fq_message x
@@ -558,7 +564,12 @@ begin
       from (
         select t.row, t.ord
         from unnest(v_rows, v_ords, v_ranks) t(row, ord, rank)
-        order by case when t.rank <= v_turns_left[t.ord] then 0 else 1 + (t.rank - v_turns_left[t.ord] - 1) / v_weights[t.ord] end, t.ord, t.rank
+        order by
+          case
+            when t.rank <= v_turns_left[t.ord] then 0
+            else 1 + (t.rank - v_turns_left[t.ord] - 1) / v_weights[t.ord]
+          end,
+          t.ord, t.rank
       ) u
       where m.ctid = u.row
         and num_nulls(m.lease_id) = 1
@@ -590,19 +601,7 @@ begin
     update fairqueue.fq_channel_state s
     set turn = s.turn + 1,
       current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else n.got end,
-      -- The count mends itself: with no message left and no signal in the queue, this channel has none.
-      backlog = case
-        when n.head_at is null
-          and s.backlog <> n.got
-          and not exists (
-            select
-            from fairqueue.fq_signal g
-            where g.queue = p_queue
-              and g.id > v_signal_floor
-          )
-          then 0
-        else s.backlog - n.got
-      end,
+      backlog = fairqueue.fq_backlog_after(s.backlog, n.got, n.head_at, p_queue, v_signal_floor),
       release_at = case
         when n.got > 0 then greatest(s.release_at, v_now) + n.got * s.release_interval
         else s.release_at
@@ -612,11 +611,13 @@ begin
       last_dequeue_at = case when n.got > 0 then n.place else s.last_dequeue_at end,
       credit = fairqueue.fq_credit_after(s.weight, n.turn_left, n.got, n.head_at, v_now),
       next_dequeue_at = fairqueue.fq_place_after(
-        s.next_dequeue_at, n.place, n.turn_left, n.got, n.head_at, v_now, s.release_at, s.release_interval, s.release_burst
+        s.next_dequeue_at, n.place, n.turn_left, n.got, n.head_at, v_now,
+        s.release_at, s.release_interval, s.release_burst
       )
     from (
       select u.*
-      from unnest(v_states, v_gots, v_quotas, v_places, v_turns_left, v_next_heads_at, v_next_head_ids) u(row, got, quota, place, turn_left, head_at, head_id)
+      from unnest(v_states, v_gots, v_quotas, v_places, v_turns_left, v_next_heads_at, v_next_head_ids)
+        u(row, got, quota, place, turn_left, head_at, head_id)
       where u.quota > 0
     ) n
     where s.ctid = n.row;
@@ -655,7 +656,8 @@ begin
   elsif v_empty = 32 then
     due_in := 0;
   elsif v_left > 0 or v_limit < p_limit then
-    -- At the queue's limit only a lease that expires brings something without a signal; a consumer that sleeps and holds nothing gives nothing back.
+    -- At the queue's limit only a lease that expires brings something without a signal; a consumer that sleeps and
+    -- holds nothing gives nothing back.
     select least(due_in, e.expires_at) into due_in
     from (values (p_queue)) asked (name)
     left join lateral (
@@ -677,8 +679,12 @@ begin
   message_id := null;
   lease_id := v_lease_id;
   lease_expires_at := v_expires_at;
-  -- A channel that became due while this call ran was left alone: the next call must find it, so that the floor stays at the start.
-  hints := array[least(v_channel_floor, v_now), v_signal_floor, v_signal_mark, v_mark_xid, v_full_at, v_below_at, (v_holds_slots or v_limited_queue)::integer];
+  -- A channel that became due while this call ran was left alone: the next call must find it, so that the floor stays
+  -- at the start.
+  hints := array[
+    least(v_channel_floor, v_now), v_signal_floor, v_signal_mark, v_mark_xid, v_full_at, v_below_at,
+    (v_holds_slots or v_limited_queue)::integer
+  ];
   return next;
 end
 $$;

@@ -1,17 +1,24 @@
--- fq_enqueue: add messages to channels of a queue, in the caller's transaction. Arrays of one length in, one row a message out.
--- Guarantees: all or nothing with the caller's transaction; one signal a channel. outcome: 'created'; 'duplicate': its key stands in the channel, message_id
--- holds it (p_on_duplicates skip or raise, which the caller raises); 'replaced': the message that held the key and was in nobody's hands has this content,
--- kind, headers and time now, its attempts anew (p_on_duplicates replace; one that is in a consumer's hands gives its key up to the new message: 'created');
--- 'full', 'dropped': the channel has max_backlog messages that wait, by its policy the caller raises, or it is counted and forgotten (message_id null).
--- The backlog is what is committed and what this transaction did, other open transactions are not seen; the signals of a bounded channel that nobody has heard
--- yet are read for it. p_on_duplicates null: skip.
--- p_delays are microseconds from now, p_ats microseconds since the epoch (the past means now), p_priorities >= 1; at most one of the three a message.
--- Locks: in the order (channel, key), COLLATE "C": first use of a channel waits for a transaction that is making the same one, a key for one that is adding,
--- taking, ending or withdrawing the message that holds it. Then messages to replace, with p_hold (what the transaction settles or cancels later), in the order of
--- their ids; if one of them has ended by then, all is undone and begun again, for nobody waits for a key with a message in hand.
--- Nothing else waits, and no row is touched that another transaction updates. p_notify: wake consumers that sleep (never in a two-phase transaction).
+-- fq_enqueue: add messages to channels of a queue, in the caller's transaction. Arrays of one length in, one row a
+-- message out.
+-- Guarantees: all or nothing with the caller's transaction; one signal a channel. outcome: 'created'; 'duplicate': its
+-- key stands in the channel, message_id holds it (p_on_duplicates skip or raise, which the caller raises); 'replaced':
+-- the message that held the key and was in nobody's hands has this content, kind, headers and time now, its attempts
+-- anew (p_on_duplicates replace; one that is in a consumer's hands gives its key up to the new message: 'created');
+-- 'full', 'dropped': the channel has max_backlog messages that wait, by its policy the caller raises, or it is counted
+-- and forgotten (message_id null). The backlog is what is committed and what this transaction did, other open
+-- transactions are not seen; the signals of a bounded channel that nobody has heard yet are read for it.
+-- p_on_duplicates null: skip.
+-- p_delays are microseconds from now, p_ats microseconds since the epoch (the past means now), p_priorities >= 1; at
+-- most one of the three a message.
+-- Locks: in the order (channel, key), COLLATE "C": first use of a channel waits for a transaction that is making the
+-- same one, a key for one that is adding, taking, ending or withdrawing the message that holds it. Then messages to
+-- replace, with p_hold (what the transaction settles or cancels later), in the order of their ids; if one of them has
+-- ended by then, all is undone and begun again, for nobody waits for a key with a message in hand. Nothing else waits,
+-- and no row is touched that another transaction updates. p_notify: wake consumers that sleep (never in a two-phase
+-- transaction).
 -- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix, fq_signal_bounded_ix.
--- Errors: QF001 bad argument; 40001 as fq_make_channels, for a key whose holder changed since the snapshot, and under SERIALIZABLE for two at one bounded channel.
+-- Errors: QF001 bad argument; 40001 as fq_make_channels, for a key whose holder changed since the snapshot, and under
+-- SERIALIZABLE for two at one bounded channel.
 create function fairqueue.fq_enqueue(
   p_queue text,
   p_channels text[],
@@ -84,11 +91,12 @@ declare
   v_outcomes text[];
   r record;
 begin
-  -- One good message for a channel that is there, as most transactions send: one statement, for the start of those below would cost more
-  -- than their run. When it adds nothing (a channel that is new or has a bound, a key that stands, a bad value), the general way does, or says why not.
-  -- Bounds are checked, so that an element that another subscript hides is never passed over.
-  if (array_dims(p_channels), array_dims(p_kinds), array_dims(p_contents), array_dims(p_headers), array_dims(p_delays), array_dims(p_ats),
-      array_dims(p_priorities), array_dims(p_keys), array_dims(p_max_attempts))
+  -- One good message for a channel that is there, as most transactions send: one statement, for the start of those
+  -- below would cost more than their run. When it adds nothing (a channel that is new or has a bound, a key that
+  -- stands, a bad value), the general way does, or says why not. Bounds are checked, so that an element that another
+  -- subscript hides is never passed over.
+  if (array_dims(p_channels), array_dims(p_kinds), array_dims(p_contents), array_dims(p_headers), array_dims(p_delays),
+      array_dims(p_ats), array_dims(p_priorities), array_dims(p_keys), array_dims(p_max_attempts))
      = ('[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]', '[1:1]')
     and p_contents[1] is not null
     and octet_length(p_kinds[1]) between 1 and 512
@@ -98,16 +106,21 @@ begin
     and (p_delays[1] between 0 and 3153600000000000) is not false
     and (p_priorities[1] >= 1) is not false
     and (p_max_attempts[1] >= 1) is not false
-    and (p_on_duplicates is null or (array_dims(p_on_duplicates) = '[1:1]' and coalesce(p_on_duplicates[1], 'skip') in ('skip', 'raise', 'replace')))
+    and (
+      p_on_duplicates is null
+      or (
+        array_dims(p_on_duplicates) = '[1:1]'
+        and coalesce(p_on_duplicates[1], 'skip') in ('skip', 'raise', 'replace')
+      )
+    )
   then
     return query
     with added as (
-      insert into fairqueue.fq_message as m (channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts)
+      insert into fairqueue.fq_message as m (
+        channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts
+      )
       select c.id, p_kinds[1], p_contents[1], p_headers[1],
-        case
-          when p_priorities[1] is not null then -p_priorities[1]::bigint
-          else greatest(p_ats[1], v_now + coalesce(p_delays[1], 0))
-        end,
+        fairqueue.fq_dequeue_at(v_now, p_delays[1], p_ats[1], p_priorities[1]),
         v_now, p_keys[1], coalesce(p_max_attempts[1], 20)
       from fairqueue.fq_channel c
       cross join lateral (
@@ -136,10 +149,7 @@ begin
         set kind = p_kinds[1],
           content = p_contents[1],
           headers = p_headers[1],
-          dequeue_at = case
-            when p_priorities[1] is not null then -p_priorities[1]::bigint
-            else greatest(p_ats[1], v_now + coalesce(p_delays[1], 0))
-          end,
+          dequeue_at = fairqueue.fq_dequeue_at(v_now, p_delays[1], p_ats[1], p_priorities[1]),
           max_attempts = coalesce(p_max_attempts[1], 20),
           attempts = 0,
           returned_at = null,
@@ -201,10 +211,15 @@ begin
   if found then
     raise exception 'message % of fq_enqueue has a bad value', v_bad
       using errcode = 'QF001',
-        detail = format('channel %L kind %L content of %s bytes delay %s at %s priority %s key %L max_attempts %s on_duplicate %L', left(p_channels[v_bad], 80), left(p_kinds[v_bad], 80), coalesce(octet_length(p_contents[v_bad])::text, 'no'),
-          coalesce(p_delays[v_bad]::text, 'null'), coalesce(p_ats[v_bad]::text, 'null'), coalesce(p_priorities[v_bad]::text, 'null'),
-          left(p_keys[v_bad], 80), coalesce(p_max_attempts[v_bad]::text, 'null'), left(p_on_duplicates[v_bad], 80)),
-        hint = 'give a channel, a kind and a content of at most 256 MB; a kind and a key of 1 to 512 bytes; one of delay (0 to 100 years), at and priority >= 1; max_attempts >= 1; on_duplicate skip, raise or replace';
+        detail = format(
+          'channel %L kind %L content of %s bytes delay %s at %s priority %s key %L max_attempts %s on_duplicate %L',
+          left(p_channels[v_bad], 80), left(p_kinds[v_bad], 80), coalesce(octet_length(p_contents[v_bad])::text, 'no'),
+          coalesce(p_delays[v_bad]::text, 'null'), coalesce(p_ats[v_bad]::text, 'null'),
+          coalesce(p_priorities[v_bad]::text, 'null'),
+          left(p_keys[v_bad], 80), coalesce(p_max_attempts[v_bad]::text, 'null'), left(p_on_duplicates[v_bad], 80)
+        ),
+        hint = 'give a channel, a kind and a content of at most 256 MB; a kind and a key of 1 to 512 bytes; one of '
+          'delay (0 to 100 years), at and priority >= 1; max_attempts >= 1; on_duplicate skip, raise or replace';
   end if;
 
   -- One message goes the way of the keyed ones: the start of these statements would cost more than their run.
@@ -231,7 +246,8 @@ begin
       ) known on true;
       exit when v_new is null;
       perform fairqueue.fq_make_channels(
-        p_queue, v_new, p_max_concurrency, p_release_interval, p_release_burst, p_weight, p_max_backlog, p_drop_when_full
+        p_queue, v_new, p_max_concurrency, p_release_interval, p_release_burst, p_weight, p_max_backlog,
+        p_drop_when_full
       );
     end loop;
   end if;
@@ -239,14 +255,12 @@ begin
     return query
     with given as (
       select u.ord, c.id as channel_id, u.kind, u.content, u.headers,
-        case
-          when u.priority is not null then -u.priority::bigint
-          else greatest(u.at, v_now + coalesce(u.delay, 0))
-        end as dequeue_at,
+        fairqueue.fq_dequeue_at(v_now, u.delay, u.at, u.priority) as dequeue_at,
         coalesce(u.max_attempts, 20) as max_attempts
       from unnest(p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_max_attempts)
         with ordinality u(channel, kind, content, headers, delay, at, priority, max_attempts, ord)
-      -- lateral with a limit: one look-up a message, whatever a plan made on empty tables thinks of reading the whole queue
+      -- lateral with a limit: one look-up a message, whatever a plan made on empty tables thinks of reading the whole
+      -- queue
       cross join lateral (
         select k.id
         from fairqueue.fq_channel k
@@ -286,11 +300,12 @@ begin
     return;
   end if;
 
-  -- Keys are unique across transactions, so adding one can wait: each channel is made and filled before the next, its keys in order.
-  -- Messages that are to be replaced belong to others too: they are locked afterwards, all at once by id, so that whoever settles or cancels messages
-  -- and whoever replaces them never wait for each other. The order of the call is kept by dequeue_at, a microsecond a message up to now.
-  -- One that has ended before it was locked leaves its key free, which must not be waited for while the others are held: all is undone, and
-  -- begun again with that key in its place. (One alone waits with nothing in hand.)
+  -- Keys are unique across transactions, so adding one can wait: each channel is made and filled before the next, its
+  -- keys in order. Messages that are to be replaced belong to others too: they are locked afterwards, all at once by
+  -- id, so that whoever settles or cancels messages and whoever replaces them never wait for each other. The order of
+  -- the call is kept by dequeue_at, a microsecond a message up to now. One that has ended before it was locked leaves
+  -- its key free, which must not be waited for while the others are held: all is undone, and begun again with that key
+  -- in its place. (One alone waits with nothing in hand.)
   for v_try in 1..v_tries loop
     begin
       v_ordinals := '{}';
@@ -335,8 +350,13 @@ begin
         end if;
         for r in
           select u.*
-          from unnest(p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts, p_on_duplicates)
-            with ordinality u(channel, kind, content, headers, delay, at, priority, key, max_attempts, on_duplicate, ord)
+          from unnest(
+            p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
+            p_on_duplicates
+          )
+            with ordinality u(
+              channel, kind, content, headers, delay, at, priority, key, max_attempts, on_duplicate, ord
+            )
           where v_pass = 1
             or u.ord = any (v_later)
           order by u.channel collate "C", u.key collate "C" nulls first, u.ord
@@ -344,21 +364,20 @@ begin
           v_index := v_index + 1;
           if v_channel is distinct from r.channel then
             v_channel := r.channel;
-            select c.id into v_channel_id
-            from fairqueue.fq_channel c
-            where c.queue = p_queue
-              and c.name = v_channel;
-            if not found then
-              perform fairqueue.fq_make_channels(
-                p_queue, array[v_channel], p_max_concurrency, p_release_interval, p_release_burst, p_weight, p_max_backlog, p_drop_when_full
-              );
-              select c.id into strict v_channel_id
+            loop
+              select c.id into v_channel_id
               from fairqueue.fq_channel c
               where c.queue = p_queue
                 and c.name = v_channel;
-            end if;
+              exit when found;
+              perform fairqueue.fq_make_channels(
+                p_queue, array[v_channel], p_max_concurrency, p_release_interval, p_release_burst, p_weight,
+                p_max_backlog, p_drop_when_full
+              );
+            end loop;
             -- One snapshot for both: a signal that is heard meanwhile is counted once, in the one or in the other.
-            -- Those below the last one heard, which a slow transaction left, count when they are heard: to look there would be to walk over all that an old snapshot keeps.
+            -- Those below the last one heard, which a slow transaction left, count when they are heard: to look there
+            -- would be to walk over all that an old snapshot keeps.
             select n.max_backlog, n.drop_when_full,
               case
                 when n.max_backlog is not null then
@@ -403,9 +422,12 @@ begin
                 outcome := 'duplicate';
                 exit;
               elsif found and v_lease_id is null
-                and v_later_channels[v_index + 1] = v_channel_id and v_later_keys[v_index + 1] = r.key and p_on_duplicates[v_later[v_index + 1]] = 'replace'
+                and v_later_channels[v_index + 1] = v_channel_id
+                and v_later_keys[v_index + 1] = r.key
+                and p_on_duplicates[v_later[v_index + 1]] = 'replace'
               then
-                -- The next one replaces it again: a version of the row for each of many would be one more for each to pass by.
+                -- The next one replaces it again: a version of the row for each of many would be one more for each to
+                -- pass by.
                 outcome := 'replaced';
                 exit;
               elsif found and v_lease_id is null then
@@ -429,7 +451,9 @@ begin
             end if;
 
             if (v_room > 0) is not false then
-              insert into fairqueue.fq_message (channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts)
+              insert into fairqueue.fq_message (
+                channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts
+              )
               values (v_channel_id, r.kind, r.content, r.headers, v_at, v_now, r.key, coalesce(r.max_attempts, 20))
               on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
               returning id into v_message_id;
@@ -447,7 +471,12 @@ begin
                 and m.dedupe_key = r.key;
               if found then
                 -- a message that comes after one to be replaced, with the same key, waits for its turn too
-                if v_policy = 'replace' or (v_later_channels[cardinality(v_later)], v_later_keys[cardinality(v_later)]) = (v_channel_id, r.key) then
+                if v_policy = 'replace'
+                  or (
+                    v_later_channels[cardinality(v_later)] = v_channel_id
+                    and v_later_keys[cardinality(v_later)] = r.key
+                  )
+                then
                   v_later := v_later || r.ord::integer;
                   v_later_channels := v_later_channels || v_channel_id;
                   v_later_keys := v_later_keys || r.key;
@@ -489,7 +518,8 @@ begin
   from unnest(v_ordinals, v_ids, v_created, v_outcomes) u;
 
   insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, dropped, bounded)
-  select p_queue, t.channel_id, t.least[1], t.least[2], t.added, t.dropped, t.added > 0 and t.channel_id = any (v_bounded_channels)
+  select p_queue, t.channel_id, t.least[1], t.least[2], t.added, t.dropped,
+    t.added > 0 and t.channel_id = any (v_bounded_channels)
   from (
     select u.channel_id, sum(u.added) as added, count(*) filter (where u.id is null) as dropped,
       min(array[u.dequeue_at, u.id]) filter (where u.id is not null) as least

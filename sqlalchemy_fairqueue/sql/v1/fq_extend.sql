@@ -1,5 +1,6 @@
 -- fq_extend: let a lease that is still alive run for p_lease microseconds from now; never shortens it.
--- Guarantees: null, and nothing changes, when the lease has expired or is gone, or when one of the given hand-outs is not held under it any more.
+-- Guarantees: null, and nothing changes, when the lease has expired or is gone, or when one of the given hand-outs is
+-- not held under it any more.
 -- Locks: the lease row, no key update: waits for a reclaim of the same lease, and for nothing else.
 -- Index: fq_lease_pkey, fq_message_pkey. Errors: QF001 bad duration.
 create function fairqueue.fq_extend(

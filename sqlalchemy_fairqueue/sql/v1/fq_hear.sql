@@ -1,13 +1,17 @@
--- fq_hear: apply one chunk of a queue's signals to the state of their channels: lower the head, schedule an idle channel, free slots, count.
--- Guarantees: a signal is dropped only together with its effect, while its channel's state row is locked; signals of a channel
--- that somebody else holds stay. Call again with p_after = last_id while seen = p_limit, so that those never fill every chunk.
--- Slots of the queue's limit are freed while the queue's state row is locked, whether their signal's channel can be locked or not.
--- The head of a paused channel is lowered, but it gets no place in line. A channel keeps the greatest id that it was told by, heard_id: whoever
--- adds up what signals will still add to its backlog reads from there, and not over all that an old snapshot keeps.
--- heard: signals applied; seen: signals read; first_id, last_id: their least and greatest id; scheduled_at: least place in line of a channel heard of.
--- Locks: state rows for no key update, signals for update, both skip locked; whoever holds a channel's state row is the only one to delete its
--- signals, and whoever holds the queue's the only one to delete or change those that free its slots.
--- Index: fq_signal_pkey, fq_channel_state_newest_ix, fq_queue_state_newest_ix; rows by ctid. Errors: QF001 bad argument.
+-- fq_hear: apply one chunk of a queue's signals to the state of their channels: lower the head, schedule an idle
+-- channel, free slots, count.
+-- Guarantees: a signal is dropped only together with its effect, while its channel's state row is locked; signals of a
+-- channel that somebody else holds stay. Call again with p_after = last_id while seen = p_limit, so that those never
+-- fill every chunk. Slots of the queue's limit are freed while the queue's state row is locked, whether their signal's
+-- channel can be locked or not. The head of a paused channel is lowered, but it gets no place in line. A channel keeps
+-- the greatest id that it was told by, heard_id: whoever adds up what signals will still add to its backlog reads from
+-- there, and not over all that an old snapshot keeps. heard: signals applied; seen: signals read; first_id, last_id:
+-- their least and greatest id; scheduled_at: least place in line of a channel heard of.
+-- Locks: state rows for no key update, signals for update, both skip locked; whoever holds a channel's state row is the
+-- only one to delete its signals, and whoever holds the queue's the only one to delete or change those that free its
+-- slots.
+-- Index: fq_signal_pkey, fq_channel_state_newest_ix, fq_queue_state_newest_ix; rows by ctid. Errors: QF001 bad
+-- argument.
 create function fairqueue.fq_hear(
   p_queue text,
   p_after bigint,
@@ -57,11 +61,13 @@ declare
 begin
   if p_queue is null or p_after is null or p_limit is null or p_limit < 1 then
     raise exception 'fq_hear has queue %, after %, limit %', p_queue, p_after, p_limit
-      using errcode = 'QF001', hint = 'name a queue, a signal id to go on after (0: from the first) and a limit of 1 or more';
+      using errcode = 'QF001',
+        hint = 'name a queue, a signal id to go on after (0: from the first) and a limit of 1 or more';
   end if;
   heard := 0;
   seen := 0;
-  -- One signal, as a queue without a backlog has, is applied by statements of its own: starting those for many costs more than their run.
+  -- One signal, as a queue without a backlog has, is applied by statements of its own: starting those for many costs
+  -- more than their run.
   select g.ctid, g.id, g.channel_id, g.dequeue_at, g.message_id, g.freed, g.added, g.dropped,
     g.queue_freed = 0 and not exists (
       select
@@ -83,11 +89,15 @@ begin
     first_id := v_first_id;
     last_id := v_first_id;
     select s.ctid,
-      v_message_id is not null and (s.head_dequeue_at is null or (v_dequeue_at, v_message_id) < (s.head_dequeue_at, s.head_message_id)),
+      v_message_id is not null
+        and (s.head_dequeue_at is null or (v_dequeue_at, v_message_id) < (s.head_dequeue_at, s.head_message_id)),
       -- As below: nobody gains a turn by being idle.
       case
         when s.paused_at is null then
-          greatest(v_dequeue_at, s.last_dequeue_at, case when s.release_interval > 0 then s.release_at - (s.release_burst - 1) * s.release_interval end)
+          greatest(
+            v_dequeue_at, s.last_dequeue_at,
+            fairqueue.fq_rate_allows_at(s.release_at, s.release_interval, s.release_burst)
+          )
       end
     into v_state, v_lower, v_place
     from (
@@ -97,7 +107,10 @@ begin
       order by n.channel_id desc, n.turn desc
       limit 1
     ) newest
-    join fairqueue.fq_channel_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn and s.channel_id is not distinct from v_channel_id
+    join fairqueue.fq_channel_state s
+      on s.ctid = newest.row
+      and s.turn is not distinct from newest.turn
+      and s.channel_id is not distinct from v_channel_id
     for no key update of s skip locked;
     if not found then
       return;
@@ -125,7 +138,9 @@ begin
       head_message_id = case when v_lower then v_message_id else s.head_message_id end,
       next_dequeue_at = case when v_lower then least(s.next_dequeue_at, v_place) else s.next_dequeue_at end
     where s.ctid = v_state
-    returning case when s.max_concurrency is null or s.current_concurrency < s.max_concurrency then s.next_dequeue_at end into scheduled_at;
+    returning
+      case when s.max_concurrency is null or s.current_concurrency < s.max_concurrency then s.next_dequeue_at end
+    into scheduled_at;
     return;
   end if;
 
@@ -161,9 +176,10 @@ begin
     for no key update of s skip locked;
   end if;
 
-  -- A channel's signals are a stretch of the arrays. (To look them up by channel would be a nested loop: quadratic.)
-  -- A state row that changed since the snapshot fails the join on turn when it is looked at again: its holder was here a moment ago.
-  -- ("is not distinct from" is no index condition: rows are reached by their ctid, whatever the planner thinks of an index.)
+  -- A channel's signals are a stretch of the arrays. (To look them up by channel would be a nested loop: quadratic.) A
+  -- state row that changed since the snapshot fails the join on turn when it is looked at again: its holder was here a
+  -- moment ago. ("is not distinct from" is no index condition: rows are reached by their ctid, whatever the planner
+  -- thinks of an index.)
   select array_agg(l.row), array_agg(l.first), array_agg(l.signals)
   into v_states, v_firsts, v_counts
   from (
@@ -180,7 +196,10 @@ begin
       order by n.channel_id desc, n.turn desc
       limit 1
     ) newest
-    join fairqueue.fq_channel_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn and s.channel_id is not distinct from c.id
+    join fairqueue.fq_channel_state s
+      on s.ctid = newest.row
+      and s.turn is not distinct from newest.turn
+      and s.channel_id is not distinct from c.id
     for no key update of s skip locked
   ) l;
   if v_states is null and v_queue_state is null then
@@ -188,7 +207,8 @@ begin
   end if;
 
   -- A new statement, whose snapshot is younger than the locks: what another hearing applied before is not seen again.
-  -- Nobody but the holder of the state row deletes signals; skip locked is for whoever looks at them by hand, for dequeue waits for nobody.
+  -- Nobody but the holder of the state row deletes signals; skip locked is for whoever looks at them by hand, for
+  -- dequeue waits for nobody.
   with claimed as materialized (
     select l.state, g.ctid as row
     from unnest(v_states, v_firsts, v_counts) l(state, first, signals)
@@ -206,10 +226,12 @@ begin
     returning c.state, g.id, g.dequeue_at, g.message_id, g.freed, g.queue_freed, g.added, g.dropped
   ),
   told as materialized (
-    select d.state, d.signals, d.last_id, d.freed, d.queue_signals, d.queue_freed, d.added, d.dropped, d.least[1] as dequeue_at, d.least[2] as message_id
+    select d.state, d.signals, d.last_id, d.freed, d.queue_signals, d.queue_freed, d.added, d.dropped,
+      d.least[1] as dequeue_at, d.least[2] as message_id
     from (
       select d.state, count(*) as signals, max(d.id) as last_id, sum(d.freed) as freed,
-        count(*) filter (where d.queue_freed > 0) as queue_signals, sum(d.queue_freed) as queue_freed, sum(d.added) as added, sum(d.dropped) as dropped,
+        count(*) filter (where d.queue_freed > 0) as queue_signals, sum(d.queue_freed) as queue_freed,
+        sum(d.added) as added, sum(d.dropped) as dropped,
         min(array[d.dequeue_at, d.message_id]) filter (where d.message_id is not null) as least
       from dropped d
       group by d.state
@@ -224,18 +246,23 @@ begin
       dropped = s.dropped + t.dropped,
       head_dequeue_at = case when n.lower then t.dequeue_at else s.head_dequeue_at end,
       head_message_id = case when n.lower then t.message_id else s.head_message_id end,
-      next_dequeue_at = case when n.lower and s.paused_at is null then least(s.next_dequeue_at, n.place) else s.next_dequeue_at end
+      next_dequeue_at = case
+        when n.lower and s.paused_at is null then least(s.next_dequeue_at, n.place)
+        else s.next_dequeue_at
+      end
     from told t
     join fairqueue.fq_channel_state o on o.ctid = t.state
     cross join lateral (
       select
         t.message_id is not null
-          and (o.head_dequeue_at is null or (t.dequeue_at, t.message_id) < (o.head_dequeue_at, o.head_message_id)) as lower,
-        -- As if it had stood in line since its last service or, if later, since the message came: nobody gains a turn by being idle.
+          and (o.head_dequeue_at is null or (t.dequeue_at, t.message_id) < (o.head_dequeue_at, o.head_message_id))
+          as lower,
+        -- As if it had stood in line since its last service or, if later, since the message came: nobody gains a turn
+        -- by being idle.
         greatest(
           t.dequeue_at,
           o.last_dequeue_at,
-          case when o.release_interval > 0 then o.release_at - (o.release_burst - 1) * o.release_interval end
+          fairqueue.fq_rate_allows_at(o.release_at, o.release_interval, o.release_burst)
         ) as place
     ) n
     where s.ctid = t.state

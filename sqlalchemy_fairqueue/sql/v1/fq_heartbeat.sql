@@ -1,6 +1,8 @@
--- fq_heartbeat: let leases that are alive run for p_lease microseconds from now, and tell what was cancelled under them. One row a lease that is given.
--- Guarantees: never shortens a lease. expires_at null: the lease has expired or is gone, whatever it held may be somebody else's.
--- cancelled: its messages that were withdrawn while it held them, in the order of their ids; each time anew, until they are settled.
+-- fq_heartbeat: let leases that are alive run for p_lease microseconds from now, and tell what was cancelled under
+-- them. One row a lease that is given.
+-- Guarantees: never shortens a lease. expires_at null: the lease has expired or is gone, whatever it held may be
+-- somebody else's. cancelled: its messages that were withdrawn while it held them, in the order of their ids; each time
+-- anew, until they are settled.
 -- Locks: the lease rows, no key update, in the order of their ids; waits for an extension of the same lease.
 -- Index: fq_lease_pkey, fq_message_cancelled_ix. Errors: QF001 bad duration.
 create function fairqueue.fq_heartbeat(p_lease_ids bigint[], p_lease bigint)

@@ -1,13 +1,16 @@
--- fq_keep_history: the housekeeping of the history: make the partitions of today and the next p_ahead days (UTC), drop those that are too old.
--- Guarantees: one at a time: while another is at it, nothing is done and no row comes back. All or nothing with the caller's transaction, so that whoever does it
--- may die. Attempts that the default partition took move to their day. A partition goes when its last moment is older than the longest retention of a
--- queue that has one or records its history (30 days where none is set). Rows: the partition and what was done: 'made', 'dropped', or 'emptied' and 'busy':
--- a table was in use for longer than a tenth of a second, so that the next call drops or makes it.
+-- fq_keep_history: the housekeeping of the history: make the partitions of today and the next p_ahead days (UTC), drop
+-- those that are too old.
+-- Guarantees: one at a time: while another is at it, nothing is done and no row comes back. All or nothing with the
+-- caller's transaction, so that whoever does it may die. Attempts that the default partition took move to their day. A
+-- partition goes when its last moment is older than the longest retention of a queue that has one or records its
+-- history (30 days where none is set). Rows: the partition and what was done: 'made', 'dropped', or 'emptied' and
+-- 'busy': a table was in use for longer than a tenth of a second, so that the next call drops or makes it.
 -- What is taken away is noted in fq_pruned_history in the same transaction, for readers that had not come so far.
 -- A day belongs to the owner of the history, whoever makes it, so that the owner can drop it and dump it.
--- Locks: to make: the history share update exclusive, which hinders no verb, and the default partition access exclusive, which no verb needs while days are made
--- ahead. Where today or a day before it is made, the history share row exclusive: verbs that record wait for the commit. To drop: the history access
--- exclusive. All till the commit, so commit at once; waits for a tenth of a second at most.
+-- Locks: to make: the history share update exclusive, which hinders no verb, and the default partition access
+-- exclusive, which no verb needs while days are made ahead. Where today or a day before it is made, the history share
+-- row exclusive: verbs that record wait for the commit. To drop: the history access exclusive. All till the commit, so
+-- commit at once; waits for a tenth of a second at most.
 -- Index: none; reads the default partition, which is empty as a rule.
 -- Errors: QF001 bad number of days, QF003 wrong isolation level, 42501 for a role that does not own the history.
 create function fairqueue.fq_keep_history(p_ahead integer default 7)
@@ -31,7 +34,7 @@ declare
   v_retention bigint;
   v_day bigint;
   v_days bigint[];
-  v_made text[] := '{}';
+  v_made text[];
   v_columns text;
   v_note text;
 begin
@@ -41,7 +44,9 @@ begin
   end if;
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'fq_keep_history runs in a % transaction', current_setting('transaction_isolation')
-      using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own: it moves what was committed until the tables were locked';
+      using errcode = 'QF003',
+        hint = 'run it in a READ COMMITTED transaction of its own: it moves what was committed until the tables '
+          'were locked';
   end if;
   select c.oid, n.nspname, pg_get_userbyid(c.relowner), p.partdefid into v_history, v_schema, v_owner, v_default
   from pg_type t
@@ -67,7 +72,7 @@ begin
   select distinct on (g.day) g.day * c_day, (g.day + 1) * c_day, g.recorded_xid, g.id, v_now
   from gone g
   order by g.day, g.recorded_xid desc, g.id desc;
-  select array_agg(d.day order by d.day) into v_days
+  select array_agg(d.day order by d.day), array_agg(n.name order by d.day) into v_days, v_made
   from (
     select v_today + i.i as day
     from generate_series(0, p_ahead) i
@@ -76,12 +81,15 @@ begin
     from fairqueue.fq_history_default h
     where h.finished_at < (v_today + p_ahead + 1) * c_day
   ) d
+  cross join lateral (
+    select 'fq_history_p' || to_char(to_timestamp(d.day * 86400), 'YYYYMMDD') as name
+  ) n
   where not exists (
     select
     from pg_inherits i
     join pg_class c on c.oid = i.inhrelid
     where i.inhparent = v_history
-      and c.relname = 'fq_history_p' || to_char(to_timestamp(d.day * 86400), 'YYYYMMDD')
+      and c.relname = n.name
   );
 
   if v_days is not null then
@@ -93,12 +101,14 @@ begin
       and not a.attisdropped;
     begin
       -- What was taken by the default partition is moved before it is locked, and what came meanwhile after.
-      foreach v_day in array v_days loop
-        partition := 'fq_history_p' || to_char(to_timestamp(v_day * 86400), 'YYYYMMDD');
-        v_made := v_made || partition;
+      for i in 1..cardinality(v_days) loop
+        partition := v_made[i];
         -- With its indexes and its bounds, so that it is neither indexed nor read under the locks.
-        execute format('create table %I.%I (like %I.%I including constraints including generated including storage including indexes, constraint %I check (finished_at >= %s and finished_at < %s))',
-          v_schema, partition, v_schema, (select c.relname from pg_class c where c.oid = v_history), c_bounds, v_day * c_day, (v_day + 1) * c_day);
+        execute format(
+          'create table %I.%I (like %s including constraints including generated including storage including indexes,'
+          ' constraint %I check (finished_at >= %s and finished_at < %s))',
+          v_schema, partition, v_history::regclass, c_bounds, v_days[i] * c_day, (v_days[i] + 1) * c_day
+        );
         execute format('alter table %I.%I replica identity full', v_schema, partition);
         if v_owner <> current_user then
           begin
@@ -111,25 +121,28 @@ begin
       end loop;
       for v_pass in 1..2 loop
         if v_pass = 2 then
-          -- A verb that has chosen the default partition for a row of today would fail when today has got its own: it must choose after.
+          -- A verb that has chosen the default partition for a row of today would fail when today has got its own: it
+          -- must choose after.
           if v_days[1] <= v_today then
             execute format('lock table only %s in share row exclusive mode', v_history::regclass);
           end if;
           execute format('lock table %s in access exclusive mode', v_default::regclass);
         end if;
-        foreach v_day in array v_days loop
+        for i in 1..cardinality(v_days) loop
           execute format(
-            'with moved as (delete from %s where finished_at >= %s and finished_at < %s returning %s) insert into %I.%I (%s) select %s from moved',
-            v_default::regclass, v_day * c_day, (v_day + 1) * c_day, v_columns,
-            v_schema, 'fq_history_p' || to_char(to_timestamp(v_day * 86400), 'YYYYMMDD'), v_columns, v_columns
+            'with moved as (delete from %s where finished_at >= %s and finished_at < %s returning %s)'
+            ' insert into %I.%I (%s) select %s from moved',
+            v_default::regclass, v_days[i] * c_day, (v_days[i] + 1) * c_day, v_columns,
+            v_schema, v_made[i], v_columns, v_columns
           );
         end loop;
       end loop;
-      foreach partition in array v_made loop
-        v_day := to_date(substr(partition, 13, 8), 'YYYYMMDD') - date '1970-01-01';
-        execute format('alter table %s attach partition %I.%I for values from (%s) to (%s)',
-          v_history::regclass, v_schema, partition, v_day * c_day, (v_day + 1) * c_day);
-        execute format('alter table %I.%I drop constraint %I', v_schema, partition, c_bounds);
+      for i in 1..cardinality(v_days) loop
+        execute format(
+          'alter table %s attach partition %I.%I for values from (%s) to (%s)',
+          v_history::regclass, v_schema, v_made[i], v_days[i] * c_day, (v_days[i] + 1) * c_day
+        );
+        execute format('alter table %I.%I drop constraint %I', v_schema, v_made[i], c_bounds);
       end loop;
       action := 'made';
     exception when lock_not_available then
@@ -154,27 +167,24 @@ begin
       ' select %s, %s, h.recorded_xid, h.id, %s from %I.%I h order by h.recorded_xid desc, h.id desc limit 1',
       v_schema, v_day * c_day, (v_day + 1) * c_day, v_now, v_schema, partition
     );
-    begin
-      -- The locks of the drop, in its order: nothing can be added after the last attempt was noted.
-      execute format('lock table only %s in access exclusive mode', v_history::regclass);
-      execute format('lock table %I.%I in access exclusive mode', v_schema, partition);
-      execute v_note;
-      execute format('drop table %I.%I', v_schema, partition);
-      action := 'dropped';
-    exception when lock_not_available then
-      action := 'busy';
-    end;
-    if action = 'busy' then
-      -- Somebody uses the history for long. Its place can be freed without locking more than the old partition.
+    -- Where somebody uses the history for long, its place can be freed without locking more than the old partition.
+    foreach action in array array['dropped', 'emptied', 'busy'] loop
+      exit when action = 'busy';
       begin
+        -- The locks of the drop, in its order: nothing can be added after the last attempt was noted.
+        if action = 'dropped' then
+          execute format('lock table only %s in access exclusive mode', v_history::regclass);
+        end if;
         execute format('lock table %I.%I in access exclusive mode', v_schema, partition);
         execute v_note;
-        execute format('truncate table %I.%I', v_schema, partition);
-        action := 'emptied';
+        execute format(
+          '%s table %I.%I', case action when 'dropped' then 'drop' else 'truncate' end, v_schema, partition
+        );
+        exit;
       exception when lock_not_available then
         null;
       end;
-    end if;
+    end loop;
     return next;
   end loop;
 end

@@ -1,11 +1,15 @@
--- fq_limit_queue: set how many messages of a queue, of all its channels together, may be out at once (null: no limit), in the caller's transaction.
--- Guarantees: takes effect with the commit and is exact: messages that are out are counted when a limit is set, and each frees what its own
--- row says it holds, however the limit is set, lowered and lifted. While more are out than a new limit allows, none is delivered.
--- p_notify: wake consumers that sleep (a transaction that notifies cannot be prepared for two-phase commit).
--- Locks: the queue's row, its gate alone (fq_gate_key), the messages that are out in the order of their ids, its state row. Waits for another
--- configuration of the queue, for transactions that end messages, for dequeues under way. From the gate to the commit the queue's
--- dequeues return nothing, and whoever settles a message that was out waits. READ COMMITTED only: an older snapshot would miss messages that are out.
--- Index: fq_queue_pkey, fq_lease_expires_ix, fq_message_lease_ix, fq_queue_state_newest_ix. Errors: QF001 bad argument, QF003 wrong isolation level.
+-- fq_limit_queue: set how many messages of a queue, of all its channels together, may be out at once (null: no limit),
+-- in the caller's transaction.
+-- Guarantees: takes effect with the commit and is exact: messages that are out are counted when a limit is set, and
+-- each frees what its own row says it holds, however the limit is set, lowered and lifted. While more are out than a
+-- new limit allows, none is delivered. p_notify: wake consumers that sleep (a transaction that notifies cannot be
+-- prepared for two-phase commit).
+-- Locks: the queue's row, its gate alone (fq_gate_key), the messages that are out in the order of their ids, its state
+-- row. Waits for another configuration of the queue, for transactions that end messages, for dequeues under way. From
+-- the gate to the commit the queue's dequeues return nothing, and whoever settles a message that was out waits. READ
+-- COMMITTED only: an older snapshot would miss messages that are out.
+-- Index: fq_queue_pkey, fq_lease_expires_ix, fq_message_lease_ix, fq_queue_state_newest_ix. Errors: QF001 bad argument,
+-- QF003 wrong isolation level.
 create function fairqueue.fq_limit_queue(p_queue text, p_max_concurrency integer, p_notify boolean default true)
 returns void
 language plpgsql
@@ -38,17 +42,10 @@ begin
   set global_max_concurrency = excluded.global_max_concurrency;
 
   if p_max_concurrency is not null then
-    -- (Ordered by an expression: for the bare id a plan of the empty tables reads all messages in the order of their key.)
-    -- Wait for transactions that end messages before the gate is closed, so that dequeues need not stand still as long. The locks are
-    -- given up again: messages that come to be out meanwhile would have to be locked out of order.
+    -- Wait for transactions that end messages before the gate is closed, so that dequeues need not stand still as long.
+    -- The locks are given up again: messages that come to be out meanwhile would have to be locked out of order.
     begin
-      perform
-      from fairqueue.fq_lease e
-      join fairqueue.fq_message m on m.lease_id = e.id
-      where e.queue = p_queue
-        and m.slots & 2 = 0
-      order by m.id + 0
-      for no key update of m;
+      perform fairqueue.fq_hold_leased(p_queue, 2);
       raise exception using errcode = 'QF099', message = 'waited';
     exception when sqlstate 'QF099' then
       null;
@@ -56,13 +53,7 @@ begin
   end if;
   perform pg_advisory_xact_lock(fairqueue.fq_gate_key(p_queue));
   if p_max_concurrency is not null then
-    perform
-    from fairqueue.fq_lease e
-    join fairqueue.fq_message m on m.lease_id = e.id
-    where e.queue = p_queue
-      and m.slots & 2 = 0
-    order by m.id + 0
-    for no key update of m;
+    perform fairqueue.fq_hold_leased(p_queue, 2);
     -- A new statement, which sees what was waited for.
     update fairqueue.fq_message m
     set slots = m.slots | 2

@@ -1,9 +1,10 @@
 -- fq_make_channels: ids of the named channels of a queue, made where they are new.
--- Guarantees: one identity row and one state row a channel; a configured queue's policy goes before the one that the caller brings.
--- (A queue that was only paused, limited or told to record its history has no policy.)
--- Locks: first use of a channel waits for another transaction that is making the same one; names are taken in COLLATE "C" order.
--- Index: fq_channel_queue_name_key. Errors: QF001 for a name that is empty or longer than 512 bytes; 40001 under REPEATABLE READ
--- and SERIALIZABLE when another transaction made the channel since the snapshot.
+-- Guarantees: one identity row and one state row a channel; a configured queue's policy goes before the one that the
+-- caller brings. (A queue that was only paused, limited or told to record its history has no policy.)
+-- Locks: first use of a channel waits for another transaction that is making the same one; names are taken in COLLATE
+-- "C" order.
+-- Index: fq_channel_queue_name_key. Errors: QF001 for a name that is empty or longer than 512 bytes; 40001 under
+-- REPEATABLE READ and SERIALIZABLE when another transaction made the channel since the snapshot.
 create function fairqueue.fq_make_channels(
   p_queue text,
   p_names text[],

@@ -1,7 +1,9 @@
--- fq_make_stage: make a table to copy the messages of one bulk load into, and drop those that loads left behind. Returns its name, without the schema.
--- Columns that a copy leaves out are null. attempt: whatever the load tells its copies apart by; fq_merge is told which of them count.
--- Guarantees: the table is in the schema of the queues, unlogged, and named fq_stage_MICROSECONDS_RANDOM; nobody else knows it. Tables made more than
--- p_ttl microseconds ago are dropped, those apart that somebody is using or that another role owns. The caller owes the table a drop.
+-- fq_make_stage: make a table to copy the messages of one bulk load into, and drop those that loads left behind.
+-- Returns its name, without the schema. Columns that a copy leaves out are null. attempt: whatever the load tells its
+-- copies apart by; fq_merge is told which of them count.
+-- Guarantees: the table is in the schema of the queues, unlogged, and named fq_stage_MICROSECONDS_RANDOM; nobody else
+-- knows it. Tables made more than p_ttl microseconds ago are dropped, those apart that somebody is using or that
+-- another role owns. The caller owes the table a drop.
 -- Locks: access exclusive on the tables that it drops; waits 100 ms for one, then leaves it. Index: none.
 -- Errors: QF001 bad argument; 42501 without the right to create in the schema.
 create function fairqueue.fq_make_stage(p_ttl bigint)

@@ -1,17 +1,21 @@
--- fq_merge: enqueue what a bulk load has staged, once. To be called in a READ COMMITTED transaction of its own, after fq_make_stage_channels.
--- p_attempts: the copies into the stage that count, p_messages: how many rows they have, p_rejected: how many the load kept back.
--- p_batch_id: null for a job that is one load; of a stream its micro-batch, and p_source what the numbers of its batches belong to (a checkpoint).
--- p_on_duplicate: of a message whose key stands in its channel (skip, raise, replace), as in fq_enqueue.
--- Guarantees: all of them are added or none, with the job's row in fq_load; the same job, or a batch up to the last one, adds nothing: merged is false,
--- and the counts are those of the last time. Every message of the stage is created, replaced, a duplicate or dropped. One signal a channel for
--- messages without a key whose channel has no max_backlog, which names the least id of the load; one for those with a key; one each 1000 messages of the
--- others. Memory does not grow with the load, but for 8 bytes a message that has a key to replace by, and for the name and id of each channel and when
--- the first of its messages is due. p_notify: wake consumers that sleep, with the commit.
--- Locks: the job's row, which only the same job waits for. Then what an ordinary enqueue of these messages takes, in its order, until the commit:
--- nothing for messages without a key; the others come last, in the order (channel, key). Replacing, or keys in a channel that has a bound, wait 500 ms at most.
+-- fq_merge: enqueue what a bulk load has staged, once. To be called in a READ COMMITTED transaction of its own, after
+-- fq_make_stage_channels. p_attempts: the copies into the stage that count, p_messages: how many rows they have,
+-- p_rejected: how many the load kept back. p_batch_id: null for a job that is one load; of a stream its micro-batch,
+-- and p_source what the numbers of its batches belong to (a checkpoint). p_on_duplicate: of a message whose key stands
+-- in its channel (skip, raise, replace), as in fq_enqueue.
+-- Guarantees: all of them are added or none, with the job's row in fq_load; the same job, or a batch up to the last
+-- one, adds nothing: merged is false, and the counts are those of the last time. Every message of the stage is created,
+-- replaced, a duplicate or dropped. One signal a channel for messages without a key whose channel has no max_backlog,
+-- which names the least id of the load; one for those with a key; one each 1000 messages of the others. Memory does not
+-- grow with the load, but for 8 bytes a message that has a key to replace by, and for the name and id of each channel
+-- and when the first of its messages is due. p_notify: wake consumers that sleep, with the commit.
+-- Locks: the job's row, which only the same job waits for. Then what an ordinary enqueue of these messages takes, in
+-- its order, until the commit: nothing for messages without a key; the others come last, in the order (channel, key).
+-- Replacing, or keys in a channel that has a bound, wait 500 ms at most.
 -- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix.
--- Errors: QF001 bad argument, or a job that is not the same after all; QF002 a key stands already; QF005 a channel is full; QF006 the stage does not
--- have the rows that it should; 42P01 it is gone; 55P03, 40P01: somebody else has what is to be replaced, try again.
+-- Errors: QF001 bad argument, or a job that is not the same after all; QF002 a key stands already; QF005 a channel is
+-- full; QF006 the stage does not have the rows that it should; 42P01 it is gone; 55P03, 40P01: somebody else has what
+-- is to be replaced, try again.
 create function fairqueue.fq_merge(
   p_queue text,
   p_job_id text,
@@ -24,7 +28,9 @@ create function fairqueue.fq_merge(
   p_rejected bigint default 0,
   p_notify boolean default true
 )
-returns table (merged boolean, messages bigint, created bigint, replaced bigint, duplicates bigint, dropped bigint, rejected bigint)
+returns table (
+  merged boolean, messages bigint, created bigint, replaced bigint, duplicates bigint, dropped bigint, rejected bigint
+)
 language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
@@ -39,8 +45,10 @@ declare
   v_schema regnamespace := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));
   v_now bigint := fairqueue.fq_now();
   -- what counts of the stage, when its messages may be dequeued, and which of its channels is which
-  v_stage text := format('(select g.*, g.ctid as row from %s.%I g where g.attempt = any (%L::bigint[]))', v_schema, p_stage, p_attempts);
-  v_dequeue_at text := format('case when s.priority is not null then -s.priority::bigint else greatest(s.at, %s + coalesce(s.delay, 0)) end', v_now);
+  v_stage text := format(
+    '(select g.*, g.ctid as row from %s.%I g where g.attempt = any (%L::bigint[]))', v_schema, p_stage, p_attempts
+  );
+  v_dequeue_at text := format('%s.fq_dequeue_at(%s, s.delay, s.at, s.priority)', v_schema, v_now);
   v_channels text;
   v_names text[];
   v_ids bigint[];
@@ -68,10 +76,15 @@ declare
   v_dropped bigint := 0;
   r record;
 begin
-  if p_queue is null or p_job_id is null or p_stage is null or p_attempts is null or p_messages is null or p_rejected is null
-    or p_on_duplicate is null or p_on_duplicate not in ('skip', 'raise', 'replace') or octet_length(p_job_id) not between 1 and 512 then
-    raise exception 'fq_merge has queue %, job %, stage %, % messages, on_duplicate %', p_queue, left(p_job_id, 80), p_stage, p_messages, p_on_duplicate
-      using errcode = 'QF001', hint = 'name the queue, the job (1 to 512 bytes), the stage, its attempts and the number of their rows; on_duplicate is skip, raise or replace';
+  if num_nulls(p_queue, p_job_id, p_stage, p_attempts, p_messages, p_rejected, p_on_duplicate) > 0
+    or p_on_duplicate not in ('skip', 'raise', 'replace')
+    or octet_length(p_job_id) not between 1 and 512
+  then
+    raise exception 'fq_merge has queue %, job %, stage %, % messages, on_duplicate %',
+        p_queue, left(p_job_id, 80), p_stage, p_messages, p_on_duplicate
+      using errcode = 'QF001',
+        hint = 'name the queue, the job (1 to 512 bytes), the stage, its attempts and the number of their rows; '
+          'on_duplicate is skip, raise or replace';
   end if;
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'fq_merge runs in a % transaction', current_setting('transaction_isolation')
@@ -89,25 +102,33 @@ begin
     where l.queue = p_queue
       and l.job_id = p_job_id
     for update;
-    if (v_load.batch_id is null) <> (p_batch_id is null) or (p_batch_id is not null and v_load.source is distinct from p_source) then
+    if (v_load.batch_id is null) <> (p_batch_id is null)
+      or (p_batch_id is not null and v_load.source is distinct from p_source)
+    then
       raise exception 'job % of queue % was another load', left(p_job_id, 80), p_queue
         using errcode = 'QF001',
-          detail = format('then: batch %s of source %L; now: batch %s of source %L', coalesce(v_load.batch_id::text, 'none'), v_load.source,
-            coalesce(p_batch_id::text, 'none'), p_source),
-          hint = 'give this one a job id of its own; a stream goes on with its checkpoint, and one that starts anew needs a new job id';
+          detail = format(
+            'then: batch %s of source %L; now: batch %s of source %L',
+            coalesce(v_load.batch_id::text, 'none'), v_load.source, coalesce(p_batch_id::text, 'none'), p_source
+          ),
+          hint = 'give this one a job id of its own; a stream goes on with its checkpoint, and one that starts anew '
+            'needs a new job id';
     end if;
     if v_load.batch_id is null or v_load.batch_id >= p_batch_id then
       return query
-      select false, v_load.messages, v_load.created, v_load.replaced, v_load.duplicates, v_load.dropped, v_load.rejected;
+      select false, v_load.messages, v_load.created, v_load.replaced, v_load.duplicates, v_load.dropped,
+        v_load.rejected;
       return;
     end if;
   end if;
 
   execute format(
-    'select coalesce(sum(s.messages), 0), coalesce(sum(s.plain) filter (where n.max_backlog is null), 0), coalesce(sum(s.messages - s.plain), 0),'
+    'select coalesce(sum(s.messages), 0), coalesce(sum(s.plain) filter (where n.max_backlog is null), 0),'
+    '  coalesce(sum(s.messages - s.plain), 0),'
     '  coalesce(sum(s.messages - s.plain) filter (where n.max_backlog is not null), 0),'
-    '  coalesce(array_agg(n.id) filter (where n.max_backlog is not null), array[]::bigint[]), min(s.channel) filter (where n.id is null),'
-    '  array_agg(s.channel), array_agg(n.id), array_agg(s.plain), array_agg(s.least), min(s.first_row) filter (where n.max_backlog is null)'
+    '  coalesce(array_agg(n.id) filter (where n.max_backlog is not null), array[]::bigint[]),'
+    '  min(s.channel) filter (where n.id is null), array_agg(s.channel), array_agg(n.id), array_agg(s.plain),'
+    '  array_agg(s.least), min(s.first_row) filter (where n.max_backlog is null)'
     ' from ('
     '   select s.channel, count(*) as messages, count(*) filter (where s.key is null) as plain,'
     '     min(%s) filter (where s.key is null) as least, min(s.row) filter (where s.key is null) as first_row'
@@ -118,16 +139,22 @@ begin
     '   select c.id, t.max_backlog'
     '   from %s.fq_channel c'
     '   cross join lateral ('
-    '     select n.max_backlog from %s.fq_channel_state n where n.channel_id = c.id order by n.channel_id desc, n.turn desc limit 1'
+    '     select n.max_backlog'
+    '     from %s.fq_channel_state n'
+    '     where n.channel_id = c.id'
+    '     order by n.channel_id desc, n.turn desc'
+    '     limit 1'
     '   ) t'
     '   where c.queue = %L and c.name = s.channel'
     ' ) n on true',
     v_dequeue_at, v_stage, v_schema, v_schema, p_queue
   )
-  into v_found, v_plain, v_keyed, v_keyed_bounded, v_bounded, v_missing, v_names, v_ids, v_plains, v_leasts, v_first_row;
+  into v_found, v_plain, v_keyed, v_keyed_bounded, v_bounded, v_missing, v_names, v_ids, v_plains, v_leasts,
+    v_first_row;
   if v_found <> p_messages then
     raise exception 'the stage of job % has % of % messages', left(p_job_id, 80), v_found, p_messages
-      using errcode = 'QF006', hint = 'a crash of the server empties what was staged, and nothing was enqueued; run the job again';
+      using errcode = 'QF006',
+        hint = 'a crash of the server empties what was staged, and nothing was enqueued; run the job again';
   end if;
   if v_missing is not null then
     raise exception 'channel % of queue % does not exist', left(v_missing, 80), p_queue
@@ -136,7 +163,8 @@ begin
 
   v_channels := format('unnest(%L::text[], %L::bigint[])', v_names, v_ids);
 
-  -- What needs more than an insert goes through fq_enqueue; if any key does, then all keys do, for they are taken in one order.
+  -- What needs more than an insert goes through fq_enqueue; if any key does, then all keys do, for they are taken in
+  -- one order.
   v_by_enqueue := format('c.id = any (%L::bigint[])', v_bounded);
   if p_on_duplicate = 'replace' or v_keyed_bounded > 0 then
     v_by_enqueue := v_by_enqueue || ' or s.key is not null';
@@ -144,8 +172,9 @@ begin
     v_keyed := 0;
   end if;
 
-  -- Messages without a key wait for nobody. They come in the order of the index on (channel_id, dequeue_at), which then costs least. Returning them
-  -- would cost a sixth more: what their signals say is known from the stage, but for an id that is not above any of theirs, so one goes first.
+  -- Messages without a key wait for nobody. They come in the order of the index on (channel_id, dequeue_at), which then
+  -- costs least. Returning them would cost a sixth more: what their signals say is known from the stage, but for an id
+  -- that is not above any of theirs, so one goes first.
   v_insert := format(
     'insert into %s.fq_message (channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts)'
     ' select c.id, s.kind, s.content, s.headers, %s, %s, s.key, coalesce(s.max_attempts, 20)'
@@ -161,7 +190,8 @@ begin
     v_added := v_added + num_nonnulls(v_first_id);
     if v_added <> v_plain then
       raise exception '% of % messages without a key of job % could be added', v_added, v_plain, left(p_job_id, 80)
-        using errcode = 'QF006', hint = 'somebody changes the stage or has a trigger on the messages; run the job again without';
+        using errcode = 'QF006',
+          hint = 'somebody changes the stage or has a trigger on the messages; run the job again without';
     end if;
     insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added)
     select p_queue, u.channel_id, u.least, v_first_id, u.messages
@@ -191,7 +221,8 @@ begin
   end if;
 
   if v_bounded <> '{}' or v_rest_keyed > 0 then
-    -- Replacing locks messages before keys, unlike an enqueue: rather than be waited for in a circle, where somebody else could be the victim, give up soon.
+    -- Replacing locks messages before keys, unlike an enqueue: rather than be waited for in a circle, where somebody
+    -- else could be the victim, give up soon.
     if v_rest_keyed > 0 then
       perform set_config('lock_timeout', '500ms', true);
     end if;
@@ -199,7 +230,9 @@ begin
       execute format(
         'select array_agg(m.id) from %s s'
         ' join %s c(channel, id) on c.channel = s.channel'
-        ' cross join lateral (select m.id from %s.fq_message m where m.channel_id = c.id and m.dedupe_key = s.key limit 1) m'
+        ' cross join lateral ('
+        '   select m.id from %s.fq_message m where m.channel_id = c.id and m.dedupe_key = s.key limit 1'
+        ' ) m'
         ' where s.key is not null',
         v_stage, v_channels, v_schema
       )
@@ -235,15 +268,18 @@ begin
         p_on_duplicates => array_fill(p_on_duplicate, array[r.messages])
       ) e;
       if v_full is not null then
-        raise exception 'channel % of queue % has no room for the messages of job %', left(v_full, 80), p_queue, left(p_job_id, 80)
-          using errcode = 'QF005', hint = 'run the job again later, or give the channel a greater max_backlog; nothing was enqueued';
+        raise exception 'channel % of queue % has no room for the messages of job %',
+            left(v_full, 80), p_queue, left(p_job_id, 80)
+          using errcode = 'QF005',
+            hint = 'run the job again later, or give the channel a greater max_backlog; nothing was enqueued';
       end if;
     end loop;
     perform set_config('lock_timeout', v_timeout, true);
   end if;
 
   if v_duplicates > 0 and p_on_duplicate = 'raise' then
-    raise exception '% of % messages of job % have a key that stands in their channel, or has come twice', v_duplicates, p_messages, left(p_job_id, 80)
+    raise exception '% of % messages of job % have a key that stands in their channel, or has come twice',
+        v_duplicates, p_messages, left(p_job_id, 80)
       using errcode = 'QF002', hint = 'nothing was enqueued; let the job skip or replace them';
   end if;
   update fairqueue.fq_load l

@@ -1,6 +1,8 @@
--- fq_place_after: a channel's place in line after p_got messages were taken from it, its head being at p_head_at now; null: it has no message.
--- Guarantees: no earlier than its head is due and its rate allows; the old place while its turn lasts, else the new one. Found with due
--- messages of which none could be taken, for somebody else has them locked, it is looked at again in 10 ms. One expression, which the planner puts in its place.
+-- fq_place_after: a channel's place in line after p_got messages were taken from it, its head being at p_head_at now;
+-- null: it has no message.
+-- Guarantees: no earlier than its head is due and its rate allows; the old place while its turn lasts, else the new
+-- one. Found with due messages of which none could be taken, for somebody else has them locked, it is looked at again
+-- in 10 ms. One expression, which the planner puts in its place.
 -- Locks: none. Errors: none.
 -- Source: generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_place_after(
@@ -26,11 +28,10 @@ as $$
         when p_got < p_turn_left then p_old_place
         else p_new_place
       end,
-      case
-        when p_release_interval = 0 then null
-        when p_got > 0 then greatest(p_release_at, p_now) + (p_got - p_release_burst + 1) * p_release_interval
-        else p_release_at - (p_release_burst - 1) * p_release_interval
-      end
+      fairqueue.fq_rate_allows_at(
+        case when p_got > 0 then greatest(p_release_at, p_now) + p_got * p_release_interval else p_release_at end,
+        p_release_interval, p_release_burst
+      )
     )
   end
 $$;

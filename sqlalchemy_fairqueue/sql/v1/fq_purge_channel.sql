@@ -1,8 +1,11 @@
--- fq_purge_channel: delete the messages of a channel that are in nobody's hands, in the caller's transaction. Returns how many.
--- Guarantees: what was committed before the call and nobody else has locked is gone; what consumers hold is left to them; what is added later stays.
--- The backlog and the head are right with the commit. Nothing is kept: no dead letters, no history. A channel that does not exist has none.
--- Locks: the channel's state row: waits for a dequeue, a hearing or a configuration of the channel. Until the commit the channel is not served,
--- and no consumer waits for it. Messages for update skip locked: one that is just being cancelled or replaced is passed by.
+-- fq_purge_channel: delete the messages of a channel that are in nobody's hands, in the caller's transaction. Returns
+-- how many.
+-- Guarantees: what was committed before the call and nobody else has locked is gone; what consumers hold is left to
+-- them; what is added later stays. The backlog and the head are right with the commit. Nothing is kept: no dead
+-- letters, no history. A channel that does not exist has none.
+-- Locks: the channel's state row: waits for a dequeue, a hearing or a configuration of the channel. Until the commit
+-- the channel is not served, and no consumer waits for it. Messages for update skip locked: one that is just being
+-- cancelled or replaced is passed by.
 -- Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix; rows by ctid. Errors: 40001.
 create function fairqueue.fq_purge_channel(p_queue text, p_channel text)
 returns bigint
@@ -51,7 +54,8 @@ begin
     and num_nulls(m.lease_id) = 1;
   get diagnostics v_deleted = row_count;
 
-  -- The new head is the least message that is left: one that somebody has locked. Whatever is committed later has a signal of its own.
+  -- The new head is the least message that is left: one that somebody has locked. Whatever is committed later has a
+  -- signal of its own.
   update fairqueue.fq_channel_state s
   set turn = s.turn + 1,
     backlog = s.backlog - v_deleted,
@@ -63,7 +67,9 @@ begin
         n.dequeue_at,
         coalesce(
           s.next_dequeue_at,
-          greatest(s.last_dequeue_at, case when s.release_interval > 0 then s.release_at - (s.release_burst - 1) * s.release_interval end)
+          greatest(
+            s.last_dequeue_at, fairqueue.fq_rate_allows_at(s.release_at, s.release_interval, s.release_burst)
+          )
         )
       )
     end,

@@ -1,7 +1,9 @@
--- fq_purge_dead: delete dead letters of a queue for good, in the caller's transaction: the named ones, or all (of a channel, of a kind, dead before
--- p_before, microseconds since the epoch). Returns how many.
--- Guarantees: all or nothing with the caller's transaction. What is given restricts: no restriction at all means every dead letter of the queue.
--- Locks: dead letters, named ones in the order of their ids, waiting for a redrive or purge of the same; others skip locked.
+-- fq_purge_dead: delete dead letters of a queue for good, in the caller's transaction: the named ones, or all (of a
+-- channel, of a kind, dead before p_before, microseconds since the epoch). Returns how many.
+-- Guarantees: all or nothing with the caller's transaction. What is given restricts: no restriction at all means every
+-- dead letter of the queue.
+-- Locks: dead letters, named ones in the order of their ids, waiting for a redrive or purge of the same; others skip
+-- locked.
 -- Index: fq_dead_letter_pkey or fq_dead_letter_died_ix. Errors: 40001.
 create function fairqueue.fq_purge_dead(
   p_queue text,

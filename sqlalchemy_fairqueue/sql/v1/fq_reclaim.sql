@@ -1,8 +1,10 @@
 -- fq_reclaim: take back up to p_limit messages whose lease has expired, and drop expired leases that hold nothing more.
--- Guarantees: a message goes back into its own channel, where it stood, its attempt counted; after max_attempts it is a dead letter;
--- one that was cancelled is gone; its slot is freed by a signal. A message that a completing transaction has locked is passed by.
--- Where a letter has the id of a message already, those of the call that are out of attempts go back too, for a consumer to end them.
--- Locks: leases for update skip locked (dequeue holds its own for key share), messages for update skip locked. Never waits.
+-- Guarantees: a message goes back into its own channel, where it stood, its attempt counted; after max_attempts it is a
+-- dead letter; one that was cancelled is gone; its slot is freed by a signal. A message that a completing transaction
+-- has locked is passed by. Where a letter has the id of a message already, those of the call that are out of attempts
+-- go back too, for a consumer to end them.
+-- Locks: leases for update skip locked (dequeue holds its own for key share), messages for update skip locked. Never
+-- waits.
 -- Index: fq_lease_expires_ix, fq_message_lease_ix. Errors: none.
 create function fairqueue.fq_reclaim(p_queue text, p_limit integer)
 returns integer
@@ -30,9 +32,11 @@ declare
   v_dead_rows tid[];
   v_dead_reasons text[];
 begin
-  -- Leases whose messages are all in completing transactions must not hide the others behind them: go on until one gave something.
+  -- Leases whose messages are all in completing transactions must not hide the others behind them: go on until one gave
+  -- something.
   for v_pass in 1..100 loop
-    select array_agg(l.id), array_agg(l.consumer), max(l.expires_at), (array_agg(l.id order by l.expires_at desc, l.id desc))[1]
+    select array_agg(l.id), array_agg(l.consumer), max(l.expires_at),
+      (array_agg(l.id order by l.expires_at desc, l.id desc))[1]
     into v_leases, v_consumers, v_after_at, v_after_id
     from (
       select e.id, e.consumer, e.expires_at
@@ -55,7 +59,9 @@ begin
       array_agg(x.row) filter (where not x.exhausted),
       array_agg(x.id) filter (where x.exhausted),
       array_agg(x.row) filter (where x.exhausted),
-      array_agg(format('the lease of consumer %s expired at attempt %s of %s', x.consumer, x.attempts, x.max_attempts)) filter (where x.exhausted)
+      array_agg(
+        format('the lease of consumer %s expired at attempt %s of %s', x.consumer, x.attempts, x.max_attempts)
+      ) filter (where x.exhausted)
     into v_taken, v_ids, v_rows, v_dead_ids, v_dead_rows, v_dead_reasons
     from (
       select m.ctid as row, m.id, m.attempts, m.max_attempts, m.attempts >= m.max_attempts as exhausted, l.consumer
@@ -69,7 +75,8 @@ begin
       begin
         perform fairqueue.fq_bury_messages(p_queue, v_dead_ids, v_dead_rows, v_dead_reasons, null);
       exception
-        -- A letter has the id of one of them, since a sequence was set back. Every dequeue of the queue would fail with this one.
+        -- A letter has the id of one of them, since a sequence was set back. Every dequeue of the queue would fail with
+        -- this one.
         when unique_violation then
           perform fairqueue.fq_return_messages(p_queue, v_dead_ids, v_dead_rows, null, null, 0, 'expired');
       end;

@@ -1,10 +1,13 @@
--- fq_redrive: put dead letters back into their channels, in the caller's transaction: the named ones, or else the oldest p_limit (of a channel, of a kind).
--- Guarantees: the same message with the same id, due now, the oldest death first, those whose key another message holds last; its attempts count anew,
--- its hand-outs go on counting, so that no token comes twice. Returns each: 'redriven'; 'duplicate': another message holds its key, so that it stays
--- dead; 'missing': a named one that is not a dead letter of the queue. A bound of the backlog is not asked. p_notify: wake consumers that sleep (false in a
--- two-phase transaction).
--- Locks: dead letters, named ones in the order of their ids, waiting for another redrive or purge; others skip locked. Then keys in the order
--- (channel, key), as in fq_enqueue. Index: fq_dead_letter_pkey or fq_dead_letter_died_ix, fq_message_dedupe_key, fq_channel_pkey. Errors: QF001 bad limit; 40001.
+-- fq_redrive: put dead letters back into their channels, in the caller's transaction: the named ones, or else the
+-- oldest p_limit (of a channel, of a kind).
+-- Guarantees: the same message with the same id, due now, the oldest death first, those whose key another message holds
+-- last; its attempts count anew, its hand-outs go on counting, so that no token comes twice. Returns each: 'redriven';
+-- 'duplicate': another message holds its key, so that it stays dead; 'missing': a named one that is not a dead letter
+-- of the queue. A bound of the backlog is not asked. p_notify: wake consumers that sleep (false in a two-phase
+-- transaction).
+-- Locks: dead letters, named ones in the order of their ids, waiting for another redrive or purge; others skip locked.
+-- Then keys in the order (channel, key), as in fq_enqueue. Index: fq_dead_letter_pkey or fq_dead_letter_died_ix,
+-- fq_message_dedupe_key, fq_channel_pkey. Errors: QF001 bad limit; 40001.
 create function fairqueue.fq_redrive(
   p_queue text,
   p_ids bigint[] default null,
@@ -88,7 +91,8 @@ begin
   end if;
 
   with dead as materialized (
-    select d.message_id, d.channel_id, d.kind, d.content, d.headers, d.enqueued_at, d.dedupe_key, d.max_attempts, d.deliveries, d.error, c.name as channel,
+    select d.message_id, d.channel_id, d.kind, d.content, d.headers, d.enqueued_at, d.dedupe_key, d.max_attempts,
+      d.deliveries, d.error, c.name as channel,
       v_now - cardinality(v_ids) + u.ord as due_at
     from unnest(v_ids) with ordinality u(id, ord)
     join fairqueue.fq_dead_letter d on d.message_id = u.id
@@ -99,7 +103,8 @@ begin
       id, channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts, deliveries, error
     )
     overriding system value
-    select d.message_id, d.channel_id, d.kind, d.content, d.headers, d.due_at, d.enqueued_at, d.dedupe_key, d.max_attempts, d.deliveries, d.error
+    select d.message_id, d.channel_id, d.kind, d.content, d.headers, d.due_at, d.enqueued_at, d.dedupe_key,
+      d.max_attempts, d.deliveries, d.error
     from dead d
     order by d.channel collate "C", d.dedupe_key collate "C" nulls first, d.due_at
     on conflict do nothing

@@ -1,7 +1,9 @@
--- fq_resume: let a paused queue, or a paused channel, be delivered again, in the caller's transaction. False: it was not paused.
--- Guarantees: takes effect on the next dequeue after the commit: a signal lets the next hearing find the channel, whatever hints the consumers keep.
--- The channel stands where its last service puts it or, if later, where its first message or its rate does: as one that returns from idleness.
--- p_notify: wake consumers that sleep (a transaction that notifies cannot be prepared for two-phase commit).
+-- fq_resume: let a paused queue, or a paused channel, be delivered again, in the caller's transaction. False: it was
+-- not paused.
+-- Guarantees: takes effect on the next dequeue after the commit: a signal lets the next hearing find the channel,
+-- whatever hints the consumers keep. The channel stands where its last service puts it or, if later, where its first
+-- message or its rate does: as one that returns from idleness. p_notify: wake consumers that sleep (a transaction that
+-- notifies cannot be prepared for two-phase commit).
 -- Locks: as fq_pause. Index: fq_queue_pkey, fq_channel_state_newest_ix. Errors: 40001.
 create function fairqueue.fq_resume(p_queue text, p_channel text default null, p_notify boolean default true)
 returns boolean
@@ -47,7 +49,7 @@ begin
             greatest(
               s.head_dequeue_at,
               s.last_dequeue_at,
-              case when s.release_interval > 0 then s.release_at - (s.release_burst - 1) * s.release_interval end
+              fairqueue.fq_rate_allows_at(s.release_at, s.release_interval, s.release_burst)
             )
         end
       where s.ctid = v_row

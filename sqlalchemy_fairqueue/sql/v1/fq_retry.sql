@@ -1,9 +1,12 @@
--- fq_retry: try deliveries again later, their attempt counted, in the caller's transaction; a message out of attempts becomes a dead letter.
--- Guarantees: as fq_complete for the token; p_delays in microseconds from now (null or 0: where it stood). Returns the lost and the buried ones.
--- One that was cancelled while it was out is gone instead, and is neither. p_notify: wake consumers that sleep (never in a two-phase transaction).
+-- fq_retry: try deliveries again later, their attempt counted, in the caller's transaction; a message out of attempts
+-- becomes a dead letter.
+-- Guarantees: as fq_complete for the token; p_delays in microseconds from now (null or 0: where it stood). Returns the
+-- lost and the buried ones. One that was cancelled while it was out is gone instead, and is neither. p_notify: wake
+-- consumers that sleep (never in a two-phase transaction).
 -- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: QF001 bad delay; 40001.
 create function fairqueue.fq_retry(
-  p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_delays bigint[], p_errors text[],
+  p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_delays bigint[],
+  p_errors text[],
   p_notify boolean default false
 )
 returns table (message_id bigint, outcome text)
@@ -43,9 +46,12 @@ begin
     array_agg(p_errors[h.ordinal]) filter (where h.exhausted)
   into v_again_ids, v_again_rows, v_again_delays, v_again_errors, v_dead_ids, v_dead_rows, v_dead_errors
   from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries) h;
-  perform fairqueue.fq_return_messages(p_queue, v_again_ids, v_again_rows, v_again_delays, v_again_errors, 0, 'retried');
+  perform fairqueue.fq_return_messages(
+    p_queue, v_again_ids, v_again_rows, v_again_delays, v_again_errors, 0, 'retried'
+  );
   v_buried := fairqueue.fq_bury_messages(
-    p_queue, v_dead_ids, v_dead_rows, array_fill('attempts exhausted'::text, array[coalesce(cardinality(v_dead_ids), 0)]), v_dead_errors
+    p_queue, v_dead_ids, v_dead_rows,
+    array_fill('attempts exhausted'::text, array[coalesce(cardinality(v_dead_ids), 0)]), v_dead_errors
   );
   if p_notify and v_again_ids is not null then
     perform fairqueue.fq_wake(p_queue);

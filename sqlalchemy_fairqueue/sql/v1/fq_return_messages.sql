@@ -1,10 +1,12 @@
 -- fq_return_messages: make leased messages that the caller has locked ready again. Used by release, retry and reclaim.
--- Guarantees: a message without a delay stands where it stood in its channel; with one (microseconds) it is due that much later.
--- One that was cancelled while it was out is deleted instead. One signal a channel carries the least of them, how many they are, and the slots they free.
--- An attempt that was handed out while the queue recorded its history is appended to it as p_outcome, or as 'cancelled'.
+-- Guarantees: a message without a delay stands where it stood in its channel; with one (microseconds) it is due that
+-- much later. One that was cancelled while it was out is deleted instead. One signal a channel carries the least of
+-- them, how many they are, and the slots they free. An attempt that was handed out while the queue recorded its history
+-- is appended to it as p_outcome, or as 'cancelled'.
 -- Locks: only rows that the caller holds. Index: none, rows by ctid. Errors: none.
 create function fairqueue.fq_return_messages(
-  p_queue text, p_ids bigint[], p_rows tid[], p_delays bigint[], p_errors text[], p_attempts_back integer, p_outcome text default 'released'
+  p_queue text, p_ids bigint[], p_rows tid[], p_delays bigint[], p_errors text[], p_attempts_back integer,
+  p_outcome text default 'released'
 )
 returns void
 language plpgsql
@@ -23,22 +25,16 @@ declare
   v_attempts bigint[];
   v_kinds text[];
   v_errors text[];
-  v_gone_attempts bigint[];
-  v_gone_kinds text[];
-  v_gone_errors text[];
+  v_cancelled boolean[];
 begin
   if p_ids is null then
     return;
   end if;
   with held as materialized (
-    select m.ctid as row, m.id, m.channel_id, m.slots, m.cancelled, m.delivered_at, m.kind, u.delay, u.error,
-      case
-        when m.delivered_at is not null then
-          array[
-            m.channel_id, m.id, m.attempts, m.enqueued_at,
-            least(m.delivered_at, greatest(m.enqueued_at, m.dequeue_at, m.returned_at)), m.delivered_at, m.lease_id
-          ]
-      end as attempt
+    select m.ctid as row, m.id, m.channel_id, m.slots, m.cancelled, m.kind, u.delay, u.error,
+      fairqueue.fq_attempt(
+        m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id
+      ) as attempt
     from unnest(p_ids, p_rows, p_delays, p_errors) u(id, row, delay, error)
     join fairqueue.fq_message m on m.ctid = u.row and m.id is not distinct from u.id
   ),
@@ -86,19 +82,14 @@ begin
       or t.queue_freed > 0
   )
   select
-    array_agg(h.attempt) filter (where h.delivered_at is not null and not h.cancelled),
-    array_agg(h.kind) filter (where h.delivered_at is not null and not h.cancelled),
-    array_agg(h.error) filter (where h.delivered_at is not null and not h.cancelled),
-    array_agg(h.attempt) filter (where h.delivered_at is not null and h.cancelled),
-    array_agg(h.kind) filter (where h.delivered_at is not null and h.cancelled),
-    array_agg(h.error) filter (where h.delivered_at is not null and h.cancelled)
-  into v_attempts, v_kinds, v_errors, v_gone_attempts, v_gone_kinds, v_gone_errors
+    array_agg(h.attempt) filter (where h.attempt is not null),
+    array_agg(h.kind) filter (where h.attempt is not null),
+    array_agg(h.error) filter (where h.attempt is not null),
+    array_agg(h.cancelled) filter (where h.attempt is not null)
+  into v_attempts, v_kinds, v_errors, v_cancelled
   from held h;
   if v_attempts is not null then
-    perform fairqueue.fq_record_attempts(p_queue, v_attempts, v_kinds, v_errors, p_outcome, v_now);
-  end if;
-  if v_gone_attempts is not null then
-    perform fairqueue.fq_record_attempts(p_queue, v_gone_attempts, v_gone_kinds, v_gone_errors, 'cancelled', v_now);
+    perform fairqueue.fq_record_attempts(p_queue, v_attempts, v_kinds, v_errors, p_outcome, v_cancelled, v_now);
   end if;
 end
 $$;

@@ -1,10 +1,12 @@
 -- fq_stats: how a queue stands, in one row, also for a queue that nobody knows.
--- Guarantees: one snapshot; times and counts as in fq_channel_stats. consumers: those with a lease that has not expired;
--- signals: what transactions left and nobody has heard; current_concurrency: messages that count against the queue's limit, null if it never had one.
--- Cost: two places of indexes a channel (some 200,000 channels a second), two more for one that has messages, the scheduled and prioritised
--- messages, and what the queue has of messages out, dead letters and signals not heard. The ready messages are not read.
--- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_died_ix,
--- fq_queue_pkey, fq_queue_state_newest_ix. Errors: none.
+-- Guarantees: one snapshot; times and counts as in fq_channel_stats. consumers: those with a lease that has not
+-- expired; signals: what transactions left and nobody has heard; current_concurrency: messages that count against the
+-- queue's limit, null if it never had one.
+-- Cost: two places of indexes a channel (some 200,000 channels a second), two more for one that has messages, the
+-- scheduled and prioritised messages, and what the queue has of messages out, dead letters and signals not heard. The
+-- ready messages are not read.
+-- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix,
+-- fq_dead_letter_died_ix, fq_queue_pkey, fq_queue_state_newest_ix. Errors: none.
 create function fairqueue.fq_stats(p_queue text)
 returns table (
   channels bigint,
@@ -33,17 +35,20 @@ declare
 begin
   return query
   with told as materialized (
-    select g.channel_id, count(*) as signals, sum(g.added) as added, sum(g.dropped) as dropped, sum(g.queue_freed) as queue_freed
+    select g.channel_id, count(*) as signals, sum(g.added) as added, sum(g.dropped) as dropped,
+      sum(g.queue_freed) as queue_freed
     from fairqueue.fq_signal g
     where g.queue = p_queue
     group by g.channel_id
   ),
   heard as materialized (
-    select sum(t.signals)::bigint as signals, sum(t.added) as added, sum(t.dropped) as dropped, sum(t.queue_freed) as queue_freed
+    select sum(t.signals)::bigint as signals, sum(t.added) as added, sum(t.dropped) as dropped,
+      sum(t.queue_freed) as queue_freed
     from told t
   ),
   line as materialized (
-    select count(*) as channels, sum(s.backlog) as backlog, sum(s.dropped) as dropped, sum(w.scheduled) as scheduled, min(w.since) as since
+    select count(*) as channels, sum(s.backlog) as backlog, sum(s.dropped) as dropped, sum(w.scheduled) as scheduled,
+      min(w.since) as since
     from fairqueue.fq_channel c
     cross join lateral (
       select v.backlog, v.dropped, v.head_dequeue_at

@@ -1,6 +1,7 @@
 -- fq_unwait: a consumer is awake: take the mark of fq_wait away.
 -- Guarantees: nobody notifies for its sake from the commit on. A lease that is gone, or has no mark, is left alone.
--- Locks: the lease row, no key update: waits for a reclaim or an extension of the same lease. Index: fq_lease_pkey. Errors: none.
+-- Locks: the lease row, no key update: waits for a reclaim or an extension of the same lease. Index: fq_lease_pkey.
+-- Errors: none.
 create function fairqueue.fq_unwait(p_lease_id bigint)
 returns void
 language plpgsql

@@ -1,8 +1,11 @@
 -- fq_wait: mark a consumer as asleep for p_wait microseconds, so that whoever has work for its queue wakes it.
--- Guarantees: the mark stands on the consumer's lease p_lease_id, or on a new one where that is not alive; the lease is good for as long at least.
--- lease_id: the marked lease; topic: what the payload of notifications for this queue and installation ends with (see fq_wake). After the commit, and before it sleeps, the consumer
--- listens and looks once more, for what was committed meanwhile notified nobody. Keep p_wait short: the mark of a consumer that died costs notifications until then.
--- Locks: the lease row, no key update: waits for an extension of the same lease. Index: fq_lease_pkey. Errors: QF001 bad argument.
+-- Guarantees: the mark stands on the consumer's lease p_lease_id, or on a new one where that is not alive; the lease is
+-- good for as long at least. lease_id: the marked lease; topic: what the payload of notifications for this queue and
+-- installation ends with (see fq_wake). After the commit, and before it sleeps, the consumer listens and looks once
+-- more, for what was committed meanwhile notified nobody. Keep p_wait short: the mark of a consumer that died costs
+-- notifications until then.
+-- Locks: the lease row, no key update: waits for an extension of the same lease. Index: fq_lease_pkey. Errors: QF001
+-- bad argument.
 create function fairqueue.fq_wait(
   p_queue text,
   p_consumer text,
@@ -40,7 +43,10 @@ begin
   returning e.id, e.tableoid || ':' || p_queue into lease_id, topic;
   if not found then
     insert into fairqueue.fq_lease as e (id, queue, consumer, expires_at, waiting_until)
-    values (hashtextextended(gen_random_uuid()::text, 0) & 9223372036854775807, p_queue, p_consumer, v_now + p_wait, v_now + p_wait)
+    values (
+      hashtextextended(gen_random_uuid()::text, 0) & 9223372036854775807, p_queue, p_consumer, v_now + p_wait,
+      v_now + p_wait
+    )
     returning e.id, e.tableoid || ':' || p_queue into lease_id, topic;
   end if;
 end

@@ -1,6 +1,7 @@
--- One row an attempt that has ended, of the queues that record their history. Appended only; a day is taken away by dropping its partition.
--- The default partition takes what no day has been made for, so that an insert never fails. The default of id is a sequence and no
--- identity, which servers before version 17 do not give to partitions. Readers go on after (recorded_xid, id), for ids commit out of order.
+-- One row an attempt that has ended, of the queues that record their history. Appended only; a day is taken away by
+-- dropping its partition. The default partition takes what no day has been made for, so that an insert never fails. The
+-- default of id is a sequence and no identity, which servers before version 17 do not give to partitions. Readers go on
+-- after (recorded_xid, id), for ids commit out of order.
 create table fairqueue.fq_history (
   id bigserial not null,
   queue text collate "C" not null,
@@ -17,7 +18,9 @@ create table fairqueue.fq_history (
   outcome text not null,
   error text,
   recorded_xid xid8 not null default pg_current_xact_id(),
-  constraint fq_history_outcome_check check (outcome in ('completed', 'retried', 'released', 'buried', 'expired', 'cancelled'))
+  constraint fq_history_outcome_check check (
+    outcome in ('completed', 'retried', 'released', 'buried', 'expired', 'cancelled')
+  )
 )
 partition by range (finished_at);
 create index fq_history_recorded_ix on fairqueue.fq_history (recorded_xid, id);

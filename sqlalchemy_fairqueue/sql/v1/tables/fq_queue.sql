@@ -1,6 +1,7 @@
 -- One row a configured queue: the policy that channels made from now on start with, and what holds for the whole queue.
 -- Written by fq_configure_queue, fq_limit_queue, fq_record_queue, fq_pause and fq_resume.
--- A queue without a row works: its channels take the policy that their first enqueue brings. has_policy is false where the row is there for other reasons.
+-- A queue without a row works: its channels take the policy that their first enqueue brings. has_policy is false where
+-- the row is there for other reasons.
 create table fairqueue.fq_queue (
   name text collate "C" not null,
   has_policy boolean not null default true,

@@ -1,5 +1,6 @@
--- The count of a queue that has, or once had, a limit on all of its channels together: one live row a queue, made by fq_limit_queue.
--- Versioned like fq_channel_state and for the same reasons: no unique index, every update sets turn = turn + 1, the newest version is found first.
+-- The count of a queue that has, or once had, a limit on all of its channels together: one live row a queue, made by
+-- fq_limit_queue. Versioned like fq_channel_state and for the same reasons: no unique index, every update sets turn =
+-- turn + 1, the newest version is found first.
 create table fairqueue.fq_queue_state (
   queue text collate "C" not null,
   turn bigint not null default 0,

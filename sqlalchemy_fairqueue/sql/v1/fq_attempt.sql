@@ -1,0 +1,19 @@
+-- fq_attempt: an attempt at a message as fq_record_attempts takes it; null: it began while the queue did not record its
+-- history.
+-- Guarantees: one expression, which the planner puts in its place. Locks: none. Errors: none.
+create function fairqueue.fq_attempt(
+  p_channel_id bigint, p_id bigint, p_attempts integer, p_enqueued_at bigint, p_dequeue_at bigint, p_returned_at bigint,
+  p_delivered_at bigint, p_lease_id bigint
+)
+returns bigint[]
+language sql
+immutable parallel safe
+as $$
+  select case
+    when p_delivered_at is not null then
+      array[
+        p_channel_id, p_id, p_attempts, p_enqueued_at,
+        least(p_delivered_at, greatest(p_enqueued_at, p_dequeue_at, p_returned_at)), p_delivered_at, p_lease_id
+      ]
+  end
+$$;

@@ -1,0 +1,19 @@
+-- fq_has_signals: whether a queue has a signal above p_after that nobody has heard.
+-- Guarantees: as the statement that calls it sees them. Locks: none. Index: fq_signal_pkey. Errors: none.
+create function fairqueue.fq_has_signals(p_queue text, p_after bigint)
+returns boolean
+language plpgsql
+stable
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+begin
+  return exists (
+    select
+    from fairqueue.fq_signal g
+    where g.queue = p_queue
+      and g.id > p_after
+  );
+end
+$$;
