@@ -132,7 +132,7 @@ def matrix(session: nox.Session, alembic: str, sqlalchemy: str, server: int) -> 
         programs = _wheel_programs(session, server)
     if programs is None:
         session.skip(f"PostgreSQL {server}: none found in the distribution's folders, and no wheel holds it")
-    folders = [f"tests/{name}" for name in ("alembic", "orm", "unit_of_work", "queue", "worker")]
+    folders = [f"tests/{name}" for name in ("alembic", "orm", "database", "unit_of_work", "queue", "worker")]
     session.run("pytest", *(session.posargs or folders), env={"FAIRQUEUE_POSTGRES_BIN": str(programs)})
 
 

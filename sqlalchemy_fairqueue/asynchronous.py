@@ -1,31 +1,5 @@
-"""SQLAlchemy's asyncio classes, whether or not they can be had.
+"""Old path of ``database.asynchronous``, for modules that still import it."""
 
-They need greenlet, which SQLAlchemy 2.1 no longer installs by itself. An application without it can have no object of
-these classes, so that stand-ins which nothing is an instance of say the same.
-"""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
-else:
-    try:
-        from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
-    except ImportError:
-
-        class AsyncConnection:
-            """Stands in for a class that needs greenlet."""
-
-        class AsyncEngine:
-            """Stands in for a class that needs greenlet."""
-
-        class AsyncSession:
-            """Stands in for a class that needs greenlet."""
-
-        class async_scoped_session:  # noqa: N801 - named as what it stands for
-            """Stands in for a class that needs greenlet."""
-
+from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 
 __all__ = ["AsyncConnection", "AsyncEngine", "AsyncSession", "async_scoped_session"]

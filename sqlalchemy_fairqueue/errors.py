@@ -1,8 +1,7 @@
-"""What can go wrong, as types.
+"""Errors of this package.
 
-Every error says what happened, with the values, then what to do. Errors that the SQL functions raise are found by their
-SQLSTATE: a class names its code, and :func:`translated` turns a driver's error into the class that has it. This module
-must not know how a statement is sent; of the SQL it knows the newest version, to say what to install.
+Each one says what happened, with the values, then what to do. A class names the SQLSTATE codes that stand for it, by
+which ``database`` turns what the driver raises into the class. This module must not know how a statement is sent.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy.exc import DBAPIError
-
-from sqlalchemy_fairqueue.sql import latest_version, schema_argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,24 +39,6 @@ def clean(text: str) -> str:
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
         for character in text
-    )
-
-
-def to_install(schema: str | None = None) -> str:
-    """What to do where no queue is found: the migration, of the newest version, for the schema that was named."""
-    operation = f"op.create_fairqueue(version={latest_version()}{schema_argument(schema)})"
-    return (
-        f"put {operation} into an Alembic migration and run it, "
-        "or give Queue(schema=...) the schema it was installed in"
-    )
-
-
-def to_repair() -> str:
-    """What to do where a function of the queue was found and something that it names was not."""
-    return (
-        "a function of fairqueue is there, and what it names is not: after a rename of its schema put "
-        f"op.repair_fairqueue(version={latest_version()}, schema=...) with the new name into an Alembic migration and "
-        "run it, otherwise see by find_drift() what is missing"
     )
 
 
@@ -276,24 +255,13 @@ class UnsentWork(FairQueueError):
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Raise what the database refused as an error of this package, when its SQLSTATE is one that has a class.
+    """Raise what the database refused as an error of this package. Only for the worker, until it calls ``database``."""
+    from sqlalchemy_fairqueue.database.calls import translated as refusal_of  # noqa: PLC0415
 
-    Args:
-        doing: What was tried, for the message: ``"dequeue from queue 'documents'"``.
-    """
     try:
         yield
     except DBAPIError as error:
-        original = error.orig
-        kind = FairQueueError.of_sqlstate.get(getattr(original, "sqlstate", None) or "")
-        if kind is None:
+        refusal = refusal_of(error, doing)
+        if refusal is None:
             raise
-        diagnostics = getattr(original, "diag", None)
-        what = getattr(diagnostics, "message_primary", None) or str(original)
-        detail = getattr(diagnostics, "message_detail", None)
-        hint = getattr(diagnostics, "message_hint", None)
-        if kind is SchemaMismatch:
-            # Raised within a function: then it is installed.
-            hint = to_repair() if getattr(diagnostics, "context", None) else to_install()
-        said = f"{what} ({detail})" if detail else what
-        raise kind(f"cannot {doing}: {said}; {hint or 'see the documentation of the call'}") from error
+        raise refusal from error

@@ -1,52 +1,6 @@
-"""The version of the schema that a database has installed, and whether this library can use it.
+"""Old path of ``database.versions`` and ``database.migrations``, for modules that still import it."""
 
-It is asked once an engine and schema, before anything else is sent there, and remembered if it can be used: a database
-is migrated before the code that needs it is rolled out, and the code is rolled back before the database.
-"""
+from sqlalchemy_fairqueue.database.migrations import to_upgrade
+from sqlalchemy_fairqueue.database.versions import check_installed
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
-
-from sqlalchemy_fairqueue import statements
-from sqlalchemy_fairqueue.errors import SchemaMismatch, to_install, translated
-from sqlalchemy_fairqueue.sql import NEEDED_VERSION, named_schema, schema_argument
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, Pool
-
-# The schemas that can be used. By pool: an engine with other execution options shares it.
-_usable: WeakKeyDictionary[Pool, set[str | None]] = WeakKeyDictionary()
-
-
-def check_installed(connection: Connection, schema: str | None) -> None:
-    """Refuse a schema that fairqueue is not installed in, or in a version that is too old. A newer one is usable.
-
-    Args:
-        connection: Where to ask. Unless the answer is known, one short statement is sent in its transaction.
-        schema: Where the queue is installed; None: found through the search_path.
-
-    Raises:
-        SchemaMismatch: It says what is installed, what is needed, and the migration to write.
-    """
-    usable = _usable.setdefault(connection.engine.pool, set())
-    if schema in usable:
-        return
-    try:
-        with translated("find the version of fairqueue's schema"):
-            version: int = connection.execute(statements.version(schema)).scalar_one()
-    except SchemaMismatch as error:
-        problem = f"fairqueue is not installed in {named_schema(schema)}; {to_install(schema)}"
-        raise SchemaMismatch(problem) from error.__cause__
-    if version < NEEDED_VERSION:
-        raise SchemaMismatch(
-            f"{named_schema(schema)} holds version {version} of fairqueue's schema, and this library needs version "
-            f"{NEEDED_VERSION}; put {to_upgrade(version, schema)} into an Alembic migration and run it"
-        )
-    usable.add(schema)
-
-
-def to_upgrade(version: int, schema: str | None) -> str:
-    """The operation that brings an installation to the version that this library needs."""
-    return f"op.upgrade_fairqueue({version}, {NEEDED_VERSION}{schema_argument(schema)})"
+__all__ = ["check_installed", "to_upgrade"]

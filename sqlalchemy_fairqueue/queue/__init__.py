@@ -1,20 +1,28 @@
 """The face of the library: one object a queue.
 
-It knows what can be asked; how it is sent stands in unit_of_work and consumer.
+It knows what can be asked; ``unit_of_work``, ``consumer`` and ``database`` know how it is sent.
 """
 
-from sqlalchemy_fairqueue.queue.configuring import Configuring
-from sqlalchemy_fairqueue.queue.dead import DeadLetters
-from sqlalchemy_fairqueue.queue.delivering import Delivering
-from sqlalchemy_fairqueue.queue.enqueuing import Enqueuing
-from sqlalchemy_fairqueue.queue.handling import Handling
-from sqlalchemy_fairqueue.queue.looking import Looking
-from sqlalchemy_fairqueue.queue.withdrawing import Withdrawing
+from sqlalchemy_fairqueue.queue.configuration import ConfigurationMethods
+from sqlalchemy_fairqueue.queue.dead_letters import DeadLetterMethods
+from sqlalchemy_fairqueue.queue.deliveries import DeliveryMethods
+from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
+from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
+from sqlalchemy_fairqueue.queue.stats import StatsMethods
+from sqlalchemy_fairqueue.queue.withdrawals import WithdrawalMethods
 
 __all__ = ["Queue"]
 
 
-class Queue(Enqueuing, Delivering, Withdrawing, Configuring, Looking, DeadLetters, Handling):
+class Queue(
+    EnqueueMethods,
+    DeliveryMethods,
+    WithdrawalMethods,
+    ConfigurationMethods,
+    StatsMethods,
+    DeadLetterMethods,
+    HandlerMethods,
+):
     """A named set of channels in a PostgreSQL database, served in turn.
 
     Cheap to make and stateless but for what dequeue remembers between calls; make one a queue and module. It connects
@@ -30,7 +38,7 @@ class Queue(Enqueuing, Delivering, Withdrawing, Configuring, Looking, DeadLetter
         max_attempts: Deliveries after which a failing message becomes a dead letter, unless the message says otherwise.
         bind_arguments: For sessions with several engines: passed to ``Session.connection(bind_arguments=...)`` to find
             the one that holds the queue, like ``{"mapper": Upload}``.
-        notify: Whether transactions may wake consumers that sleep by NOTIFY, which is sent only while one does. Give
+        notify: Whether transactions may wake waiting consumers by NOTIFY, which is sent only while one waits. Give
             False behind a transaction pooler that loses notifications anyway, or for transactions that you prepare by
             SQL of your own (PREPARE refuses one that has notified; two-phase sessions and connections of SQLAlchemy
             never notify). Consumers then find work by polling.

@@ -1,4 +1,4 @@
-"""What every part of a queue's face stands on: where it points, and how an operation finds its way."""
+"""Base of a queue: its name, schema and defaults, and the ways of an operation to the database."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.codecs import Codec, JsonCodec
-from sqlalchemy_fairqueue.engines import arun, check_driver, refused, run
+from sqlalchemy_fairqueue.database import Target, check_installed
+from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
+from sqlalchemy_fairqueue.database.engines import arun, check_driver, refused, run
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.installation import check_installed
-from sqlalchemy_fairqueue.unit_of_work import Target, connection_of, joined, ledger_of, record, send, session_of
+from sqlalchemy_fairqueue.unit_of_work import connection_of, joined, lock_order_of, record, send, session_of
 from sqlalchemy_fairqueue.values import SCHEMA_BYTES, ChannelPolicy, check_count, check_name
 
 if TYPE_CHECKING:
@@ -19,18 +19,17 @@ if TYPE_CHECKING:
 
     from sqlalchemy.orm import Session, scoped_session
 
-    from sqlalchemy_fairqueue.unit_of_work import Operation
-    from sqlalchemy_fairqueue.unit_of_work.ledger import Ledger
+    from sqlalchemy_fairqueue.unit_of_work import LockOrder, Operation
 
-    Place = Session | scoped_session[Any] | Connection | Engine
-    AsyncPlace = AsyncSession | async_scoped_session[Any] | AsyncConnection | AsyncEngine
+    Where = Session | scoped_session[Any] | Connection | Engine
+    AsyncWhere = AsyncSession | async_scoped_session[Any] | AsyncConnection | AsyncEngine
     AnySession = Session | AsyncSession | scoped_session[Any] | async_scoped_session[Any]
 
 R = TypeVar("R")
 
 
 class QueueBase:
-    """Name, place and defaults of a queue. See :class:`sqlalchemy_fairqueue.Queue`."""
+    """Name, schema and defaults of a queue. See :class:`sqlalchemy_fairqueue.Queue`."""
 
     def __init__(
         self,
@@ -74,20 +73,20 @@ class QueueBase:
     def _perform(self, where: AnySession | Connection | Engine, operations: list[Operation]) -> None:
         """Record on a session; send at once in a connection's transaction, or in one of its own on an engine.
 
-        The receipts of what is sent at once are told: on an engine after its commit.
+        The receipts of what is sent at once are filled in: on an engine after its commit.
         """
         if (session := session_of(where)) is not None:
             if operations:
                 record(session, operations)
         elif isinstance(where, Connection):
-            for tell in send(where, operations):
-                tell()
+            for update in send(where, operations):
+                update()
         elif isinstance(where, Engine):
             check_driver(where)
             with where.begin() as connection:
-                tellings = send(connection, operations)
-            for tell in tellings:
-                tell()
+                updates = send(connection, operations)
+            for update in updates:
+                update()
         else:
             raise refused(where, "a session, a Connection or an Engine")
 
@@ -102,16 +101,16 @@ class QueueBase:
         elif isinstance(where, AsyncEngine):
             check_driver(where.sync_engine)
             async with where.begin() as connection:
-                tellings = await connection.run_sync(send, operations)
-            for tell in tellings:
-                tell()
+                updates = await connection.run_sync(send, operations)
+            for update in updates:
+                update()
         else:
             raise refused(where, "an AsyncConnection or an AsyncEngine")
 
-    def _ask(self, where: Place, work: Callable[[Connection], R], *, settles: bool = False) -> R:
+    def _ask(self, where: Where, work: Callable[[Connection], R], *, settles: bool = False) -> R:
         """Do *work* at once: in the transaction of a session or connection, or in one of its own on an engine.
 
-        With *settles* it counts as a completion in the lock order of a transaction that is not its own.
+        With *settles* it counts as a settlement in the lock order of a transaction that is not its own.
 
         Raises:
             SchemaMismatch: The queue is not installed, or in a version that is too old.
@@ -131,12 +130,12 @@ class QueueBase:
         if isinstance(where, Connection):
             check_driver(where)
             check_installed(where, schema)
-            return _settled(ledger_of(where), where, work) if settles else work(where)
+            return _settled(lock_order_of(where), where, work) if settles else work(where)
         if isinstance(where, Engine):
             return run(where, lambda connection: _committed(connection, schema, work))
         raise refused(where, "a Session, a Connection or an Engine")
 
-    async def _aask(self, where: AsyncPlace, work: Callable[[Connection], R], *, settles: bool = False) -> R:
+    async def _aask(self, where: AsyncWhere, work: Callable[[Connection], R], *, settles: bool = False) -> R:
         """As _ask, on an async session, connection or engine."""
         found = where() if isinstance(where, async_scoped_session) else where
         if isinstance(found, (AsyncSession, AsyncConnection)):
@@ -153,7 +152,7 @@ def _committed(connection: Connection, schema: str | None, work: Callable[[Conne
     return result
 
 
-def _settled(ledger: Ledger, connection: Connection, work: Callable[[Connection], R]) -> R:
+def _settled(lock_order: LockOrder, connection: Connection, work: Callable[[Connection], R]) -> R:
     result = work(connection)
-    ledger.settled = True
+    lock_order.settled = True
     return result

@@ -1,79 +1,12 @@
-"""One builder a SQL function: which function is called, with which arguments and types.
+"""Old path of the clauses in ``database``, for modules that still execute them themselves."""
 
-Nothing else writes SQL for them. Every builder takes the schema of the installation (None: found through the
-search_path) and gives an executable clause whose parameters are named as in the SQL, without the ``p_``.
-"""
+from sqlalchemy_fairqueue.database.history import keep_history_clause as keep_history
+from sqlalchemy_fairqueue.database.leases import heartbeat_clause as heartbeat
+from sqlalchemy_fairqueue.database.leases import held_clause as held
+from sqlalchemy_fairqueue.database.settlement import release_clause as release
+from sqlalchemy_fairqueue.database.stats import queues_clause as queues
+from sqlalchemy_fairqueue.database.versions import version_clause as version
+from sqlalchemy_fairqueue.database.waits import unwait_clause as unwait
+from sqlalchemy_fairqueue.database.waits import wait_clause as wait
 
-from sqlalchemy_fairqueue.statements.configuring import (
-    configure_channel,
-    configure_queue,
-    hold_queue,
-    keep_history,
-    limit_queue,
-    pause,
-    purge_channel,
-    record_queue,
-    resume,
-)
-from sqlalchemy_fairqueue.statements.leases import extend, heartbeat, unwait, wait, wake
-from sqlalchemy_fairqueue.statements.looking import (
-    channel_stats,
-    dead_letters,
-    held,
-    holder,
-    max_backlog,
-    queues,
-    stats,
-    version,
-)
-from sqlalchemy_fairqueue.statements.verbs import (
-    bury,
-    cancel,
-    complete,
-    dequeue,
-    enqueue,
-    hear,
-    hold_deliveries,
-    hold_messages,
-    purge_dead,
-    redrive,
-    release,
-    retry,
-)
-
-__all__ = [
-    "bury",
-    "cancel",
-    "channel_stats",
-    "complete",
-    "configure_channel",
-    "configure_queue",
-    "dead_letters",
-    "dequeue",
-    "enqueue",
-    "extend",
-    "hear",
-    "heartbeat",
-    "held",
-    "hold_deliveries",
-    "hold_messages",
-    "hold_queue",
-    "holder",
-    "keep_history",
-    "limit_queue",
-    "max_backlog",
-    "pause",
-    "purge_channel",
-    "purge_dead",
-    "queues",
-    "record_queue",
-    "redrive",
-    "release",
-    "resume",
-    "retry",
-    "stats",
-    "unwait",
-    "version",
-    "wait",
-    "wake",
-]
+__all__ = ["heartbeat", "held", "keep_history", "queues", "release", "unwait", "version", "wait"]

@@ -1,37 +1,42 @@
-"""What a transaction can ask of a queue, as values."""
+"""Operations that a transaction can ask of a queue, as values."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.database import EncodedMessage, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import timedelta
 
-    from sqlalchemy_fairqueue.values import CancelReceipt, ChannelPolicy, Delivery, Enqueue, PurgeReceipt, Receipt
+    from sqlalchemy_fairqueue.values import CancelReceipt, ChannelPolicy, Delivery, PurgeReceipt, Receipt
 
+__all__ = [
+    "Cancel",
+    "Configuration",
+    "Configure",
+    "EnqueueMessage",
+    "Limit",
+    "MessageChange",
+    "Operation",
+    "Pause",
+    "Purge",
+    "ReceiptUpdate",
+    "RecordHistory",
+    "Settle",
+    "Target",
+    "Verb",
+]
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A queue in a database: where an operation goes.
-
-    Attributes:
-        schema: Where the queue is installed; None: found through the search_path.
-        queue: Name of the queue.
-        bind_arguments: How a session with several engines finds the one that holds the queue.
-        notify: Whether transactions may wake consumers that sleep.
-    """
-
-    schema: str | None
-    queue: str
-    bind_arguments: Mapping[str, Any] | None = field(default=None, compare=False)
-    notify: bool = field(default=True, compare=False)
+ReceiptUpdate = Callable[[], None]
+"""Fills in the outcome of an operation, to be called once that is certain."""
 
 
 class Verb(Enum):
-    """How a delivery ends."""
+    """The ways to settle a delivery."""
 
     COMPLETE = "complete"
     RETRY = "retry"
@@ -40,24 +45,16 @@ class Verb(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class EnqueueMessage:
+class EnqueueMessage(EncodedMessage):
     """Add a message.
 
     Attributes:
         target: The queue.
-        message: What to add.
-        content: Its payload, encoded.
-        headers: Its headers as JSON text.
-        max_attempts: Its own or the queue's.
         policy: For its channel, if that is made now and the queue has no configured one.
-        receipt: Told what became of it.
+        receipt: Gets its outcome.
     """
 
     target: Target
-    message: Enqueue
-    content: bytes
-    headers: str | None
-    max_attempts: int
     policy: ChannelPolicy
     receipt: Receipt
 
@@ -73,7 +70,7 @@ class Configure:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Set how many messages of the whole queue may be in consumers' hands at once. None: no limit."""
+    """Set how many messages of the whole queue consumers may hold at once. None: no limit."""
 
     target: Target
     max_concurrency: int | None
@@ -108,7 +105,7 @@ class Purge:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """End a delivery."""
+    """Settle a delivery."""
 
     target: Target
     verb: Verb
@@ -132,6 +129,6 @@ class Cancel:
     receipt: CancelReceipt
 
 
-Setting = Configure | Limit | RecordHistory | Pause | Purge
-End = Settle | Cancel
-Operation = EnqueueMessage | Setting | End
+Configuration = Configure | Limit | RecordHistory | Pause | Purge
+MessageChange = Settle | Cancel
+Operation = EnqueueMessage | Configuration | MessageChange

@@ -1,6 +1,6 @@
-"""Where a session stands: the transactions it is in, and what is happening to them. It changes nothing but to begin.
+"""Transactions of a session, and what is happening to them. This module changes nothing but to begin one.
 
-SQLAlchemy has no public word for "commit() of this very transaction is under way", nor for why a transaction is not
+SQLAlchemy has no public name for "commit() of this very transaction is under way", nor for why a transaction is not
 active, nor a cheap one for "call this last"; what is not public is used here and nowhere else, and tests pin what it
 means.
 """
@@ -14,7 +14,7 @@ from sqlalchemy.exc import InvalidRequestError, UnboundExecutionError
 from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.orm.session import SessionTransactionState
 
-from sqlalchemy_fairqueue.asynchronous import AsyncSession, async_scoped_session
+from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.errors import FairQueueError, UnsentWork, said
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ def connected(session: Session, operations: Iterable[Operation]) -> list[tuple[C
     """
     # By identity: targets that are equal may be of several databases.
     found: dict[int, Connection] = {}
-    placed = []
+    routed = []
     for operation in operations:
         target = operation.target
         if id(target) not in found:
             found[id(target)] = connection(session, target)
-        placed.append((found[id(target)], operation))
-    return placed
+        routed.append((found[id(target)], operation))
+    return routed
 
 
 def check_open(root: SessionTransaction, innermost: SessionTransaction) -> None:

@@ -1,4 +1,4 @@
-"""A message in a consumer's hands, and the lease that says until when."""
+"""Deliveries and leases: messages that a consumer holds, and until when."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _made(value: Any) -> Once:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A message in a consumer's hands, under a lease.
+    """A message that a consumer holds under a lease.
 
     Whoever holds it owes it one complete, retry, release or bury before the lease ends.
 
@@ -77,9 +77,9 @@ class Delivery:
         lease: The lease that it is held under.
         deliveries: How often it was handed out, ever. With message_id and the lease's id it is the fencing token.
         row_id: Where the row stood when it was delivered.
-        holds_slot: Whether its end may free a slot of a limit, its channel's or the queue's: False, it does not.
-        ends: How this process has ended it ("complete", "retry", "release", "bury"), told when that was committed, on
-            a Connection when it was sent.
+        holds_slot: Whether to settle it may free a slot of a limit, its channel's or the queue's: False, it does not.
+        settled: How this process has settled it ("complete", "retry", "release", "bury"), added when that was
+            committed, on a Connection when it was sent.
     """
 
     message_id: int
@@ -97,7 +97,12 @@ class Delivery:
     row_id: str = field(repr=False)
     decoded: Any = field(repr=False, compare=False)
     holds_slot: bool = field(default=True, repr=False)
-    ends: list[str] = field(default_factory=list, repr=False, compare=False)
+    settled: list[str] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def ends(self) -> list[str]:
+        """The old name of ``settled``, for the worker."""
+        return self.settled
 
     @property
     def payload(self) -> Any:

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, event, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Delivery, Lease, Queue
-from sqlalchemy_fairqueue import consumer as consumers
+from sqlalchemy_fairqueue.queue import consumer as consumers
 from tests.fixtures.database import Database
 
 

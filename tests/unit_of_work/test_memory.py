@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import FairQueueError, Queue, UnsentWork
-from sqlalchemy_fairqueue.unit_of_work import ledger, recording
+from sqlalchemy_fairqueue.unit_of_work import lock_order, records
 from tests.unit_of_work.business import QUEUE, Upload
 
 
@@ -51,9 +51,9 @@ def _tables() -> dict[str, int]:
     while gc.collect():
         pass
     return {
-        "records": len(recording._records),
-        "listening": len(recording._listening),
-        "ledgers": len(ledger._ledgers),
+        "records": len(records._records),
+        "listening": len(records._listening),
+        "lock orders": len(lock_order._lock_orders),
     }
 
 
@@ -95,13 +95,13 @@ def test_a_session_without_queue_work_is_not_looked_up(engine: Engine) -> None:
     with Session(engine) as session:
         session.execute(text("select 1"))
         session.commit()
-        assert recording._MARK not in vars(session)
+        assert records._FLAG not in vars(session)
         QUEUE.enqueue(session, channel="a", payload=1)
-        assert recording._MARK in vars(session)
+        assert records._FLAG in vars(session)
 
 
-def test_connections_leave_no_ledger(engine: Engine) -> None:
-    """A connection's ledger ends with its transaction."""
+def test_connections_leave_no_lock_order(engine: Engine) -> None:
+    """The lock order of a connection ends with its transaction."""
     before = _tables()
     with engine.connect() as connection:
         for _ in range(3):

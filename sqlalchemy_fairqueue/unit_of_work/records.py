@@ -1,4 +1,4 @@
-"""Queue work recorded on a session, from the call to the COMMIT.
+"""Records of queue work on a session, from the call to the COMMIT.
 
 What is asked of a session is kept beside its innermost transaction: it goes up to the parent when a savepoint is
 released, is gone when a savepoint or the transaction is rolled back or closed, and is sent once, right before the
@@ -21,9 +21,8 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue.errors import UnsentWork
-from sqlalchemy_fairqueue.unit_of_work.ledger import forget, ledger_of
+from sqlalchemy_fairqueue.unit_of_work.lock_order import forget, lock_order_of
 from sqlalchemy_fairqueue.unit_of_work.operations import Cancel, EnqueueMessage
-from sqlalchemy_fairqueue.unit_of_work.sending import send_placed
 from sqlalchemy_fairqueue.unit_of_work.sessions import (
     check_open,
     connected,
@@ -32,6 +31,7 @@ from sqlalchemy_fairqueue.unit_of_work.sessions import (
     listen_last,
     transactions,
 )
+from sqlalchemy_fairqueue.unit_of_work.statements import send_routed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.orm import SessionTransaction
 
-    from sqlalchemy_fairqueue.unit_of_work.adding import Telling
-    from sqlalchemy_fairqueue.unit_of_work.ledger import Ledger
-    from sqlalchemy_fairqueue.unit_of_work.operations import Operation, Target
+    from sqlalchemy_fairqueue.unit_of_work.lock_order import LockOrder
+    from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate, Target
 
 # As many as SQLAlchemy itself flushes in a commit before it complains.
 _FLUSHES = 100
@@ -52,18 +51,18 @@ class _Record:
 
     Attributes:
         work: Not sent yet.
-        tellings: What became of the work that was sent, told to its receipts after the COMMIT.
+        updates: For the receipts of the work that was sent, called after the COMMIT.
         connections: Where the outermost transaction has sent work.
         parent: Where work goes now that the savepoint was released.
         sent: The recorded work has gone; what a later hook of the same commit adds is sent at once.
         failure: Why sending failed, in words: the exception itself would keep the session alive.
     """
 
-    __slots__ = ("connections", "failure", "parent", "sent", "tellings", "work")
+    __slots__ = ("connections", "failure", "parent", "sent", "updates", "work")
 
     def __init__(self) -> None:
         self.work: list[Operation] = []
-        self.tellings: list[Telling] = []
+        self.updates: list[ReceiptUpdate] = []
         self.connections: set[Connection] = set()
         self.parent: _Record | None = None
         self.sent = False
@@ -73,8 +72,8 @@ class _Record:
 _records: WeakKeyDictionary[SessionTransaction, _Record] = WeakKeyDictionary()
 # Sessions with a listener of their own. It runs after those of their class, so that what these record is collected.
 _listening: WeakSet[Session] = WeakSet()
-# In the namespace of a session that these tables may know: a look there costs the others less than a weak reference.
-_MARK = "_fairqueue_has_work"
+# In the namespace of a session that these tables may know: to read it costs the others less than a weak reference.
+_FLAG = "_fairqueue_has_work"
 _guards: WeakKeyDictionary[Session, Callable[[], None]] = WeakKeyDictionary()
 
 
@@ -83,7 +82,7 @@ def guard(session: Session, check: Callable[[], None] | None) -> None:
     if check is None:
         _guards.pop(session, None)
     else:
-        session.__dict__[_MARK] = True
+        session.__dict__[_FLAG] = True
         _guards[session] = check
 
 
@@ -111,7 +110,7 @@ def record(session: Session, operations: Iterable[Operation]) -> None:
     _listen(session)
 
 
-def send_now(session: Session, operations: list[Operation]) -> list[Telling]:
+def send_now(session: Session, operations: list[Operation]) -> list[ReceiptUpdate]:
     """Send operations at once in the session's transaction.
 
     Raises:
@@ -121,20 +120,20 @@ def send_now(session: Session, operations: list[Operation]) -> list[Telling]:
     """
     root, innermost = transactions(session)
     check_open(root, innermost)
-    placed = connected(session, operations)
-    _record_of(root).connections.update(where for where, _ in placed)
+    routed = connected(session, operations)
+    _record_of(root).connections.update(where for where, _ in routed)
     keyed = [one for one in operations if isinstance(one, EnqueueMessage) and one.message.key is not None]
     cancels = [one for one in recorded(session) if isinstance(one, Cancel)] if keyed else []
     if not cancels:
-        return send_placed(placed)
+        return send_routed(routed)
     earlier = connected(session, cancels)
     with contextlib.ExitStack() as undone:
         if any(one.message.on_duplicate == "replace" for one in keyed):
             # What meets a message to be cancelled fails, and has rewritten it.
-            for where in dict.fromkeys(where for where, _ in placed):
-                ledger_of(where)
+            for where in dict.fromkeys(where for where, _ in routed):
+                lock_order_of(where)
                 undone.enter_context(where.begin_nested())
-        return send_placed(placed, earlier)
+        return send_routed(routed, earlier)
 
 
 def recorded(session: Session) -> list[Operation]:
@@ -148,8 +147,8 @@ def recorded(session: Session) -> list[Operation]:
     return found
 
 
-def joined(session: Session, target: Target) -> tuple[Connection, Ledger]:
-    """The session's connection and the ledger of its transaction, for work that is done at once.
+def joined(session: Session, target: Target) -> tuple[Connection, LockOrder]:
+    """The session's connection and the lock order of its transaction, for work that is done at once.
 
     Raises:
         UnsentWork: As :func:`record`.
@@ -158,9 +157,9 @@ def joined(session: Session, target: Target) -> tuple[Connection, Ledger]:
     root, innermost = transactions(session)
     check_open(root, innermost)
     where = connection(session, target)
-    ledger = ledger_of(where)
+    lock_order = lock_order_of(where)
     _record_of(root).connections.add(where)
-    return where, ledger
+    return where, lock_order
 
 
 def _is_past(session: Session, root: SessionTransaction) -> bool:
@@ -173,14 +172,14 @@ def _is_past(session: Session, root: SessionTransaction) -> bool:
 def _record_of(transaction: SessionTransaction) -> _Record:
     found = _records.get(transaction)
     if found is None:
-        transaction.session.__dict__[_MARK] = True
+        transaction.session.__dict__[_FLAG] = True
         found = _records.setdefault(transaction, _Record())
     return found
 
 
 def _listen(session: Session) -> None:
     if session not in _listening:
-        session.__dict__[_MARK] = True
+        session.__dict__[_FLAG] = True
         listen_last(session, _before_outermost_commit)
         _listening.add(session)
 
@@ -193,7 +192,7 @@ def _after_transaction_create(session: Session, transaction: SessionTransaction)
 
 def _before_commit(session: Session) -> None:
     # SQLAlchemy's own question in its commit; new, deleted and dirty would each make a set.
-    if _MARK not in session.__dict__ and session._is_clean() and not session.in_nested_transaction():  # noqa: SLF001
+    if _FLAG not in session.__dict__ and session._is_clean() and not session.in_nested_transaction():  # noqa: SLF001
         return
     if session not in _listening:
         _before_outermost_commit(session)
@@ -226,32 +225,32 @@ def _before_outermost_commit(session: Session) -> None:
             f"the queue work of this transaction could not be sent before ({found.failure}); roll the transaction back"
         )
     found.sent = False
-    if placed := _collected(session, found):
-        _send(found, placed)
+    if routed := _collected(session, found):
+        _send(found, routed)
     found.sent = True
 
 
 def _collected(session: Session, ours: _Record) -> list[tuple[Connection, Operation]]:
     """What was recorded, with its connections, once nothing is left to flush: its hooks may record more."""
-    placed: list[tuple[Connection, Operation]] = []
+    routed: list[tuple[Connection, Operation]] = []
     for _ in range(_FLUSHES):
         session.flush()
         while ours.work:
             work, ours.work = ours.work, []
             try:
-                placed += connected(session, work)
+                routed += connected(session, work)
             except BaseException as error:
                 ours.failure = _words(error)
                 raise
         if session._is_clean():  # noqa: SLF001
             break
-    return placed
+    return routed
 
 
-def _send(ours: _Record, placed: list[tuple[Connection, Operation]]) -> None:
-    ours.connections.update(where for where, _ in placed)
+def _send(ours: _Record, routed: list[tuple[Connection, Operation]]) -> None:
+    ours.connections.update(where for where, _ in routed)
     try:
-        ours.tellings += send_placed(placed)
+        ours.updates += send_routed(routed)
     except BaseException as error:
         ours.failure = _words(error)
         raise
@@ -262,16 +261,16 @@ def _words(error: BaseException) -> str:
 
 
 def _after_commit(session: Session) -> None:
-    if _MARK not in session.__dict__ and not session.in_nested_transaction():
+    if _FLAG not in session.__dict__ and not session.in_nested_transaction():
         return
     nested = session.get_nested_transaction()
     if nested is None:
         root = session.get_transaction()
         ours = _records.get(root) if root is not None else None
         if ours is not None:
-            tellings, ours.tellings = ours.tellings, []
-            for tell in tellings:
-                tell()
+            updates, ours.updates = ours.updates, []
+            for update in updates:
+                update()
         return
     parent = nested.parent
     while parent is not None and not parent.nested and parent.parent is not None:
@@ -285,16 +284,16 @@ def _after_commit(session: Session) -> None:
 
 
 def _after_transaction_end(session: Session, transaction: SessionTransaction) -> None:
-    if _MARK not in session.__dict__:
+    if _FLAG not in session.__dict__:
         return
-    ended = _records.pop(transaction, None)
-    if ended is not None:
-        for where in ended.connections:
+    ours = _records.pop(transaction, None)
+    if ours is not None:
+        for where in ours.connections:
             forget(where)
 
 
 event.listen(Session, "after_transaction_create", _after_transaction_create)
 event.listen(Session, "before_commit", _before_commit)
-# First, so that the hooks of others find receipts filled in and released work in its place.
+# First, so that the hooks of others find receipts filled in and released work with its parent.
 event.listen(Session, "after_commit", _after_commit, insert=True)
 event.listen(Session, "after_transaction_end", _after_transaction_end)

@@ -50,7 +50,7 @@ def test_some_are_lost(queue: Queue, engine: Engine, database: Database, verb: s
         getattr(queue, verb)(engine, batch)
     assert caught.value.message_ids == (batch[1].message_id,)
     assert _left(database) == 0
-    assert [one.ends for one in batch] == [[verb], ["complete"], [verb]]
+    assert [one.settled for one in batch] == [[verb], ["complete"], [verb]]
 
 
 @pytest.mark.parametrize("verb", VERBS)

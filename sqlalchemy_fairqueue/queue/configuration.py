@@ -1,4 +1,4 @@
-"""How a queue and its channels are served."""
+"""Configuration methods of a queue."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sqlalchemy_fairqueue.values import UNSET, ChannelPolicy, Unset, check_count
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-    from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine
+    from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
     from sqlalchemy_fairqueue.queue.base import AnySession
     from sqlalchemy_fairqueue.unit_of_work import Operation
 
 _DAY = timedelta(days=1)
 
 
-class Configuring(QueueBase):
+class ConfigurationMethods(QueueBase):
     """configure, configure_channel, pause and resume: recorded on a session, sent at once on a Connection or Engine."""
 
     def configure(
@@ -38,7 +38,7 @@ class Configuring(QueueBase):
             where: As for the class.
             defaults: The policy that channels made from now on start with, whatever ``Queue(defaults=...)`` says.
                 Channels that exist keep theirs.
-            max_concurrency: Most messages of the whole queue in consumers' hands at once, exactly, beside the limits of
+            max_concurrency: Most messages of the whole queue that consumers hold at once, exactly, beside the limits of
                 its channels. None: no limit. Messages that are out are counted; while more are out than a new limit
                 allows, none is delivered.
             history: Whether attempts are recorded in ``fq_history``: those that begin from the commit on.
@@ -46,14 +46,14 @@ class Configuring(QueueBase):
                 None: 30 days.
 
         Locks the queue's row until the transaction ends; waits for another configuration of the same queue. With
-        max_concurrency also the messages in consumers' hands: it waits for transactions that are ending one, and until
-        the transaction ends the queue is not served. Keep such transactions short and apart from others.
+        max_concurrency also the messages in consumers' hands: it waits for transactions that are settling one, and
+        until the transaction ends the queue is not served. Keep such transactions short and apart from others.
 
         Raises:
             InvalidArgument: A bad value, or nothing to set.
             IsolationError: max_concurrency in a REPEATABLE READ or SERIALIZABLE transaction.
         """
-        self._perform(where, self._settings(defaults, max_concurrency, history, history_retention))
+        self._perform(where, self._changes(defaults, max_concurrency, history, history_retention))
 
     def configure_channel(self, where: AnySession | Connection | Engine, channel: str, policy: ChannelPolicy) -> None:
         """Set the policy of one channel, made if it is new.
@@ -75,9 +75,9 @@ class Configuring(QueueBase):
         A channel that is new is made, so that a tenant can be stopped before its first message: a mistyped name is no
         error, and :meth:`~sqlalchemy_fairqueue.Queue.channels` shows it.
 
-        From the commit on no dequeue takes a message of it. Messages in consumers' hands stay there and may be ended;
-        enqueues go on as before, and nothing is lost. A paused channel keeps its limits and its place. The queue and
-        its channels are paused apart: a channel is served when neither is.
+        From the commit on no dequeue takes a message of it. Messages in consumers' hands stay there and may be settled;
+        enqueues go on as before, and nothing is lost. A paused channel keeps its limits and its turn. The queue and its
+        channels are paused apart: a channel is served when neither is.
 
         Locks the queue's row, or the channel's state, until the transaction ends; waits for whoever has it.
 
@@ -103,7 +103,7 @@ class Configuring(QueueBase):
         history_retention: timedelta | None = None,
     ) -> None:
         """As :meth:`configure`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, self._settings(defaults, max_concurrency, history, history_retention))
+        await self._aperform(where, self._changes(defaults, max_concurrency, history, history_retention))
 
     async def aconfigure_channel(
         self, where: AsyncConnection | AsyncEngine, channel: str, policy: ChannelPolicy
@@ -119,33 +119,33 @@ class Configuring(QueueBase):
         """As :meth:`resume`, at once on an AsyncConnection or AsyncEngine."""
         await self._aperform(where, [self._pause(channel, paused=False)])
 
-    def _settings(
+    def _changes(
         self,
         defaults: ChannelPolicy | None,
         max_concurrency: int | Unset | None,
         history: bool | None,  # noqa: FBT001 - passed on from the keyword
         history_retention: timedelta | None,
     ) -> list[Operation]:
-        settings: list[Operation] = []
+        changes: list[Operation] = []
         if defaults is not None:
-            settings.append(self._configure(None, defaults))
+            changes.append(self._configure(None, defaults))
         if history is not None or history_retention is not None:
             if not isinstance(history, bool):
                 advice = "" if history_retention is None else " beside history_retention"
                 raise InvalidArgument(f"history is {history!r:.80}; say True or False{advice}")
             if history_retention is not None:
                 check_duration("history_retention", history_retention, _DAY)
-            settings.append(RecordHistory(self._target, history, history_retention))
+            changes.append(RecordHistory(self._target, history, history_retention))
         if max_concurrency is not UNSET:
             if max_concurrency is not None:
                 check_count("max_concurrency", max_concurrency, 1, 2**31 - 1)
-            settings.append(Limit(self._target, max_concurrency))
-        if not settings:
+            changes.append(Limit(self._target, max_concurrency))
+        if not changes:
             raise InvalidArgument(
                 "configure has nothing to set; give defaults, max_concurrency, or history with or without "
                 "history_retention"
             )
-        return settings
+        return changes
 
     def _configure(self, channel: str | None, policy: ChannelPolicy) -> Configure:
         if channel is not None:

@@ -1,4 +1,4 @@
-"""Putting messages in, inside the caller's transaction."""
+"""Enqueue methods of a queue: messages are added inside the caller's transaction."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine
 
-from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.codecs import JsonCodec
-from sqlalchemy_fairqueue.engines import arun, refused, run
+from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
+from sqlalchemy_fairqueue.database.engines import arun, refused, run
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage, record, send, send_alone, send_now, session_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _HeadersCodec(JsonCodec):
-    """Headers are JSON, whatever the queue's codec is: whoever routes by them need not know it."""
+    """The codec of headers: JSON, whatever the queue's codec is, so that a router need not know that one."""
 
     def _converted(self, value: Any, path: str) -> Any:
         raise PayloadError(
@@ -38,12 +38,12 @@ class _HeadersCodec(JsonCodec):
 
 
 _headers = _HeadersCodec()
-# Of a content twice as long the server sends no text, so that nobody could dequeue it.
+# PostgreSQL cannot return a bytea of twice this size as text, so a longer payload could never be dequeued.
 _CONTENT_BYTES = 256 * 2**20
 
 
-class Enqueuing(QueueBase):
-    """The enqueue verbs of a queue."""
+class EnqueueMethods(QueueBase):
+    """enqueue and enqueue_many record on a session; enqueue_now sends at once."""
 
     def enqueue(
         self,
@@ -142,15 +142,15 @@ class Enqueuing(QueueBase):
         operation = self._operation(Enqueue(**message))
         self._refuse_async(where)
         if isinstance(where, Connection):
-            tellings = send(where, [operation])
+            updates = send(where, [operation])
         elif isinstance(where, Engine):
-            tellings = run(where, lambda connection: send_alone(connection, operation))
+            updates = run(where, lambda connection: send_alone(connection, operation))
         elif (found := session_of(where)) is not None:
-            tellings = send_now(found, [operation])
+            updates = send_now(found, [operation])
         else:
             raise refused(where, "a Session, a Connection or an Engine")
-        for tell in tellings:
-            tell()
+        for update in updates:
+            update()
         return operation.receipt.message_id
 
     async def aenqueue_now(
@@ -164,8 +164,8 @@ class Enqueuing(QueueBase):
             return await found.run_sync(lambda sync: self.enqueue_now(sync, **message))
         if isinstance(found, AsyncEngine):
             operation = self._operation(Enqueue(**message))
-            for tell in await arun(found, lambda connection: send_alone(connection, operation)):
-                tell()
+            for update in await arun(found, lambda connection: send_alone(connection, operation)):
+                update()
             return operation.receipt.message_id
         raise refused(found, "an AsyncSession, an AsyncConnection or an AsyncEngine")
 

@@ -1,4 +1,4 @@
-"""Taking messages out, and ending their deliveries."""
+"""Delivery methods of a queue: messages are dequeued, and their deliveries extended and settled."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine
 
-from sqlalchemy_fairqueue import statements
-from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine
-from sqlalchemy_fairqueue.consumer import Consumer
-from sqlalchemy_fairqueue.engines import arun, refused, run
-from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost, translated
-from sqlalchemy_fairqueue.installation import check_installed
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
+from sqlalchemy_fairqueue.database.engines import arun, refused, run
+from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost
 from sqlalchemy_fairqueue.queue.base import QueueBase
-from sqlalchemy_fairqueue.times import instant, microseconds
-from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, session_of
-from sqlalchemy_fairqueue.unit_of_work.sending import settle
+from sqlalchemy_fairqueue.queue.consumer import Consumer
+from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, session_of, settle, token_of
 from sqlalchemy_fairqueue.values import Batch, Delivery, check_count, check_duration, check_text
 
 if TYPE_CHECKING:
@@ -32,8 +29,8 @@ LEASE = timedelta(seconds=30)
 _LEAST = timedelta(microseconds=1)
 
 
-class Delivering(QueueBase):
-    """The dequeue verb of a queue, and the verbs that end a delivery.
+class DeliveryMethods(QueueBase):
+    """dequeue and extend, and the verbs that settle a delivery.
 
     complete, retry, release and bury do the same wherever they are called: on a session they are recorded and take
     effect with its COMMIT, which fails whole with LeaseLost if a delivery was lost, so that business effects and
@@ -90,7 +87,7 @@ class Delivering(QueueBase):
         return await arun(engine, lambda connection: consumer.dequeue(connection, limit, lease))
 
     def complete(self, where: AnySession | Connection | Engine, deliveries: Deliveries) -> None:
-        """End deliveries whose work is done: their messages are gone. See the class for where it takes effect.
+        """Settle deliveries whose work is done: their messages are gone. See the class for where it takes effect.
 
         A completion after the lease ended counts as long as nobody else took the message.
 
@@ -107,7 +104,7 @@ class Delivering(QueueBase):
         delay: timedelta | None = None,
         error: str | None = None,
     ) -> None:
-        """End deliveries that failed: they are tried again, or become dead letters when they are out of attempts.
+        """Settle deliveries that failed: they are tried again, or become dead letters when they are out of attempts.
 
         Args:
             where: As for the class.
@@ -135,7 +132,7 @@ class Delivering(QueueBase):
         reason: str | None = None,
         error: str | None = None,
     ) -> None:
-        """End deliveries for good: the whole messages go to the dead letters, with the reason.
+        """Settle deliveries for good: the whole messages go to the dead letters, with the reason.
 
         Errors as :meth:`complete`.
         """
@@ -214,27 +211,18 @@ class Delivering(QueueBase):
         return found
 
     def _extend(self, connection: Connection, deliveries: list[Delivery], lease: timedelta) -> datetime:
-        check_installed(connection, self.schema)
-        ends: list[int] = []
+        database.check_installed(connection, self.schema)
+        ends: list[datetime] = []
         for lease_id in sorted({delivery.lease.id for delivery in deliveries}):
             same = [delivery for delivery in deliveries if delivery.lease.id == lease_id]
-            with translated(f"extend lease {lease_id}"):
-                expires_at = connection.execute(
-                    statements.extend(self.schema),
-                    {
-                        "lease_id": lease_id,
-                        "lease": microseconds(lease),
-                        "ids": [delivery.message_id for delivery in same],
-                        "deliveries": [delivery.deliveries for delivery in same],
-                    },
-                ).scalar()
-                connection.commit()
+            expires_at = database.extend(connection, self._target, [token_of(delivery) for delivery in same], lease)
+            connection.commit()
             if expires_at is None:
                 message_ids = tuple(sorted(delivery.message_id for delivery in same))
-                holder = connection.execute(statements.holder(self.schema), {"message_id": message_ids[0]}).scalar()
+                holder = database.holder(connection, self._target, message_ids[0])
                 raise LeaseLost(message_ids, lease_id, same[0].lease.expires_at, holder)
             ends.append(expires_at)
-        return instant(min(ends))
+        return min(ends)
 
     def _settle(self, where: AnySession | Connection | Engine, verb: Verb, deliveries: Deliveries, **how: Any) -> None:
         operations = self._operations(verb, deliveries, how)
@@ -253,20 +241,20 @@ class Delivering(QueueBase):
             await self._aperform(where, list(operations))
 
     def _settle_at_once(self, connection: Connection, verb: Verb, operations: list[Settle]) -> None:
-        ended: list[Settle] = []
+        settled: list[Settle] = []
         try:
             if operations:
-                check_installed(connection, self.schema)
+                database.check_installed(connection, self.schema)
                 settle(connection, self._target, verb, operations)
-            ended = operations
+            settled = operations
         except LeaseLost as error:
-            ended = [one for one in operations if one.delivery.message_id not in error.message_ids]
+            settled = [one for one in operations if one.delivery.message_id not in error.message_ids]
             raise
         finally:
             # What was not lost is settled, and not every engine commits each statement by itself.
             connection.commit()
-            for one in ended:
-                one.delivery.ends.append(verb.value)
+            for one in settled:
+                one.delivery.settled.append(verb.value)
 
     def _operations(self, verb: Verb, deliveries: Deliveries, how: dict[str, Any]) -> list[Settle]:
         if how.get("delay") is not None:

@@ -1,4 +1,4 @@
-"""The lock order, and how far into it each open transaction is.
+"""Lock order of queue work, and how far into it each open transaction is.
 
 Source of the rule: two transactions that take the same locks in one order never wait for each other in a circle.
 """
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage
 
-Place = tuple[bytes, bytes, bytes, bytes]
+LockKey = tuple[bytes, bytes, bytes, bytes]
+"""(schema, queue, channel, key) as UTF-8 bytes, which sort as COLLATE "C"."""
 
 
-def place(operation: EnqueueMessage) -> Place:
-    """Where an enqueue stands in the lock order: (schema, queue, channel, key) as UTF-8 bytes, which is COLLATE "C"."""
+def lock_key(operation: EnqueueMessage) -> LockKey:
+    """The key by which an enqueue is sorted into the lock order."""
     target = operation.target
     return (
         (target.schema or "").encode(),
@@ -32,22 +33,22 @@ def place(operation: EnqueueMessage) -> Place:
     )
 
 
-class Ledger:
-    """What one transaction has sent: its furthest place in the lock order, and whether it has settled anything."""
+class LockOrder:
+    """The progress of one transaction: the greatest lock key that it has sent, and whether it has settled anything."""
 
     __slots__ = ("furthest", "settled")
 
     def __init__(self) -> None:
-        self.furthest: Place | None = None
+        self.furthest: LockKey | None = None
         self.settled = False
 
-    def check(self, places: Iterable[Place]) -> None:
+    def check(self, keys: Iterable[LockKey]) -> None:
         """Refuse enqueues that sort before what the transaction has sent.
 
         Raises:
             LockOrderError: One of them does; nothing was sent.
         """
-        least = min(places, default=None)
+        least = min(keys, default=None)
         if least is None:
             return
         if self.settled:
@@ -66,16 +67,16 @@ class Ledger:
                 refused=_names(least),
             )
 
-    def advance(self, places: Iterable[Place]) -> None:
+    def advance(self, keys: Iterable[LockKey]) -> None:
         """Remember what was sent."""
-        self.furthest = max(filter(None, (self.furthest, *places)), default=None)
+        self.furthest = max(filter(None, (self.furthest, *keys)), default=None)
 
 
-_ledgers: WeakKeyDictionary[Transaction, Ledger] = WeakKeyDictionary()
+_lock_orders: WeakKeyDictionary[Transaction, LockOrder] = WeakKeyDictionary()
 
 
-def ledger_of(connection: Connection) -> Ledger:
-    """The ledger of the connection's transaction, begun if there is none.
+def lock_order_of(connection: Connection) -> LockOrder:
+    """The lock order of the connection's transaction, which is begun if there is none.
 
     Raises:
         AutocommitError: The connection commits each statement by itself.
@@ -86,7 +87,7 @@ def ledger_of(connection: Connection) -> Ledger:
             "not be atomic with the business writes; use an engine or session without isolation_level='AUTOCOMMIT'"
         )
     transaction = connection.get_transaction() or connection.begin()
-    return _ledgers.setdefault(transaction, Ledger())
+    return _lock_orders.setdefault(transaction, LockOrder())
 
 
 def forget(connection: Connection) -> None:
@@ -97,17 +98,17 @@ def forget(connection: Connection) -> None:
     """
     transaction = None if connection.closed else connection.get_transaction()
     if transaction is not None:
-        _ledgers.pop(transaction, None)
+        _lock_orders.pop(transaction, None)
 
 
-def _names(place_: Place) -> tuple[str, ...]:
-    return tuple(part.decode() for part in place_)
+def _names(key: LockKey) -> tuple[str, ...]:
+    return tuple(part.decode() for part in key)
 
 
-def _words(place_: Place) -> str:
-    schema, queue, channel, key = _names(place_)
+def _words(key: LockKey) -> str:
+    schema, queue, channel, message_key = _names(key)
     return (
         f"channel {channel!r} of queue {queue!r}"
         + (f" in schema {schema!r}" if schema else "")
-        + (f" with key {key!r}" if key else "")
+        + (f" with key {message_key!r}" if message_key else "")
     )

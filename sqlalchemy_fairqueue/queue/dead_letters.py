@@ -1,29 +1,29 @@
-"""Dead letters: looked at, given another life, or deleted for good."""
+"""Dead letter methods of a queue: read, redriven and purged."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue import statements
-from sqlalchemy_fairqueue.codecs import decoded, headers_of
-from sqlalchemy_fairqueue.errors import InvalidArgument, translated
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database import DeadLetterFilter
+from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
-from sqlalchemy_fairqueue.times import instant, instant_microseconds
-from sqlalchemy_fairqueue.unit_of_work import may_notify
 from sqlalchemy_fairqueue.values import DeadLetterInfo, check_count, check_instant, check_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
-    from sqlalchemy import Connection, RowMapping
+    from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.queue.base import AsyncPlace, Place
+    from sqlalchemy_fairqueue.queue.base import AsyncWhere, Where
 
     Ids = int | Iterable[int] | None
 
 
-class DeadLetters(QueueBase):
+class DeadLetterMethods(QueueBase):
     """dead_letters, redrive and purge_dead: done at once, since they return what they found.
 
     On a session or connection they are part of its transaction, and what a session has recorded but not sent is not
@@ -33,7 +33,7 @@ class DeadLetters(QueueBase):
 
     def dead_letters(
         self,
-        where: Place,
+        where: Where,
         message_ids: Ids = None,
         *,
         channel: str | None = None,
@@ -54,12 +54,11 @@ class DeadLetters(QueueBase):
         Raises:
             InvalidArgument: A bad argument.
         """
-        asked = _asked(message_ids, channel, kind) | _page(limit, after)
-        return self._ask(where, lambda connection: self._dead_letters(connection, asked))
+        return self._ask(where, self._dead_letters(_filter(message_ids, channel, kind), limit, after))
 
     def redrive(
         self,
-        where: Place,
+        where: Where,
         message_ids: Ids = None,
         *,
         channel: str | None = None,
@@ -70,9 +69,9 @@ class DeadLetters(QueueBase):
 
         Their attempts count anew. A bound of the channel's backlog does not hold them up.
 
-        In the lock order it counts as a completion: the transaction cannot enqueue afterwards. Use an engine, or a
+        In the lock order it counts as a settlement: the transaction cannot enqueue afterwards. Use an engine, or a
         transaction of its own. It locks the dead letters, waiting for another redrive or purge of those that are named,
-        and passing by others; and their keys, waiting for a transaction that is adding or ending the same ones.
+        and passing by others; and their keys, waiting for a transaction that is adding or settling the same ones.
 
         Args:
             where: As for the class.
@@ -90,12 +89,11 @@ class DeadLetters(QueueBase):
             InvalidArgument: A bad argument.
             AutocommitError: On a session or connection in AUTOCOMMIT.
         """
-        asked = _asked(message_ids, channel, kind) | _page(limit)
-        return self._ask(where, lambda connection: self._redrive(connection, asked), settles=True)
+        return self._ask(where, self._redrive(_filter(message_ids, channel, kind), limit), settles=True)
 
     def purge_dead(
         self,
-        where: Place,
+        where: Where,
         message_ids: Ids = None,
         *,
         channel: str | None = None,
@@ -119,12 +117,11 @@ class DeadLetters(QueueBase):
         Raises:
             InvalidArgument: A bad argument.
         """
-        asked = _asked(message_ids, channel, kind) | _before(before)
-        return self._ask(where, lambda connection: self._purge_dead(connection, asked))
+        return self._ask(where, self._purge_dead(_filter(message_ids, channel, kind), before))
 
     async def adead_letters(
         self,
-        where: AsyncPlace,
+        where: AsyncWhere,
         message_ids: Ids = None,
         *,
         channel: str | None = None,
@@ -133,12 +130,11 @@ class DeadLetters(QueueBase):
         after: DeadLetterInfo | None = None,
     ) -> list[DeadLetterInfo]:
         """As :meth:`dead_letters`."""
-        asked = _asked(message_ids, channel, kind) | _page(limit, after)
-        return await self._aask(where, lambda connection: self._dead_letters(connection, asked))
+        return await self._aask(where, self._dead_letters(_filter(message_ids, channel, kind), limit, after))
 
     async def aredrive(
         self,
-        where: AsyncPlace,
+        where: AsyncWhere,
         message_ids: Ids = None,
         *,
         channel: str | None = None,
@@ -146,12 +142,11 @@ class DeadLetters(QueueBase):
         limit: int = 1000,
     ) -> dict[int, str]:
         """As :meth:`redrive`."""
-        asked = _asked(message_ids, channel, kind) | _page(limit)
-        return await self._aask(where, lambda connection: self._redrive(connection, asked), settles=True)
+        return await self._aask(where, self._redrive(_filter(message_ids, channel, kind), limit), settles=True)
 
     async def apurge_dead(
         self,
-        where: AsyncPlace,
+        where: AsyncWhere,
         message_ids: Ids = None,
         *,
         channel: str | None = None,
@@ -159,65 +154,37 @@ class DeadLetters(QueueBase):
         before: datetime | None = None,
     ) -> int:
         """As :meth:`purge_dead`."""
-        asked = _asked(message_ids, channel, kind) | _before(before)
-        return await self._aask(where, lambda connection: self._purge_dead(connection, asked))
+        return await self._aask(where, self._purge_dead(_filter(message_ids, channel, kind), before))
 
-    def _dead_letters(self, connection: Connection, asked: dict[str, Any]) -> list[DeadLetterInfo]:
-        with translated(f"look at the dead letters of queue {self.name!r}"):
-            rows = connection.execute(statements.dead_letters(self.schema), {"queue": self.name, **asked})
-            found = rows.mappings().all()
-        return [self._dead_letter(row) for row in found]
+    def _dead_letters(
+        self, which: DeadLetterFilter, limit: int, after: DeadLetterInfo | None
+    ) -> Callable[[Connection], list[DeadLetterInfo]]:
+        check_count("limit", limit, 1, 100_000)
+        if after is not None and not isinstance(after, DeadLetterInfo):
+            raise InvalidArgument(f"after is {after!r:.80}; give the last DeadLetterInfo of the page before")
+        asked = partial(database.dead_letters, target=self._target, which=which)
+        return partial(asked, limit=limit, after=after, codec=self.codec)
 
-    def _dead_letter(self, row: RowMapping) -> DeadLetterInfo:
-        columns = dict[str, Any](row)
-        columns["key"] = columns.pop("dedupe_key")
-        columns["headers"], refused = headers_of(columns["headers"])
-        columns["enqueued_at"] = instant(columns["enqueued_at"])
-        columns["died_at"] = instant(columns["died_at"])
-        return DeadLetterInfo(queue=self.name, **columns, decoded=refused or decoded(self.codec, row["content"]))
+    def _redrive(self, which: DeadLetterFilter, limit: int) -> Callable[[Connection], dict[int, str]]:
+        check_count("limit", limit, 1, 100_000)
+        return partial(database.redrive, target=self._target, which=which, limit=limit, notify=self.notify)
 
-    def _redrive(self, connection: Connection, asked: dict[str, Any]) -> dict[int, str]:
-        asked["notify"] = may_notify(connection, [self._target])
-        with translated(f"redrive dead letters of queue {self.name!r}"):
-            rows = connection.execute(statements.redrive(self.schema), {"queue": self.name, **asked}).all()
-        return {row.message_id: row.outcome for row in rows}
-
-    def _purge_dead(self, connection: Connection, asked: dict[str, Any]) -> int:
-        with translated(f"purge dead letters of queue {self.name!r}"):
-            purged: int = connection.execute(
-                statements.purge_dead(self.schema), {"queue": self.name, **asked}
-            ).scalar_one()
-        return purged
+    def _purge_dead(self, which: DeadLetterFilter, before: datetime | None) -> Callable[[Connection], int]:
+        if before is not None:
+            check_instant("before", before)
+        return partial(database.purge_dead, target=self._target, which=which, before=before)
 
 
-def _asked(message_ids: Ids, channel: str | None, kind: str | None) -> dict[str, Any]:
+def _filter(message_ids: Ids, channel: str | None, kind: str | None) -> DeadLetterFilter:
     for what, name in (("channel", channel), ("kind", kind)):
         if name is not None:
             check_name(what, name)
     if message_ids is None:
-        return {"ids": None, "channel": channel, "kind": kind}
+        return DeadLetterFilter(None, channel, kind)
     given: object = message_ids
     if isinstance(given, str) or not isinstance(given, (int, Iterable)):
         raise InvalidArgument(f"message_ids is {given!r:.80}; give an id or several")
     ids = [given] if isinstance(given, int) else list(given)
     for message_id in ids:
         check_count("message_ids", message_id, 1, 2**63 - 1)
-    return {"ids": ids, "channel": channel, "kind": kind}
-
-
-def _page(limit: int, *after: DeadLetterInfo | None) -> dict[str, Any]:
-    check_count("limit", limit, 1, 100_000)
-    page: dict[str, Any] = {"limit": limit}
-    for last in after:
-        if last is not None and not isinstance(last, DeadLetterInfo):
-            raise InvalidArgument(f"after is {last!r:.80}; give the last DeadLetterInfo of the page before")
-        page["died_at"] = None if last is None else instant_microseconds(last.died_at)
-        page["message_id"] = None if last is None else last.message_id
-    return page
-
-
-def _before(before: datetime | None) -> dict[str, Any]:
-    if before is None:
-        return {"before": None}
-    check_instant("before", before)
-    return {"before": instant_microseconds(before)}
+    return DeadLetterFilter(ids, channel, kind)

@@ -1,4 +1,4 @@
-"""Taking messages back before they are delivered."""
+"""Withdrawal methods of a queue: messages are cancelled or purged before they are delivered."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from sqlalchemy_fairqueue.values import CancelReceipt, PurgeReceipt, check_count
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-    from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine
+    from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
     from sqlalchemy_fairqueue.queue.base import AnySession
 
 
-class Withdrawing(QueueBase):
+class WithdrawalMethods(QueueBase):
     """cancel and purge: recorded on a session, sent at once on a Connection or Engine."""
 
     def cancel(self, where: AnySession | Connection | Engine, message_id: int) -> CancelReceipt:
         """Withdraw a message. One that is done, dead or unknown is left alone.
 
-        One that a consumer has in its hands may still be completed; however else it ends, it is gone. Its key is free
+        One that a consumer holds may still be completed; however else it is settled, it is gone. Its key is free
         at once, and its worker is told at the next heartbeat.
 
         In one transaction enqueues are sent first, so that the key of a message that it cancels still stands for them:

@@ -1,0 +1,93 @@
+"""Typed calls of the SQL functions: one Python function each.
+
+Each takes a Connection, the queue or schema that it goes to, and Python values, and returns Python values. This package
+alone knows the clauses, parameters, casts, array literals, microseconds and shapes of rows, and which of our errors an
+SQLSTATE stands for. Nothing here commits: whoever calls does.
+"""
+
+from sqlalchemy_fairqueue.database.configuration import (
+    configure_channel,
+    configure_queue,
+    hold_queue,
+    limit_queue,
+    pause,
+    record_queue,
+    resume,
+)
+from sqlalchemy_fairqueue.database.dead_letters import (
+    DeadLetterFilter,
+    dead_letters,
+    purge_dead,
+    redrive,
+)
+from sqlalchemy_fairqueue.database.deliveries import DeliveredMessage, Dequeued, Heard, Hints, dequeue, hear
+from sqlalchemy_fairqueue.database.enqueues import EncodedMessage, EnqueuedMessage, enqueue, max_backlog
+from sqlalchemy_fairqueue.database.history import PartitionChange, keep_history
+from sqlalchemy_fairqueue.database.leases import ExtendedLease, extend, heartbeat, held
+from sqlalchemy_fairqueue.database.settlement import (
+    Unsettled,
+    bury,
+    complete,
+    hold_deliveries,
+    hold_messages,
+    holder,
+    release,
+    retry,
+)
+from sqlalchemy_fairqueue.database.stats import channel_stats, queues, stats
+from sqlalchemy_fairqueue.database.targets import Target
+from sqlalchemy_fairqueue.database.tokens import Token
+from sqlalchemy_fairqueue.database.versions import check_installed, version
+from sqlalchemy_fairqueue.database.waits import Wait, unwait, wait, wake
+from sqlalchemy_fairqueue.database.withdrawals import cancel, purge_channel
+
+__all__ = [
+    "DeadLetterFilter",
+    "DeliveredMessage",
+    "Dequeued",
+    "EncodedMessage",
+    "EnqueuedMessage",
+    "ExtendedLease",
+    "Heard",
+    "Hints",
+    "PartitionChange",
+    "Target",
+    "Token",
+    "Unsettled",
+    "Wait",
+    "bury",
+    "cancel",
+    "channel_stats",
+    "check_installed",
+    "complete",
+    "configure_channel",
+    "configure_queue",
+    "dead_letters",
+    "dequeue",
+    "enqueue",
+    "extend",
+    "hear",
+    "heartbeat",
+    "held",
+    "hold_deliveries",
+    "hold_messages",
+    "hold_queue",
+    "holder",
+    "keep_history",
+    "limit_queue",
+    "max_backlog",
+    "pause",
+    "purge_channel",
+    "purge_dead",
+    "queues",
+    "record_queue",
+    "redrive",
+    "release",
+    "resume",
+    "retry",
+    "stats",
+    "unwait",
+    "version",
+    "wait",
+    "wake",
+]

@@ -1,0 +1,90 @@
+"""Statements of this package: calls of SQL functions as prepared clauses, their rows, and their errors as ours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sqlalchemy import TextClause, TextualSelect, TwoPhaseTransaction, column, text
+from sqlalchemy.exc import DBAPIError
+
+from sqlalchemy_fairqueue.database.migrations import to_install, to_repair
+from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
+from sqlalchemy_fairqueue.sql import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from sqlalchemy import Connection, Row
+
+Clause: TypeAlias = TextClause | TextualSelect
+"""A statement that is made once a schema, so that SQLAlchemy's cache finds it."""
+
+
+def qualifier(schema: str | None) -> str:
+    """The schema as it stands before a name of ours; nothing where the search_path finds it."""
+    # text() takes :word for a parameter, also in quotes.
+    return "" if schema is None else quoted(schema).replace(":", "\\:") + "."
+
+
+def call(schema: str | None, function: str, columns: str, *, alone: Collection[str] = (), **types: str) -> Clause:
+    """A select from a function, each argument a parameter of its name and type.
+
+    Args:
+        schema: Of the installation.
+        function: The function.
+        columns: The columns to select. Where they have names, SQLAlchemy remembers the shape of rows.
+        alone: Arrays of one element, which is the parameter then: the driver takes several times as long for an array
+            as for a value.
+        types: Of the parameters.
+    """
+    arguments = ", ".join(f"p_{name} => {_argument(name, type_, alone=name in alone)}" for name, type_ in types.items())
+    clause = text(f"select {columns} from {qualifier(schema)}{function}({arguments})")  # noqa: S608 (quoted)
+    names = [one.split()[-1] for one in columns.split(", ")]
+    return clause.columns(*map(column, names)) if all(map(str.isidentifier, names)) else clause
+
+
+def _argument(name: str, type_: str, *, alone: bool) -> str:
+    return f"array[cast(:{name} as {type_.removesuffix('[]')})]" if alone else f"cast(:{name} as {type_})"
+
+
+def fetch(connection: Connection, clause: Clause, parameters: Mapping[str, Any], doing: str) -> Sequence[Row[Any]]:
+    """The rows of a statement.
+
+    Args:
+        connection: Where it is executed.
+        clause: The statement.
+        parameters: Its parameters.
+        doing: What it does, for an error's message: ``"dequeue from queue 'documents'"``.
+
+    Raises:
+        FairQueueError: The database refused it with an SQLSTATE that has a class.
+    """
+    try:
+        return connection.execute(clause, parameters).all()
+    except DBAPIError as error:
+        refusal = translated(error, doing)
+        if refusal is None:
+            raise
+        raise refusal from error
+
+
+def translated(error: DBAPIError, doing: str) -> FairQueueError | None:
+    """The error of this package for what the database refused; None if its SQLSTATE has no class."""
+    original = error.orig
+    kind = FairQueueError.of_sqlstate.get(getattr(original, "sqlstate", None) or "")
+    if kind is None:
+        return None
+    diagnostics = getattr(original, "diag", None)
+    problem = getattr(diagnostics, "message_primary", None) or str(original)
+    if detail := getattr(diagnostics, "message_detail", None):
+        problem = f"{problem} ({detail})"
+    hint = getattr(diagnostics, "message_hint", None)
+    if kind is SchemaMismatch:
+        # Raised within a function: then it is installed.
+        hint = to_repair() if getattr(diagnostics, "context", None) else to_install()
+    return kind(f"cannot {doing}: {problem}; {hint or 'see the documentation of the call'}")
+
+
+def may_notify(connection: Connection, notify: bool) -> bool:  # noqa: FBT001 - passed on from the keyword
+    """Whether a transaction that is allowed to notify can: PREPARE TRANSACTION refuses one that has."""
+    return notify and not isinstance(connection.get_transaction(), TwoPhaseTransaction)

@@ -1,0 +1,122 @@
+"""Configuration of a queue and its channels."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from sqlalchemy import text
+
+from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, qualifier
+from sqlalchemy_fairqueue.database.policies import POLICY_TYPES, policy_parameters
+from sqlalchemy_fairqueue.times import microseconds
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.database.calls import Clause
+    from sqlalchemy_fairqueue.database.targets import Target
+    from sqlalchemy_fairqueue.values import ChannelPolicy
+
+
+@cache
+def configure_queue_clause(schema: str | None) -> Clause:
+    """``fq_configure_queue``."""
+    return call(schema, "fq_configure_queue", "1", queue="text", **POLICY_TYPES)
+
+
+def configure_queue(connection: Connection, target: Target, policy: ChannelPolicy) -> None:
+    """Set the policy that new channels of a queue start with."""
+    parameters = {"queue": target.queue, **policy_parameters(policy)}
+    fetch(connection, configure_queue_clause(target.schema), parameters, f"configure queue {target.queue!r}")
+
+
+@cache
+def configure_channel_clause(schema: str | None) -> Clause:
+    """``fq_configure_channel``."""
+    return call(schema, "fq_configure_channel", "1", queue="text", channel="text", **POLICY_TYPES, notify="boolean")
+
+
+def configure_channel(
+    connection: Connection, target: Target, channel: str, policy: ChannelPolicy, *, notify: bool
+) -> None:
+    """Set the policy of a channel, made if it is new."""
+    parameters = {
+        "queue": target.queue,
+        "channel": channel,
+        **policy_parameters(policy),
+        "notify": may_notify(connection, notify),
+    }
+    fetch(connection, configure_channel_clause(target.schema), parameters, f"configure {_named(target, channel)}")
+
+
+@cache
+def limit_queue_clause(schema: str | None) -> Clause:
+    """``fq_limit_queue``."""
+    return call(schema, "fq_limit_queue", "1", queue="text", max_concurrency="integer", notify="boolean")
+
+
+def limit_queue(connection: Connection, target: Target, max_concurrency: int | None, *, notify: bool) -> None:
+    """Limit how many messages of the whole queue consumers may hold at once. None: no limit."""
+    parameters = {
+        "queue": target.queue,
+        "max_concurrency": max_concurrency,
+        "notify": may_notify(connection, notify),
+    }
+    fetch(connection, limit_queue_clause(target.schema), parameters, f"limit queue {target.queue!r}")
+
+
+@cache
+def record_queue_clause(schema: str | None) -> Clause:
+    """``fq_record_queue``."""
+    return call(schema, "fq_record_queue", "1", queue="text", history="boolean", retention="bigint")
+
+
+def record_queue(connection: Connection, target: Target, *, history: bool | None, retention: timedelta | None) -> None:
+    """Say whether a queue's attempts are recorded, and for how long records are kept. None: as it is."""
+    parameters = {
+        "queue": target.queue,
+        "history": history,
+        "retention": None if retention is None else microseconds(retention),
+    }
+    fetch(connection, record_queue_clause(target.schema), parameters, f"set the history of queue {target.queue!r}")
+
+
+@cache
+def pause_clause(schema: str | None) -> Clause:
+    """``fq_pause``."""
+    return call(schema, "fq_pause", "fq_pause as changed", queue="text", channel="text")
+
+
+def pause(connection: Connection, target: Target, channel: str | None) -> None:
+    """Stop serving a channel, or with None the whole queue."""
+    parameters = {"queue": target.queue, "channel": channel}
+    fetch(connection, pause_clause(target.schema), parameters, f"pause {_named(target, channel)}")
+
+
+@cache
+def resume_clause(schema: str | None) -> Clause:
+    """``fq_resume``."""
+    return call(schema, "fq_resume", "fq_resume as changed", queue="text", channel="text", notify="boolean")
+
+
+def resume(connection: Connection, target: Target, channel: str | None, *, notify: bool) -> None:
+    """Go on serving a channel, or with None the whole queue."""
+    parameters = {"queue": target.queue, "channel": channel, "notify": may_notify(connection, notify)}
+    fetch(connection, resume_clause(target.schema), parameters, f"resume {_named(target, channel)}")
+
+
+@cache
+def _hold_queue_clause(schema: str | None) -> Clause:
+    return text(f"select 1 from {qualifier(schema)}fq_queue where name = :queue for no key update")  # noqa: S608 (quoted)
+
+
+def hold_queue(connection: Connection, target: Target) -> None:
+    """Lock the row of a configured queue, as its configuration does."""
+    fetch(connection, _hold_queue_clause(target.schema), {"queue": target.queue}, f"lock queue {target.queue!r}")
+
+
+def _named(target: Target, channel: str | None) -> str:
+    return f"queue {target.queue!r}" if channel is None else f"channel {channel!r} of queue {target.queue!r}"

@@ -1,0 +1,144 @@
+"""Dead letters: read, redriven and purged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import text
+
+from sqlalchemy_fairqueue.codecs import decoded, headers_of
+from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, qualifier
+from sqlalchemy_fairqueue.times import instant, instant_microseconds
+from sqlalchemy_fairqueue.values import DeadLetterInfo
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from sqlalchemy import Connection, Row
+
+    from sqlalchemy_fairqueue.codecs import Codec
+    from sqlalchemy_fairqueue.database.calls import Clause
+    from sqlalchemy_fairqueue.database.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterFilter:
+    """Dead letters of a queue that are concerned. What is given must all be met; None restricts nothing.
+
+    Attributes:
+        ids: Only these messages.
+        channel: Only those of this channel.
+        kind: Only those of this kind.
+    """
+
+    ids: list[int] | None = None
+    channel: str | None = None
+    kind: str | None = None
+
+    def parameters(self, target: Target) -> dict[str, Any]:
+        """As the functions take them."""
+        return {"queue": target.queue, "ids": self.ids, "channel": self.channel, "kind": self.kind}
+
+
+@cache
+def _dead_letters_clause(schema: str | None) -> Clause:
+    ours = qualifier(schema)
+    return text(
+        "select d.message_id, c.name as channel, d.kind, d.content, cast(d.headers as text) as headers, "  # noqa: S608 (quoted)
+        "d.dedupe_key, d.enqueued_at, d.attempts, d.max_attempts, d.deliveries, d.reason, d.error, d.died_at "
+        f"from {ours}fq_dead_letter d join {ours}fq_channel c on c.id = d.channel_id "
+        "where d.queue = :queue "
+        "and (cast(:ids as bigint[]) is null or d.message_id = any (cast(:ids as bigint[]))) "
+        "and (cast(:channel as text) is null or c.name = :channel) "
+        "and (cast(:kind as text) is null or d.kind = :kind) "
+        "and (cast(:died_at as bigint) is null "
+        "or (d.died_at, d.message_id) > (cast(:died_at as bigint), cast(:message_id as bigint))) "
+        "order by d.died_at, d.message_id limit :limit"
+    )
+
+
+def dead_letters(
+    connection: Connection,
+    target: Target,
+    which: DeadLetterFilter,
+    *,
+    limit: int,
+    after: DeadLetterInfo | None,
+    codec: Codec,
+) -> list[DeadLetterInfo]:
+    """Dead letters of a queue, the oldest death first.
+
+    Args:
+        connection: Where to ask.
+        target: The queue.
+        which: Only these.
+        limit: Most to return.
+        after: The last one of the page before.
+        codec: Decodes the payloads.
+    """
+    page = {
+        "limit": limit,
+        "died_at": None if after is None else instant_microseconds(after.died_at),
+        "message_id": None if after is None else after.message_id,
+    }
+    parameters = which.parameters(target) | page
+    doing = f"read the dead letters of queue {target.queue!r}"
+    rows = fetch(connection, _dead_letters_clause(target.schema), parameters, doing)
+    return [_dead_letter(target, codec, row) for row in rows]
+
+
+def _dead_letter(target: Target, codec: Codec, row: Row[Any]) -> DeadLetterInfo:
+    headers, refused = headers_of(row.headers)
+    return DeadLetterInfo(
+        message_id=row.message_id,
+        queue=target.queue,
+        channel=row.channel,
+        kind=row.kind,
+        content=row.content,
+        headers=headers,
+        key=row.dedupe_key,
+        enqueued_at=instant(row.enqueued_at),
+        attempts=row.attempts,
+        max_attempts=row.max_attempts,
+        deliveries=row.deliveries,
+        reason=row.reason,
+        error=row.error,
+        died_at=instant(row.died_at),
+        decoded=refused or decoded(codec, row.content),
+    )
+
+
+@cache
+def redrive_clause(schema: str | None) -> Clause:
+    """``fq_redrive``."""
+    types = {"ids": "bigint[]", "channel": "text", "kind": "text", "limit": "integer", "notify": "boolean"}
+    return call(schema, "fq_redrive", "message_id, outcome", queue="text", **types)
+
+
+def redrive(
+    connection: Connection, target: Target, which: DeadLetterFilter, *, limit: int, notify: bool
+) -> dict[int, str]:
+    """Give dead letters another life, the oldest death first. Returns the outcome of each by its id."""
+    parameters = which.parameters(target) | {"limit": limit, "notify": may_notify(connection, notify)}
+    doing = f"redrive dead letters of queue {target.queue!r}"
+    rows = fetch(connection, redrive_clause(target.schema), parameters, doing)
+    return {row.message_id: row.outcome for row in rows}
+
+
+@cache
+def purge_dead_clause(schema: str | None) -> Clause:
+    """``fq_purge_dead``."""
+    types = {"ids": "bigint[]", "channel": "text", "kind": "text", "before": "bigint"}
+    return call(schema, "fq_purge_dead", "fq_purge_dead as purged", queue="text", **types)
+
+
+def purge_dead(connection: Connection, target: Target, which: DeadLetterFilter, *, before: datetime | None) -> int:
+    """Delete dead letters for good, with *before* only those that died before then. Returns how many."""
+    parameters = which.parameters(target) | {"before": None if before is None else instant_microseconds(before)}
+    [row] = fetch(
+        connection, purge_dead_clause(target.schema), parameters, f"purge dead letters of queue {target.queue!r}"
+    )
+    purged: int = row.purged
+    return purged

@@ -1,0 +1,178 @@
+"""Dequeues: messages are taken under a lease, and signals are heard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlalchemy_fairqueue.database.arrays import integers
+from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.times import duration, instant, microseconds
+from sqlalchemy_fairqueue.values import Lease
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.database.calls import Clause
+    from sqlalchemy_fairqueue.database.targets import Target
+
+Hints = list[int | None]
+"""Where a dequeue found something: the next one of the same consumer begins there. Any value is safe."""
+
+# How many hints a dequeue is told; what it answers beyond them is about the call itself.
+_HINTS = 6
+
+
+class DeliveredMessage(NamedTuple):
+    """A message that a dequeue took."""
+
+    message_id: int
+    row_id: str
+    channel: str
+    kind: str
+    content: bytes
+    headers: str | None
+    enqueued_at: datetime
+    attempt: int
+    max_attempts: int
+    deliveries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dequeued:
+    """The answer of a dequeue.
+
+    Attributes:
+        messages: What it took, in turn order.
+        lease: The lease that they are held under. None: nothing was taken.
+        lease_id: The lease that the next dequeue may use again. None: there is none.
+        hold_slots: Whether the messages may hold slots of a limit, their channels' or the queue's.
+        hints: For the next dequeue.
+        due_in: How long until something else may be due. None: nothing is scheduled.
+        signals_after: The last signal that was heard, if more are waiting.
+    """
+
+    messages: list[DeliveredMessage]
+    lease: Lease | None
+    lease_id: int | None
+    hold_slots: bool
+    hints: Hints | None
+    due_in: timedelta | None
+    signals_after: int | None
+
+
+class Heard(NamedTuple):
+    """The answer of a hearing.
+
+    Attributes:
+        seen: How many signals it has read, up to its limit.
+        last_id: The last of them.
+        scheduled_at: When the first channel that it scheduled is due, in the unit of hints.
+    """
+
+    seen: int
+    last_id: int
+    scheduled_at: int | None
+
+    def after(self, hints: Hints | None) -> Hints | None:
+        """The hints of before it, so that a dequeue finds what it scheduled."""
+        if self.scheduled_at is None or hints is None or hints[0] is None:
+            return hints
+        return [min(hints[0], self.scheduled_at), *hints[1:]]
+
+
+@cache
+def dequeue_clause(schema: str | None) -> Clause:
+    """``fq_dequeue``: one row a message, then one about the call."""
+    return call(
+        schema,
+        "fq_dequeue",
+        # Headers not as the driver reads JSON: one that it cannot read would cost the whole batch.
+        "message_id, row_id, channel, kind, content, cast(headers as text) as headers, enqueued_at, attempt, "
+        "max_attempts, deliveries, "
+        "lease_id, lease_expires_at, hints, due_in, signals_after",
+        queue="text",
+        limit="integer",
+        lease="bigint",
+        consumer="text",
+        lease_id="bigint",
+        hints="bigint[]",
+    )
+
+
+def dequeue(
+    connection: Connection,
+    target: Target,
+    *,
+    limit: int,
+    lease: timedelta,
+    consumer: str,
+    lease_id: int | None,
+    hints: Hints | None,
+) -> Dequeued:
+    """Take ready messages under a lease. Whoever calls commits.
+
+    Args:
+        connection: Where it is the only statement of its transaction.
+        target: The queue.
+        limit: Most messages to take.
+        lease: How long the lease is to live.
+        consumer: Shown beside the lease.
+        lease_id: A lease of the consumer's to use again.
+        hints: As the consumer's last dequeue gave them.
+    """
+    *rows, about = fetch(
+        connection,
+        dequeue_clause(target.schema),
+        {
+            "queue": target.queue,
+            "limit": limit,
+            "lease": microseconds(lease),
+            "consumer": consumer,
+            "lease_id": lease_id,
+            "hints": None if hints is None else integers(hints),
+        },
+        f"dequeue from queue {target.queue!r}",
+    )
+    found: Hints = about.hints or []
+    return Dequeued(
+        messages=[_delivered(*row) for row in rows],
+        lease=Lease(about.lease_id, consumer, instant(about.lease_expires_at)) if rows else None,
+        lease_id=about.lease_id,
+        hold_slots=found[_HINTS:] != [0],
+        hints=found[:_HINTS] or None,
+        due_in=None if about.due_in is None else duration(about.due_in),
+        signals_after=about.signals_after,
+    )
+
+
+def _delivered(*columns: Any) -> DeliveredMessage:
+    id_, row_id, channel, kind, content, headers, enqueued_at, *rest = columns
+    return DeliveredMessage(id_, row_id, channel, kind, content, headers, instant(enqueued_at), *rest[:3])
+
+
+@cache
+def hear_clause(schema: str | None) -> Clause:
+    """``fq_hear``."""
+    return call(schema, "fq_hear", "seen, last_id, scheduled_at", queue="text", after="bigint", limit="integer")
+
+
+def hear(connection: Connection, target: Target, *, after: int, limit: int) -> Heard:
+    """Apply signals to the state of their channels. Whoever calls commits.
+
+    Args:
+        connection: Where it is the only statement of its transaction.
+        target: The queue.
+        after: The last signal that was heard.
+        limit: Most signals to read.
+    """
+    [row] = fetch(
+        connection,
+        hear_clause(target.schema),
+        {"queue": target.queue, "after": after, "limit": limit},
+        f"hear the signals of queue {target.queue!r}",
+    )
+    return Heard._make(row)

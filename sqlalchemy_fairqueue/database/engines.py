@@ -1,0 +1,89 @@
+"""Work on an engine, one statement a transaction, sync and async alike. Only this module checks out connections."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
+
+from sqlalchemy import Connection, Engine
+
+from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
+from sqlalchemy_fairqueue.errors import InvalidArgument, IsolationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+R = TypeVar("R")
+
+_explicit: WeakSet[Engine] = WeakSet()
+
+
+def _isolation(engine: Engine) -> str:
+    # AUTOCOMMIT is one round trip a statement; where the server's default isolation is another, READ COMMITTED must be
+    # asked for.
+    return "READ COMMITTED" if engine in _explicit else "AUTOCOMMIT"
+
+
+def run(engine: Engine, work: Callable[[Connection], R]) -> R:
+    """Do *work* on a connection of the engine, where each statement is a READ COMMITTED transaction of its own."""
+    check_driver(engine)
+    try:
+        with engine.connect() as connection:
+            return work(connection.execution_options(isolation_level=_isolation(engine)))
+    except IsolationError:
+        if engine in _explicit:
+            raise
+        _explicit.add(engine)
+        return run(engine, work)
+
+
+async def arun(engine: AsyncEngine, work: Callable[[Connection], R]) -> R:
+    """As :func:`run`, on an async engine."""
+    check_driver(engine.sync_engine)
+    try:
+        async with engine.connect() as connection:
+            isolated = await connection.execution_options(isolation_level=_isolation(engine.sync_engine))
+            return await isolated.run_sync(work)
+    except IsolationError:
+        if engine.sync_engine in _explicit:
+            raise
+        _explicit.add(engine.sync_engine)
+        return await arun(engine, work)
+
+
+def check_driver(bind: Engine | Connection) -> None:
+    """Refuse engines and connections that are not to PostgreSQL through psycopg.
+
+    Raises:
+        InvalidArgument: Another database or driver.
+    """
+    if (bind.dialect.name, bind.dialect.driver) != ("postgresql", "psycopg"):
+        raise InvalidArgument(
+            f"the engine speaks {bind.dialect.name}+{bind.dialect.driver}; the queue needs create_engine('postgresql+psycopg://...')"
+        )
+
+
+def set_lock_timeout(connection: Connection, timeout: timedelta) -> None:
+    """Let statements of a connection wait for a lock no longer than that. It must not be a transaction pooler's."""
+    connection.exec_driver_sql(f"set lock_timeout = {timeout // timedelta(milliseconds=1)}")
+
+
+def refused(where: Any, wanted: str, otherwise: str | None = None) -> InvalidArgument:
+    """The error for an argument that no queue work can be done on.
+
+    Args:
+        where: The argument.
+        wanted: What it should be.
+        otherwise: What to do with an engine of the other kind. Default: call the method of nearly the same name.
+    """
+    kind = type(where).__name__
+    advice = ""
+    if otherwise is not None:
+        advice = otherwise if isinstance(where, (Engine, AsyncEngine)) else ""
+    elif isinstance(where, (AsyncEngine, AsyncConnection)):
+        advice = "for async engines and connections await the method of the same name with an 'a' in front"
+    elif isinstance(where, (Engine, Connection)):
+        advice = "for sync ones call the method without the 'a' in front"
+    article = "an" if kind[:1] in "AEIOUaeiou" else "a"
+    return InvalidArgument(f"got {article} {kind} where {wanted} is needed{advice and f'; {advice}'}")

@@ -1,0 +1,157 @@
+"""Enqueues: messages are added to a queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from sqlalchemy import text
+
+from sqlalchemy_fairqueue.database.arrays import array
+from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, qualifier
+from sqlalchemy_fairqueue.database.policies import POLICY_TYPES, policy_parameters
+from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.database.calls import Clause
+    from sqlalchemy_fairqueue.database.targets import Target
+    from sqlalchemy_fairqueue.values import ChannelPolicy, Enqueue
+
+_MESSAGE_TYPES = {
+    "channels": "text[]",
+    "kinds": "text[]",
+    "contents": "bytea[]",
+    "headers": "jsonb[]",
+    "delays": "bigint[]",
+    "ats": "bigint[]",
+    "priorities": "integer[]",
+    "keys": "text[]",
+    "max_attempts": "integer[]",
+    "on_duplicates": "text[]",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedMessage:
+    """A message to be, with its payload encoded.
+
+    Attributes:
+        message: The message.
+        content: Its payload, encoded.
+        headers: Its headers as JSON text.
+        max_attempts: Its own or the queue's.
+    """
+
+    message: Enqueue
+    content: bytes
+    headers: str | None
+    max_attempts: int
+
+
+class EnqueuedMessage(NamedTuple):
+    """The outcome of one message of an enqueue.
+
+    Attributes:
+        ordinal: Which one of the call, from 1.
+        message_id: Its id, or that of the message that holds its key; None for one that was dropped or refused.
+        created: Whether it was added.
+        outcome: What became of it. "full": its channel is full, and the policy is to raise.
+    """
+
+    ordinal: int
+    message_id: int | None
+    created: bool
+    outcome: Literal["created", "duplicate", "replaced", "dropped", "full"]
+
+
+@cache
+def enqueue_clause(schema: str | None, *, alone: bool = False) -> Clause:
+    """``fq_enqueue``. *alone*: of one message."""
+    return call(
+        schema,
+        "fq_enqueue",
+        "ordinal, message_id, created, outcome",
+        alone=_MESSAGE_TYPES if alone else (),
+        queue="text",
+        **_MESSAGE_TYPES,
+        **POLICY_TYPES,
+        notify="boolean",
+        hold="bigint[]",
+    )
+
+
+def enqueue(
+    connection: Connection,
+    target: Target,
+    messages: Sequence[EncodedMessage],
+    *,
+    policy: ChannelPolicy,
+    notify: bool,
+    lock: Iterable[int] | None = None,
+) -> list[EnqueuedMessage]:
+    """Add messages to a queue, in one statement.
+
+    Args:
+        connection: In a transaction.
+        target: The queue.
+        messages: At least one.
+        policy: For channels that are made now, if the queue has no configured one.
+        notify: Whether waiting consumers may be woken.
+        lock: Where messages are replaced: others of the queue that are locked with them, in one order.
+    """
+    columns = [_column_values(message) for message in messages]
+    alone = len(columns) == 1
+    parameters = columns[0]
+    if not alone:
+        parameters = {name: array([one[name] for one in columns]) for name in columns[0]}
+    parameters["queue"] = target.queue
+    parameters |= policy_parameters(policy)
+    parameters["notify"] = may_notify(connection, notify)
+    parameters["hold"] = None if lock is None else sorted(lock)
+    doing = f"enqueue {len(messages)} messages to queue {target.queue!r}"
+    rows = fetch(connection, enqueue_clause(target.schema, alone=alone), parameters, doing)
+    return list(map(EnqueuedMessage._make, rows))
+
+
+def _column_values(encoded: EncodedMessage) -> dict[str, Any]:
+    """The element of a message in each of the function's arrays."""
+    message = encoded.message
+    return {
+        "channels": message.channel,
+        "kinds": message.kind,
+        "contents": encoded.content,
+        "headers": encoded.headers,
+        "delays": None if message.delay is None else microseconds(message.delay),
+        "ats": None if message.at is None else instant_microseconds(message.at),
+        "priorities": message.priority,
+        "keys": message.key,
+        "max_attempts": encoded.max_attempts,
+        "on_duplicates": message.on_duplicate,
+    }
+
+
+@cache
+def _max_backlog_clause(schema: str | None) -> Clause:
+    ours = qualifier(schema)
+    return text(
+        "select s.max_backlog "  # noqa: S608 (quoted)
+        f"from {ours}fq_channel c join {ours}fq_channel_state s on s.channel_id = c.id "
+        "where c.queue = :queue and c.name = :channel "
+        "order by s.turn desc limit 1"
+    )
+
+
+def max_backlog(connection: Connection, target: Target, channel: str) -> int | None:
+    """How many undelivered messages a channel may have; None: no limit, or there is no such channel."""
+    rows = fetch(
+        connection,
+        _max_backlog_clause(target.schema),
+        {"queue": target.queue, "channel": channel},
+        f"read the policy of channel {channel!r} of queue {target.queue!r}",
+    )
+    return rows[0].max_backlog if rows else None

@@ -1,0 +1,107 @@
+"""Leases: extended, and looked up by what is held under them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from sqlalchemy import text
+
+from sqlalchemy_fairqueue.database.calls import call, fetch, qualifier
+from sqlalchemy_fairqueue.database.tokens import Token
+from sqlalchemy_fairqueue.times import instant, microseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, timedelta
+
+    from sqlalchemy import Connection, TextClause
+
+    from sqlalchemy_fairqueue.database.calls import Clause
+    from sqlalchemy_fairqueue.database.targets import Target
+
+
+class ExtendedLease(NamedTuple):
+    """A lease after a heartbeat.
+
+    Attributes:
+        lease_id: The lease.
+        expires_at: When it ends now. None: it is lost.
+        cancelled: The messages that are held under it and were cancelled.
+    """
+
+    lease_id: int
+    expires_at: datetime | None
+    cancelled: list[int]
+
+
+@cache
+def extend_clause(schema: str | None) -> Clause:
+    """``fq_extend``."""
+    types = {"lease_id": "bigint", "lease": "bigint", "ids": "bigint[]", "deliveries": "integer[]"}
+    return call(schema, "fq_extend", "fq_extend as expires_at", **types)
+
+
+def extend(connection: Connection, target: Target, tokens: Sequence[Token], lease: timedelta) -> datetime | None:
+    """Let a lease live for *lease* from now; it is never shortened. Whoever calls commits.
+
+    Args:
+        connection: Where to send it.
+        target: The queue.
+        tokens: Deliveries that must be held under the lease; at least one, all of the same lease.
+        lease: How long it is to live.
+
+    Returns:
+        When it ends now. None: it has ended, or one of the deliveries is not held under it any more.
+    """
+    lease_id = tokens[0].lease_id
+    [row] = fetch(
+        connection,
+        extend_clause(target.schema),
+        {
+            "lease_id": lease_id,
+            "lease": microseconds(lease),
+            "ids": [token.message_id for token in tokens],
+            "deliveries": [token.deliveries for token in tokens],
+        },
+        f"extend lease {lease_id}",
+    )
+    return None if row.expires_at is None else instant(row.expires_at)
+
+
+@cache
+def heartbeat_clause(schema: str | None) -> Clause:
+    """``fq_heartbeat``."""
+    return call(schema, "fq_heartbeat", "lease_id, expires_at, cancelled", lease_ids="bigint[]", lease="bigint")
+
+
+def heartbeat(
+    connection: Connection, target: Target, lease_ids: Sequence[int], lease: timedelta
+) -> list[ExtendedLease]:
+    """Let leases live for *lease* from now, and learn of cancelled messages. Whoever calls commits."""
+    rows = fetch(
+        connection,
+        heartbeat_clause(target.schema),
+        {"lease_ids": list(lease_ids), "lease": microseconds(lease)},
+        f"extend {len(lease_ids)} leases of queue {target.queue!r}",
+    )
+    return [
+        ExtendedLease(row.lease_id, None if row.expires_at is None else instant(row.expires_at), row.cancelled or [])
+        for row in rows
+    ]
+
+
+@cache
+def held_clause(schema: str | None) -> TextClause:
+    """The messages that are held under a lease."""
+    return text(
+        f"select m.id as message_id, m.ctid as row_id, m.deliveries from {qualifier(schema)}fq_message m "  # noqa: S608 (quoted)
+        "where m.lease_id = :lease_id order by m.id"
+    )
+
+
+def held(connection: Connection, target: Target, lease_id: int) -> list[Token]:
+    """The tokens of what is held under a lease, in the order of the message ids."""
+    parameters = {"lease_id": lease_id}
+    rows = fetch(connection, held_clause(target.schema), parameters, f"find what is held under lease {lease_id}")
+    return [Token(row.message_id, row.row_id, lease_id, row.deliveries) for row in rows]

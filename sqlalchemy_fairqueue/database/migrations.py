@@ -1,0 +1,28 @@
+"""Migration operations that error messages name, ready to be pasted."""
+
+from __future__ import annotations
+
+from sqlalchemy_fairqueue.sql import NEEDED_VERSION, latest_version, schema_argument
+
+
+def to_install(schema: str | None = None) -> str:
+    """Advice where no queue is found: the migration to the newest version, for the schema that was named."""
+    operation = f"op.create_fairqueue(version={latest_version()}{schema_argument(schema)})"
+    return (
+        f"put {operation} into an Alembic migration and run it, "
+        "or give Queue(schema=...) the schema it was installed in"
+    )
+
+
+def to_repair() -> str:
+    """Advice where a function of the queue was found, and something that it names was not."""
+    return (
+        "a function of fairqueue is there, and what it names is not: after a rename of its schema put "
+        f"op.repair_fairqueue(version={latest_version()}, schema=...) with the new name into an Alembic migration and "
+        "run it, otherwise see by find_drift() what is missing"
+    )
+
+
+def to_upgrade(version: int, schema: str | None) -> str:
+    """The operation that brings an installation to the version that this library needs."""
+    return f"op.upgrade_fairqueue({version}, {NEEDED_VERSION}{schema_argument(schema)})"

@@ -1,0 +1,86 @@
+"""Stats of queues and channels, and the names of all queues. Nothing here changes or locks anything."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.times import duration, instant
+from sqlalchemy_fairqueue.values import ChannelStats, QueueStats
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Row
+
+    from sqlalchemy_fairqueue.database.calls import Clause
+    from sqlalchemy_fairqueue.database.targets import Target
+
+_INSTANTS = {"paused_at", "oldest_ready_at", "last_dequeue_at"}
+
+
+@cache
+def queues_clause(schema: str | None) -> Clause:
+    """``fq_queues``."""
+    return call(schema, "fq_queues", "fq_queues as queue")
+
+
+def queues(connection: Connection, schema: str | None) -> list[str]:
+    """The names of all queues that have channels or are configured."""
+    return [row.queue for row in fetch(connection, queues_clause(schema), {}, "list the queues")]
+
+
+@cache
+def stats_clause(schema: str | None) -> Clause:
+    """``fq_stats``."""
+    return call(schema, "fq_stats", "*", queue="text")
+
+
+def stats(connection: Connection, target: Target) -> QueueStats:
+    """The counts of a queue."""
+    [row] = fetch(
+        connection, stats_clause(target.schema), {"queue": target.queue}, f"read the stats of queue {target.queue!r}"
+    )
+    columns = _columns(row)
+    columns["max_concurrency"] = columns.pop("global_max_concurrency")
+    return QueueStats(queue=target.queue, **columns)
+
+
+@cache
+def channel_stats_clause(schema: str | None) -> Clause:
+    """``fq_channel_stats``."""
+    return call(schema, "fq_channel_stats", "*", queue="text", channel="text", limit="integer", after="text")
+
+
+def channel_stats(
+    connection: Connection, target: Target, channel: str | None, *, limit: int, after: str | None
+) -> list[ChannelStats]:
+    """The counts and policies of channels, by name.
+
+    Args:
+        connection: Where to ask.
+        target: The queue.
+        channel: Only this one. None: all.
+        limit: Most channels to return.
+        after: The last name of the page before.
+    """
+    rows = fetch(
+        connection,
+        channel_stats_clause(target.schema),
+        {"queue": target.queue, "channel": channel, "limit": limit, "after": after},
+        f"read the stats of the channels of queue {target.queue!r}",
+    )
+    return [_channel(target, row) for row in rows]
+
+
+def _channel(target: Target, row: Row[Any]) -> ChannelStats:
+    columns = _columns(row)
+    columns["release_interval"] = duration(columns["release_interval"])
+    columns["on_full"] = "drop" if columns.pop("drop_when_full") else "raise"
+    return ChannelStats(queue=target.queue, **columns)
+
+
+def _columns(row: Row[Any]) -> dict[str, Any]:
+    return {
+        name: instant(value) if name in _INSTANTS and value is not None else value
+        for name, value in row._mapping.items()  # noqa: SLF001 - the row's public name for it
+    }

@@ -1,0 +1,67 @@
+"""Version of the schema that a database has installed, and whether this library can use it.
+
+It is asked once an engine and schema, before anything else is sent there, and remembered if it can be used: a database
+is migrated before the code that needs it is rolled out, and the code is rolled back before the database.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.database.migrations import to_install, to_upgrade
+from sqlalchemy_fairqueue.errors import SchemaMismatch
+from sqlalchemy_fairqueue.sql import NEEDED_VERSION, named_schema
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Pool
+
+    from sqlalchemy_fairqueue.database.calls import Clause
+
+# The schemas that can be used. By pool: an engine with other execution options shares it.
+_usable: WeakKeyDictionary[Pool, set[str | None]] = WeakKeyDictionary()
+
+
+@cache
+def version_clause(schema: str | None) -> Clause:
+    """``fq_version``."""
+    return call(schema, "fq_version", "fq_version as version")
+
+
+def version(connection: Connection, schema: str | None) -> int:
+    """The version that a schema holds.
+
+    Raises:
+        SchemaMismatch: It holds none.
+    """
+    [row] = fetch(connection, version_clause(schema), {}, "find the version of fairqueue's schema")
+    found: int = row.version
+    return found
+
+
+def check_installed(connection: Connection, schema: str | None) -> None:
+    """Refuse a schema that fairqueue is not installed in, or in a version that is too old. A newer one is usable.
+
+    Args:
+        connection: Where to ask. Unless the answer is known, one short statement is sent in its transaction.
+        schema: Where the queue is installed; None: found through the search_path.
+
+    Raises:
+        SchemaMismatch: It says what is installed, what is needed, and the migration to write.
+    """
+    usable = _usable.setdefault(connection.engine.pool, set())
+    if schema in usable:
+        return
+    try:
+        found = version(connection, schema)
+    except SchemaMismatch as error:
+        problem = f"fairqueue is not installed in {named_schema(schema)}; {to_install(schema)}"
+        raise SchemaMismatch(problem) from error.__cause__
+    if found < NEEDED_VERSION:
+        raise SchemaMismatch(
+            f"{named_schema(schema)} holds version {found} of fairqueue's schema, and this library needs version "
+            f"{NEEDED_VERSION}; put {to_upgrade(found, schema)} into an Alembic migration and run it"
+        )
+    usable.add(schema)

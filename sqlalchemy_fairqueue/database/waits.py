@@ -1,0 +1,79 @@
+"""Waits of consumers: registered, so that producers wake them by a notification, and ended."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.times import microseconds
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.database.calls import Clause
+    from sqlalchemy_fairqueue.database.targets import Target
+
+
+class Wait(NamedTuple):
+    """A wait that producers know of.
+
+    Attributes:
+        lease_id: The lease that stands for it: a notification names one that waits.
+        topic: The queue's word in notifications.
+    """
+
+    lease_id: int
+    topic: str
+
+
+@cache
+def wait_clause(schema: str | None) -> Clause:
+    """``fq_wait``."""
+    return call(schema, "fq_wait", "lease_id, topic", queue="text", consumer="text", lease_id="bigint", wait="bigint")
+
+
+def wait(connection: Connection, target: Target, *, consumer: str, lease_id: int | None, duration: timedelta) -> Wait:
+    """Register that a consumer waits. Whoever calls commits, and polls once more afterwards.
+
+    Args:
+        connection: Where it is the only statement of its transaction.
+        target: The queue.
+        consumer: Shown beside the lease.
+        lease_id: The lease of the last wait.
+        duration: How long the wait counts.
+    """
+    [row] = fetch(
+        connection,
+        wait_clause(target.schema),
+        {"queue": target.queue, "consumer": consumer, "lease_id": lease_id, "wait": microseconds(duration)},
+        f"wait for queue {target.queue!r}",
+    )
+    return Wait._make(row)
+
+
+@cache
+def unwait_clause(schema: str | None) -> Clause:
+    """``fq_unwait``."""
+    return call(schema, "fq_unwait", "1", lease_id="bigint")
+
+
+def unwait(connection: Connection, target: Target, lease_id: int | None) -> None:
+    """End a wait. Whoever calls commits."""
+    fetch(connection, unwait_clause(target.schema), {"lease_id": lease_id}, f"stop waiting for queue {target.queue!r}")
+
+
+@cache
+def wake_clause(schema: str | None) -> Clause:
+    """``fq_wake``."""
+    return call(schema, "fq_wake", "fq_wake as woken", queue="text")
+
+
+def wake(connection: Connection, target: Target) -> bool:
+    """Notify the waiting consumers of a queue with the commit. Returns whether there are any."""
+    parameters = {"queue": target.queue}
+    [row] = fetch(connection, wake_clause(target.schema), parameters, f"wake the consumers of queue {target.queue!r}")
+    woken: bool = row.woken
+    return woken

@@ -1,0 +1,165 @@
+"""Consumers of a queue: the memory of one process between two dequeues.
+
+It holds a lease that can be used again, hints where the last scan found something, and whether more signals were
+waiting. All of it may be forgotten at any time; a connection error forgets it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.codecs import decoded, headers_of
+from sqlalchemy_fairqueue.values import Batch, Delivery, Once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.codecs import Codec
+    from sqlalchemy_fairqueue.database import DeliveredMessage, Hints, Target
+    from sqlalchemy_fairqueue.values import Lease
+
+_CHUNK = 10_000
+_CHUNKS = 5
+_ALL = -1
+# For callers that ask for a long lease and a short one in turn.
+_LEASES = 4
+
+
+class Consumer:
+    """One consumer of one queue on one engine. Threads may share it; a forked child starts anew.
+
+    Args:
+        target: The queue.
+        codec: Decodes the payloads.
+        name: Shown beside its leases; None: host, process and a random part.
+        keep: Called with each lease that something was delivered under and with the time, on time.monotonic, before
+            that dequeue was sent; gives the lease to put on the deliveries. For workers, which watch over their leases.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        codec: Codec,
+        name: str | None = None,
+        keep: Callable[[Lease, float], Lease] | None = None,
+    ) -> None:
+        self._target = target
+        self._codec = codec
+        self._given_name = name
+        self._keep = keep
+        self._forget()
+
+    def _forget(self) -> None:
+        self._process = os.getpid()
+        self.name = self._given_name or f"{socket.gethostname()}:{self._process}:{secrets.token_hex(4)}"
+        # By how long they were asked for, the last one first; replaced whole, for threads may share them.
+        self._leases: tuple[tuple[timedelta, int], ...] = ()
+        self._hints: Hints | None = None
+        self._signals_after: int | None = None
+
+    @property
+    def lease_id(self) -> int | None:
+        """The lease that the last dequeue had, and the next one may use again if it asks for as long."""
+        return self._leases[0][1] if self._leases else None
+
+    def forget_leases(self, *lease_ids: int) -> None:
+        """Let dequeues make leases of their own, instead of these or, with none named, of any that there were."""
+        self._leases = tuple(one for one in self._leases if lease_ids and one[1] not in lease_ids)
+
+    def hear(self, connection: Connection) -> None:
+        """Apply signals that wait, some chunks of them, without dequeuing: for a heartbeat while all are at work.
+
+        Not during a dequeue.
+        """
+        self._hear(connection, self._signals_after or 0, _CHUNKS)
+
+    def dequeue(self, connection: Connection, limit: int, lease: timedelta) -> Batch:
+        """One dequeue, committed when it returns; first the signals that the last call left waiting are heard."""
+        if self._process != os.getpid():
+            self._forget()
+        database.check_installed(connection, self._target.schema)
+        try:
+            if (after := self._signals_after) is not None:
+                self._hear(connection, after)
+            batch = self._call(connection, limit, lease)
+            if not batch and (after := self._signals_after) is not None:
+                self._hear(connection, after)
+                batch = self._call(connection, limit, lease)
+        except BaseException:
+            self._forget()
+            raise
+        return batch
+
+    def _hear(self, connection: Connection, after: int, chunks: int = _ALL) -> None:
+        seen = _CHUNK
+        while seen == _CHUNK and chunks:
+            chunks -= 1
+            heard = database.hear(connection, self._target, after=after, limit=_CHUNK)
+            connection.commit()
+            seen = heard.seen
+            after = heard.last_id
+            self._hints = heard.after(self._hints)
+        self._signals_after = after if seen == _CHUNK else None
+
+    def _call(self, connection: Connection, limit: int, lease: timedelta) -> Batch:
+        sent_at = monotonic()
+        # One that was made for longer would keep from others for longer what is taken under it.
+        lease_id = next((known for made_for, known in self._leases if made_for == lease), None)
+        dequeued = database.dequeue(
+            connection,
+            self._target,
+            limit=limit,
+            lease=lease,
+            consumer=self.name,
+            lease_id=lease_id,
+            hints=self._hints,
+        )
+        connection.commit()
+        self._remember(lease, dequeued.lease_id, lease_id)
+        self._hints = dequeued.hints
+        self._signals_after = dequeued.signals_after
+        held = dequeued.lease
+        if held is None:
+            return Batch([], dequeued.due_in)
+        if self._keep is not None:
+            held = self._keep(held, sent_at)
+        holds_slot = dequeued.hold_slots
+        return Batch(
+            [self._delivery(message, held, holds_slot=holds_slot) for message in dequeued.messages], dequeued.due_in
+        )
+
+    def _remember(self, lease: timedelta, lease_id: int | None, asked: int | None) -> None:
+        leases = self._leases
+        if asked is not None and asked == lease_id and all(known != asked for _, known in leases):
+            # Forgotten while the call was under way: somebody extended it, or knows that it is lost.
+            return
+        others = tuple(one for one in leases if one[0] != lease)[: _LEASES - 1]
+        self._leases = others if lease_id is None else ((lease, lease_id), *others)
+
+    def _delivery(self, message: DeliveredMessage, lease: Lease, *, holds_slot: bool) -> Delivery:
+        headers, refused = headers_of(message.headers)
+        return Delivery(
+            message_id=message.message_id,
+            queue=self._target.queue,
+            channel=message.channel,
+            kind=message.kind,
+            content=message.content,
+            headers=headers,
+            attempt=message.attempt,
+            max_attempts=message.max_attempts,
+            enqueued_at=message.enqueued_at,
+            lease=lease,
+            deliveries=message.deliveries,
+            row_id=message.row_id,
+            decoded=refused or Once(partial(decoded, self._codec, message.content)),
+            holds_slot=holds_slot,
+        )

@@ -1,0 +1,139 @@
+"""Handlers of a queue: the function for each kind of message.
+
+This module only keeps what was declared; workers call the handlers.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.values import RetryPolicy, check_duration, check_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+F = TypeVar("F", bound=Callable[..., Any])
+_LEAST = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A function that is called with the deliveries of a kind.
+
+    Attributes:
+        kind: The kind.
+        function: Called with the delivery, and by name with what it asks for.
+        retry: Its own policy, or None for the worker's.
+        timeout: How long it may take, or None.
+        session: Whether it takes ``session``.
+        context: Whether it takes ``context``.
+        asynchronous: Whether it is to be awaited.
+    """
+
+    kind: str
+    function: Callable[..., Any]
+    retry: RetryPolicy | None
+    timeout: timedelta | None
+    session: bool
+    context: bool
+    asynchronous: bool
+
+
+class HandlerMethods(QueueBase):
+    """The handlers of a queue's messages, by kind."""
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._handlers: dict[str, Handler] = {}
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """The handlers that were declared so far, by kind."""
+        return MappingProxyType(self._handlers)
+
+    def handler(
+        self, kind: str = "default", *, retry: RetryPolicy | None = None, timeout: timedelta | None = None
+    ) -> Callable[[F], F]:
+        """Declare the function that workers call with the deliveries of a kind.
+
+        The function takes the delivery, and may take ``session`` and ``context`` by these names. With ``session`` it
+        gets a Session (AsyncSession in an AsyncWorker) whose commit, made by the worker after it returned, carries its
+        writes and the completion: the effects in this database happen exactly once. It must not commit by itself;
+        ``begin_nested`` is fine. Without, the completion follows its return, and what it did happens at least once.
+        ``context`` tells a long one whether it should stop (:class:`sqlalchemy_fairqueue.Context`).
+
+        The worker settles the delivery by how the function ends: completed when it returns, as an :class:`Outcome`
+        (Retry, Release, Bury) says, or retried by the policy after any other exception.
+
+        Args:
+            kind: What ``enqueue(kind=...)`` said.
+            retry: For this kind in place of the worker's policy.
+            timeout: How long it may take; then the attempt has failed. In an AsyncWorker it is cancelled. A thread
+                cannot be interrupted: ``context.timed_out`` tells it, ``context.check()`` raises, its session refuses
+                to commit and whatever it returns counts as failed; but it keeps its thread until it returns.
+
+        Raises:
+            InvalidArgument: The kind has a handler already, or the function takes something else.
+        """
+        check_name("kind", kind)
+        if retry is not None and not isinstance(retry, RetryPolicy):
+            raise InvalidArgument(f"retry is {retry!r:.80}; give a RetryPolicy")
+        if timeout is not None:
+            check_duration("timeout", timeout, _LEAST)
+
+        def declare(function: F) -> F:
+            if kind in self._handlers:
+                raise InvalidArgument(
+                    f"kind {kind!r} of queue {self.name!r} has a handler already, {self._handlers[kind].function!r}; "
+                    "give the other one a kind of its own"
+                )
+            wanted = _wanted(function)
+            self._handlers[kind] = Handler(
+                kind=kind,
+                function=function,
+                retry=retry,
+                timeout=timeout,
+                session="session" in wanted,
+                context="context" in wanted,
+                asynchronous=_is_asynchronous(function),
+            )
+            return function
+
+        return declare
+
+
+def _wanted(function: object) -> set[str]:
+    """What a function asks for besides the delivery."""
+    if not callable(function):
+        raise InvalidArgument(f"handler is {function!r:.80}; give a function")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidArgument(f"handler {function!r:.80} is a generator, which nobody would run; do not yield")
+    kinds = inspect.Parameter
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters or parameters[0].kind not in {
+        kinds.POSITIONAL_ONLY,
+        kinds.POSITIONAL_OR_KEYWORD,
+        kinds.VAR_POSITIONAL,
+    }:
+        raise InvalidArgument(f"handler {function!r:.80} takes no delivery; give it one parameter for it, the first")
+    wanted = set()
+    for parameter in parameters[1:]:
+        if parameter.name in {"session", "context"} and parameter.kind is not kinds.POSITIONAL_ONLY:
+            wanted.add(parameter.name)
+        elif parameter.default is kinds.empty and parameter.kind not in {kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD}:
+            raise InvalidArgument(
+                f"handler {function!r:.80} takes {parameter.name!r}, which a worker does not have; "
+                "it may take the delivery, 'session' and 'context'"
+            )
+    return wanted
+
+
+def _is_asynchronous(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks for the method

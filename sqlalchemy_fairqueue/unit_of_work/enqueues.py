@@ -1,0 +1,81 @@
+"""Enqueues of one queue, sent, and the outcome of each."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, cast
+
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage, ReceiptUpdate, Target
+    from sqlalchemy_fairqueue.values import EnqueueOutcome, Receipt
+
+
+def enqueue(
+    connection: Connection,
+    target: Target,
+    enqueues: Sequence[EnqueueMessage],
+    later: Sequence[int] = (),
+    cancelled: Mapping[int, int] = MappingProxyType({}),
+) -> list[ReceiptUpdate]:
+    """Add messages to one queue, in one statement.
+
+    Args:
+        connection: In a transaction.
+        target: The queue.
+        enqueues: What to add.
+        later: The queue's messages that the transaction settles or cancels afterwards. Where messages are replaced, all
+            of them are locked in one order.
+        cancelled: Of these the ones that it cancels, each with how many of *enqueues* were asked for before that.
+
+    Raises:
+        DuplicateMessage: A key stood already, and the enqueue said to raise. That message was not added. Or a message
+            that it met is cancelled, as was asked before.
+        ChannelFull: A channel is full, and its policy says to raise. That message was not added.
+    """
+    replacing = later and any(enqueue.message.on_duplicate == "replace" for enqueue in enqueues)
+    outcomes = database.enqueue(
+        connection,
+        target,
+        enqueues,
+        policy=enqueues[0].policy,
+        notify=all(enqueue.target.notify for enqueue in enqueues),
+        lock=later if replacing else None,
+    )
+    updates: list[ReceiptUpdate] = []
+    for ordinal, message_id, created, outcome in outcomes:
+        enqueue = enqueues[ordinal - 1]
+        if outcome == "full":
+            raise _full(connection, target, enqueue.message.channel)
+        if outcome in {"duplicate", "replaced"}:
+            holder = cast("int", message_id)
+            is_cancelled = ordinal > cancelled.get(holder, len(enqueues))
+            if is_cancelled or (outcome == "duplicate" and enqueue.message.on_duplicate == "raise"):
+                key = cast("str", enqueue.message.key)
+                raise DuplicateMessage(enqueue.message.channel, key, holder, is_cancelled)
+        updates.append(partial(_update, enqueue.receipt, message_id, created, outcome))
+    return updates
+
+
+def _update(receipt: Receipt, message_id: int | None, created: bool, outcome: EnqueueOutcome) -> None:  # noqa: FBT001 - a row's columns
+    receipt.message_id = message_id
+    receipt.created = created
+    receipt.outcome = outcome
+
+
+def _full(connection: Connection, target: Target, channel: str) -> ChannelFull:
+    most = database.max_backlog(connection, target, channel)
+    limit = "" if most is None else f" of {most}"
+    return ChannelFull(
+        f"channel {channel!r} of queue {target.queue!r} has reached its max_backlog{limit} undelivered messages; "
+        "try again when consumers have taken some, or configure the channel with another max_backlog or on_full='drop'",
+        channel,
+        most,
+    )

@@ -1,0 +1,141 @@
+"""Statements of queue work on a connection, in lock order, one a kind. This module knows nothing of sessions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy_fairqueue.database import check_installed
+from sqlalchemy_fairqueue.database.engines import check_driver
+from sqlalchemy_fairqueue.unit_of_work.configuration import configure
+from sqlalchemy_fairqueue.unit_of_work.enqueues import enqueue
+from sqlalchemy_fairqueue.unit_of_work.lock_order import LockOrder, lock_key, lock_order_of
+from sqlalchemy_fairqueue.unit_of_work.operations import Cancel, Configuration, EnqueueMessage, MessageChange, Settle
+from sqlalchemy_fairqueue.unit_of_work.settlement import settle_and_cancel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate, Target
+
+OperationT = TypeVar("OperationT", EnqueueMessage, Configuration, MessageChange)
+
+
+def send(connection: Connection, operations: Iterable[Operation]) -> list[ReceiptUpdate]:
+    """Send operations on one connection, as :func:`send_routed` does on several."""
+    return send_routed([(connection, operation) for operation in operations])
+
+
+def send_routed(
+    routed: Sequence[tuple[Connection, Operation]], recorded: Sequence[tuple[Connection, Operation]] = ()
+) -> list[ReceiptUpdate]:
+    """Send operations in lock order: enqueues, configuration, then settlements and cancels, queue by queue.
+
+    Args:
+        routed: Each with its connection, which is in a transaction or about to begin one; in the order in which they
+            were asked for, which messages of a channel keep. The queues of several connections are taken in one order
+            too: a deadlock between two databases is one that neither of them sees.
+        recorded: Cancels that were asked for before and are sent later.
+
+    Returns:
+        Updates of the receipts, to be called once the outcome is certain.
+
+    Raises:
+        InvalidArgument: A connection is not to PostgreSQL through psycopg; nothing was sent.
+        LockOrderError: A transaction has sent something that sorts after one of them; nothing was sent.
+        AutocommitError: A connection is in AUTOCOMMIT; nothing was sent.
+        SchemaMismatch: The schema of one of them is missing or too old; nothing was sent.
+        DuplicateMessage, ChannelFull: From an enqueue that says to raise, or that meets a message whose cancel was
+            asked for before. The transaction must be rolled back, unless it was the only operation: then nothing was
+            sent.
+        LeaseLost: A delivery is not its holder's any more. The transaction must be rolled back.
+    """
+    enqueues, configurations, changes = _by_kind(routed)
+    lock_orders: dict[Connection, LockOrder] = {}
+    for connection in dict.fromkeys(connection for connection, _ in routed):
+        check_driver(connection)
+        lock_orders[connection] = lock_order_of(connection)
+        lock_orders[connection].check(lock_key(one) for where, one in enqueues if where is connection)
+    for connection, schema in dict.fromkeys((connection, operation.target.schema) for connection, operation in routed):
+        check_installed(connection, schema)
+
+    later = {(connection, target): group for connection, target, group in _groups(changes)}
+    updates: list[ReceiptUpdate] = []
+    for connection, target, messages in _groups(enqueues):
+        afterwards = later.get((connection, target), [])
+        cancelled: dict[int, int] = {}
+        if recorded or any(isinstance(change, Cancel) for change in afterwards):
+            cancelled = _cancelled(connection, target, [*recorded, *routed])
+        updates += enqueue(connection, target, messages, [change.message_id for change in afterwards], cancelled)
+        lock_orders[connection].advance(lock_key(one) for one in messages)
+    for connection, _ in (*configurations, *changes):
+        lock_orders[connection].settled = True
+    for connection, target, group in _groups(configurations):
+        updates += configure(connection, target, group)
+    for (connection, target), afterwards in later.items():
+        updates += settle_and_cancel(connection, target, afterwards)
+    return updates
+
+
+def _cancelled(connection: Connection, target: Target, asked: Iterable[tuple[Connection, Operation]]) -> dict[int, int]:
+    """The messages of a queue to cancel, each with how many of its enqueues were asked for before."""
+    found: dict[int, int] = {}
+    before = 0
+    for where, operation in asked:
+        if where is connection and operation.target == target:
+            if isinstance(operation, EnqueueMessage):
+                before += 1
+            elif isinstance(operation, Cancel):
+                found.setdefault(operation.message_id, before)
+    return found
+
+
+def send_alone(connection: Connection, message: EnqueueMessage) -> list[ReceiptUpdate]:
+    """Send one enqueue as a transaction of its own, on a connection where each statement is one.
+
+    Raises:
+        SchemaMismatch: The schema is missing or too old.
+        DuplicateMessage, ChannelFull: It says to raise; nothing was added.
+    """
+    check_installed(connection, message.target.schema)
+    updates = enqueue(connection, message.target, [message])
+    connection.commit()
+    return updates
+
+
+def _by_kind(
+    routed: Iterable[tuple[Connection, Operation]],
+) -> tuple[
+    list[tuple[Connection, EnqueueMessage]],
+    list[tuple[Connection, Configuration]],
+    list[tuple[Connection, MessageChange]],
+]:
+    enqueues: list[tuple[Connection, EnqueueMessage]] = []
+    configurations: list[tuple[Connection, Configuration]] = []
+    changes: list[tuple[Connection, MessageChange]] = []
+    for connection, operation in routed:
+        if isinstance(operation, EnqueueMessage):
+            enqueues.append((connection, operation))
+        elif isinstance(operation, (Settle, Cancel)):
+            changes.append((connection, operation))
+        else:
+            configurations.append((connection, operation))
+    return enqueues, configurations, changes
+
+
+def _groups(
+    routed: Iterable[tuple[Connection, OperationT]],
+) -> Iterable[tuple[Connection, Target, list[OperationT]]]:
+    """Operations by queue, in lock order."""
+    groups: dict[tuple[Connection, str | None, str], list[OperationT]] = {}
+    for connection, operation in routed:
+        groups.setdefault((connection, operation.target.schema, operation.target.queue), []).append(operation)
+
+    def order(key: tuple[Connection, str | None, str]) -> tuple[bytes, bytes, str]:
+        connection, schema, queue = key
+        return (schema or "").encode(), queue.encode(), connection.engine.url.render_as_string()
+
+    # Nearly always there is one, and a URL takes time to write.
+    for key in sorted(groups, key=order) if len(groups) > 1 else groups:
+        yield key[0], groups[key][0].target, groups[key]

@@ -1,0 +1,93 @@
+import ast
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable
+from importlib import import_module
+
+import pytest
+from sqlalchemy.dialects import postgresql
+
+from sqlalchemy_fairqueue import database, sql
+from sqlalchemy_fairqueue.database.calls import Clause
+from sqlalchemy_fairqueue.database.enqueues import enqueue_clause
+from sqlalchemy_fairqueue.database.settlement import complete_clause
+from sqlalchemy_fairqueue.sql import NEEDED_VERSION
+
+_MODULES = [import_module(f"{database.__name__}.{module.name}") for module in pkgutil.iter_modules(database.__path__)]
+_CLAUSES: dict[str, Callable[[str | None], Clause]] = {
+    name: member for module in _MODULES for name, member in vars(module).items() if name.endswith("_clause")
+}
+
+
+def _called(clause: Clause) -> str | None:
+    """The function that a clause calls; None where it reads tables."""
+    found = re.search(r"\bfrom (fq_\w+)\(", str(clause))
+    return found and found[1]
+
+
+_CALLS = {name: function for name, build in _CLAUSES.items() if (function := _called(build(None)))}
+
+
+def _parameters(function: str) -> list[str]:
+    text = dict(sql.functions(NEEDED_VERSION).items())[function]
+    signature, _, _ = text.partition("create function")[2].partition("as $$")
+    return re.findall(r"\bp_(\w+)\s+[a-z]+", signature)
+
+
+def test_one_python_function_a_sql_function() -> None:
+    """What is called is a function of the schema, by one clause, and by a typed function of the same name."""
+    called = list(_CALLS.values())
+    assert set(called) >= {"fq_enqueue", "fq_dequeue", "fq_complete", "fq_retry", "fq_release", "fq_bury", "fq_hear"}
+    assert set(called) <= set(sql.functions(NEEDED_VERSION))
+    assert len(called) == len(set(called))
+    assert {name.removeprefix("fq_") for name in called} <= set(database.__all__)
+
+
+def test_every_function_is_typed() -> None:
+    """The functions of the package take a connection first, and say the type of every parameter and result."""
+    functions = [member for name in database.__all__ if inspect.isfunction(member := getattr(database, name))]
+    for function in functions:
+        signature = inspect.signature(function)
+        assert next(iter(signature.parameters)) == "connection"
+        annotations = [parameter.annotation for parameter in signature.parameters.values()]
+        assert inspect.Signature.empty not in {*annotations, signature.return_annotation}
+        names = {node.id for text in annotations for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+        assert "Any" not in names
+
+
+@pytest.mark.parametrize("name", sorted(_CALLS))
+def test_parameters_are_those_of_the_function(name: str) -> None:
+    """A clause passes each parameter of the function by its name, and no other."""
+    clause = _CLAUSES[name](None)
+    passed = re.findall(r"p_(\w+) =>", str(clause))
+    assert sorted(passed) == sorted(_parameters(_CALLS[name]))
+    assert sorted(clause.compile().params) == sorted(passed)
+
+
+@pytest.mark.parametrize(("build", "arrays"), [(enqueue_clause, 10), (complete_clause, 4)])
+def test_one_message_alone(build: Callable[..., Clause], arrays: int) -> None:
+    """A clause for one message takes the same parameters, the elements of the arrays instead of these."""
+    several, alone = build(None), build(None, alone=True)
+    assert alone.compile().params == several.compile().params
+    assert len(re.findall(r"=> array\[cast\(:\w+ as \w+\)\]", str(alone))) == arrays
+    assert "=> array[" not in str(several)
+
+
+@pytest.mark.parametrize(
+    "schema", ["plain", 'we"ird', "per%cent", "a:b", "a::b", ":x", "x:", "back\\slash", "\\:x", "%(x)s", "'; --"]
+)
+def test_schema_names(schema: str) -> None:
+    """A schema of any name is one quoted identifier in the statement that is sent, and no parameter."""
+    clause = complete_clause(schema)
+    compiled = clause.compile(dialect=postgresql.psycopg.dialect())  # type: ignore[no-untyped-call]
+    assert f'from "{schema.replace(chr(34), chr(34) * 2)}".fq_complete(' in (
+        str(compiled) % dict.fromkeys(clause.compile().params)
+    )
+    assert set(clause.compile().params) == {"queue", "ids", "rows", "lease_ids", "deliveries"}
+
+
+def test_clauses_are_made_once() -> None:
+    """The same clause is given again, so that SQLAlchemy's cache finds it."""
+    for build in _CLAUSES.values():
+        assert build("a") is build("a")
