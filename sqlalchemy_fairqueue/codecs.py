@@ -1,4 +1,4 @@
-"""How a payload becomes the bytes of a message, and back.
+"""Codecs: they encode payloads as the bytes of a message, and decode them.
 
 A codec is any object with ``encode`` and ``decode``; a queue is given one. It must not know anything of queues.
 """
@@ -22,7 +22,7 @@ _INTEGER_BITS = 14_000
 
 @runtime_checkable
 class Codec(Protocol):
-    """What a queue asks of a codec.
+    """The interface of a codec.
 
     Every process that uses a queue must be given one that understands the others' content.
     """
@@ -40,11 +40,11 @@ class JsonCodec:
     """JSON in UTF-8, of the kind that PostgreSQL's jsonb takes too, so that messages can be queried by their payload.
 
     A payload comes back as it was given (tuples as lists), or is refused: no NaN or infinity, no keys other than
-    strings, no NUL character, no lone surrogate, nothing that JSON has no word for.
+    strings, no NUL character, no lone surrogate, nothing else that cannot be encoded as JSON.
 
     Args:
-        default: Called with a value that JSON has no word for (datetime, UUID, Decimal, bytes ...); returns one that it
-            has. None refuses such values. The way back is the caller's own.
+        default: Called with a value that cannot be encoded as JSON (datetime, UUID, Decimal, bytes ...); returns one
+            that can. None refuses such values. To convert back is up to the caller.
     """
 
     def __init__(self, default: Callable[[Any], Any] | None = None) -> None:
@@ -56,7 +56,7 @@ class JsonCodec:
             if _is_plain(payload):
                 with suppress(UnicodeEncodeError):
                     return _encode(payload).encode()
-            # What needs to be converted, or to be told where it is.
+            # Some value must be converted, or refused with its path.
             return _encode(self._plain(payload, "$")).encode()
         except RecursionError:
             raise PayloadError("it is nested too deeply or contains itself; flatten it") from None
@@ -91,7 +91,7 @@ class JsonCodec:
         kind = type(value).__name__
         if self._default is None:
             raise PayloadError(
-                f"a {kind} has no word in JSON; convert it, or give the queue JsonCodec(default=...)", path
+                f"a {kind} cannot be encoded as JSON; convert it, or give the queue JsonCodec(default=...)", path
             )
         try:
             return self._default(value)
@@ -131,7 +131,7 @@ def _integer(value: int, path: str) -> int:
 
 def _number(value: float, path: str) -> float:
     if not math.isfinite(value):
-        raise PayloadError(f"{value!r} has no word in JSON; use None or a string", path)
+        raise PayloadError(f"{value!r} cannot be encoded as JSON; use None or a string", path)
     return value
 
 

@@ -20,18 +20,18 @@ _MOST = 4_000
 
 
 def said(error: BaseException) -> str:
-    """The words of somebody else's exception, on one line, the first thousands: asking for them may fail too.
+    """The text of any exception, on one line, cut after some thousand characters. It never raises.
 
-    Those of a statement that failed are the server's: its parameters may be nobody's business.
+    For a statement that failed it is the server's message, without the parameters.
     """
     if isinstance(error, DBAPIError) and error.orig is not None:
         error = error.orig
     try:
-        words = str(error)
-        said = " ".join(words[:_MOST].split())
-        return said if len(words) <= _MOST else f"{said} ... ({len(words):,} characters)"
+        text = str(error)
+        said = " ".join(text[:_MOST].split())
+        return said if len(text) <= _MOST else f"{said} ... ({len(text):,} characters)"
     except BaseException as again:  # noqa: BLE001 - an exception's own __str__ may do anything
-        return f"(its words cannot be had: __str__ raises {type(again).__name__})"
+        return f"(its text cannot be had: __str__ raises {type(again).__name__})"
 
 
 def clean(text: str) -> str:
@@ -92,7 +92,7 @@ class LockOrderError(FairQueueError):
         self.refused = refused
 
     def __str__(self) -> str:
-        """The problem in words."""
+        """The problem."""
         return str(self.args[0])
 
 
@@ -160,15 +160,14 @@ class ChannelFull(FairQueueError, codes=("QF005",)):
         self.max_backlog = max_backlog
 
     def __str__(self) -> str:
-        """The problem in words."""
+        """The problem."""
         return str(self.args[0])
 
 
 class LeaseLost(FairQueueError):
     """A delivery is no longer its holder's: the lease expired and the message was taken back, or it was settled before.
 
-    Whoever meets it stops working on the message: another consumer may hold it. For the lost messages nothing was
-    changed.
+    Stop working on the message: another consumer may hold it. For the lost messages nothing was changed.
 
     Attributes:
         message_ids: The lost messages, ascending.
@@ -225,7 +224,7 @@ class HandlerTimeout(FairQueueError):
 
 
 class MessageCancelled(FairQueueError):
-    """A message was withdrawn while its handler works on it: whoever meets it stops; the message is gone.
+    """A message was withdrawn while its handler works on it. Stop working on it: the message is gone.
 
     Attributes:
         message_id: The message.

@@ -1,6 +1,6 @@
 """Deliveries and contexts for tests of handlers, without a database.
 
-What a handler does with its queue's database is tested with one: see docs/workers.md.
+A handler that uses its queue's database is tested with one: see docs/workers.md.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def make_delivery(
         enqueued_at: Default: now.
 
     Returns:
-        A delivery under a lease of an hour. To end it by ``queue.complete`` and the like raises LeaseLost: nobody holds
-        such a message.
+        A delivery under a lease of an hour. To settle it by ``queue.complete`` and the like raises LeaseLost: nobody
+        holds such a message.
 
     Raises:
         InvalidArgument, PayloadError: What ``enqueue`` would refuse.

@@ -1,4 +1,4 @@
-"""Time on both sides: aware datetimes and timedeltas in Python, whole microseconds in SQL. Only this place converts."""
+"""Conversions of time: aware datetimes and timedeltas in Python, whole microseconds in SQL."""
 
 from __future__ import annotations
 

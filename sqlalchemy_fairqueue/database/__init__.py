@@ -2,7 +2,7 @@
 
 Each takes a Connection, the queue or schema that it goes to, and Python values, and returns Python values. This package
 alone knows the clauses, parameters, casts, array literals, microseconds and shapes of rows, and which of our errors an
-SQLSTATE stands for. Nothing here commits: whoever calls does.
+SQLSTATE stands for. Nothing here commits: the caller does.
 """
 
 from sqlalchemy_fairqueue.database.configuration import (

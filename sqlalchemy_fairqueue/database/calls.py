@@ -1,4 +1,4 @@
-"""Statements of this package: calls of SQL functions as prepared clauses, their rows, and their errors as ours."""
+"""Statements: calls of SQL functions as clauses that are made once, their rows, and their errors as ours."""
 
 from __future__ import annotations
 

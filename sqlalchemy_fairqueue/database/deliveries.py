@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Hints = list[int | None]
 """Where a dequeue found something: the next one of the same consumer begins there. Any value is safe."""
 
-# How many hints a dequeue is told; what it answers beyond them is about the call itself.
+# How many hints a dequeue takes; those that it answers beyond them are about the call itself.
 _HINTS = 6
 
 
@@ -113,7 +113,7 @@ def dequeue(
     lease_id: int | None,
     hints: Hints | None,
 ) -> Dequeued:
-    """Take ready messages under a lease. Whoever calls commits.
+    """Take ready messages under a lease. The caller commits.
 
     Args:
         connection: Where it is the only statement of its transaction.
@@ -161,7 +161,7 @@ def hear_clause(schema: str | None) -> Clause:
 
 
 def hear(connection: Connection, target: Target, *, after: int, limit: int) -> Heard:
-    """Apply signals to the state of their channels. Whoever calls commits.
+    """Apply signals to the state of their channels. The caller commits.
 
     Args:
         connection: Where it is the only statement of its transaction.

@@ -1,4 +1,4 @@
-"""Leases: extended, and looked up by what is held under them."""
+"""Leases: they are extended, and give the tokens of what is held under them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def extend_clause(schema: str | None) -> Clause:
 
 
 def extend(connection: Connection, target: Target, tokens: Sequence[Token], lease: timedelta) -> datetime | None:
-    """Let a lease live for *lease* from now; it is never shortened. Whoever calls commits.
+    """Let a lease live for *lease* from now; it is never shortened. The caller commits.
 
     Args:
         connection: Where to send it.
@@ -78,7 +78,7 @@ def heartbeat_clause(schema: str | None) -> Clause:
 def heartbeat(
     connection: Connection, target: Target, lease_ids: Sequence[int], lease: timedelta
 ) -> list[ExtendedLease]:
-    """Let leases live for *lease* from now, and learn of cancelled messages. Whoever calls commits."""
+    """Let leases live for *lease* from now, and learn of cancelled messages. The caller commits."""
     rows = fetch(
         connection,
         heartbeat_clause(target.schema),

@@ -22,7 +22,7 @@ class Wait(NamedTuple):
 
     Attributes:
         lease_id: The lease that stands for it: a notification names one that waits.
-        topic: The queue's word in notifications.
+        topic: The queue's name in notifications.
     """
 
     lease_id: int
@@ -36,7 +36,7 @@ def wait_clause(schema: str | None) -> Clause:
 
 
 def wait(connection: Connection, target: Target, *, consumer: str, lease_id: int | None, duration: timedelta) -> Wait:
-    """Register that a consumer waits. Whoever calls commits, and polls once more afterwards.
+    """Register that a consumer waits. The caller commits, and polls once more afterwards.
 
     Args:
         connection: Where it is the only statement of its transaction.
@@ -61,7 +61,7 @@ def unwait_clause(schema: str | None) -> Clause:
 
 
 def unwait(connection: Connection, target: Target, lease_id: int | None) -> None:
-    """End a wait. Whoever calls commits."""
+    """End a wait. The caller commits."""
     fetch(connection, unwait_clause(target.schema), {"lease_id": lease_id}, f"stop waiting for queue {target.queue!r}")
 
 

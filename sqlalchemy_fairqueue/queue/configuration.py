@@ -46,7 +46,7 @@ class ConfigurationMethods(QueueBase):
                 None: 30 days.
 
         Locks the queue's row until the transaction ends; waits for another configuration of the same queue. With
-        max_concurrency also the messages in consumers' hands: it waits for transactions that are settling one, and
+        max_concurrency also the messages that consumers hold: it waits for transactions that are settling one, and
         until the transaction ends the queue is not served. Keep such transactions short and apart from others.
 
         Raises:
@@ -75,11 +75,11 @@ class ConfigurationMethods(QueueBase):
         A channel that is new is made, so that a tenant can be stopped before its first message: a mistyped name is no
         error, and :meth:`~sqlalchemy_fairqueue.Queue.channels` shows it.
 
-        From the commit on no dequeue takes a message of it. Messages in consumers' hands stay there and may be settled;
+        From the commit on no dequeue takes a message of it. Messages that consumers hold stay there and may be settled;
         enqueues go on as before, and nothing is lost. A paused channel keeps its limits and its turn. The queue and its
         channels are paused apart: a channel is served when neither is.
 
-        Locks the queue's row, or the channel's state, until the transaction ends; waits for whoever has it.
+        Locks the queue's row, or the channel's state, until the transaction ends; waits for one that has it locked.
 
         Raises:
             InvalidArgument: A bad name.

@@ -66,11 +66,11 @@ class DeliveryMethods(QueueBase):
             lease: How long the caller may need for them, up to 365 days. Use ``extend`` for more.
 
         Returns:
-            The deliveries, in turn order; empty when nothing is ready. Its ``due_in`` says when to look again.
+            The deliveries, in turn order; empty when nothing is ready. Its ``due_in`` says when to poll again.
 
         Raises:
             InvalidArgument: A bad argument.
-            SchemaMismatch: The queue is not installed where it was looked for, or in a version that is too old.
+            SchemaMismatch: The queue is not installed there, or in a version that is too old.
         """
         if not isinstance(engine, Engine):
             raise self._no_engine(engine, "an Engine")
@@ -212,7 +212,7 @@ class DeliveryMethods(QueueBase):
 
     def _extend(self, connection: Connection, deliveries: list[Delivery], lease: timedelta) -> datetime:
         database.check_installed(connection, self.schema)
-        ends: list[datetime] = []
+        expirations: list[datetime] = []
         for lease_id in sorted({delivery.lease.id for delivery in deliveries}):
             same = [delivery for delivery in deliveries if delivery.lease.id == lease_id]
             expires_at = database.extend(connection, self._target, [token_of(delivery) for delivery in same], lease)
@@ -221,8 +221,8 @@ class DeliveryMethods(QueueBase):
                 message_ids = tuple(sorted(delivery.message_id for delivery in same))
                 holder = database.holder(connection, self._target, message_ids[0])
                 raise LeaseLost(message_ids, lease_id, same[0].lease.expires_at, holder)
-            ends.append(expires_at)
-        return min(ends)
+            expirations.append(expires_at)
+        return min(expirations)
 
     def _settle(self, where: AnySession | Connection | Engine, verb: Verb, deliveries: Deliveries, **how: Any) -> None:
         operations = self._operations(verb, deliveries, how)

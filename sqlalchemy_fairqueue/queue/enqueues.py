@@ -31,7 +31,7 @@ class _HeadersCodec(JsonCodec):
 
     def _converted(self, value: Any, path: str) -> Any:
         raise PayloadError(
-            f"a {type(value).__name__} has no word in JSON, and headers do not go through the queue's codec; "
+            f"a {type(value).__name__} cannot be encoded as JSON, and headers do not go through the queue's codec; "
             "convert it, or put it into the payload",
             path,
         )
@@ -203,7 +203,7 @@ class EnqueueMethods(QueueBase):
                 raise InvalidArgument(f"headers at {error.path}: {error.args[0]}") from error
             except (TypeError, ValueError) as error:
                 raise InvalidArgument(
-                    f"headers is {message.headers!r:.80}; give a mapping that JSON has words for"
+                    f"headers is {message.headers!r:.80}; give a mapping that can be encoded as JSON"
                 ) from error
         return EnqueueMessage(
             target=self._target,

@@ -74,7 +74,7 @@ class HandlerMethods(QueueBase):
 
         Args:
             kind: What ``enqueue(kind=...)`` said.
-            retry: For this kind in place of the worker's policy.
+            retry: For this kind instead of the worker's policy.
             timeout: How long it may take; then the attempt has failed. In an AsyncWorker it is cancelled. A thread
                 cannot be interrupted: ``context.timed_out`` tells it, ``context.check()`` raises, its session refuses
                 to commit and whatever it returns counts as failed; but it keeps its thread until it returns.

@@ -22,14 +22,14 @@ class WithdrawalMethods(QueueBase):
         """Withdraw a message. One that is done, dead or unknown is left alone.
 
         One that a consumer holds may still be completed; however else it is settled, it is gone. Its key is free
-        at once, and its worker is told at the next heartbeat.
+        at once, and its worker learns of it at the next heartbeat.
 
         In one transaction enqueues are sent first, so that the key of a message that it cancels still stands for them:
         to enqueue under it after the cancel was asked for raises DuplicateMessage. Rewrite the message by
         ``enqueue(..., on_duplicate="replace")``, or cancel in a transaction before.
 
         Locks the message until the transaction ends; dequeue passes it by meanwhile, and it is ready again if the
-        transaction rolls back. Waits for whoever has the message locked.
+        transaction rolls back. Waits for a transaction that has the message locked.
 
         Returns:
             A receipt that has ``outcome`` once the transaction has committed; on a Connection at once.
@@ -42,7 +42,7 @@ class WithdrawalMethods(QueueBase):
         return cancel.receipt
 
     def purge(self, where: AnySession | Connection | Engine, channel: str) -> PurgeReceipt:
-        """Delete the messages of a channel that no consumer has in its hands, ready and scheduled, for good.
+        """Delete the messages of a channel that no consumer holds, ready and scheduled, for good.
 
         Those that are out stay, and so do those that another transaction has locked or not committed. In one
         transaction enqueues are sent first, so that what it enqueues to the channel is deleted as well. A channel that

@@ -53,7 +53,7 @@ class LockOrder:
             return
         if self.settled:
             raise LockOrderError(
-                f"enqueue to {_words(least)} after a completion, release, retry, bury, cancel, redrive or "
+                f"enqueue to {_shown(least)} after a completion, release, retry, bury, cancel, redrive or "
                 "configuration of the same transaction; enqueue first, or record both on a session, which sorts them; "
                 "a redrive is sent at once: call it on an engine",
                 sent="completion",
@@ -61,7 +61,7 @@ class LockOrder:
             )
         if self.furthest is not None and least < self.furthest:
             raise LockOrderError(
-                f"enqueue to {_words(least)} after {_words(self.furthest)} in the same transaction, "
+                f"enqueue to {_shown(least)} after {_shown(self.furthest)} in the same transaction, "
                 "against the lock order; sort them by (queue, channel, key), or use queue.enqueue, which does",
                 sent=_names(self.furthest),
                 refused=_names(least),
@@ -105,7 +105,7 @@ def _names(key: LockKey) -> tuple[str, ...]:
     return tuple(part.decode() for part in key)
 
 
-def _words(key: LockKey) -> str:
+def _shown(key: LockKey) -> str:
     schema, queue, channel, message_key = _names(key)
     return (
         f"channel {channel!r} of queue {queue!r}"

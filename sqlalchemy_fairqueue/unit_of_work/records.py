@@ -55,7 +55,7 @@ class _Record:
         connections: Where the outermost transaction has sent work.
         parent: Where work goes now that the savepoint was released.
         sent: The recorded work has gone; what a later hook of the same commit adds is sent at once.
-        failure: Why sending failed, in words: the exception itself would keep the session alive.
+        failure: Why sending failed, as text: the exception itself would keep the session alive.
     """
 
     __slots__ = ("connections", "failure", "parent", "sent", "updates", "work")
@@ -240,7 +240,7 @@ def _collected(session: Session, ours: _Record) -> list[tuple[Connection, Operat
             try:
                 routed += connected(session, work)
             except BaseException as error:
-                ours.failure = _words(error)
+                ours.failure = _text(error)
                 raise
         if session._is_clean():  # noqa: SLF001
             break
@@ -252,11 +252,11 @@ def _send(ours: _Record, routed: list[tuple[Connection, Operation]]) -> None:
     try:
         ours.updates += send_routed(routed)
     except BaseException as error:
-        ours.failure = _words(error)
+        ours.failure = _text(error)
         raise
 
 
-def _words(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 

@@ -1,4 +1,4 @@
-"""The values that calls take and give: policies, what to enqueue, receipts, deliveries, reports.
+"""Values that calls take and give: policies, messages to enqueue, receipts, deliveries, stats, dead letters.
 
 They know nothing of sessions or SQL.
 """

@@ -1,4 +1,4 @@
-"""What a value must be so that PostgreSQL can keep it: every refusal names the argument, the value and what to give."""
+"""Checks of arguments: PostgreSQL can keep what passes; a refusal names the argument, the value and what to give."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check_count(what: str, value: object, least: int, most: int) -> None:
 
 
 def check_text(what: str, value: object) -> str:
-    """A text that PostgreSQL can keep, whatever was in it: a report about a failure must never fail for what it says.
+    """The text as PostgreSQL can keep it: the text of an error must never keep its attempt from being settled.
 
     Raises:
         InvalidArgument: It is not a str.
@@ -74,7 +74,7 @@ def check_instant(what: str, value: object) -> None:
 
 
 def check_choice(what: str, value: object, choices: tuple[str, ...]) -> None:
-    """Refuse what is not one of a few words."""
+    """Refuse what is not one of a few strings."""
     if not isinstance(value, str) or value not in choices:
         *others, last = (repr(choice) for choice in choices)
         raise InvalidArgument(f"{what} is {value!r:.80}; give {', '.join(others)} or {last}")

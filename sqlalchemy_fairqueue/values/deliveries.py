@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A consumer's claim on what it was given.
+    """The time for which a consumer holds the messages that it was given.
 
     Attributes:
         id: Random, never seen again.
@@ -62,7 +62,7 @@ def _made(value: Any) -> Once:
 class Delivery:
     """A message that a consumer holds under a lease.
 
-    Whoever holds it owes it one complete, retry, release or bury before the lease ends.
+    The holder owes it one complete, retry, release or bury before the lease ends.
 
     Attributes:
         message_id: The message.
@@ -106,7 +106,7 @@ class Delivery:
 
     @property
     def payload(self) -> Any:
-        """The decoded payload. It is decoded when it is first asked for: a large one takes the time of who wants it.
+        """The decoded payload. It is decoded when it is first asked for: a large one costs nothing until then.
 
         Raises:
             PayloadError: The content is not the codec's, or the headers are nothing that Python can read. Only this

@@ -1,4 +1,4 @@
-"""What is asked for, and the receipts that tell what became of it."""
+"""Messages to enqueue, and the receipts of enqueues, cancels and purges."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Enqueue:
         delay: Not before so much time from the sending of the transaction's queue work, up to 365 days: beyond, a
             wrong unit is likelier than a wish. At most one of delay, at and priority.
         at: Not before this instant (aware), up to the year 9999 in UTC; one in the past means now.
-        priority: 1 or more: before ordinary messages of the channel, 5 before 1. It is a place in line, and goes with
-            it: a retry or release with a delay, and a redrive, give the message the place of the time when it is due.
+        priority: 1 or more: before ordinary messages of the channel, 5 before 1. A retry or release with a delay, and a
+            redrive, drop it: the message is ordered by the time when it is due.
         key: Unique among the messages of the channel that are not completed or dead: while one stands, on_duplicate
             says what another does.
         headers: Small JSON object beside the payload, for tracing and routing. It does not go through the codec.
@@ -43,8 +43,7 @@ class Enqueue:
         on_duplicate: What to do when the key stands already. "skip": add nothing; the receipt names the message that
             holds the key. "raise": DuplicateMessage. "replace": the message that holds it is rewritten and scheduled
             anew, as this one says, its attempts forgotten; only its id and enqueued_at stay (enqueueing again and again
-            with a delay makes a debounce). One that a consumer has in its hands is left to end without the key, and
-            this one is added.
+            with a delay makes a debounce). One that a consumer holds loses the key, and this one is added.
     """
 
     channel: str
@@ -103,7 +102,7 @@ class EnqueueWords(TypedDict, total=False):
 
 @dataclass(slots=True, eq=False)
 class Receipt:
-    """What enqueue returns: it knows the message once the transaction has committed.
+    """The receipt of an enqueue: it knows the message once the transaction has committed.
 
     Attributes:
         channel: The channel.
@@ -122,12 +121,12 @@ class Receipt:
 
 @dataclass(slots=True, eq=False)
 class CancelReceipt:
-    """What cancel returns.
+    """The receipt of a cancel.
 
     Attributes:
         message_id: The message.
         outcome: What became of it; None until the commit. "cancelled": withdrawn, it is never delivered; "leased": a
-            consumer has it in its hands; it is never delivered again, and its worker is told at the next heartbeat;
+            consumer holds it; it is never delivered again, and its worker learns of it at the next heartbeat;
             "missing": done, dead, withdrawn before, or of another queue.
     """
 
@@ -137,7 +136,7 @@ class CancelReceipt:
 
 @dataclass(slots=True, eq=False)
 class PurgeReceipt:
-    """What purge returns.
+    """The receipt of a purge.
 
     Attributes:
         channel: The channel.

@@ -1,4 +1,4 @@
-"""The ways in which a delivery can end other than by being done, and when a failed one is tried again."""
+"""Outcomes of handlers other than completion, and retry policies."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class Outcome(Exception):
-    """How a handler wants its delivery to end. Raised: the session's work is rolled back. Returned: it is kept.
+    """An outcome that a handler asks for. Raised: the session's work is rolled back. Returned: it is kept.
 
-    Either way the attempt ends as the outcome says; without a session both are the same.
+    Either way the delivery is settled as the outcome says; without a session both are the same.
     """
 
 
@@ -67,7 +67,7 @@ class Bury(Outcome):
     """Give up: the whole message goes to the dead letters.
 
     Args:
-        reason: Why, for whoever looks at the dead letters.
+        reason: Why, shown with the dead letter.
     """
 
     def __init__(self, reason: str) -> None:

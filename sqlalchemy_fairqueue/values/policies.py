@@ -1,4 +1,4 @@
-"""How a channel is served, and what a call leaves as it is."""
+"""Channel policies, and the value of an argument that is left as it is."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ChannelPolicy:
     """How a channel is served.
 
     Attributes:
-        max_concurrency: Most messages of the channel in consumers' hands at once, exactly. None: no limit.
+        max_concurrency: Most messages of the channel that consumers hold at once, exactly. None: no limit.
         release_interval: Least time between two messages on average; zero: no rate limit.
         release_burst: Messages that may come in a row before release_interval applies (generic cell rate algorithm,
             ITU-T I.371). With 1 the rate is a bound that is not reached: what a consumer comes late for one message

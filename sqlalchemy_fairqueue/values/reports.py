@@ -1,4 +1,4 @@
-"""What can be seen of a queue: counts, the state of channels, dead letters."""
+"""Reports on a queue: its stats, those of its channels, its dead letters."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats:
-    """A queue as it stood when it was looked at.
+    """The state of a queue at the time of the call.
 
     Attributes:
         queue: Name of the queue.
         channels: How many channels it has, idle ones too.
         ready: Messages that could be delivered now, as far as time goes.
         scheduled: Messages that are due later.
-        leased: Messages in consumers' hands.
+        leased: Messages that consumers hold.
         dead: Dead letters.
         dropped: Messages that were dropped because their channel was full, ever.
         oldest_ready_at: Since when the oldest of the ready messages waits, in UTC. None: nothing is ready.
         paused_at: When the queue was paused, in UTC. None: it is not.
-        max_concurrency: Most messages of the whole queue in consumers' hands at once. None: no limit.
+        max_concurrency: Most messages of the whole queue that consumers hold at once. None: no limit.
         current_concurrency: How many count against it. None: no limit was ever set.
-        signals: Notes of transactions that no dequeue has heard yet; thousands for long mean that nobody dequeues.
+        signals: Signals that no dequeue has heard yet; thousands for long mean that nobody dequeues.
         consumers: Consumers with a lease that has not ended.
     """
 
@@ -50,14 +50,14 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelStats:
-    """A channel as it stood when it was looked at. The policy is as in :class:`~sqlalchemy_fairqueue.ChannelPolicy`.
+    """The state of a channel at the time of the call. The policy is as in :class:`~sqlalchemy_fairqueue.ChannelPolicy`.
 
     Attributes:
         queue: Name of the queue.
         channel: Name of the channel.
         ready: Messages that could be delivered now, as far as time goes.
         scheduled: Messages that are due later.
-        leased: Messages in consumers' hands.
+        leased: Messages that consumers hold.
         dead: Dead letters.
         dropped: Messages that were dropped because the channel was full, ever.
         current_concurrency: How many messages count against max_concurrency.
@@ -67,7 +67,7 @@ class ChannelStats:
         weight: As in the policy.
         max_backlog: As in the policy.
         on_full: As in the policy.
-        backlog: Undelivered messages that count against max_backlog, as far as the dispatcher was told.
+        backlog: Undelivered messages that count against max_backlog, as far as the dispatcher knows.
         paused_at: When the channel was paused, in UTC. None: it is not.
         oldest_ready_at: Since when the oldest of the ready messages waits, in UTC. None: nothing is ready.
         last_dequeue_at: When the channel was last served, in UTC. None: never.

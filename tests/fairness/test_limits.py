@@ -100,8 +100,8 @@ def test_weight_under_a_limit_keeps_to_the_limit(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("limit", [1, 100])
 def test_stale_channels_do_not_hide_a_ready_one(kernel: Kernel, limit: int) -> None:
-    """A thousand channels whose messages were withdrawn stand first in line: one call finds the ready one behind
-    them.
+    """A thousand channels whose messages were withdrawn come first in the ready order: one call finds the ready one
+    behind them.
     """
     added = kernel.enqueue(*[f"stale {number}" for number in range(1000)], "ready")
     while kernel.hear(limit=250).heard:
@@ -111,7 +111,7 @@ def test_stale_channels_do_not_hide_a_ready_one(kernel: Kernel, limit: int) -> N
 
 
 def test_limited_channels_do_not_hide_a_ready_one(kernel: Kernel) -> None:
-    """Three hundred channels at their limit, with backlogs, stand first in line: one call finds the ready one."""
+    """Three hundred channels at their limit, with backlogs, come first in the order: one call finds the ready one."""
     names = [f"full {number}" for number in range(300)]
     kernel.configure_queue(1)
     kernel.enqueue(*names * 2)

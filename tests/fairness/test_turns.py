@@ -23,11 +23,11 @@ def test_equal_channels_differ_by_one_turn_at_most(
     """After every single message, with one consumer or four in turn, equal channels' counts differ by one at most."""
     each = max(30, 3 * limit // 10 + limit)
     kernel.enqueue(*CHANNELS * each)
-    crew = [open_kernel(autocommit=True, name=f"consumer {place}") for place in range(consumers)]
+    kernels = [open_kernel(autocommit=True, name=f"consumer {number}") for number in range(consumers)]
     hints: list[list[int | None] | None] = [None] * consumers
     served: Counter[str] = Counter()
     for turn in range(each * len(CHANNELS) // limit):
-        call = crew[turn % consumers].dequeue(limit, hints=hints[turn % consumers])
+        call = kernels[turn % consumers].dequeue(limit, hints=hints[turn % consumers])
         hints[turn % consumers] = call.hints
         assert len(call.hands) == limit
         for channel in call.channels:
@@ -44,10 +44,10 @@ def test_weights_hold_across_batches(kernel: Kernel, open_kernel: OpenKernel, li
     for channel, weight in weights.items():
         kernel.configure(channel, weight=weight)
         kernel.enqueue(*[channel] * 700)
-    crew = [open_kernel(autocommit=True, name=f"consumer {place}") for place in range(consumers)]
+    kernels = [open_kernel(autocommit=True, name=f"consumer {number}") for number in range(consumers)]
     served: Counter[str] = Counter()
     for turn in range(min(120, 1000 // limit)):
-        served.update(crew[turn % consumers].dequeue(limit).channels)
+        served.update(kernels[turn % consumers].dequeue(limit).channels)
         turns = [served[channel] / weight for channel, weight in weights.items()]
         assert max(turns) - min(turns) <= 1
 

@@ -16,11 +16,11 @@ def enqueue(
     priority: int | None = None,
 ) -> int:
     """Enqueue one message in queue ``documents`` and return its id."""
-    place = quoted(schema or "public").replace(":", r"\:")
+    prefix = quoted(schema or "public").replace(":", r"\:")
     content = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     row = connection.execute(
         text(
-            f"select message_id from {place}.fq_enqueue('documents', array[cast(:channel as text)], array['parse'], "
+            f"select message_id from {prefix}.fq_enqueue('documents', array[cast(:channel as text)], array['parse'], "
             "array[cast(:content as bytea)], array[cast(null as jsonb)], array[cast(null as bigint)], "
             "array[cast(null as bigint)], array[cast(:priority as integer)], array[cast(null as text)], array[3])"
         ),

@@ -56,7 +56,7 @@ _RECORDING: list[tuple[Call, str]] = [
     (lambda queue, where, _: queue.enqueue(where, channel="a", payload=1, headers={"a": [b""]}), "headers at $.a[0]"),
     (
         lambda queue, where, _: queue.enqueue(where, channel="a", payload=1, headers={"t": timedelta()}),
-        "headers at $.t: a timedelta has no word in JSON, and headers do not go through the queue's codec; convert it",
+        "headers at $.t: a timedelta cannot be encoded as JSON, and headers do not go through the queue's codec",
     ),
     (lambda queue, where, _: queue.enqueue_many(where, _OTHER), "messages is <object"),
     (lambda queue, where, _: queue.enqueue_many(where, [7]), "messages has 7 where an Enqueue"),  # type: ignore[list-item]

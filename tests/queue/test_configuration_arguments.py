@@ -15,18 +15,18 @@ from tests.fixtures.database import Database
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where calls are made."""
+class Where:
+    """Targets of calls."""
 
     session: Session
     async_engine: AsyncEngine
 
 
 @pytest.fixture
-def place(engine: Engine, async_engine: AsyncEngine) -> Iterator[Places]:
+def where(engine: Engine, async_engine: AsyncEngine) -> Iterator[Where]:
     """A session, and an async engine for the twins."""
     with Session(engine) as session:
-        yield Places(session, async_engine)
+        yield Where(session, async_engine)
 
 
 _WRONG: list[tuple[dict[str, Any], str]] = [
@@ -53,19 +53,19 @@ _LIMITS: list[tuple[dict[str, Any], str]] = [
         ("purge_dead", {"before": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - the point
     ],
 )
-async def test_dead_letters(queue: Queue, place: Places, verb: str, given: dict[str, Any], message: str) -> None:
+async def test_dead_letters(queue: Queue, where: Where, verb: str, given: dict[str, Any], message: str) -> None:
     """A wrong restriction names itself and its value, in the call and in its twin; nothing was begun."""
     with pytest.raises(InvalidArgument) as caught:
-        getattr(queue, verb)(place.session, **given)
+        getattr(queue, verb)(where.session, **given)
     assert message in str(caught.value)
-    assert not place.session.in_transaction()
+    assert not where.session.in_transaction()
     with pytest.raises(InvalidArgument) as caught:
-        await getattr(queue, f"a{verb}")(place.async_engine, **given)
+        await getattr(queue, f"a{verb}")(where.async_engine, **given)
     assert message in str(caught.value)
 
 
 _ODD: Any = object()
-_SETTINGS: list[tuple[Callable[[Queue, Any], object], str]] = [
+_CONFIGURATIONS: list[tuple[Callable[[Queue, Any], object], str]] = [
     (lambda queue, where: queue.configure(where), "configure has nothing to set; give defaults"),
     (lambda queue, where: queue.configure(where, max_concurrency=0), "max_concurrency is 0; give an int from 1"),
     (lambda queue, where: queue.configure(where, max_concurrency=True), "max_concurrency is True"),
@@ -97,29 +97,29 @@ _SETTINGS: list[tuple[Callable[[Queue, Any], object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "message"), _SETTINGS)
+@pytest.mark.parametrize(("call", "message"), _CONFIGURATIONS)
 def test_recorded(
-    queue: Queue, place: Places, database: Database, call: Callable[[Queue, Any], object], message: str
+    queue: Queue, where: Where, database: Database, call: Callable[[Queue, Any], object], message: str
 ) -> None:
-    """A wrong setting names itself and its value, and the session commits what it had recorded besides."""
-    queue.enqueue(place.session, channel="kept", payload=1)
+    """A wrong argument names itself and its value, and the session commits what it had recorded besides."""
+    queue.enqueue(where.session, channel="kept", payload=1)
     with pytest.raises(InvalidArgument) as caught:
-        call(queue, place.session)
+        call(queue, where.session)
     assert message in str(caught.value)
-    place.session.commit()
+    where.session.commit()
     assert database.value("select string_agg(name, ' ') from fq_channel") == "kept"
     assert database.value("select count(*) from fq_queue") == 0
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "purge", "cancel", "configure"])
-async def test_places(queue: Queue, place: Places, verb: str) -> None:
-    """A sync call with an async place points to its twin, and a twin with a session to the plain call."""
+async def test_targets(queue: Queue, where: Where, verb: str) -> None:
+    """A sync call with an async engine points to its twin, and a twin with a session to the plain call."""
     given: dict[str, Any] = {"purge": {"channel": "a"}, "cancel": {"message_id": 1}, "configure": {"history": True}}
     arguments = given.get(verb, {})
     with pytest.raises(InvalidArgument, match="await the method of the same name with an 'a' in front"):
-        getattr(queue, verb)(place.async_engine, **arguments)
+        getattr(queue, verb)(where.async_engine, **arguments)
     with pytest.raises(InvalidArgument, match="use the method without the 'a' in front"):
-        await getattr(queue, f"a{verb}")(place.session, **arguments)
+        await getattr(queue, f"a{verb}")(where.session, **arguments)
 
 
 def test_notify(queue: Queue) -> None:

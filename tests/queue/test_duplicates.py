@@ -74,7 +74,7 @@ def test_debounce(queue: Queue, engine: Engine, clock: Clock) -> None:
 
 
 def test_replace_of_one_that_is_out(queue: Queue, engine: Engine) -> None:
-    """A message that a consumer has in its hands ends without the key, and the new one is added."""
+    """A message that a consumer holds loses the key, and the new one is added."""
     first = _enqueue(queue, engine, "out")
     [delivery] = queue.dequeue(engine)
     second = _enqueue(queue, engine, "new", "replace")

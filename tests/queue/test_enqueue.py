@@ -112,7 +112,7 @@ def test_order_of_a_channel(queue: Queue, engine: Engine) -> None:
 
 
 def test_later(queue: Queue, engine: Engine, clock: Clock) -> None:
-    """Delayed and scheduled messages come when they are due, and due_in says when to look."""
+    """Delayed and scheduled messages come when they are due, and due_in says when to poll."""
     with Session(engine) as session:
         queue.enqueue(session, channel="a", payload="delay", delay=timedelta(hours=1))
         queue.enqueue(session, channel="b", payload="at", at=clock.now() + timedelta(hours=2))

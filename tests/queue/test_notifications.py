@@ -1,4 +1,4 @@
-"""Who sleeps is notified when work is there for it; what must not notify does not."""
+"""Notifications: waiting consumers get one when work is there for them; what must not notify does not."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -56,7 +56,7 @@ def _notified(database: Database, work: Callable[[], None]) -> list[str]:
 def test_who_sleeps_is_notified(
     queue: Queue, engine: Engine, database: Database, delivery: Delivery, verb: str
 ) -> None:
-    """Work for a queue whose consumer sleeps notifies it with the COMMIT."""
+    """Work for a queue whose consumer waits notifies it with the COMMIT."""
     _sleeps(database)
 
     def work() -> None:
@@ -70,7 +70,7 @@ def test_who_sleeps_is_notified(
 
 @pytest.mark.parametrize("verb", WAKING)
 def test_nobody_sleeps(queue: Queue, engine: Engine, database: Database, delivery: Delivery, verb: str) -> None:
-    """While no consumer sleeps nothing is notified."""
+    """While no consumer waits nothing is notified."""
 
     def work() -> None:
         with Session(engine) as session:

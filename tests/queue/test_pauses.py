@@ -60,7 +60,7 @@ def test_apart(queue: Queue, engine: Engine) -> None:
 
 
 def test_what_is_out_stays_out(queue: Queue, engine: Engine) -> None:
-    """Messages in consumers' hands can be ended while their channel is paused; what comes back waits."""
+    """Messages that consumers hold can be settled while their channel is paused; what comes back waits."""
     _seed(queue, engine, *"aab")
     batch = queue.dequeue(engine, limit=3)
     queue.pause(engine, "a")
@@ -157,7 +157,7 @@ def test_limits_of_a_queue_and_its_channels_wait_in_one_order(
 
 
 def test_history_is_switched(queue: Queue, engine: Engine, clock: Clock, database: Database) -> None:
-    """Attempts are recorded from the moment on, and no longer when it is switched off; other settings stay."""
+    """Attempts are recorded from the moment on, and no longer when it is switched off; other configuration stays."""
     queue.configure(engine, defaults=ChannelPolicy(weight=2))
     for history in (False, True, False):
         queue.configure(engine, history=history)

@@ -1,4 +1,4 @@
-"""The ends of a delivery on engines, connections and sessions, sync and async."""
+"""Settlements on engines, connections and sessions, sync and async."""
 
 from datetime import timedelta
 from typing import Any
@@ -54,14 +54,14 @@ def test_some_are_lost(queue: Queue, engine: Engine, database: Database, verb: s
 
 
 @pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("place", ["engine", "session"])
-def test_asked_for_twice(queue: Queue, engine: Engine, database: Database, verb: str, place: str) -> None:
-    """A delivery ends once, as it was first asked for, and its attempt is recorded once."""
+@pytest.mark.parametrize("kind", ["engine", "session"])
+def test_asked_for_twice(queue: Queue, engine: Engine, database: Database, verb: str, kind: str) -> None:
+    """A delivery is settled once, as it was first asked for, and its attempt is recorded once."""
     queue.configure(engine, history=True)
     _seed(queue, engine, "a")
     [delivery] = queue.dequeue(engine)
     again = {"delay": timedelta(hours=1)} if verb in {"retry", "release"} else {}
-    if place == "engine":
+    if kind == "engine":
         getattr(queue, verb)(engine, [delivery, delivery])
     else:
         with Session(engine) as session, session.begin():
@@ -167,8 +167,8 @@ def test_extend(queue: Queue, engine: Engine, clock: Clock) -> None:
     """A lease lasts as long as it was extended to, is never shortened, and covers its whole batch."""
     _seed(queue, engine, "a", "b")
     batch = queue.dequeue(engine, limit=2, lease=timedelta(seconds=30))
-    ends = queue.extend(engine, batch[0], lease=timedelta(hours=1))
-    assert queue.extend(engine, batch[1], lease=timedelta(seconds=1)) == ends
+    expires_at = queue.extend(engine, batch[0], lease=timedelta(hours=1))
+    assert queue.extend(engine, batch[1], lease=timedelta(seconds=1)) == expires_at
     clock.advance(timedelta(minutes=59))
     assert Queue("documents").dequeue(engine) == []
     queue.complete(engine, batch)

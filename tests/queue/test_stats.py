@@ -30,7 +30,7 @@ NOTHING = QueueStats(
 
 
 def test_a_queue_that_nobody_knows(queue: Queue, engine: Engine) -> None:
-    """A queue without a message, channel or setting has nothing of everything."""
+    """A queue without a message, channel or configuration has nothing of everything."""
     assert queue.stats(engine) == NOTHING
     assert queue.channels(engine) == []
     assert queue.channels(engine, "a") == []
@@ -126,7 +126,7 @@ async def test_places(queue: Queue, engine: Engine, async_engine: AsyncEngine, c
 
 
 async def test_wrong_places(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
-    """What is no place for a question is refused by its kind; a sync call with an async place points to its twin."""
+    """A target that is none is refused by its kind; a sync call with an async one points to its twin."""
     wrong: Any
     for wrong in (async_engine, AsyncSession(async_engine)):
         with pytest.raises(InvalidArgument, match=rf"got an? {type(wrong).__name__} where .* with an 'a' in front"):

@@ -50,7 +50,7 @@ def test_cancelled_while_ready(queue: Queue, engine: Engine) -> None:
 
 @pytest.mark.parametrize("verb", ["complete", "retry", "release", "bury"])
 def test_cancelled_while_out(queue: Queue, engine: Engine, verb: str) -> None:
-    """A message that is out may be completed; however else it ends, it is gone, and its key is free at once."""
+    """A message that is out may be completed; however else it is settled, it is gone, and its key is free at once."""
     [message_id] = _seed(queue, engine, "a", key="k")
     [delivery] = queue.dequeue(engine)
     assert queue.cancel(engine, message_id).outcome == "leased"

@@ -97,7 +97,7 @@ def test_what_json_has_no_word_for_is_told_with_its_place() -> None:
     assert problems == {
         0: "payload at $.f: nan has no word in JSON",
         1: "payload at $.t: a string holds a NUL character, which jsonb refuses",
-        2: "payload at $.l[1]: inf has no word in JSON; use None or a string",
+        2: "payload at $.l[1]: inf cannot be encoded as JSON; use None or a string",
     }
 
 
@@ -178,7 +178,7 @@ def test_headers_are_told_as_headers() -> None:
         [pa.array(["a"]), pa.array(["p"]), pa.array([[("h", float("nan"))]], kind)], ["channel", "payload", "headers"]
     )
     mapped = columns(channel=StringType(), payload=StringType(), headers=MapType(StringType(), DoubleType()))
-    assert mapped.rows(bad)[1][0].startswith("headers at $.h: nan has no word in JSON")
+    assert mapped.rows(bad)[1][0].startswith("headers at $.h: nan cannot be encoded as JSON")
 
 
 def test_large_texts_are_documents_too() -> None:

@@ -32,7 +32,7 @@ class _Colour(StrEnum):
 
 @given(_PAYLOADS)
 def test_round_trip(payload: object) -> None:
-    """Whatever JSON has words for comes back as it was given."""
+    """Whatever can be encoded as JSON comes back as it was given."""
     codec = JsonCodec()
     assert codec.decode(codec.encode(payload)) == payload
 
@@ -49,17 +49,17 @@ def test_kept_as_their_plain_kind(payload: object, back: object) -> None:
 @pytest.mark.parametrize(
     ("payload", "path", "problem"),
     [
-        (datetime.now(UTC), "$", "a datetime has no word in JSON"),
-        ({"a": [{"b": uuid.uuid4()}]}, "$.a[0].b", "a UUID has no word"),
-        ([1, Decimal("1.5")], "$[1]", "a Decimal has no word"),
-        ({"raw": b"x"}, "$.raw", "a bytes has no word"),
-        ({"set": {1}}, "$.set", "a set has no word"),
-        (object(), "$", "a object has no word"),
-        (range(3), "$", "a range has no word"),
-        ({"x": iter(())}, "$.x", "a tuple_iterator has no word"),
-        ({"x": [math.nan]}, "$.x[0]", "nan has no word"),
-        (math.inf, "$", "inf has no word"),
-        (-math.inf, "$", "-inf has no word"),
+        (datetime.now(UTC), "$", "a datetime cannot be encoded as JSON"),
+        ({"a": [{"b": uuid.uuid4()}]}, "$.a[0].b", "a UUID cannot be encoded"),
+        ([1, Decimal("1.5")], "$[1]", "a Decimal cannot be encoded"),
+        ({"raw": b"x"}, "$.raw", "a bytes cannot be encoded"),
+        ({"set": {1}}, "$.set", "a set cannot be encoded"),
+        (object(), "$", "a object cannot be encoded"),
+        (range(3), "$", "a range cannot be encoded"),
+        ({"x": iter(())}, "$.x", "a tuple_iterator cannot be encoded"),
+        ({"x": [math.nan]}, "$.x[0]", "nan cannot be encoded"),
+        (math.inf, "$", "inf cannot be encoded"),
+        (-math.inf, "$", "-inf cannot be encoded"),
         ({"a": {1: "x"}}, "$.a", "the key 1 is a int"),
         ({None: 1}, "$", "the key None is a NoneType"),
         ({"a": {(1, 2): 3}}, "$.a", "the key (1, 2) is a tuple"),
@@ -67,7 +67,7 @@ def test_kept_as_their_plain_kind(payload: object, back: object) -> None:
         ({"a\x00b": 1}, "$", "NUL character"),
         (["\ud800"], "$[0]", "lone surrogate"),
         ({"\udfff": 1}, "$", "lone surrogate"),
-        ({"a.b": {"c d": {'"': {"1x": b""}}}}, '$["a.b"]["c d"]["\\""]["1x"]', "a bytes has no word"),
+        ({"a.b": {"c d": {'"': {"1x": b""}}}}, '$["a.b"]["c d"]["\\""]["1x"]', "a bytes cannot be encoded"),
         ({"big": [10**5000]}, "$.big[0]", "too long to be read again"),
         (_ITSELF, "$", "nested too deeply or contains itself"),
         (_DEEP, "$", "nested too deeply or contains itself"),
@@ -107,12 +107,12 @@ def _refuses(value: object) -> object:
     ("default", "problem"),
     [
         (_refuses, "default cannot convert a Fraction: no idea what 1/2 is"),
-        (lambda _: math.nan, "nan has no word"),
+        (lambda _: math.nan, "nan cannot be encoded"),
         (lambda value: value, "nested too deeply"),
     ],
 )
 def test_default_that_fails(default: Any, problem: str) -> None:
-    """A default function that refuses, or gives something that has no word either, is a PayloadError."""
+    """A default function that refuses, or gives something that cannot be encoded either, is a PayloadError."""
     with pytest.raises(PayloadError, match=problem):
         JsonCodec(default=default).encode({"a": Fraction(1, 2)})
 

@@ -203,7 +203,7 @@ def test_a_payload_that_is_decoded_when_it_is_asked_for() -> None:
 
 
 def test_batches() -> None:
-    """A batch is a list that knows when to look again, also after copy and pickle."""
+    """A batch is a list that knows when to poll again, also after copy and pickle."""
     batch = Batch([_delivery()], timedelta(seconds=1))
     for again in (batch, copy.copy(batch), pickle.loads(pickle.dumps(batch))):  # noqa: S301 - our own
         assert again == [_delivery()]

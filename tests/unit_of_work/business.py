@@ -1,4 +1,4 @@
-"""The business side of the tests: one table beside the queue, and a look at what was committed."""
+"""The business side of the tests: one table beside the queue, and queries for what was committed."""
 
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 

@@ -101,21 +101,21 @@ def test_statements_are_sent_sorted(engine: Engine) -> None:
 @WHERE
 def test_out_of_order(engine: Engine, database: Database, where: Where) -> None:
     """An immediate enqueue out of order is refused before it is sent, with both places, and the transaction goes on."""
-    with where(engine) as place:
-        QUEUE.enqueue_now(place, channel="b", payload=1)
+    with where(engine) as target:
+        QUEUE.enqueue_now(target, channel="b", payload=1)
         with pytest.raises(LockOrderError, match=r"channel 'a' of queue 'documents' after channel 'b'") as caught:
-            QUEUE.enqueue_now(place, channel="a", payload=1)
+            QUEUE.enqueue_now(target, channel="a", payload=1)
         assert caught.value.sent == ("", "documents", "b", "")
         assert caught.value.refused == ("", "documents", "a", "")
-        QUEUE.enqueue_now(place, channel="c", payload=1)
-        place.commit()
-        QUEUE.enqueue_now(place, channel="a", payload=1)
-        place.commit()
+        QUEUE.enqueue_now(target, channel="c", payload=1)
+        target.commit()
+        QUEUE.enqueue_now(target, channel="a", payload=1)
+        target.commit()
     assert channels(database) == ["b", "c", "a"]
 
 
 def test_what_the_order_is(engine: Engine) -> None:
-    """The order is (queue, channel, key) by UTF-8 bytes, no key first; the same place twice is in order."""
+    """The order is (queue, channel, key) by UTF-8 bytes, no key first; the same key twice is in order."""
     places = [("a", "Z", None), ("a", "a", None), ("a", "a", "1"), ("a", "a", "2"), ("a", "é", None), ("b", "", "x")]
     places[-1] = ("b", "A", None)
     for first, second in permutations(range(len(places)), 2):

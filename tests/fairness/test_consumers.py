@@ -19,7 +19,7 @@ def test_calls_at_the_same_time_keep_the_turns(
 
     A channel that another call holds is passed by. There are more channels than the four calls together can hold, so
     none has to serve one twice for want of another, and each round is over before the next starts: hence no slack in
-    the bound. It fails when places are read from the clock as the calls start instead of as each channel is locked.
+    the bound. It fails when the clock is read as the calls start instead of as each channel is locked.
     """
     names = [f"channel {number}" for number in range(channels)]
     kernel.enqueue(*names * (CONSUMERS * limit * rounds // channels + 2))
@@ -54,8 +54,8 @@ def test_what_consumers_take_together_is_everything_once(kernel: Kernel, waits: 
     assert sorted(taken) == [row.message_id for row in added]
 
 
-def test_a_call_that_stalls_keeps_the_order_of_the_line(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
-    """A call that started first but took the later channel puts it behind: places are read as channels are locked.
+def test_a_call_that_stalls_keeps_the_ready_order(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
+    """A call that started first but took the later channel puts it behind: the clock is read as channels are locked.
 
     With the clock of the call's start, each overtaking would give the later channel one more turn, without a bound.
     """
