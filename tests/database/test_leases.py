@@ -1,0 +1,104 @@
+"""Leases and waits by the typed calls: what goes in and comes out are Python's values."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import OperationalError
+
+from sqlalchemy_fairqueue import Delivery, Queue, database
+from sqlalchemy_fairqueue.database import Target, Token
+from sqlalchemy_fairqueue.database.engines import run, set_lock_timeout
+from tests.fixtures.connections import Connect
+
+HOUR = timedelta(hours=1)
+TARGET = Target(None, "documents")
+
+
+@pytest.fixture
+def batch(queue: Queue, engine: Engine) -> list[Delivery]:
+    """Two messages under one lease."""
+    for number in range(2):
+        queue.enqueue_now(engine, channel="a", payload=number)
+    return queue.dequeue(engine, limit=2)
+
+
+def _tokens(batch: list[Delivery]) -> list[Token]:
+    return [Token(one.message_id, one.row_id, one.lease.id, one.deliveries) for one in batch]
+
+
+def test_held(engine: Engine, batch: list[Delivery]) -> None:
+    """The tokens of what is held under a lease settle it; then nothing is held."""
+    lease_id = batch[0].lease.id
+    held = run(engine, lambda connection: database.held(connection, TARGET, lease_id))
+    assert held == sorted(_tokens(batch))
+    delays = [None, HOUR]
+    assert run(engine, lambda on: database.release(on, TARGET, held, delays=delays, notify=False)) == []
+    assert run(engine, lambda connection: database.held(connection, TARGET, lease_id)) == []
+
+
+def test_what_is_not_settled(engine: Engine, batch: list[Delivery]) -> None:
+    """A token that is not valid any more is answered as lost, beside those that are settled."""
+    first, second = _tokens(batch)
+    stale = second._replace(deliveries=second.deliveries + 1)
+    assert run(engine, lambda connection: database.complete(connection, TARGET, [first, stale])) == [
+        (second.message_id, "lost")
+    ]
+    assert run(engine, lambda connection: database.holder(connection, TARGET, second.message_id)) == (
+        batch[1].lease.consumer
+    )
+
+
+def test_extensions(engine: Engine, batch: list[Delivery]) -> None:
+    """Extend and heartbeat say when a lease ends now, and None for one that is not there."""
+    lease_id = batch[0].lease.id
+    until = run(engine, lambda connection: database.extend(connection, TARGET, _tokens(batch), HOUR))
+    assert until is not None
+    assert HOUR - timedelta(minutes=1) < until - datetime.now(UTC) < HOUR + timedelta(minutes=1)
+    beaten = run(engine, lambda connection: database.heartbeat(connection, TARGET, [lease_id, 17], 2 * HOUR))
+    found = {lease.lease_id: lease for lease in beaten}
+    assert found.keys() == {lease_id, 17}
+    assert (found[lease_id].expires_at or until) > until
+    assert (found[17].expires_at, found[lease_id].cancelled) == (None, [])
+    lost = [token._replace(lease_id=17) for token in _tokens(batch)]
+    assert run(engine, lambda connection: database.extend(connection, TARGET, lost, HOUR)) is None
+
+
+def test_a_heartbeat_names_what_was_cancelled(queue: Queue, engine: Engine, batch: list[Delivery]) -> None:
+    """A message that was cancelled while it is out is named under its lease."""
+    queue.cancel(engine, batch[1].message_id)
+    [lease] = run(engine, lambda on: database.heartbeat(on, TARGET, [batch[0].lease.id], HOUR))
+    assert lease.cancelled == [batch[1].message_id]
+
+
+def test_waits(engine: Engine) -> None:
+    """While a consumer waits there is somebody to wake, and not when its wait has ended."""
+    assert not run(engine, lambda connection: database.wake(connection, TARGET))
+
+    def wait(connection: Connection) -> database.Wait:
+        return database.wait(connection, TARGET, consumer="me", lease_id=None, duration=HOUR)
+
+    found = run(engine, wait)
+    assert run(engine, lambda connection: database.wake(connection, TARGET))
+    run(engine, lambda connection: database.unwait(connection, TARGET, found.lease_id))
+    assert not run(engine, lambda connection: database.wake(connection, TARGET))
+
+
+def test_history_and_queues(queue: Queue, engine: Engine, batch: list[Delivery]) -> None:
+    """Partitions are made ahead once; the names of queues are those that have channels."""
+    assert batch
+    queue.configure(engine, history=True)
+    made = run(engine, lambda connection: database.keep_history(connection, None, days_ahead=2))
+    assert made
+    assert {change.action for change in made} == {"made"}
+    assert run(engine, lambda connection: database.keep_history(connection, None, days_ahead=2)) == []
+    assert run(engine, lambda connection: database.queues(connection, None)) == [queue.name]
+
+
+def test_lock_timeout(connect: Connect) -> None:
+    """A statement of the connection fails when it has waited that long for a lock."""
+    holder, waiting = connect(), connect()
+    holder.execute(text("lock table fq_message in access exclusive mode"))
+    set_lock_timeout(waiting, timedelta(milliseconds=20))
+    with pytest.raises(OperationalError, match="lock timeout"):
+        waiting.execute(text("select from fq_message"))
