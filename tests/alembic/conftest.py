@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.resources.abc import Traversable
 from importlib.util import cache_from_source
 from io import StringIO
 from pathlib import Path
@@ -114,11 +115,15 @@ class Project:
         return done.stdout
 
 
+def climbed() -> list[Traversable]:
+    """The folders of the shipped version and of those that are climbed."""
+    return [*files.FOLDERS[: VERSIONS[0]], *(LADDER / f"v{version}" for version in VERSIONS[1:])]
+
+
 @pytest.fixture(autouse=True)
 def ladder(monkeypatch: pytest.MonkeyPatch) -> None:
     """A version after the shipped one, for steps to climb: it adds a table, a column, an index and functions."""
-    shipped = files.FOLDERS[: VERSIONS[0]]
-    monkeypatch.setattr(files, "FOLDERS", [*shipped, *(LADDER / f"v{version}" for version in VERSIONS[1:])])
+    monkeypatch.setattr(files, "FOLDERS", climbed())
 
 
 @pytest.fixture

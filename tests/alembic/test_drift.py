@@ -17,8 +17,8 @@ from sqlalchemy_fairqueue.sql import (
     versions,
 )
 from sqlalchemy_fairqueue.sql.files import folder
-from sqlalchemy_fairqueue.sql.freezing import frozen, installed_catalog
 from tests.alembic.conftest import VERSIONS
+from tests.alembic.freezing import frozen, installed_catalog
 from tests.fixtures.database import Database, MakeDatabase, install
 
 pytestmark = pytest.mark.installed
@@ -85,7 +85,7 @@ def test_frozen_catalogs(empty_database: Database, version: int) -> None:
         found = installed_catalog(connection, version)
     file = folder(version) / "catalog.json"
     assert frozen(found).splitlines() == file.read_text("utf-8").splitlines(), (
-        "run python -m sqlalchemy_fairqueue.sql.freezing URL"
+        "run python -m tests.alembic.freezing URL"
     )
 
 

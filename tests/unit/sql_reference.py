@@ -1,6 +1,6 @@
 """The SQL reference page, made from the headers of the files.
 
-Make it by ``python -m sqlalchemy_fairqueue.sql.reference > docs/sql.md``.
+Make it by ``python -m tests.unit.sql_reference > docs/sql.md``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def reference() -> str:
     sections = [_section(name, texts[name]) for name in names]
     title = (
         f"# SQL functions, version {version}\n\n"
-        "Made from the headers of `sqlalchemy_fairqueue/sql/` by `python -m sqlalchemy_fairqueue.sql.reference`. "
+        "Made from the headers of `sqlalchemy_fairqueue/sql/` by `python -m tests.unit.sql_reference`. "
         "Times are microseconds since the epoch, durations microseconds. The schema stands as `fairqueue`."
     )
     return "\n\n".join([title, *sections]) + "\n"

@@ -1,6 +1,6 @@
-"""Writes what each version should look like, ``vN/catalog.json``, from a real installation that is rolled back.
+"""The catalogs of all versions, ``vN/catalog.json``, written from real installations that are rolled back.
 
-``python -m sqlalchemy_fairqueue.sql.freezing postgresql+psycopg://...``
+``python -m tests.alembic.freezing postgresql+psycopg://...`` writes those of the package and those of the ladder.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import create_engine
 
 from sqlalchemy_fairqueue.sql.catalog import Catalog, read_catalog
-from sqlalchemy_fairqueue.sql.files import folder, versions
+from sqlalchemy_fairqueue.sql.files import FOLDERS, folder, versions
 from sqlalchemy_fairqueue.sql.statements import install_statements
+from tests.alembic.conftest import climbed
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -41,6 +42,7 @@ def frozen(catalog: Catalog) -> str:
 
 def freeze(url: str) -> None:
     """Write the file of every version."""
+    FOLDERS[:] = climbed()
     engine = create_engine(url)
     with engine.connect() as connection:
         for version in versions():
