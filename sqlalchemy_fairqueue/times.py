@@ -1,11 +1,24 @@
-"""Conversions of time: aware datetimes and timedeltas in Python, whole microseconds in SQL."""
+"""Conversions of time: aware datetimes and timedeltas in Python, microseconds in SQL, durations in text (``1h30m``)."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
+
+UNITS = {
+    "us": timedelta(microseconds=1),
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
+"""The units of durations as people write them."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|[smhdw])", re.ASCII)
 
 
 def microseconds(duration: timedelta) -> int:
@@ -32,3 +45,19 @@ def instant(value: int) -> datetime:
 def duration(value: int) -> timedelta:
     """Microseconds as a timedelta."""
     return timedelta(microseconds=value)
+
+
+def parsed_duration(text: str) -> timedelta:
+    """A duration as people write it: ``30s``, ``250ms``, ``1h30m``, ``7d``.
+
+    Raises:
+        ValueError: It is none of these, or too long.
+    """
+    words = text.strip().lower()
+    parts = _PART.findall(words)
+    try:
+        if parts and "".join(number + unit for number, unit in parts) == words:
+            return sum((float(number) * UNITS[unit] for number, unit in parts), timedelta())
+    except OverflowError:
+        pass
+    raise ValueError(f"{text!r:.80} is no duration; give one like 30s, 250ms, 5m, 1h30m or 7d")

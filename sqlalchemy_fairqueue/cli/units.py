@@ -5,16 +5,8 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-_UNITS = {
-    "us": timedelta(microseconds=1),
-    "ms": timedelta(milliseconds=1),
-    "s": timedelta(seconds=1),
-    "m": timedelta(minutes=1),
-    "h": timedelta(hours=1),
-    "d": timedelta(days=1),
-    "w": timedelta(weeks=1),
-}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|[smhdw])", re.ASCII)
+from sqlalchemy_fairqueue.times import UNITS, parsed_duration
+
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _RATE = re.compile(r"(\d+(?:\.\d+)?)/(\S+)", re.ASCII)
 NONE = "none"
@@ -26,17 +18,8 @@ def duration(text: str) -> timedelta:
     Raises:
         ValueError: It is none of these, or too long.
     """
-    words = text.strip().lower()
-    try:
-        if _NUMBER.fullmatch(words):
-            return timedelta(seconds=float(words))
-        parts = _PART.findall(words)
-        if not parts or "".join(number + unit for number, unit in parts) != words:
-            raise ValueError  # noqa: TRY301 - told below, with the text
-        return sum((float(number) * _UNITS[unit] for number, unit in parts), timedelta())
-    except (ValueError, OverflowError):
-        problem = f"{text!r} is no duration; give one like 30s, 250ms, 5m, 1h30m or 7d"
-        raise ValueError(problem) from None
+    number = text.strip()
+    return parsed_duration(f"{number}s" if _NUMBER.fullmatch(number) else text)
 
 
 def rate(text: str) -> timedelta:
@@ -52,7 +35,7 @@ def rate(text: str) -> timedelta:
     if found is None or not float(found[1]):
         raise ValueError(problem)
     try:
-        per = _UNITS[found[2]] if found[2] in _UNITS else duration(found[2])
+        per = UNITS[found[2]] if found[2] in UNITS else duration(found[2])
         if not per:
             raise ValueError  # noqa: TRY301 - told below, with the text
         interval = per / float(found[1])
@@ -68,6 +51,6 @@ def rate_words(interval: timedelta | None) -> str | None:
     if not interval:
         return None
     for unit in ("s", "m", "h", "d"):
-        if _UNITS[unit] >= interval:
-            return f"{_UNITS[unit] / interval:.4g}/{unit}"
-    return f"1/{interval / _UNITS['d']:.4g}d"
+        if UNITS[unit] >= interval:
+            return f"{UNITS[unit] / interval:.4g}/{unit}"
+    return f"1/{interval / UNITS['d']:.4g}d"

@@ -6,12 +6,12 @@ A field's type says how its text is read; its name in camel case is the option's
 from __future__ import annotations
 
 import difflib
-import re
 from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from sqlalchemy_fairqueue.spark.errors import BadOption
+from sqlalchemy_fairqueue.times import parsed_duration
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     OptionsT = TypeVar("OptionsT", bound=DataclassInstance)
 
-_UNITS = {"us": 0.000001, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d)\s*")
 _WORDS = {"true": True, "false": False}
 _TYPES = {str: "text", int: "a whole number", bool: "True or False", timedelta: "a timedelta, or text like 36h"}
 
@@ -155,21 +153,6 @@ def _one_of(text: str, words: tuple[str, ...], name: str) -> str:
 
 def _duration(text: str, name: str) -> timedelta:
     try:
-        return duration_of(text)
+        return parsed_duration(text)
     except ValueError as error:
-        raise BadOption(f"option {name} is {error}") from None
-
-
-def duration_of(text: str) -> timedelta:
-    """A number and a unit, like ``36h``.
-
-    Raises:
-        ValueError: It is none, or too long.
-    """
-    try:
-        found = _DURATION.fullmatch(text)
-        if found is not None:
-            return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
-    except OverflowError:
-        pass
-    raise ValueError(f"{text!r:.80}; give a number and a unit (us, ms, s, m, h, d), like 36h")
+        raise BadOption(f"option {name}: {error}") from None

@@ -47,7 +47,7 @@ def test_each_type_is_read() -> None:
         ({"text": ""}, "option text is empty"),
         ({"text": "t", "number": "many"}, "option number is 'many'; give a whole number"),
         ({"text": "t", "flag": "yes"}, "option flag is 'yes'; give one of true, false"),
-        ({"text": "t", "time": "5"}, "option time is '5'; give a number and a unit"),
+        ({"text": "t", "time": "5"}, "option time: '5' is no duration; give one like 30s"),
         ({"text": "t", "word": "third"}, "option word is 'third'; give one of one, another"),
         ({"text": "t", "dsnEnv": "X"}, "give one of the options dsn and dsnEnv"),
     ],

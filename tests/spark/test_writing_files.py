@@ -108,7 +108,10 @@ def test_csv_of_documents_and_of_all_columns(load: Load) -> None:
         ('{"channel": "\\ud800", "payload": 1}', "channel: 'utf-8' codec can't encode"),
         ('{"channel": "a", "payload": 1, "priority": 1.5}', "priority: 1.5 is no whole number"),
         ('{"channel": "a", "payload": 1, "at": "tomorrow"}', "at: Invalid isoformat string: 'tomorrow'"),
-        ('{"channel": "a", "payload": 1, "delay": "99999999999d"}', "delay: '99999999999d'; give a number and a unit"),
+        (
+            '{"channel": "a", "payload": 1, "delay": "99999999999d"}',
+            "delay: '99999999999d' is no duration; give one like 30s",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_told(text: str, words: str) -> None:

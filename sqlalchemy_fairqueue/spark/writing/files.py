@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sqlalchemy_fairqueue.spark.errors import BadFrame
-from sqlalchemy_fairqueue.spark.options import duration_of
 from sqlalchemy_fairqueue.spark.writing.columns import known_name
+from sqlalchemy_fairqueue.times import parsed_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -180,7 +180,7 @@ _COLUMNS: dict[str, tuple[str, pa.DataType, Callable[[Any], Any] | None]] = {
     "payload": ("string", pa.string(), None),
     "kind": ("string", pa.string(), _text),
     "at": ("timestamp", pa.timestamp("us", "UTC"), _instant),
-    "delay": ("interval day to second", pa.duration("us"), lambda value: duration_of(_text(value))),
+    "delay": ("interval day to second", pa.duration("us"), lambda value: parsed_duration(_text(value))),
     "priority": ("bigint", pa.int64(), _whole),
     "key": ("string", pa.string(), _text),
     "headers": ("string", pa.string(), None),
