@@ -8,8 +8,8 @@ from sqlalchemy import text
 
 from sqlalchemy_fairqueue.cli.failures import Failure
 from sqlalchemy_fairqueue.cli.statuses import Status
-from sqlalchemy_fairqueue.installation import to_upgrade
-from sqlalchemy_fairqueue.sql import NEEDED_VERSION, latest_version, quoted, schema_argument
+from sqlalchemy_fairqueue.installation import to_upgrade, too_old
+from sqlalchemy_fairqueue.sql import latest_version, quoted, schema_argument
 from sqlalchemy_fairqueue.statements import version as version_query
 
 if TYPE_CHECKING:
@@ -96,12 +96,12 @@ def missing(connection: Connection, schema: str | None) -> Failure:
 
 def unfit(name: str, version: int, schema: str | None) -> Failure | None:
     """The failure to use a version, None if the commands can use it."""
-    if version < NEEDED_VERSION:
-        return Failure(
-            f"schema {name!r} holds fairqueue version {version}, and the command line needs version {NEEDED_VERSION}; "
-            "run a migration with this in upgrade()",
-            Status.SCHEMA,
-            "schema_outdated",
-            to_upgrade(version, schema),
-        )
-    return None
+    problem = too_old(version, name)
+    if problem is None:
+        return None
+    return Failure(
+        f"{problem}; run a migration with this in upgrade()",
+        Status.SCHEMA,
+        "schema_outdated",
+        to_upgrade(version, schema),
+    )

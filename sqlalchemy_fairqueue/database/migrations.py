@@ -1,8 +1,8 @@
-"""Migration operations that error messages name, ready to be pasted."""
+"""Words of error messages about the installed version: what is wrong with it, and the operation to paste."""
 
 from __future__ import annotations
 
-from sqlalchemy_fairqueue.sql import NEEDED_VERSION, latest_version, schema_argument
+from sqlalchemy_fairqueue.sql import NEEDED_VERSION, latest_version, named_schema, schema_argument
 
 
 def to_install(schema: str | None = None) -> str:
@@ -20,6 +20,16 @@ def to_repair() -> str:
         "a function of fairqueue is there, and what it names is not: after a rename of its schema put "
         f"op.repair_fairqueue(version={latest_version()}, schema=...) with the new name into an Alembic migration and "
         "run it, otherwise see by find_drift() what is missing"
+    )
+
+
+def too_old(version: int, schema: str | None) -> str | None:
+    """The words for a version that is older than this library needs; None: this library can use it."""
+    if version >= NEEDED_VERSION:
+        return None
+    return (
+        f"{named_schema(schema)} holds version {version} of fairqueue's schema, and this library needs version "
+        f"{NEEDED_VERSION}"
     )
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from sqlalchemy_fairqueue.database.calls import call, fetch
-from sqlalchemy_fairqueue.database.migrations import to_install, to_upgrade
+from sqlalchemy_fairqueue.database.migrations import to_install, to_upgrade, too_old
 from sqlalchemy_fairqueue.errors import SchemaMismatch
-from sqlalchemy_fairqueue.sql import NEEDED_VERSION, named_schema
+from sqlalchemy_fairqueue.sql import named_schema
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Pool
@@ -57,11 +57,8 @@ def check_installed(connection: Connection, schema: str | None) -> None:
     try:
         found = version(connection, schema)
     except SchemaMismatch as error:
-        problem = f"fairqueue is not installed in {named_schema(schema)}; {to_install(schema)}"
-        raise SchemaMismatch(problem) from error.__cause__
-    if found < NEEDED_VERSION:
-        raise SchemaMismatch(
-            f"{named_schema(schema)} holds version {found} of fairqueue's schema, and this library needs version "
-            f"{NEEDED_VERSION}; put {to_upgrade(found, schema)} into an Alembic migration and run it"
-        )
+        missing = f"fairqueue is not installed in {named_schema(schema)}; {to_install(schema)}"
+        raise SchemaMismatch(missing) from error.__cause__
+    if problem := too_old(found, schema):
+        raise SchemaMismatch(f"{problem}; put {to_upgrade(found, schema)} into an Alembic migration and run it")
     usable.add(schema)

@@ -12,6 +12,7 @@ from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
 from sqlalchemy_fairqueue.models.loads import LoadMixin
 from sqlalchemy_fairqueue.models.messages import DeadLetterMixin, LeaseMixin, MessageMixin, SignalMixin
 from sqlalchemy_fairqueue.models.queues import QueueConfigMixin, QueueStateMixin
+from sqlalchemy_fairqueue.sql import named_schema
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData
@@ -92,7 +93,7 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
         return kept[place]
     if taken := sorted(held.keys() & {mixin.__tablename__ for mixin in _MIXINS.values()}):
         problem = (
-            f"the MetaData has {', '.join(taken)} in {f'schema {place!r}' if place else 'the default schema'}, and "
+            f"the MetaData has {', '.join(taken)} in {named_schema(place)}, and "
             "make_models() did not make them; map each table once: take your classes of them away, or call no "
             "make_models() and map the others by their mixins too"
         )

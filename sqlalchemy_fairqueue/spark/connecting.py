@@ -11,9 +11,9 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
-from sqlalchemy_fairqueue.installation import to_upgrade
+from sqlalchemy_fairqueue.installation import to_upgrade, too_old
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, Unreachable
-from sqlalchemy_fairqueue.sql import NEEDED_VERSION, latest_version, named_schema, quoted, schema_argument
+from sqlalchemy_fairqueue.sql import latest_version, named_schema, quoted, schema_argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,11 +84,8 @@ def installation(connection: psycopg.Connection, schema: str | None) -> Installa
     name = str(row[0])
     found = connection.execute(f"select {quoted(name)}.fq_version()".encode()).fetchone()
     version = int(found[0]) if found else 0
-    if version < NEEDED_VERSION:
-        raise SchemaMismatch(
-            f"schema {name!r} holds version {version} of fairqueue's schema, and this library needs version "
-            f"{NEEDED_VERSION}; run a migration with {to_upgrade(version, schema)}"
-        )
+    if problem := too_old(version, name):
+        raise SchemaMismatch(f"{problem}; run a migration with {to_upgrade(version, schema)}")
     return Installation(name)
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from sqlalchemy_fairqueue.sql.catalog import expected_catalog, read_catalog
 from sqlalchemy_fairqueue.sql.files import versions
-from sqlalchemy_fairqueue.sql.schema import quoted
+from sqlalchemy_fairqueue.sql.schema import named_schema, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -106,8 +106,9 @@ def find_drift(connection: Connection, schema: str | None = None) -> list[Differ
     version = recognised_version(connection, schema)
     place = _resolved(connection, schema)
     if version is None or place is None:
-        where = "the default schema" if place is None else f"schema {place!r}"
-        return [Difference("installation", "fairqueue", "missing", f"there is no fq_version() in {where}")]
+        return [
+            Difference("installation", "fairqueue", "missing", f"there is no fq_version() in {named_schema(place)}")
+        ]
     if version not in versions():
         detail = f"it is version {version}, and this library knows {', '.join(map(str, versions()))}"
         return [Difference("installation", "fairqueue", "unexpected", detail)]

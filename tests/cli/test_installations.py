@@ -55,7 +55,7 @@ def test_outdated(cli: Cli, database: Database, command: list[str]) -> None:
 
     assert (found.status, found.error["kind"]) == (4, "schema_outdated")
     assert found.error["remedy"] == "op.upgrade_fairqueue(0, 1)"
-    assert "holds fairqueue version 0, and the command line needs version 1" in found.err
+    assert "holds version 0 of fairqueue's schema, and this library needs version 1" in found.err
     named = cli(*command, "--json", "--schema", "public")
     assert named.error["remedy"] == "op.upgrade_fairqueue(0, 1, schema='public')"
 

@@ -220,6 +220,8 @@ def test_beside_classes_of_the_users() -> None:
     class Work(MessageMixin, Base):
         pass
 
-    with pytest.raises(ValueError, match=r"the MetaData has fq_message in the default schema, and make_models\(\) did"):
+    with pytest.raises(
+        ValueError, match=r"the MetaData has fq_message in the connection's default schema, and make_models\(\) did"
+    ):
         make_models(Base)
     assert make_models(Base, "apps").Message is not Work

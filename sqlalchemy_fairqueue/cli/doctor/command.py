@@ -31,7 +31,7 @@ from sqlalchemy_fairqueue.cli.places import place_of
 from sqlalchemy_fairqueue.cli.statuses import Status
 from sqlalchemy_fairqueue.cli.units import duration
 from sqlalchemy_fairqueue.errors import clean
-from sqlalchemy_fairqueue.sql import NEEDED_VERSION
+from sqlalchemy_fairqueue.installation import too_old
 
 Check = Callable[[], Iterator[Finding]]
 
@@ -89,7 +89,7 @@ def doctor(
         examined = Examination(connection, schema, version, place.queue, max_age, tuple(allow or ()), role)
         checks: list[Check] = [partial(check_server, connection), partial(check_clock, connection)]
         made = [check for check in _CHECKS if role is not Role.PRODUCER or check not in _TOO_FAR]
-        if version < NEEDED_VERSION:
+        if too_old(version, schema):
             made = [check_version]
         checks += [partial(check, examined) for check in made]
         findings = [finding for check in checks for finding in _findings(connection, check)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
 from sqlalchemy_fairqueue.cli.installations import unfit
-from sqlalchemy_fairqueue.sql import versions
+from sqlalchemy_fairqueue.sql import schema_argument, versions
 from sqlalchemy_fairqueue.sql.drift import find_drift
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def check_drift(examined: Examination) -> Iterator[Finding]:
         return
     found = find_drift(examined.connection, examined.schema)
     differences = [one for one in found if one.named not in examined.allowed]
-    repair = f"op.repair_fairqueue({examined.version}, schema={examined.schema!r}) in a migration brings it back"
+    repair = f"op.repair_fairqueue({examined.version}{schema_argument(examined.schema)}) in a migration brings it back"
     for difference in differences:
         remedy = repair if difference.kind == "function" else _FOUND_OUT.format(difference.named)
         values = {"kind": difference.kind, "object": difference.name, "state": difference.state}
