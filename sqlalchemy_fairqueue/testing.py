@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, cast
 from sqlalchemy_fairqueue.codecs import decoded
 from sqlalchemy_fairqueue.values import Delivery, Enqueue, Lease
 from sqlalchemy_fairqueue.worker import Context
-from sqlalchemy_fairqueue.worker.claims import Claim
+from sqlalchemy_fairqueue.worker.leases import TrackedLease
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.worker.sources import Source
+    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
 __all__ = ["make_context", "make_delivery"]
 
@@ -101,7 +101,7 @@ def make_context(
         timed_out: Whether the handler has had its time.
     """
     # Only workers look at the source of a delivery.
-    context = Context(delivery, Claim(delivery.lease.id, math.inf), cast("Source", None), monotonic())
+    context = Context(delivery, TrackedLease(delivery.lease.id, math.inf), cast("ServedQueue", None), monotonic())
     context.stopping = stopping
     context.cancelled = cancelled
     if lost:

@@ -12,15 +12,15 @@ from sqlalchemy_fairqueue.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.values import RetryPolicy
-from sqlalchemy_fairqueue.worker.daemons import in_thread
+from sqlalchemy_fairqueue.worker.daemon_threads import in_thread
 from sqlalchemy_fairqueue.worker.logs import log
-from sqlalchemy_fairqueue.worker.machine import DRAIN_LOOK, Machine, seconds
-from sqlalchemy_fairqueue.worker.pace import MOST, Pace
-from sqlalchemy_fairqueue.worker.settings import GRACE, LEASE, Settings, worker_name
-from sqlalchemy_fairqueue.worker.signals import on_signal, waking
+from sqlalchemy_fairqueue.worker.options import GRACE, LEASE, WorkerOptions, worker_name
+from sqlalchemy_fairqueue.worker.os_signals import on_signal, waking
+from sqlalchemy_fairqueue.worker.prefetch import MOST, Prefetch
+from sqlalchemy_fairqueue.worker.runtime import DRAIN_LOOK, Runtime, seconds
 from sqlalchemy_fairqueue.worker.starting import check_handlers, check_main_thread, check_sessions, warn_of_pool
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
-from sqlalchemy_fairqueue.worker.tasks import TaskCrew
+from sqlalchemy_fairqueue.worker.task_executor import TaskExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,7 @@ class AsyncWorker:
     ) -> None:
         if not isinstance(engine, AsyncEngine):
             raise refused(engine, "an AsyncEngine", "use a Worker")
-        self._settings = Settings(
+        self._settings = WorkerOptions(
             engine=engine,
             queues=queues,
             concurrency=concurrency,
@@ -71,8 +71,8 @@ class AsyncWorker:
             housekeeping=housekeeping,
         )
         self._sessions = session_factory or _sessions(engine)
-        self._running: tuple[Machine, TaskCrew] | None = None
-        self._crew: TaskCrew | None = None
+        self._running: tuple[Runtime, TaskExecutor] | None = None
+        self._crew: TaskExecutor | None = None
         self._stopping: asyncio.Task[None] | None = None
         # The loop that it was started in last.
         self._home: asyncio.AbstractEventLoop | None = None
@@ -100,9 +100,9 @@ class AsyncWorker:
         settings = self._settings
         check_sessions(settings, self._sessions, AsyncSession)
         warn_of_pool(settings, self._sessions)
-        pace = Pace(settings.concurrency, settings.prefetch)
-        crew = TaskCrew(settings.concurrency, pace, settings.retry, self._sessions, settings.name)
-        machine = Machine(settings, crew, pace, self.stats)
+        pace = Prefetch(settings.concurrency, settings.prefetch)
+        crew = TaskExecutor(settings.concurrency, pace, settings.retry, self._sessions, settings.name)
+        machine = Runtime(settings, crew, pace, self.stats)
         self._home = asyncio.get_running_loop()
         starting = self._starting = asyncio.Event()
         try:
@@ -147,7 +147,7 @@ class AsyncWorker:
         if self._stopping is not None and not (self._crew is not None and self._crew.is_mine()):
             await asyncio.shield(self._stopping)
 
-    async def _stop(self, machine: Machine, crew: TaskCrew) -> None:
+    async def _stop(self, machine: Runtime, crew: TaskExecutor) -> None:
         began = monotonic()
         try:
             # A loop that is about to be closed cancels everything: that ends the patience, not the stop.

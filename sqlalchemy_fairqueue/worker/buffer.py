@@ -5,7 +5,7 @@ buffer holds of another. So turns are taken in the buffer too: each message gets
 after the last message of its channel, and the earliest begins. Time goes on by one while as many begin as wait, so that
 new channels, however many come, do not keep coming before those who wait. A channel's messages stay in their order.
 
-Source: start-time fair queueing (Goyal, Vin, Cheng 1996), with messages of one size.
+ServedQueue: start-time fair queueing (Goyal, Vin, Cheng 1996), with messages of one size.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sqlalchemy_fairqueue.worker.context import Context
-    from sqlalchemy_fairqueue.worker.sources import Source
+    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
 
 # Channels that are remembered beyond those that can matter.
@@ -38,7 +38,7 @@ class Buffer:
         # A heap: one call of heapq is one step for other threads, for it compares nothing but numbers.
         self._waiting: list[tuple[float, int, Context]] = []
         # The time of each channel's last message, where that may still matter.
-        self._last: dict[tuple[Source, str], float] = {}
+        self._last: dict[tuple[ServedQueue, str], float] = {}
         self._now = 0.0
         self._number = 0
 

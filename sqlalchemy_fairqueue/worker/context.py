@@ -9,8 +9,8 @@ from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancel
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values import Delivery
-    from sqlalchemy_fairqueue.worker.claims import Claim
-    from sqlalchemy_fairqueue.worker.sources import Source
+    from sqlalchemy_fairqueue.worker.leases import TrackedLease
+    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
 
 class Context:
@@ -38,7 +38,7 @@ class Context:
         "taken_at",
     )
 
-    def __init__(self, delivery: Delivery, claim: Claim, source: Source, taken_at: float) -> None:
+    def __init__(self, delivery: Delivery, claim: TrackedLease, source: ServedQueue, taken_at: float) -> None:
         self.delivery = delivery
         self.cancelled = False
         self.stopping = False

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue import statements
 from sqlalchemy_fairqueue.errors import translated
 from sqlalchemy_fairqueue.times import microseconds
-from sqlalchemy_fairqueue.worker.bell import Bell
+from sqlalchemy_fairqueue.worker.backoff import Backoff
 from sqlalchemy_fairqueue.worker.logs import log
-from sqlalchemy_fairqueue.worker.outage import Outage
+from sqlalchemy_fairqueue.worker.wake_event import WakeEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.worker.claims import Claim
+    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.context import Context
     from sqlalchemy_fairqueue.worker.housekeeping import Housekeeping
-    from sqlalchemy_fairqueue.worker.lines import Line
-    from sqlalchemy_fairqueue.worker.sources import Source
+    from sqlalchemy_fairqueue.worker.leases import TrackedLease
+    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
     from sqlalchemy_fairqueue.worker.stats import WorkerStats
 
 # A lease is extended after a quarter of its time, so that two beats may fail before a dequeue needs a new one.
@@ -55,9 +55,9 @@ class Heartbeat:
     def __init__(
         self,
         *,
-        line: Line,
-        watched: Sequence[Line],
-        sources: Sequence[Source],
+        line: DedicatedConnection,
+        watched: Sequence[DedicatedConnection],
+        sources: Sequence[ServedQueue],
         lease: timedelta,
         tell: Callable[[list[Context]], None],
         housekeeping: Housekeeping | None,
@@ -73,8 +73,8 @@ class Heartbeat:
         self._housekeeping = housekeeping
         self._stats = stats
         self._name = name
-        self._outage = Outage(log, "extend its leases", name, cap=max(self._seconds / 10, 0.05))
-        self._bell = Bell()
+        self._outage = Backoff(log, "extend its leases", name, cap=max(self._seconds / 10, 0.05))
+        self._bell = WakeEvent()
         self._stopping = False
         self._told: set[int] = set()
 
@@ -123,7 +123,7 @@ class Heartbeat:
         if failures:
             raise failures[0]
 
-    def _extend(self, source: Source, claims: list[Claim]) -> None:
+    def _extend(self, source: ServedQueue, claims: list[TrackedLease]) -> None:
         sent_at = monotonic()
         # Whoever waits longer for an answer has lost the lease by then.
         within = max(0.1, min(claim.deadline for claim in claims) - sent_at)
@@ -149,7 +149,7 @@ class Heartbeat:
             if cancelled:
                 self._cancel(claim, set(cancelled))
 
-    def _cancel(self, claim: Claim, message_ids: set[int]) -> None:
+    def _cancel(self, claim: TrackedLease, message_ids: set[int]) -> None:
         told = []
         for context in claim.held.copy():
             if context.delivery.message_id in message_ids and not context.cancelled:

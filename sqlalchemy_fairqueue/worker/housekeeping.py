@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import statements
 from sqlalchemy_fairqueue.errors import said, translated
-from sqlalchemy_fairqueue.worker.lines import line
+from sqlalchemy_fairqueue.worker.connection import line
 from sqlalchemy_fairqueue.worker.logs import log
 
 if TYPE_CHECKING:

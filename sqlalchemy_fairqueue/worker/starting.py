@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.worker.settings import Settings
+    from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
 
 def check_handlers(queues: Iterable[Queue]) -> None:
@@ -48,7 +48,7 @@ def check_main_thread() -> None:
         )
 
 
-def check_sessions(settings: Settings, make: Callable[[], object], kind: type[Session | AsyncSession]) -> None:
+def check_sessions(settings: WorkerOptions, make: Callable[[], object], kind: type[Session | AsyncSession]) -> None:
     """Make a session, and refuse a factory that makes something else: each call of a handler would cost an attempt.
 
     Raises:
@@ -71,7 +71,7 @@ def check_sessions(settings: Settings, make: Callable[[], object], kind: type[Se
     )
 
 
-def warn_of_pool(settings: Settings, sessions: object) -> None:
+def warn_of_pool(settings: WorkerOptions, sessions: object) -> None:
     """Say so if handlers' sessions will wait for one another's connections. The worker's own are apart from the pool.
 
     Args:
@@ -96,7 +96,7 @@ def warn_of_pool(settings: Settings, sessions: object) -> None:
         )
 
 
-def _take_sessions(settings: Settings) -> bool:
+def _take_sessions(settings: WorkerOptions) -> bool:
     return any(handler.session for queue in settings.queues for handler in queue.handlers.values())
 
 

@@ -15,13 +15,13 @@ from sqlalchemy_fairqueue.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.logs import log
-from sqlalchemy_fairqueue.worker.machine import DRAIN_LOOK, Machine, seconds
-from sqlalchemy_fairqueue.worker.pace import MOST, Pace
-from sqlalchemy_fairqueue.worker.settings import GRACE, LEASE, Settings, worker_name
-from sqlalchemy_fairqueue.worker.signals import on_signal
+from sqlalchemy_fairqueue.worker.options import GRACE, LEASE, WorkerOptions, worker_name
+from sqlalchemy_fairqueue.worker.os_signals import on_signal
+from sqlalchemy_fairqueue.worker.prefetch import MOST, Prefetch
+from sqlalchemy_fairqueue.worker.runtime import DRAIN_LOOK, Runtime, seconds
 from sqlalchemy_fairqueue.worker.starting import check_handlers, check_main_thread, check_sessions, warn_of_pool
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
-from sqlalchemy_fairqueue.worker.threads import ThreadCrew
+from sqlalchemy_fairqueue.worker.thread_executor import ThreadExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,7 @@ class Worker:
     ) -> None:
         if not isinstance(engine, Engine):
             raise refused(engine, "an Engine", "use an AsyncWorker")
-        self._settings = Settings(
+        self._settings = WorkerOptions(
             engine=engine,
             queues=queues,
             concurrency=concurrency,
@@ -93,8 +93,8 @@ class Worker:
         self._sessions = session_factory or sessionmaker(engine)
         # A signal handler of the application's may call stop() while the same thread does.
         self._lock = threading.RLock()
-        self._running: tuple[Machine, ThreadCrew] | None = None
-        self._crew: ThreadCrew | None = None
+        self._running: tuple[Runtime, ThreadExecutor] | None = None
+        self._crew: ThreadExecutor | None = None
         self._starting = False
         # Until when handlers may go on, if a stop came while it started.
         self._stop_asked: float | None = None
@@ -131,9 +131,9 @@ class Worker:
         settings = self._settings
         check_sessions(settings, self._sessions, Session)
         warn_of_pool(settings, self._sessions)
-        pace = Pace(settings.concurrency, settings.prefetch)
-        crew = ThreadCrew(settings.concurrency, pace, settings.retry, self._sessions, settings.name)
-        machine = Machine(settings, crew, pace, self.stats)
+        pace = Prefetch(settings.concurrency, settings.prefetch)
+        crew = ThreadExecutor(settings.concurrency, pace, settings.retry, self._sessions, settings.name)
+        machine = Runtime(settings, crew, pace, self.stats)
         machine.check()
         self._crew = crew
         machine.launch()
@@ -237,7 +237,7 @@ class Worker:
                     )
 
 
-def _wait(stops: SimpleQueue[None], draining: Machine | None) -> None:
+def _wait(stops: SimpleQueue[None], draining: Runtime | None) -> None:
     """Wait for a stop, or until the machine is drained.
 
     A signal whose C handler runs in another thread, or right before this one goes to sleep, does not wake it; its

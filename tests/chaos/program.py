@@ -21,12 +21,12 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, Lease, Queue, Worker
 from sqlalchemy_fairqueue.unit_of_work import Verb
-from sqlalchemy_fairqueue.worker.crew import CrewBase
-from sqlalchemy_fairqueue.worker.fetching import Fetcher
+from sqlalchemy_fairqueue.worker.executor import Executor
+from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
-from sqlalchemy_fairqueue.worker.machine import Machine
-from sqlalchemy_fairqueue.worker.sending import Sender
-from sqlalchemy_fairqueue.worker.settling import Settler
+from sqlalchemy_fairqueue.worker.runtime import Runtime
+from sqlalchemy_fairqueue.worker.settlement_writer import SettlementWriter
+from sqlalchemy_fairqueue.worker.settler import Settler
 from tests.chaos.business import Handlers
 
 if TYPE_CHECKING:
@@ -96,11 +96,11 @@ def _stop_inside_the_worker(stops: Stops, engine: Engine) -> None:
             stage("completed")
 
     _around(Fetcher, "_hand_on", lambda *_: stage("taken"), None)
-    _around(CrewBase, "leave", leaving, None)
-    _around(Sender, "send", None, sent)
+    _around(Executor, "leave", leaving, None)
+    _around(SettlementWriter, "send", None, sent)
     _around(Heartbeat, "_extend", lambda *_: stage("extending"), lambda *_: stage("extended"))
-    _around(Machine, "launch", None, lambda *_: stops.tell(launched=True))
-    _around(Machine, "stop_taking", None, lambda *_: stage("stopping"))
+    _around(Runtime, "launch", None, lambda *_: stops.tell(launched=True))
+    _around(Runtime, "stop_taking", None, lambda *_: stage("stopping"))
     _around(Settler, "stop", lambda *_: stage("leaving"), None)
     # The settlement has been executed, its transaction is not committed yet.
     event.listen(engine, "commit", lambda _: stage("committing"))

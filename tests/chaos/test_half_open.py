@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Engine, create_engine
 
-from sqlalchemy_fairqueue.worker import heartbeat, wakeups
+from sqlalchemy_fairqueue.worker import heartbeat, notifications
 from tests.chaos.books import Books
 from tests.chaos.conftest import Rescue
 from tests.chaos.proxy import Proxy, proxy
@@ -26,8 +26,8 @@ def distant(through: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]
     """An engine that connects through the proxy, for workers that soon take silence for an end."""
     monkeypatch.setattr(heartbeat, "_STUCK", 0.5)
     monkeypatch.setattr(heartbeat, "_UNHEARD", 0.2)
-    monkeypatch.setattr(wakeups, "_SILENCE", 0.3)
-    monkeypatch.setattr(wakeups, "_ANSWER", 0.5)
+    monkeypatch.setattr(notifications, "_SILENCE", 0.3)
+    monkeypatch.setattr(notifications, "_ANSWER", 0.5)
     engine = create_engine(through.url, connect_args={"connect_timeout": 5})
     yield engine
     # A connection that answers nothing cannot be closed in peace.

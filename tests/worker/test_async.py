@@ -14,8 +14,8 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy
-from sqlalchemy_fairqueue.worker import pace
-from sqlalchemy_fairqueue.worker.tasks import TaskCrew
+from sqlalchemy_fairqueue.worker import prefetch
+from sqlalchemy_fairqueue.worker.task_executor import TaskExecutor
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
@@ -218,7 +218,7 @@ async def test_a_blocked_loop_hoards_nothing(
 ) -> None:
     """What was taken ahead by a worker whose loop is blocked is given back to others, uncounted."""
     # However slow the machine is, some are taken ahead.
-    monkeypatch.setattr(pace.Pace, "ahead", lambda *_: 5)
+    monkeypatch.setattr(prefetch.Prefetch, "ahead", lambda *_: 5)
     given_back = "select count(*) from fq_message where lease_id is null and attempts = 0 and deliveries > 0"
 
     @queue.handler()
@@ -236,8 +236,8 @@ async def test_a_blocked_loop_hoards_nothing(
 
 async def test_a_blocked_loop_has_no_room() -> None:
     """When what was taken has waited for the loop for too long, there is no room, however late the loop was called."""
-    crew = TaskCrew(4, pace.Pace(4), _AT_ONCE, AsyncSession, "worker")
-    taken_at = monotonic() - 2 * pace.STALE
+    crew = TaskExecutor(4, prefetch.Prefetch(4), _AT_ONCE, AsyncSession, "worker")
+    taken_at = monotonic() - 2 * prefetch.STALE
     delivery = SimpleNamespace(channel="a", max_attempts=1)
     crew.buffer.extend([Context(delivery, None, None, taken_at)])  # type: ignore[arg-type]  # as much as is looked at
     crew.start()

@@ -12,7 +12,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, RetryPolicy, Worker
-from sqlalchemy_fairqueue.worker.machine import Machine
+from sqlalchemy_fairqueue.worker.runtime import Runtime
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.helpers import auntil, is_empty, send, until
@@ -100,14 +100,14 @@ async def test_before_it_has_started(queue: Queue, async_engine: AsyncEngine, mo
     """A stop that comes while the worker starts is not forgotten: run returns."""
     queue.handler()(lambda _: None)
     checking, go = threading.Event(), threading.Event()
-    check = Machine.check
+    check = Runtime.check
 
-    def check_slowly(machine: Machine) -> None:
+    def check_slowly(machine: Runtime) -> None:
         checking.set()
         go.wait()
         check(machine)
 
-    monkeypatch.setattr(Machine, "check", check_slowly)
+    monkeypatch.setattr(Runtime, "check", check_slowly)
     worker = AsyncWorker(async_engine, queue)
     running = asyncio.create_task(worker.run())
     await auntil(checking.is_set, "it starts")
@@ -189,14 +189,14 @@ async def test_from_another_loop(
     """A stop that is asked for in another thread's loop is done in the worker's, and run returns; as it starts, too."""
     queue.handler()(lambda _: None)
     asked = threading.Event()
-    check = Machine.check
+    check = Runtime.check
 
-    def check_late(machine: Machine) -> None:
+    def check_late(machine: Runtime) -> None:
         asked.wait()
         check(machine)
 
     if early:
-        monkeypatch.setattr(Machine, "check", check_late)
+        monkeypatch.setattr(Runtime, "check", check_late)
     worker = AsyncWorker(async_engine, queue)
     running = asyncio.create_task(worker.run())
     await auntil(lambda: worker._starting if early else worker._running, "it starts")
@@ -259,7 +259,7 @@ async def test_cancelled_once(
     queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What tidies up after a cancellation is not cancelled again, however often the lost lease is looked at."""
-    monkeypatch.setattr("sqlalchemy_fairqueue.worker.tasks._CLEANING", PATIENCE.total_seconds())
+    monkeypatch.setattr("sqlalchemy_fairqueue.worker.task_executor._CLEANING", PATIENCE.total_seconds())
     looks: list[bool] = []
     tidy: list[bool] = []
 
@@ -293,14 +293,14 @@ def test_handlers_are_told_before_anything_is_waited_for(
     """Also while the database keeps the stop waiting."""
     told: list[bool] = []
     contexts: list[Context] = []
-    stop_taking = Machine.stop_taking
+    stop_taking = Runtime.stop_taking
 
-    def look_first(machine: Machine, left: Callable[[], float]) -> None:
+    def look_first(machine: Runtime, left: Callable[[], float]) -> None:
         told.extend(context.stopping for context in contexts)
         go.set()
         stop_taking(machine, left)
 
-    monkeypatch.setattr(Machine, "stop_taking", look_first)
+    monkeypatch.setattr(Runtime, "stop_taking", look_first)
     started, go = threading.Event(), threading.Event()
 
     def handle(_: Delivery, context: Context) -> None:

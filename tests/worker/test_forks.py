@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.worker import signals
+from sqlalchemy_fairqueue.worker import os_signals
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.helpers import is_empty, send
@@ -180,14 +180,14 @@ def test_a_handler_that_was_not_set_from_python(monkeypatch: pytest.MonkeyPatch)
     """Where nothing can be put back, the default is."""
     set_to: list[object] = []
     monkeypatch.setattr(signal, "signal", lambda _, handler: set_to.append(handler))
-    with signals.on_signal(lambda: None):
+    with os_signals.on_signal(lambda: None):
         set_to.clear()
     assert set_to == [signal.SIG_DFL] * 2
 
 
 _NESTED = """
 import os, signal
-from sqlalchemy_fairqueue.worker.signals import on_signal
+from sqlalchemy_fairqueue.worker.os_signals import on_signal
 
 def blocked():
     return signal.pthread_sigmask(signal.SIG_BLOCK, [])

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import AsyncWorker, InvalidArgument, Queue, SchemaMismatch, Worker, WorkerError
-from sqlalchemy_fairqueue.worker.machine import Machine
+from sqlalchemy_fairqueue.worker.runtime import Runtime
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker
@@ -172,13 +172,13 @@ async def test_two_starts_at_once(queue: Queue, async_engine: AsyncEngine, monke
     """Of two starts of an AsyncWorker that overlap the second is refused, and one stop ends all."""
     queue.handler()(lambda _: None)
     go = threading.Event()
-    check = Machine.check
+    check = Runtime.check
 
-    def check_slowly(machine: Machine) -> None:
+    def check_slowly(machine: Runtime) -> None:
         go.wait()
         check(machine)
 
-    monkeypatch.setattr(Machine, "check", check_slowly)
+    monkeypatch.setattr(Runtime, "check", check_slowly)
     worker = AsyncWorker(async_engine, queue)
     starts = [asyncio.create_task(worker.start()) for _ in range(2)]
     # Each task begins, and gets as far as it can.

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.worker import claims, heartbeat
-from sqlalchemy_fairqueue.worker.claims import Claim, Claims
+from sqlalchemy_fairqueue.worker import heartbeat, leases
 from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
+from sqlalchemy_fairqueue.worker.leases import LeaseRegistry, TrackedLease
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
 
 _LEASE_ID = 7
@@ -33,18 +33,18 @@ class _Time:
 def time(monkeypatch: pytest.MonkeyPatch) -> _Time:
     """The time that heartbeats and claims go by."""
     time = _Time()
-    for module in heartbeat, claims:
+    for module in heartbeat, leases:
         monkeypatch.setattr(module, "monotonic", lambda: time.now)
     return time
 
 
 @pytest.fixture
-def beat(time: _Time) -> Callable[[Claim], None]:
+def beat(time: _Time) -> Callable[[TrackedLease], None]:
     """One beat for a claim under which something is held, as with a lease of 30 seconds."""
 
-    def beat_once(claim: Claim) -> None:
+    def beat_once(claim: TrackedLease) -> None:
         claim.held.add(cast("Any", object()))
-        held = Claims()
+        held = LeaseRegistry()
         held._by_id[claim.lease_id] = claim
         own = Heartbeat(
             line=cast("Any", time),
@@ -61,14 +61,14 @@ def beat(time: _Time) -> Callable[[Claim], None]:
     return beat_once
 
 
-def test_an_extension_counts_from_before_it_was_sent(time: _Time, beat: Callable[[Claim], None]) -> None:
+def test_an_extension_counts_from_before_it_was_sent(time: _Time, beat: Callable[[TrackedLease], None]) -> None:
     """However long the answer takes, the lease is proven alive for its time from when it was asked for."""
-    claim = Claim(_LEASE_ID, 110.0)
+    claim = TrackedLease(_LEASE_ID, 110.0)
     beat(claim)
     assert (claim.deadline, time.now) == (130.0, 105.0)
 
 
-def test_what_is_lost_is_not_extended(time: _Time, beat: Callable[[Claim], None]) -> None:
+def test_what_is_lost_is_not_extended(time: _Time, beat: Callable[[TrackedLease], None]) -> None:
     """Its messages are for others now: an extension would keep them from it."""
-    beat(Claim(_LEASE_ID, 100.0))
+    beat(TrackedLease(_LEASE_ID, 100.0))
     assert time.calls == 0

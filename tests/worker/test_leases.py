@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Batch, Context, Delivery, LeaseLost, Queue, RetryPolicy, Worker
 from sqlalchemy_fairqueue.consumer import Consumer
-from sqlalchemy_fairqueue.worker import heartbeat, recovering
+from sqlalchemy_fairqueue.worker import heartbeat, unanswered_dequeues
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
@@ -268,7 +268,7 @@ def test_a_lost_answer(
     queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a dequeue took whose answer was lost is delivered again, though the lease goes on for another handler."""
-    monkeypatch.setattr(recovering, "_AFTER", 0.0)
+    monkeypatch.setattr(unanswered_dequeues, "_AFTER", 0.0)
     seen: list[object] = []
     go = threading.Event()
 

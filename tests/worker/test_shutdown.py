@@ -16,7 +16,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Context, Delivery, Queue
-from sqlalchemy_fairqueue.worker import fetching, pace
+from sqlalchemy_fairqueue.worker import fetcher, prefetch
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker
@@ -29,18 +29,18 @@ from pathlib import Path
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
-from sqlalchemy_fairqueue.worker.threads import ThreadCrew
+from sqlalchemy_fairqueue.worker.thread_executor import ThreadExecutor
 
 url, marks, grace, lease = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
 queue = Queue("documents")
 waits = threading.Event()
-stop = ThreadCrew.stop
+stop = ThreadExecutor.stop
 
 def stop_and_say(crew):
     waits.set()
     stop(crew)
 
-ThreadCrew.stop = stop_and_say
+ThreadExecutor.stop = stop_and_say
 
 @queue.handler()
 def handle(delivery, context):
@@ -101,8 +101,8 @@ def test_what_waits_is_given_back(
 ) -> None:
     """Messages that were taken ahead are given back at a stop, their attempts not counted."""
     # However slow the machine is, some are taken ahead, and wait.
-    monkeypatch.setattr(pace.Pace, "ahead", lambda *_: 5)
-    monkeypatch.setattr(fetching, "STALE", 100.0)
+    monkeypatch.setattr(prefetch.Prefetch, "ahead", lambda *_: 5)
+    monkeypatch.setattr(fetcher, "STALE", 100.0)
     started, go = threading.Event(), threading.Event()
 
     @queue.handler()

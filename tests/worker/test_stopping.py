@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, Worker, WorkerError
 from sqlalchemy_fairqueue.consumer import Consumer
-from sqlalchemy_fairqueue.worker import fetching, pace
+from sqlalchemy_fairqueue.worker import fetcher, prefetch
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker
@@ -343,8 +343,8 @@ def test_cancelled_before_it_begins(  # noqa: PLR0917 - fixtures
 ) -> None:
     """A message that was withdrawn while it waited for a handler is not begun, and is counted."""
     # However slow the machine is, some are taken ahead, and wait.
-    monkeypatch.setattr(pace.Pace, "ahead", lambda *_: 2)
-    monkeypatch.setattr(fetching, "STALE", 100.0)
+    monkeypatch.setattr(prefetch.Prefetch, "ahead", lambda *_: 2)
+    monkeypatch.setattr(fetcher, "STALE", 100.0)
     seen: list[object] = []
 
     @queue.handler()

@@ -11,10 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy
 from sqlalchemy_fairqueue.worker.buffer import Buffer
-from sqlalchemy_fairqueue.worker.fetching import Fetcher
+from sqlalchemy_fairqueue.worker.connection import line
+from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
-from sqlalchemy_fairqueue.worker.lines import line
-from sqlalchemy_fairqueue.worker.settling import Settler
+from sqlalchemy_fairqueue.worker.settler import Settler
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database, install
 from tests.worker.conftest import StartWorker

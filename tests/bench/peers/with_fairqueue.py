@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Enqueue, Queue
 from sqlalchemy_fairqueue.sql import install_statements, latest_version
 from sqlalchemy_fairqueue.worker import Worker
-from sqlalchemy_fairqueue.worker.pace import MOST
+from sqlalchemy_fairqueue.worker.prefetch import MOST
 from tests.bench.peers.speaking import BUSINESS, handled_in_thread, speak
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Fairqueue:
-    """See `tests.bench.peers.speaking.Peer`."""
+    """See `tests.bench.peers.speaking.SocketWatch`."""
 
     def __init__(self, url: str, prefetch: str = "", weight: str = "1") -> None:
         self._prefetch = int(prefetch or MOST)

@@ -22,12 +22,12 @@ from sqlalchemy_fairqueue import (
     Worker,
 )
 from sqlalchemy_fairqueue.values import Outcome
-from sqlalchemy_fairqueue.worker import fetching, settling
-from sqlalchemy_fairqueue.worker.claims import Claim
+from sqlalchemy_fairqueue.worker import fetcher, settler
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE
-from sqlalchemy_fairqueue.worker.fetching import Fetcher
-from sqlalchemy_fairqueue.worker.looks import Looks
-from sqlalchemy_fairqueue.worker.sending import Sender
+from sqlalchemy_fairqueue.worker.fetcher import Fetcher
+from sqlalchemy_fairqueue.worker.leases import TrackedLease
+from sqlalchemy_fairqueue.worker.polls import PollSchedule
+from sqlalchemy_fairqueue.worker.settlement_writer import SettlementWriter
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
@@ -65,21 +65,21 @@ def test_a_stop_waits_for_a_locked_message(  # noqa: PLR0917 - fixtures
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A worker that is stopped while a completion waits for somebody's lock still tries it, and completes it."""
-    monkeypatch.setattr(settling, "_FINAL", PATIENCE.total_seconds())
+    monkeypatch.setattr(settler, "_FINAL", PATIENCE.total_seconds())
     go = threading.Event()
     queue.handler()(lambda _: until(go.is_set, "it may end"))
     [locked] = send(engine, queue, 1)
     worker = start(queue)
     until(lambda: worker.stats.taken == 1, "it is at work")
     assert worker._running is not None
-    settler = worker._running[0].settler
+    settling = worker._running[0].settler
     with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"), connect() as operator:
         operator.execute(text("select from fq_message where id = :id for update"), {"id": locked})
         go.set()
         until(lambda: "somebody has it locked" in caplog.text, "it cannot be completed yet")
         stop = threading.Thread(target=worker.stop)
         stop.start()
-        until(lambda: settler._give_up_at is not None, "it is told to end")
+        until(lambda: settling._give_up_at is not None, "it is told to end")
         flushes = worker.stats.flushes
         until(lambda: worker.stats.flushes > flushes + 1 or not stop.is_alive(), "it is tried again")
         operator.rollback()
@@ -92,11 +92,11 @@ def test_a_locked_message_and_an_outage(
     queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A completion that waited for a lock, and whose second try meets an outage, is not forgotten."""
-    monkeypatch.setattr(settling, "_LOCKED_AGAIN", 0.01)
-    original = Sender.send
+    monkeypatch.setattr(settler, "_LOCKED_AGAIN", 0.01)
+    original = SettlementWriter.send
     calls: list[str] = []
 
-    def hindered(sender: Sender, source: Any, verb: Any, endings: Any) -> Any:
+    def hindered(sender: SettlementWriter, source: Any, verb: Any, endings: Any) -> Any:
         calls.append(verb.value)
         if len(calls) == 1:
             return list(endings)
@@ -104,7 +104,7 @@ def test_a_locked_message_and_an_outage(
             raise ConnectionError("the database is away")
         return original(sender, source, verb, endings)
 
-    monkeypatch.setattr(Sender, "send", hindered)
+    monkeypatch.setattr(SettlementWriter, "send", hindered)
     queue.handler()(lambda _: None)
     send(engine, queue, 1)
     worker = start(queue, lease=timedelta(hours=1))
@@ -118,15 +118,15 @@ def test_a_queue_that_cannot_be_settled(
 ) -> None:
     """What one queue's schema refuses keeps no delivery of another queue unsettled."""
     broken, sound = Queue("broken"), Queue("sound")
-    original = Sender.send
+    original = SettlementWriter.send
     mended = threading.Event()
 
-    def refuse(sender: Sender, source: Any, *arguments: Any) -> Any:
+    def refuse(sender: SettlementWriter, source: Any, *arguments: Any) -> Any:
         if source.queue is broken and not mended.is_set():
             raise SchemaMismatch("not any more")
         return original(sender, source, *arguments)
 
-    monkeypatch.setattr(Sender, "send", refuse)
+    monkeypatch.setattr(SettlementWriter, "send", refuse)
     for one in broken, sound:
         one.handler()(lambda _: None)
     worker = start(broken, sound)
@@ -142,10 +142,10 @@ def test_a_slow_settler_is_fed_no_more(
     queue: Queue, engine: Engine, start: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While more deliveries wait to be settled than a worker may owe, it takes no others."""
-    monkeypatch.setattr(fetching, "_UNSETTLED", 20)
+    monkeypatch.setattr(fetcher, "_UNSETTLED", 20)
     sending, go = threading.Event(), threading.Event()
     taken: list[int] = []
-    send_now, look = Sender.send, Fetcher._round
+    send_now, look = SettlementWriter.send, Fetcher._round
 
     def slow(*arguments: Any) -> Any:
         sending.set()
@@ -160,16 +160,16 @@ def test_a_slow_settler_is_fed_no_more(
             taken.append(fetcher._stats.taken - before)
         return wait
 
-    monkeypatch.setattr(Sender, "send", slow)
+    monkeypatch.setattr(SettlementWriter, "send", slow)
     monkeypatch.setattr(Fetcher, "_round", watched)
     queue.handler()(lambda _: None)
     send(engine, queue, *range(500))
     worker = start(queue, concurrency=4)
     assert worker._running is not None
-    fetcher = worker._running[0].fetcher
+    fetching = worker._running[0].fetcher
 
     def has_gone_its_rounds() -> bool:
-        fetcher.ring()
+        fetching.ring()
         return len(taken) >= 10
 
     until(has_gone_its_rounds, "it has looked around")
@@ -212,13 +212,13 @@ def test_what_makes_no_room_is_no_reason_to_look(
     """After a settlement there may be something to take if a slot became free, or the message itself is ready again."""
     outcomes = [outcome]
     told = []
-    original = Looks.nudge
+    original = PollSchedule.nudge
 
-    def nudge(looks: Looks, now: float) -> bool:
+    def nudge(looks: PollSchedule, now: float) -> bool:
         told.append(threading.current_thread().name)
         return original(looks, now)
 
-    monkeypatch.setattr(Looks, "nudge", nudge)
+    monkeypatch.setattr(PollSchedule, "nudge", nudge)
     queue.handler()(lambda _: outcomes.pop() if outcomes else None)
     queue.configure_channel(engine, "customer-1", policy)
     send(engine, queue, 1)
@@ -232,8 +232,8 @@ def test_what_makes_no_room_is_no_reason_to_look(
 def test_a_limit_that_was_set_meanwhile(held: float, *, is_reason: bool) -> None:
     """What was out for long may hold a slot of a limit that its dequeue did not know of: there may be room."""
     delivery = cast("Delivery", SimpleNamespace(holds_slot=False, max_attempts=1))
-    context = Context(delivery, Claim(1, 0.0), cast("Any", None), monotonic() - held)
-    assert settling._makes_room(context, COMPLETE) == is_reason
+    context = Context(delivery, TrackedLease(1, 0.0), cast("Any", None), monotonic() - held)
+    assert settler._makes_room(context, COMPLETE) == is_reason
 
 
 def test_a_statement_timeout(queue: Queue, engine: Engine, database: Database, connect: Connect) -> None:
@@ -259,13 +259,13 @@ def test_many_at_a_time(
     """What ends while a call is under way goes with the next ones, a thousand at a time."""
     seen: list[int] = []
     queue.handler()(lambda delivery: seen.append(delivery.message_id))
-    original = Sender.send
+    original = SettlementWriter.send
 
     def slow(*arguments: Any) -> Any:
         until(lambda: len(seen) == 1500, "all handlers have ended")
         return original(*arguments)
 
-    monkeypatch.setattr(Sender, "send", slow)
+    monkeypatch.setattr(SettlementWriter, "send", slow)
     send(engine, queue, *range(1500))
     worker = start(queue)
     until(lambda: is_empty(database), "all are done")

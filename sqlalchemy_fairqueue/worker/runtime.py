@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy_fairqueue.installation import check_installed
 from sqlalchemy_fairqueue.values import check_duration
-from sqlalchemy_fairqueue.worker.daemons import join
+from sqlalchemy_fairqueue.worker.connection import line
+from sqlalchemy_fairqueue.worker.daemon_threads import join
 from sqlalchemy_fairqueue.worker.decisions import RELEASE
-from sqlalchemy_fairqueue.worker.fetching import Crew, Fetcher
+from sqlalchemy_fairqueue.worker.fetcher import Crew, Fetcher
 from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
 from sqlalchemy_fairqueue.worker.housekeeping import Housekeeping
-from sqlalchemy_fairqueue.worker.lines import line
 from sqlalchemy_fairqueue.worker.logs import log
-from sqlalchemy_fairqueue.worker.sending import LOCK_TIMEOUT
-from sqlalchemy_fairqueue.worker.settling import Settler
-from sqlalchemy_fairqueue.worker.sleeping import Sleeper
-from sqlalchemy_fairqueue.worker.sources import Source
-from sqlalchemy_fairqueue.worker.wakeups import Subscription, subscribe
+from sqlalchemy_fairqueue.worker.notifications import Subscription, subscribe
+from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
+from sqlalchemy_fairqueue.worker.settlement_writer import LOCK_TIMEOUT
+from sqlalchemy_fairqueue.worker.settler import Settler
+from sqlalchemy_fairqueue.worker.waits import WaitRegistration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
     from sqlalchemy_fairqueue.worker.context import Context
-    from sqlalchemy_fairqueue.worker.pace import Pace
-    from sqlalchemy_fairqueue.worker.settings import Settings
+    from sqlalchemy_fairqueue.worker.options import WorkerOptions
+    from sqlalchemy_fairqueue.worker.prefetch import Prefetch
     from sqlalchemy_fairqueue.worker.stats import WorkerStats
 
 DRAIN_LOOK = 0.01
@@ -66,16 +66,16 @@ class Manned(Crew, Protocol):
         ...
 
 
-class Machine:
+class Runtime:
     """The parts of one worker from its start to its stop."""
 
-    def __init__(self, settings: Settings, crew: Manned, pace: Pace, stats: WorkerStats) -> None:
+    def __init__(self, settings: WorkerOptions, crew: Manned, pace: Prefetch, stats: WorkerStats) -> None:
         self._settings = settings
         self._engine = settings.engine
         self._stats = stats
         self._crew = crew
         name = settings.name
-        self.sources = [Source(queue, name, settings.ask, settings.alone_interval) for queue in settings.queues]
+        self.sources = [ServedQueue(queue, name, settings.ask, settings.alone_interval) for queue in settings.queues]
         taking, settling = line(self._engine), line(self._engine, LOCK_TIMEOUT if settings.notify else None)
         self.settler = Settler(settling, name, stats, self._settled)
         listen: Callable[[Any], Subscription] | None = self._subscribe if settings.notify else None
@@ -86,7 +86,7 @@ class Machine:
             crew=crew,
             pace=pace,
             settler=self.settler,
-            sleeper=Sleeper(listen, settings.woken_interval, settings.alone_interval),
+            sleeper=WaitRegistration(listen, settings.woken_interval, settings.alone_interval),
             stats=stats,
             name=name,
         )
@@ -202,13 +202,13 @@ class Machine:
             )
             self.stop(self._crew.give_up())
 
-    def _settled(self, sources: set[Source]) -> None:
+    def _settled(self, sources: set[ServedQueue]) -> None:
         self.fetcher.settled(sources)
 
     def _subscribe(self, driver: Any) -> Subscription:
         return subscribe(self._engine, driver, self._wake)
 
-    def _wake(self, named: list[Source], others: list[Source]) -> None:
+    def _wake(self, named: list[ServedQueue], others: list[ServedQueue]) -> None:
         self._stats.woken += 1
         self.fetcher.woken(named, others)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.context import Context
 
 
-class Claim:
+class TrackedLease:
     """One lease of a worker: until when it is proven alive, and what is held under it.
 
     Attributes:
@@ -57,10 +57,10 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimedLease(Lease):
+class WorkerLease(Lease):
     """A lease whose holder knows whether it is alive, so that verbs of a lost delivery fail without asking."""
 
-    claim: Claim | None
+    claim: TrackedLease | None
 
     @property
     def lost(self) -> bool:
@@ -68,17 +68,17 @@ class ClaimedLease(Lease):
         return self.claim is not None and self.claim.lost
 
 
-class Claims:
+class LeaseRegistry:
     """The leases of one worker, by id."""
 
     def __init__(self) -> None:
-        self._by_id: dict[int, Claim] = {}
+        self._by_id: dict[int, TrackedLease] = {}
 
-    def proven(self, lease_id: int, until: float) -> Claim:
+    def proven(self, lease_id: int, until: float) -> TrackedLease:
         """A dequeue says that the lease is good until then, by our clock."""
         claim = self._by_id.get(lease_id)
         if claim is None:
-            claim = self._by_id[lease_id] = Claim(lease_id, until)
+            claim = self._by_id[lease_id] = TrackedLease(lease_id, until)
         else:
             claim.prove(until)
         return claim
@@ -88,7 +88,7 @@ class Claims:
         claim = None if lease_id is None else self._by_id.get(lease_id)
         return claim is not None and claim.lost
 
-    def held(self) -> list[Claim]:
+    def held(self) -> list[TrackedLease]:
         """Those that anything is held under; what is lost and empty is forgotten."""
         held = []
         for claim in list(self._by_id.values()):

@@ -13,9 +13,9 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import FairQueueError
-from sqlalchemy_fairqueue.worker.lines import line
+from sqlalchemy_fairqueue.worker.backoff import Backoff
+from sqlalchemy_fairqueue.worker.connection import line
 from sqlalchemy_fairqueue.worker.logs import log
-from sqlalchemy_fairqueue.worker.outage import Outage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from sqlalchemy_fairqueue.asynchronous import AsyncEngine
-    from sqlalchemy_fairqueue.worker.lines import Line
-    from sqlalchemy_fairqueue.worker.sources import Source
+    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
     Key = tuple[object, ...]
-    Wake = Callable[[list[Source], list[Source]], None]
+    Wake = Callable[[list[ServedQueue], list[ServedQueue]], None]
 
 _CHANNEL = "fairqueue"
 # Seconds without a word after which the connection is asked for a sign of life.
@@ -35,7 +35,7 @@ _SILENCE = 15.0
 # Seconds that it has for that.
 _ANSWER = 10.0
 
-_hubs: dict[Key, _Hub] = {}
+_listeners: dict[Key, _Listener] = {}
 _lock = threading.Lock()
 
 
@@ -48,17 +48,17 @@ class Subscription:
             and those that another one was.
     """
 
-    def __init__(self, hub: _Hub, wake: Wake) -> None:
+    def __init__(self, hub: _Listener, wake: Wake) -> None:
         self._hub = hub
         self._wake = wake
-        self._topics: dict[str, Source] = {}
+        self._topics: dict[str, ServedQueue] = {}
 
     @property
     def is_heard(self) -> bool:
         """Whether notifications arrive just now, as far as is known."""
         return self._hub.is_listening
 
-    def follow(self, topic: str, source: Source) -> None:
+    def follow(self, topic: str, source: ServedQueue) -> None:
         """From now on a notification of this topic is for that queue."""
         self._topics[topic] = source
 
@@ -93,23 +93,23 @@ def subscribe(engine: Engine | AsyncEngine, driver: Any, wake: Wake) -> Subscrip
     known = driver.info
     key = (os.getpid(), known.host, known.port, known.dbname, known.user)
     with _lock:
-        hub = _hubs.get(key)
+        hub = _listeners.get(key)
         if hub is None:
-            hub = _hubs[key] = _Hub(key, line(engine))
+            hub = _listeners[key] = _Listener(key, line(engine))
         subscription = Subscription(hub, wake)
         hub.join(subscription)
     return subscription
 
 
-class _Hub:
+class _Listener:
     """The connection and its thread."""
 
-    def __init__(self, key: Key, own: Line) -> None:
+    def __init__(self, key: Key, own: DedicatedConnection) -> None:
         self.is_listening = False
         self._key = key
         self._line = own
         self._followers: list[Subscription] = []
-        self._outage = Outage(log, "listen for notifications", f"process {os.getpid()}", cap=10.0)
+        self._outage = Backoff(log, "listen for notifications", f"process {os.getpid()}", cap=10.0)
         self._ear, self._mouth = os.pipe()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="fairqueue-listener", daemon=True)
@@ -124,7 +124,7 @@ class _Hub:
         """One less; without any it ends."""
         self._followers = [one for one in self._followers if one is not subscription]
         if not self._followers and not self._stopping:
-            _hubs.pop(self._key, None)
+            _listeners.pop(self._key, None)
             # First: once it may stop, its thread closes this.
             os.write(self._mouth, b"x")
             self._stopping = True

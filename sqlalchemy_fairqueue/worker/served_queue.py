@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.consumer import Consumer
 from sqlalchemy_fairqueue.errors import WorkerError
-from sqlalchemy_fairqueue.worker.claims import Claim, ClaimedLease, Claims
+from sqlalchemy_fairqueue.worker.backoff import Backoff
+from sqlalchemy_fairqueue.worker.leases import LeaseRegistry, TrackedLease, WorkerLease
 from sqlalchemy_fairqueue.worker.logs import log
-from sqlalchemy_fairqueue.worker.looks import Looks
-from sqlalchemy_fairqueue.worker.outage import Outage
-from sqlalchemy_fairqueue.worker.recovering import Recovery
+from sqlalchemy_fairqueue.worker.polls import PollSchedule
+from sqlalchemy_fairqueue.worker.unanswered_dequeues import UnansweredDequeues
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values import Delivery, Lease, RetryPolicy
 
 
-class Source:
+class ServedQueue:
     """One queue of a worker: its consumer, its leases, when to look at it.
 
     Attributes:
@@ -39,24 +39,24 @@ class Source:
     def __init__(self, queue: Queue, name: str, ask: timedelta, interval: float) -> None:
         self.queue = queue
         self.target = queue._target  # noqa: SLF001 - with its bind arguments
-        self.claims = Claims()
-        self.looks = Looks(interval)
+        self.claims = LeaseRegistry()
+        self.looks = PollSchedule(interval)
         self.asking = threading.Lock()
         self.heard_at = 0.0
         self.marked_lease: int | None = None
-        self.recovery = Recovery(self, name)
-        self.outage = Outage(log, f"dequeue from {queue.name!r}", name)
+        self.recovery = UnansweredDequeues(self, name)
+        self.outage = Backoff(log, f"dequeue from {queue.name!r}", name)
         self.consumer = Consumer(self.target, queue.codec, name, self._keep)
         self._seconds = ask.total_seconds()
 
     def _keep(self, lease: Lease, sent_at: float) -> Lease:
         claim = self.claims.proven(lease.id, sent_at + self._seconds)
-        return ClaimedLease(lease.id, lease.consumer, lease.expires_at, claim)
+        return WorkerLease(lease.id, lease.consumer, lease.expires_at, claim)
 
-    def claim_of(self, delivery: Delivery) -> Claim:
+    def claim_of(self, delivery: Delivery) -> TrackedLease:
         """The claim that a delivery of ours is held under."""
         lease = delivery.lease
-        assert isinstance(lease, ClaimedLease)  # noqa: S101 - our consumer made it
+        assert isinstance(lease, WorkerLease)  # noqa: S101 - our consumer made it
         assert lease.claim is not None  # noqa: S101
         return lease.claim
 

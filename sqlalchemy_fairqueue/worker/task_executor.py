@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost
 from sqlalchemy_fairqueue.unit_of_work import guard
-from sqlalchemy_fairqueue.worker.calls import TRIES, begin, check_time, commit_with, extras, failed
-from sqlalchemy_fairqueue.worker.crew import CrewBase
-from sqlalchemy_fairqueue.worker.daemons import in_thread
+from sqlalchemy_fairqueue.worker.daemon_threads import in_thread
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure, of_return
-from sqlalchemy_fairqueue.worker.pace import STALE
+from sqlalchemy_fairqueue.worker.executor import Executor
+from sqlalchemy_fairqueue.worker.handler_calls import TRIES, begin, check_time, commit_with, extras, failed
+from sqlalchemy_fairqueue.worker.prefetch import STALE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.handling import Handler
     from sqlalchemy_fairqueue.values import RetryPolicy
     from sqlalchemy_fairqueue.worker.context import Context
-    from sqlalchemy_fairqueue.worker.pace import Pace
+    from sqlalchemy_fairqueue.worker.prefetch import Prefetch
 
 # How long a cancelled handler may clean up after the grace period.
 _CLEANING = 1.0
@@ -34,17 +34,17 @@ _LOOK = 1.0
 _CANCELLATIONS = 10
 
 # Whose handler runs, also in the tasks and threads that it starts.
-_mine: ContextVar[TaskCrew | None] = ContextVar("fairqueue_crew", default=None)
+_mine: ContextVar[TaskExecutor | None] = ContextVar("fairqueue_crew", default=None)
 
 
-class TaskCrew(CrewBase):
+class TaskExecutor(Executor):
     """Tasks in the loop that it was made in.
 
     The fetcher puts deliveries into the buffer from its thread; all else happens in the loop.
     """
 
     def __init__(
-        self, concurrency: int, pace: Pace, retry: RetryPolicy, sessions: Callable[[], AsyncSession], name: str
+        self, concurrency: int, pace: Prefetch, retry: RetryPolicy, sessions: Callable[[], AsyncSession], name: str
     ) -> None:
         super().__init__(concurrency, pace)
         self._loop = asyncio.get_running_loop()

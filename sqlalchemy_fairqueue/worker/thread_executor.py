@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.unit_of_work import guard
-from sqlalchemy_fairqueue.worker.calls import TRIES, begin, check_time, commit_with, extras, failed
-from sqlalchemy_fairqueue.worker.crew import CrewBase
-from sqlalchemy_fairqueue.worker.daemons import join
+from sqlalchemy_fairqueue.worker.daemon_threads import join
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure, of_return
+from sqlalchemy_fairqueue.worker.executor import Executor
+from sqlalchemy_fairqueue.worker.handler_calls import TRIES, begin, check_time, commit_with, extras, failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.handling import Handler
     from sqlalchemy_fairqueue.values import RetryPolicy
     from sqlalchemy_fairqueue.worker.context import Context
-    from sqlalchemy_fairqueue.worker.pace import Pace
+    from sqlalchemy_fairqueue.worker.prefetch import Prefetch
 
 
-class ThreadCrew(CrewBase):
+class ThreadExecutor(Executor):
     """A fixed number of threads.
 
     They are daemons: a handler that never returns must not keep the process from ending.
     """
 
     def __init__(
-        self, concurrency: int, pace: Pace, retry: RetryPolicy, sessions: Callable[[], Session], name: str
+        self, concurrency: int, pace: Prefetch, retry: RetryPolicy, sessions: Callable[[], Session], name: str
     ) -> None:
         super().__init__(concurrency, pace)
         self._retry = retry

@@ -19,7 +19,7 @@ STALE = 1.0
 _WEIGHT = 0.1
 
 
-class Pace:
+class Prefetch:
     """What handlers and dequeues took lately: exponentially weighted averages, that of handlers over all kinds.
 
     Args:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
-from sqlalchemy_fairqueue.worker.bell import Bell
+from sqlalchemy_fairqueue.worker.backoff import Backoff
 from sqlalchemy_fairqueue.worker.context import Context
 from sqlalchemy_fairqueue.worker.decisions import RELEASE
 from sqlalchemy_fairqueue.worker.logs import log
-from sqlalchemy_fairqueue.worker.outage import Outage
-from sqlalchemy_fairqueue.worker.pace import STALE, Pace, shares
+from sqlalchemy_fairqueue.worker.prefetch import STALE, Prefetch, shares
+from sqlalchemy_fairqueue.worker.wake_event import WakeEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.values import Batch
     from sqlalchemy_fairqueue.worker.buffer import Buffer
-    from sqlalchemy_fairqueue.worker.lines import Line
-    from sqlalchemy_fairqueue.worker.settling import Settler
-    from sqlalchemy_fairqueue.worker.sleeping import Sleeper
-    from sqlalchemy_fairqueue.worker.sources import Source
+    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
+    from sqlalchemy_fairqueue.worker.settler import Settler
     from sqlalchemy_fairqueue.worker.stats import WorkerStats
+    from sqlalchemy_fairqueue.worker.waits import WaitRegistration
 
 # More unsettled deliveries than this: the database is slower than the handlers, and takes no more of them.
 _UNSETTLED = 2000
@@ -78,13 +78,13 @@ class Fetcher:
     def __init__(
         self,
         *,
-        line: Line,
-        sources: Sequence[Source],
+        line: DedicatedConnection,
+        sources: Sequence[ServedQueue],
         ask: timedelta,
         crew: Crew,
-        pace: Pace,
+        pace: Prefetch,
         settler: Settler,
-        sleeper: Sleeper,
+        sleeper: WaitRegistration,
         stats: WorkerStats,
         name: str,
     ) -> None:
@@ -100,22 +100,22 @@ class Fetcher:
         self._settler = settler
         self._sleeper = sleeper
         self._stats = stats
-        self._bell = Bell()
-        self._outage = Outage(log, "go its rounds", name)
+        self._bell = WakeEvent()
+        self._outage = Backoff(log, "go its rounds", name)
         self._stopping = False
 
     def ring(self) -> None:
         """Something changed: a slot is free, a queue may have work. Any thread may call it."""
         self._bell.ring()
 
-    def settled(self, sources: Iterable[Source]) -> None:
+    def settled(self, sources: Iterable[ServedQueue]) -> None:
         """Deliveries were settled, which made room in these queues. If it was about to look, it sleeps on."""
         now = monotonic()
         earlier = [source.looks.nudge(now) for source in sources]
         if any(earlier) or self._choked:
             self._bell.ring()
 
-    def woken(self, named: Iterable[Source], others: Iterable[Source]) -> None:
+    def woken(self, named: Iterable[ServedQueue], others: Iterable[ServedQueue]) -> None:
         """There is work: this worker was woken for some queues, and other workers for others."""
         now = monotonic()
         earlier = [source.looks.nudge(now) for source in named]
@@ -177,7 +177,7 @@ class Fetcher:
                     self._stats.failures += 1
                     source.recovery.outage.failed(error)
 
-    def _take(self, due: list[Source], room: int) -> None:
+    def _take(self, due: list[ServedQueue], room: int) -> None:
         """One call a queue that is due; what one leaves the next ones may have."""
         for number, source in enumerate(due):
             limit = shares(room, len(due) - number)[0]
@@ -194,7 +194,7 @@ class Fetcher:
         self._sources.remove(first)
         self._sources.append(first)
 
-    def _take_from(self, source: Source, limit: int) -> int:
+    def _take_from(self, source: ServedQueue, limit: int) -> int:
         consumer = source.consumer
         self._sleeper.before_look(self._line, source)
         began = monotonic()
@@ -222,7 +222,7 @@ class Fetcher:
             source.looks.nothing(now, due_in)
         return len(batch)
 
-    def _hand_on(self, source: Source, batch: Batch, now: float) -> None:
+    def _hand_on(self, source: ServedQueue, batch: Batch, now: float) -> None:
         # All deliveries of a batch are under one lease.
         claim = source.claim_of(batch[0])
         contexts = [Context(delivery, claim, source, now) for delivery in batch]

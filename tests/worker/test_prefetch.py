@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlalchemy_fairqueue.worker.pace import AHEAD, MOST, TRIPS, Pace, shares
+from sqlalchemy_fairqueue.worker.prefetch import AHEAD, MOST, TRIPS, Prefetch, shares
 
 
-def _paced(seconds: float, concurrency: int = 8, most: int = MOST, trip: float = AHEAD) -> Pace:
-    pace = Pace(concurrency, most)
+def _paced(seconds: float, concurrency: int = 8, most: int = MOST, trip: float = AHEAD) -> Prefetch:
+    pace = Prefetch(concurrency, most)
     for _ in range(200):
         pace.observe(seconds)
         pace.fetched(trip)
@@ -16,12 +16,12 @@ def _paced(seconds: float, concurrency: int = 8, most: int = MOST, trip: float =
 
 def test_nothing_is_known_at_first() -> None:
     """A worker that has seen no handler takes as many messages as it has slots."""
-    assert Pace(8).room(8, 0, 0.0) == 8
+    assert Prefetch(8).room(8, 0, 0.0) == 8
 
 
 def test_nothing_is_ahead_before_the_first_dequeue() -> None:
     """How long a dequeue takes is not known before there was one."""
-    pace = Pace(8)
+    pace = Prefetch(8)
     for _ in range(200):
         pace.observe(0.01)
     assert pace.ahead(0.0) == 0

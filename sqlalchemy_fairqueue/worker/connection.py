@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine
 from sqlalchemy_fairqueue.errors import IsolationError, LeaseLost
-from sqlalchemy_fairqueue.worker.peers import Peer
+from sqlalchemy_fairqueue.worker.socket_watch import SocketWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ _REFUSALS = {"55P03", "22P05"}
 _CONNECTING = 30.0
 
 
-class Line(Protocol):
+class DedicatedConnection(Protocol):
     """One connection, made when it is needed and again after it broke."""
 
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
@@ -63,7 +63,7 @@ class Line(Protocol):
         ...
 
 
-def line(engine: Engine | AsyncEngine, lock_timeout: str | None = None) -> Line:
+def line(engine: Engine | AsyncEngine, lock_timeout: str | None = None) -> DedicatedConnection:
     """A line to the engine's database; only one thread may use it.
 
     Args:
@@ -71,7 +71,11 @@ def line(engine: Engine | AsyncEngine, lock_timeout: str | None = None) -> Line:
         lock_timeout: Set for the connection, which must not be a transaction pooler's then.
     """
     set_up = None if lock_timeout is None else f"set lock_timeout = '{lock_timeout}'"
-    return AsyncLine(engine, set_up) if isinstance(engine, AsyncEngine) else SyncLine(engine, set_up)
+    return (
+        AsyncDedicatedConnection(engine, set_up)
+        if isinstance(engine, AsyncEngine)
+        else SyncDedicatedConnection(engine, set_up)
+    )
 
 
 def _apart(engine: Engine) -> Engine:
@@ -81,18 +85,18 @@ def _apart(engine: Engine) -> Engine:
     return Engine(pool, engine.dialect, engine.url, hide_parameters=engine.hide_parameters)
 
 
-class SyncLine:
+class SyncDedicatedConnection:
     """A line over a sync engine."""
 
     def __init__(self, engine: Engine, set_up: str | None) -> None:
         self._engine = _apart(engine)
         self._set_up = set_up
-        self._peer = Peer()
+        self._peer = SocketWatch()
         self._isolation: Any = "AUTOCOMMIT"
         self._connection: Connection | None = None
 
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
-        """As for Line."""
+        """As for DedicatedConnection."""
         try:
             connection = self._open()
             with self._peer.calling(within):
@@ -110,7 +114,7 @@ class SyncLine:
             raise
 
     def driver(self) -> Any:
-        """As for Line."""
+        """As for DedicatedConnection."""
         try:
             return self._open().connection.driver_connection
         except BaseException:
@@ -118,7 +122,7 @@ class SyncLine:
             raise
 
     def close(self) -> None:
-        """As for Line."""
+        """As for DedicatedConnection."""
         self._peer.forget()
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -128,11 +132,11 @@ class SyncLine:
                 connection.close()
 
     def calling(self, within: float | None) -> contextlib.AbstractContextManager[None]:
-        """As for Line."""
+        """As for DedicatedConnection."""
         return self._peer.calling(within)
 
     def cut_if_stuck(self, seconds: float) -> None:
-        """As for Line."""
+        """As for DedicatedConnection."""
         self._peer.cut_if_stuck(seconds)
 
     def _open(self) -> Connection:
@@ -148,19 +152,19 @@ class SyncLine:
         return self._connection
 
 
-class AsyncLine:
+class AsyncDedicatedConnection:
     """A line over an async engine, in a loop of the thread's own."""
 
     def __init__(self, engine: AsyncEngine, set_up: str | None) -> None:
         self._engine = AsyncEngine(_apart(engine.sync_engine))
         self._set_up = set_up
-        self._peer = Peer()
+        self._peer = SocketWatch()
         self._isolation: Any = "AUTOCOMMIT"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connection: AsyncConnection | None = None
 
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
-        """As for Line."""
+        """As for DedicatedConnection."""
         try:
             return cast("R", self._in_loop(self._run(work, within)))
         except IsolationError:
@@ -175,7 +179,7 @@ class AsyncLine:
             raise
 
     def driver(self) -> Any:
-        """As for Line."""
+        """As for DedicatedConnection."""
         try:
             return self._in_loop(self._driver())
         except BaseException:
@@ -183,7 +187,7 @@ class AsyncLine:
             raise
 
     def close(self) -> None:
-        """As for Line."""
+        """As for DedicatedConnection."""
         loop, self._loop = self._loop, None
         if loop is None:
             return
@@ -199,11 +203,11 @@ class AsyncLine:
         loop.close()
 
     def calling(self, within: float | None) -> contextlib.AbstractContextManager[None]:
-        """As for Line."""
+        """As for DedicatedConnection."""
         return self._peer.calling(within)
 
     def cut_if_stuck(self, seconds: float) -> None:
-        """As for Line."""
+        """As for DedicatedConnection."""
         self._peer.cut_if_stuck(seconds)
 
     def _in_loop(self, coroutine: Any) -> Any:

@@ -31,7 +31,7 @@ _CALM = _BUSY / 2
 _MOST_AT_ONCE = 2
 
 
-class Looks:
+class PollSchedule:
     """The looks at one queue.
 
     Attributes:

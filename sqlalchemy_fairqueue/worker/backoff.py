@@ -19,7 +19,7 @@ _FIRST = 0.05
 _AGAIN = 60.0
 
 
-class Outage:
+class Backoff:
     """The failures in a row of one part of a worker.
 
     The first is logged as a warning, then one a minute, and its end: a night's outage must not fill a disk.

@@ -6,7 +6,7 @@ import contextlib
 import threading
 
 
-class Bell:
+class WakeEvent:
     """A bell that is cheap to ring again and again while nobody has come back to listen.
 
     The listener takes the ring, looks at everything, and waits again: a ring in between ends its wait at once. It is

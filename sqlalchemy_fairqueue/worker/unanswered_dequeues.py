@@ -14,27 +14,27 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import statements
 from sqlalchemy_fairqueue.errors import translated
+from sqlalchemy_fairqueue.worker.backoff import Backoff
 from sqlalchemy_fairqueue.worker.logs import log
-from sqlalchemy_fairqueue.worker.outage import Outage
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.worker.sources import Source
+    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
 # The database may still be at it when the connection is gone.
 _AFTER = 2.0
 
 
-class Recovery:
+class UnansweredDequeues:
     """The leases of one queue under which a dequeue was not answered. The fetcher's thread looks.
 
     Attributes:
         outage: Its failures in a row.
     """
 
-    def __init__(self, source: Source, name: str) -> None:
-        self.outage = Outage(log, f"look after lost answers of {source.queue.name!r}", name)
+    def __init__(self, source: ServedQueue, name: str) -> None:
+        self.outage = Backoff(log, f"look after lost answers of {source.queue.name!r}", name)
         self._source = source
         # By lease: when to look, and how many seconds after that to look again.
         self._leases: dict[int, tuple[float, float]] = {}

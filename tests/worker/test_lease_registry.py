@@ -8,12 +8,12 @@ import pytest
 
 from sqlalchemy_fairqueue import LeaseLost, MessageCancelled
 from sqlalchemy_fairqueue.values import Delivery
-from sqlalchemy_fairqueue.worker.claims import Claim, ClaimedLease, Claims
 from sqlalchemy_fairqueue.worker.context import Context
+from sqlalchemy_fairqueue.worker.leases import LeaseRegistry, TrackedLease, WorkerLease
 
 
-def _delivery(claim: Claim) -> Delivery:
-    lease = ClaimedLease(claim.lease_id, "me", datetime.now(UTC), claim)
+def _delivery(claim: TrackedLease) -> Delivery:
+    lease = WorkerLease(claim.lease_id, "me", datetime.now(UTC), claim)
     return Delivery(
         message_id=17,
         queue="documents",
@@ -33,7 +33,7 @@ def _delivery(claim: Claim) -> Delivery:
 
 def test_a_claim_ends_by_itself() -> None:
     """A lease that nobody proves alive is lost at its deadline, and stays lost."""
-    claim = Claim(1, monotonic() - 1)
+    claim = TrackedLease(1, monotonic() - 1)
     assert claim.lost
     claim.prove(monotonic() + 100)
     assert claim.lost
@@ -41,7 +41,7 @@ def test_a_claim_ends_by_itself() -> None:
 
 def test_a_proof_prolongs_and_never_shortens() -> None:
     """The latest proof counts."""
-    claim = Claim(1, monotonic() + 100)
+    claim = TrackedLease(1, monotonic() + 100)
     deadline = claim.deadline
     claim.prove(deadline - 50)
     assert claim.deadline == deadline
@@ -52,7 +52,7 @@ def test_a_proof_prolongs_and_never_shortens() -> None:
 
 def test_the_deliveries_know() -> None:
     """A delivery's lease says that it is lost as soon as its claim is, and check raises."""
-    claim = Claim(1, monotonic() + 100)
+    claim = TrackedLease(1, monotonic() + 100)
     delivery = _delivery(claim)
     context = Context(delivery, claim, None, 0.0)  # type: ignore[arg-type]  # no source is needed
     context.check()
@@ -65,7 +65,7 @@ def test_the_deliveries_know() -> None:
 
 def test_cancelled_and_given_up() -> None:
     """Check says that a message was withdrawn, or given back."""
-    claim = Claim(1, monotonic() + 100)
+    claim = TrackedLease(1, monotonic() + 100)
     context = Context(_delivery(claim), claim, None, 0.0)  # type: ignore[arg-type]  # no source is needed
     context.cancelled = True
     with pytest.raises(MessageCancelled, match="17"):
@@ -79,14 +79,14 @@ def test_cancelled_and_given_up() -> None:
 
 def test_another_process_knows_nothing() -> None:
     """A delivery that is sent to another process claims nothing there."""
-    copy = pickle.loads(pickle.dumps(_delivery(Claim(1, 0.0))))  # noqa: S301 - our own
+    copy = pickle.loads(pickle.dumps(_delivery(TrackedLease(1, 0.0))))  # noqa: S301 - our own
     assert copy.message_id == 17
     assert not copy.lease.lost
 
 
 def test_claims_forget_what_is_lost_and_empty() -> None:
     """A worker's claims hold what is in its hands and no more."""
-    claims = Claims()
+    claims = LeaseRegistry()
     claim = claims.proven(1, monotonic() + 100)
     assert claims.proven(1, monotonic() + 200) is claim
     assert claims.held() == []

@@ -23,7 +23,7 @@ _OPTIONS = (
 )
 
 
-class Peer:
+class SocketWatch:
     """The socket under a line's connection, as seen by others than its thread.
 
     A peer that is gone without a word, or a proxy that answers for it, leaves a call waiting for ever; a socket that is

@@ -2,12 +2,12 @@
 
 import threading
 
-from sqlalchemy_fairqueue.worker.bell import Bell
+from sqlalchemy_fairqueue.worker.wake_event import WakeEvent
 
 
 def test_a_ring_is_kept_until_it_is_taken() -> None:
     """However often it was rung, and whether before the wait or in it, one wait takes it."""
-    bell = Bell()
+    bell = WakeEvent()
     assert not bell.wait(0)
     bell.ring()
     bell.ring()
@@ -21,7 +21,7 @@ def test_a_ring_is_kept_until_it_is_taken() -> None:
 
 def test_no_ring_is_lost() -> None:
     """What many threads leave and ring for is found by the listener, who waits whenever there is nothing."""
-    bell, left, found = Bell(), list[int](), 0
+    bell, left, found = WakeEvent(), list[int](), 0
     each, threads = 2_000, 4
 
     def ring() -> None:

@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.engines import check_driver
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.values import RetryPolicy, check_count, check_duration, check_name
-from sqlalchemy_fairqueue.worker.pace import MOST
+from sqlalchemy_fairqueue.worker.prefetch import MOST
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -29,7 +29,7 @@ _LEAST_POLL = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class WorkerOptions:
     """The arguments of a worker, checked. See :class:`sqlalchemy_fairqueue.Worker`."""
 
     engine: Engine | AsyncEngine

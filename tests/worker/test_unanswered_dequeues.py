@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, TextClause
 from sqlalchemy_fairqueue import Delivery, Queue, statements
 from sqlalchemy_fairqueue.consumer import Consumer
 from sqlalchemy_fairqueue.values import Batch
-from sqlalchemy_fairqueue.worker import recovering
+from sqlalchemy_fairqueue.worker import unanswered_dequeues
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import is_empty, send, until
@@ -42,7 +42,7 @@ def test_while_all_are_at_work(  # noqa: PLR0917 - fixtures
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What was lost is given back while no handler is free, so that other workers can do it."""
-    monkeypatch.setattr(recovering, "_AFTER", 0.3)
+    monkeypatch.setattr(unanswered_dequeues, "_AFTER", 0.3)
     go, started = threading.Event(), []
 
     @queue.handler()
@@ -70,7 +70,7 @@ def test_a_dequeue_that_comes_late(
     queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a network delivered to the database long after the worker had looked is found by a later look."""
-    monkeypatch.setattr(recovering, "_AFTER", 0.05)
+    monkeypatch.setattr(unanswered_dequeues, "_AFTER", 0.05)
     go, looks = threading.Event(), []
     queue.handler()(lambda _: until(go.is_set, "it may end"))
     held = statements.held

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy, Worker
-from sqlalchemy_fairqueue.worker import heartbeat, lines, wakeups
+from sqlalchemy_fairqueue.worker import connection, heartbeat, notifications
 from tests.fixtures.database import Database
 from tests.worker.helpers import auntil, is_empty, send, until
 from tests.worker.proxy import Proxy
@@ -28,9 +28,9 @@ def proxy(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy
     """A proxy before the test's database, and workers that soon take silence for an end."""
     monkeypatch.setattr(heartbeat, "_STUCK", 0.5)
     monkeypatch.setattr(heartbeat, "_UNHEARD", 0.2)
-    monkeypatch.setattr(wakeups, "_SILENCE", 0.3)
-    monkeypatch.setattr(wakeups, "_ANSWER", 0.3)
-    monkeypatch.setattr(lines, "_CONNECTING", 2.0)
+    monkeypatch.setattr(notifications, "_SILENCE", 0.3)
+    monkeypatch.setattr(notifications, "_ANSWER", 0.3)
+    monkeypatch.setattr(connection, "_CONNECTING", 2.0)
     # A socket's path must be short.
     with tempfile.TemporaryDirectory(prefix="fq", dir="/tmp") as directory:
         proxy = Proxy(database.url, Path(directory))
@@ -92,9 +92,11 @@ def test_a_connection_that_is_being_made(
     make_engine: Callable[[str], Engine | AsyncEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What takes a connection and never says a word is given up, and not only by the driver minutes later."""
-    monkeypatch.setattr(lines, "_CONNECTING", 0.2)
+    monkeypatch.setattr(connection, "_CONNECTING", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        own = lines.line(make_engine(f"postgresql+psycopg://u@127.0.0.1:{silent.getsockname()[1]}/d?sslmode=disable"))
+        own = connection.line(
+            make_engine(f"postgresql+psycopg://u@127.0.0.1:{silent.getsockname()[1]}/d?sslmode=disable")
+        )
         with pytest.raises(TimeoutError, match=r"has not answered a new connection for 0\.2 s; look whether"):
             own.run(lambda connection: connection.exec_driver_sql("select 1"))
         own.close()
@@ -110,19 +112,19 @@ def test_those_that_were_given_up_take_no_place(database: Database, monkeypatch:
         if hanging[0]:
             go.wait()
 
-    line = lines.line(own)
+    line = connection.line(own)
     # The first one of an engine's keeps others waiting by itself.
     hanging[0] = False
-    monkeypatch.setattr(lines, "_CONNECTING", 30.0)
+    monkeypatch.setattr(connection, "_CONNECTING", 30.0)
     assert line.run(lambda connection: connection.exec_driver_sql("select 1").scalar()) == 1
     line.close()
     hanging[0] = True
-    monkeypatch.setattr(lines, "_CONNECTING", 0.05)
+    monkeypatch.setattr(connection, "_CONNECTING", 0.05)
     for _ in range(3):
         with pytest.raises(TimeoutError, match="has not answered"):
             line.run(lambda connection: connection.exec_driver_sql("select 1"))
     hanging[0] = False
-    monkeypatch.setattr(lines, "_CONNECTING", 30.0)
+    monkeypatch.setattr(connection, "_CONNECTING", 30.0)
     assert line.run(lambda connection: connection.exec_driver_sql("select 1").scalar()) == 1
     go.set()
     until(lambda: database.value(_OTHERS) == 1, "those that came late are let go")
@@ -139,7 +141,7 @@ async def test_a_timeout_of_somebody_else_is_not_ours() -> None:
         raise TimeoutError("the vault has not answered")
 
     def use() -> None:
-        line = lines.line(own)
+        line = connection.line(own)
         try:
             line.run(lambda connection: connection.exec_driver_sql("select 1"))
         finally:

@@ -14,8 +14,8 @@ import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Delivery, Queue, Release
-from sqlalchemy_fairqueue.worker import looks, wakeups
-from sqlalchemy_fairqueue.worker.wakeups import Subscription
+from sqlalchemy_fairqueue.worker import notifications, polls
+from sqlalchemy_fairqueue.worker.notifications import Subscription
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import LISTENERS, is_empty, send, until
@@ -129,7 +129,7 @@ def test_the_last_follower_leaves(
     """The listener is told to end before it may: it closes what it is told through."""
     worker = start(queue, poll_interval=_NEVER)
     until(_asleep(database), "it sleeps")
-    (hub,) = wakeups._hubs.values()
+    (hub,) = notifications._listeners.values()
     write = os.write
 
     def write_late(file: int, data: bytes) -> int:
@@ -159,7 +159,7 @@ def test_no_file_is_left_behind(
 
     worker = start(queue, poll_interval=_NEVER)
     until(_asleep(database), "it sleeps")
-    (hub,) = wakeups._hubs.values()
+    (hub,) = notifications._listeners.values()
     with monkeypatch.context() as patched:
         patched.setattr(os, "close", note)
         worker.stop()
@@ -178,17 +178,17 @@ def test_a_listener_that_cannot_come_back(  # noqa: PLR0917 - fixtures
 ) -> None:
     """As long as the listening connection is away a worker that slept polls as one that cannot be woken."""
     # Once it sleeps, it does not look again by itself.
-    monkeypatch.setattr(looks, "_DRIFT", 1e9)
+    monkeypatch.setattr(polls, "_DRIFT", 1e9)
     worker = start(queue, poll_interval=_NEVER)
     assert worker._running is not None
     [source] = worker._running[0].sources
     until(_asleep(database), "it sleeps")
-    (hub,) = wakeups._hubs.values()
+    (hub,) = notifications._listeners.values()
 
     def refuse(_: object) -> None:
         raise ConnectionError("too many clients")
 
-    monkeypatch.setattr(wakeups._Hub, "_listen", refuse)
+    monkeypatch.setattr(notifications._Listener, "_listen", refuse)
     database.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity"
         " where datname = current_database() and query = 'listen fairqueue'"

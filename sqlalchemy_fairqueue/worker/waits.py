@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.worker.lines import Line
-    from sqlalchemy_fairqueue.worker.sources import Source
-    from sqlalchemy_fairqueue.worker.wakeups import Subscription
+    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+    from sqlalchemy_fairqueue.worker.notifications import Subscription
+    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
 _SLACK = 1.0
 
 
-class Sleeper:
+class WaitRegistration:
     """The sleep of one worker.
 
     Args:
@@ -39,7 +39,7 @@ class Sleeper:
         self._interval = interval
         self._alone = alone
 
-    def before_look(self, line: Line, source: Source) -> None:
+    def before_look(self, line: DedicatedConnection, source: ServedQueue) -> None:
         """A look is about to be made; if nothing was found lately, tell producers first that we sleep after it."""
         if self._subscription is None and self._subscribe is not None:
             self._subscription = self._subscribe(line.driver())
@@ -74,12 +74,12 @@ class Sleeper:
         looks.marked(now, now + seconds)
         subscription.follow(topic, source)
 
-    def after_work(self, line: Line, source: Source) -> None:
+    def after_work(self, line: DedicatedConnection, source: ServedQueue) -> None:
         """Work was found; if it was again and again, producers need not wake us."""
         if source.looks.needs_no_mark():
             self._unmark(line, source)
 
-    def close(self, line: Line, sources: Sequence[Source]) -> None:
+    def close(self, line: DedicatedConnection, sources: Sequence[ServedQueue]) -> None:
         """The worker stops: nobody need wake it."""
         if self._subscription is None:
             return
@@ -90,7 +90,7 @@ class Sleeper:
                 if source.looks.marked_until > monotonic():
                     self._unmark(line, source)
 
-    def _unmark(self, line: Line, source: Source) -> None:
+    def _unmark(self, line: DedicatedConnection, source: ServedQueue) -> None:
         source.looks.unmarked(monotonic())
         lease_id = source.marked_lease
 

@@ -13,12 +13,12 @@ from sqlalchemy_fairqueue.worker.forks import OneProcess
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.context import Context
     from sqlalchemy_fairqueue.worker.decisions import Decision
-    from sqlalchemy_fairqueue.worker.fetching import Fetcher
-    from sqlalchemy_fairqueue.worker.pace import Pace
-    from sqlalchemy_fairqueue.worker.settling import Settler
+    from sqlalchemy_fairqueue.worker.fetcher import Fetcher
+    from sqlalchemy_fairqueue.worker.prefetch import Prefetch
+    from sqlalchemy_fairqueue.worker.settler import Settler
 
 
-class CrewBase:
+class Executor:
     """Those who call the handlers of one worker.
 
     Attributes:
@@ -30,7 +30,7 @@ class CrewBase:
     fetcher: Fetcher
     settler: Settler
 
-    def __init__(self, concurrency: int, pace: Pace) -> None:
+    def __init__(self, concurrency: int, pace: Prefetch) -> None:
         self.buffer = Buffer()
         self.running: dict[Context, float] = {}
         self.one_process = OneProcess()

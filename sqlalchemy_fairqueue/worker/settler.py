@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.unit_of_work import Verb
-from sqlalchemy_fairqueue.worker.bell import Bell
+from sqlalchemy_fairqueue.worker.backoff import Backoff
 from sqlalchemy_fairqueue.worker.logs import log
-from sqlalchemy_fairqueue.worker.outage import Outage
-from sqlalchemy_fairqueue.worker.sending import Sender
+from sqlalchemy_fairqueue.worker.settlement_writer import SettlementWriter
+from sqlalchemy_fairqueue.worker.wake_event import WakeEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.context import Context
     from sqlalchemy_fairqueue.worker.decisions import Decision
-    from sqlalchemy_fairqueue.worker.lines import Line
-    from sqlalchemy_fairqueue.worker.sources import Source
+    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
     from sqlalchemy_fairqueue.worker.stats import WorkerStats
 
 _RETURNING = (Verb.RETRY, Verb.RELEASE)
@@ -46,18 +46,20 @@ class Settler:
         settled: Called after each call with the queues in which that may have made room for messages, if any.
     """
 
-    def __init__(self, line: Line, name: str, stats: WorkerStats, settled: Callable[[set[Source]], None]) -> None:
+    def __init__(
+        self, line: DedicatedConnection, name: str, stats: WorkerStats, settled: Callable[[set[ServedQueue]], None]
+    ) -> None:
         self._line = line
         self._name = name
         self._stats = stats
         self._settled = settled
-        self._sender = Sender(line, name, stats)
-        self._outage = Outage(log, "settle deliveries", name)
+        self._sender = SettlementWriter(line, name, stats)
+        self._outage = Backoff(log, "settle deliveries", name)
         self._ends: deque[tuple[Context, Decision | None]] = deque()
         # What was not answered yet, and what was locked, each with the time to try it again.
         self._pending: dict[Context, Decision] = {}
         self._locked: deque[tuple[float, Context, Decision]] = deque()
-        self._bell = Bell()
+        self._bell = WakeEvent()
         self._give_up_at: float | None = None
 
     def end(self, context: Context, decision: Decision | None) -> None:
@@ -102,7 +104,7 @@ class Settler:
         self._line.close()
 
     def _gather(self) -> None:
-        sources: set[Source] = set()
+        sources: set[ServedQueue] = set()
         settled = False
         while self._ends:
             context, decision = self._ends.popleft()
@@ -124,7 +126,7 @@ class Settler:
 
     def _flush(self) -> None:
         """Send all that is pending. What one queue's schema refuses keeps no other queue waiting."""
-        groups: dict[tuple[Source, Verb], list[tuple[Context, Decision]]] = {}
+        groups: dict[tuple[ServedQueue, Verb], list[tuple[Context, Decision]]] = {}
         for context, decision in self._pending.items():
             groups.setdefault((context.source, decision.verb), []).append((context, decision))
         refused: FairQueueError | None = None
@@ -137,7 +139,7 @@ class Settler:
         if refused is not None:
             raise refused
 
-    def _send(self, source: Source, verb: Verb, endings: list[tuple[Context, Decision]]) -> None:
+    def _send(self, source: ServedQueue, verb: Verb, endings: list[tuple[Context, Decision]]) -> None:
         locked = dict(self._sender.send(source, verb, endings))
         for context, _ in endings:
             self._pending.pop(context, None)
@@ -163,7 +165,7 @@ class Settler:
             self._pending[context] = decision
             self._send(context.source, decision.verb, [(context, decision)])
 
-    def _hint(self, source: Source, decisions: list[Decision]) -> None:
+    def _hint(self, source: ServedQueue, decisions: list[Decision]) -> None:
         delays = [decision.delay for decision in decisions if decision.delay]
         if delays:
             source.looks.hint(monotonic() + min(delays).total_seconds())

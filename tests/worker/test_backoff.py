@@ -7,23 +7,23 @@ import pytest
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.consumer import Consumer
-from sqlalchemy_fairqueue.worker.fetching import Fetcher
+from sqlalchemy_fairqueue.worker.backoff import Backoff
+from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.logs import log
-from sqlalchemy_fairqueue.worker.outage import Outage
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import until
 
 
 def test_waits_are_bounded() -> None:
     """However many failures there were, the next attempt comes within the longest wait."""
-    outage = Outage(log, "do it", "me", cap=0.5)
+    outage = Backoff(log, "do it", "me", cap=0.5)
     waits = [outage.failed(ValueError()) for _ in range(20)]
     assert 0 < min(waits) <= max(waits) <= 0.5
 
 
 def test_its_end_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     """What works on says nothing more, and the next outage is another one."""
-    outage = Outage(log, "do it", "me")
+    outage = Backoff(log, "do it", "me")
     with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
         for _ in range(2):
             outage.failed(ValueError())

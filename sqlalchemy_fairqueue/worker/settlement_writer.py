@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.context import Context
     from sqlalchemy_fairqueue.worker.decisions import Decision
-    from sqlalchemy_fairqueue.worker.lines import Line
-    from sqlalchemy_fairqueue.worker.sources import Source
+    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
     from sqlalchemy_fairqueue.worker.stats import WorkerStats
 
     Endings = Sequence[tuple[Context, Decision]]
@@ -39,7 +39,7 @@ _AWAY = {"", "08", "25", "28", "40", "53", "55", "57", "58"}
 _FORBIDDEN = "42501"
 
 
-class Sender:
+class SettlementWriter:
     """Sends for one worker.
 
     Args:
@@ -48,12 +48,12 @@ class Sender:
         stats: Counted here: what became of deliveries.
     """
 
-    def __init__(self, line: Line, name: str, stats: WorkerStats) -> None:
+    def __init__(self, line: DedicatedConnection, name: str, stats: WorkerStats) -> None:
         self._line = line
         self._name = name
         self._stats = stats
 
-    def send(self, source: Source, verb: Verb, endings: Endings) -> list[tuple[Context, Decision]]:
+    def send(self, source: ServedQueue, verb: Verb, endings: Endings) -> list[tuple[Context, Decision]]:
         """End deliveries; returns those whose message somebody else has locked.
 
         Raises:
@@ -117,7 +117,7 @@ class Sender:
                 # Last: whoever sees the figure finds the words.
                 stats.buried += number
 
-    def _lost(self, source: Source, verb: Verb, endings: Endings, error: LeaseLost) -> set[int]:
+    def _lost(self, source: ServedQueue, verb: Verb, endings: Endings, error: LeaseLost) -> set[int]:
         """Say which are lost. One that its handler has ended by itself is not: it ended so."""
         gone = [one for one in endings if one[0].delivery.message_id in error.message_ids]
         for context, _ in gone:
@@ -139,7 +139,7 @@ class Sender:
             self._stats.lost += len(lost)
         return set(error.message_ids)
 
-    def _in_ascii(self, source: Source, endings: Endings) -> Endings:
+    def _in_ascii(self, source: ServedQueue, endings: Endings) -> Endings:
         """The same endings in ASCII, if that changes any."""
         plain = [(context, decision.in_ascii()) for context, decision in endings]
         changed = [
@@ -159,7 +159,7 @@ class Sender:
         return plain
 
     def _refused(
-        self, source: Source, context: Context, decision: Decision, error: DBAPIError | UnicodeError
+        self, source: ServedQueue, context: Context, decision: Decision, error: DBAPIError | UnicodeError
     ) -> list[tuple[Context, Decision]]:
         """Say so, and end it by the next best: left as it is, it would stay ours as long as the lease lives."""
         instead = in_place_of(decision, context.delivery)
