@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sqlalchemy_fairqueue.codecs import decoded
 from sqlalchemy_fairqueue.values import Delivery, Enqueue, Lease
 from sqlalchemy_fairqueue.worker import Context
-from sqlalchemy_fairqueue.worker.leases import TrackedLease
+from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,12 +100,12 @@ def make_context(
         lost: Whether the lease is lost.
         timed_out: Whether the handler has had its time.
     """
-    # Only workers look at the source of a delivery.
-    context = Context(delivery, TrackedLease(delivery.lease.id, math.inf), cast("ServedQueue", None), monotonic())
-    context.stopping = stopping
-    context.cancelled = cancelled
-    if lost:
-        context.give_up()
+    # Only workers need the queue of a delivery.
+    lease = TrackedLease(delivery.lease.id, math.inf, monotonic)
+    held = HeldDelivery(delivery, lease, cast("ServedQueue", None), monotonic())
+    held.stopping = stopping
+    held.cancelled = cancelled
+    held.given_up = lost
     if timed_out:
-        context.begin(monotonic())
-    return context
+        held.limit_time(0.0)
+    return Context(held)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from datetime import timedelta
-from time import monotonic
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from sqlalchemy_fairqueue.asynchronous import AsyncEngine, AsyncSession
@@ -14,11 +14,19 @@ from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.daemon_threads import in_thread
 from sqlalchemy_fairqueue.worker.logs import log
-from sqlalchemy_fairqueue.worker.options import GRACE, LEASE, WorkerOptions, worker_name
-from sqlalchemy_fairqueue.worker.os_signals import on_signal, waking
-from sqlalchemy_fairqueue.worker.prefetch import MOST, Prefetch
-from sqlalchemy_fairqueue.worker.runtime import DRAIN_LOOK, Runtime, seconds
-from sqlalchemy_fairqueue.worker.starting import check_handlers, check_main_thread, check_sessions, warn_of_pool
+from sqlalchemy_fairqueue.worker.operating_system import on_signal, signals_wake
+from sqlalchemy_fairqueue.worker.options import (
+    GRACE,
+    LEASE,
+    WorkerOptions,
+    check_handlers,
+    check_main_thread,
+    check_sessions,
+    warn_of_pool,
+    worker_name,
+)
+from sqlalchemy_fairqueue.worker.prefetch import MOST
+from sqlalchemy_fairqueue.worker.runtime import Runtime
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
 from sqlalchemy_fairqueue.worker.task_executor import TaskExecutor
 
@@ -57,7 +65,7 @@ class AsyncWorker:
     ) -> None:
         if not isinstance(engine, AsyncEngine):
             raise refused(engine, "an AsyncEngine", "use a Worker")
-        self._settings = WorkerOptions(
+        self._options = WorkerOptions(
             engine=engine,
             queues=queues,
             concurrency=concurrency,
@@ -71,21 +79,22 @@ class AsyncWorker:
             housekeeping=housekeeping,
         )
         self._sessions = session_factory or _sessions(engine)
-        self._running: tuple[Runtime, TaskExecutor] | None = None
-        self._crew: TaskExecutor | None = None
+        self._runtime: Runtime[TaskExecutor] | None = None
+        # That of the last start, which may still stop.
+        self._executor: TaskExecutor | None = None
         self._stopping: asyncio.Task[None] | None = None
         # The loop that it was started in last.
-        self._home: asyncio.AbstractEventLoop | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         # Set when the start that is under way has ended.
         self._starting: asyncio.Event | None = None
-        # What run() waits for.
-        self._asked: asyncio.Event | None = None
+        # run() waits for it.
+        self._stop_asked: asyncio.Event | None = None
         self.stats = WorkerStats()
 
     @property
     def name(self) -> str:
-        """What it is called beside its leases and in the log."""
-        return self._settings.name
+        """Its name, which stands beside its leases and in the log."""
+        return self._options.name
 
     async def start(self) -> None:
         """Begin to work in the running loop, and return.
@@ -97,25 +106,23 @@ class AsyncWorker:
         """
         self._check_idle()
         self._check_handlers()
-        settings = self._settings
-        check_sessions(settings, self._sessions, AsyncSession)
-        warn_of_pool(settings, self._sessions)
-        pace = Prefetch(settings.concurrency, settings.prefetch)
-        crew = TaskExecutor(settings.concurrency, pace, settings.retry, self._sessions, settings.name)
-        machine = Runtime(settings, crew, pace, self.stats)
-        self._home = asyncio.get_running_loop()
+        options = self._options
+        check_sessions(options, self._sessions, AsyncSession)
+        warn_of_pool(options, self._sessions)
+        runtime = Runtime(options, partial(TaskExecutor, options, sessions=self._sessions), self.stats)
+        self._loop = asyncio.get_running_loop()
         starting = self._starting = asyncio.Event()
         try:
             # Not in this thread: its connection has a loop of its own.
-            await in_thread(machine.check)
-            self._crew = crew
-            # Here and now: no handler can begin before it is known whether all could be started.
-            machine.launch()
-            self._running = machine, crew
+            await in_thread(runtime.check)
+            self._executor = runtime.executor
+            # In the loop: no handler can begin before it is known whether all could be started.
+            runtime.start()
+            self._runtime = runtime
         finally:
             self._starting = None
             starting.set()
-        log.info("worker %s started on %s", self.name, [queue.name for queue in settings.queues])
+        log.info("worker %s started on %s", self.name, [queue.name for queue in options.queues])
 
     async def stop(self, grace: timedelta | None = None) -> None:
         """Take no more, let handlers finish, give the rest back uncounted, and return; it may be started again.
@@ -131,38 +138,39 @@ class AsyncWorker:
         Raises:
             InvalidArgument: The grace is no duration.
         """
-        allowed = seconds(grace, self._settings.grace)
-        home = self._home
-        if home is not None and home is not asyncio.get_running_loop() and home.is_running():
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.stop(grace), home))
+        seconds, clock = self._options.grace_seconds(grace), self._options.clock
+        loop = self._loop
+        if loop is not None and loop is not asyncio.get_running_loop() and loop.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.stop(grace), loop))
             return
         if self._starting is not None:
             await self._starting.wait()
-        if self._running is not None and not self._running[1].gone():
-            (machine, crew), self._running = self._running, None
-            crew.hurry(monotonic() + allowed)
-            self._stopping = asyncio.get_running_loop().create_task(self._stop(machine, crew))
-        elif self._stopping is not None and self._crew is not None:
-            self._crew.hurry(monotonic() + allowed)
-        if self._stopping is not None and not (self._crew is not None and self._crew.is_mine()):
+        if self._runtime is not None and not self._runtime.executor.is_closed():
+            runtime, self._runtime = self._runtime, None
+            runtime.executor.shorten_grace(clock() + seconds)
+            self._stopping = asyncio.get_running_loop().create_task(self._stop(runtime))
+        elif self._stopping is not None and self._executor is not None:
+            self._executor.shorten_grace(clock() + seconds)
+        if self._stopping is not None and not (self._executor is not None and self._executor.calls_this()):
             await asyncio.shield(self._stopping)
 
-    async def _stop(self, machine: Runtime, crew: TaskExecutor) -> None:
-        began = monotonic()
+    async def _stop(self, runtime: Runtime[TaskExecutor]) -> None:
+        executor, clock = runtime.executor, self._options.clock
+        began = clock()
         try:
-            # A loop that is about to be closed cancels everything: that ends the patience, not the stop.
+            # A loop that is about to be closed cancels everything: that ends the grace, not the stop.
             with contextlib.suppress(asyncio.CancelledError):
-                crew.end()
-                await in_thread(lambda: machine.stop_taking(crew.left))
-                await crew.stop()
-            left, waited = crew.give_up(), monotonic() - began
+                executor.begin_stop()
+                await in_thread(lambda: runtime.stop_fetching(executor.grace_left))
+                await executor.wait()
+            given_up, waited = executor.give_up(), clock() - began
             with contextlib.suppress(asyncio.CancelledError):
-                await crew.clean()
-            await in_thread(lambda: machine.stop(left, waited))
+                await executor.clean_up()
+            await in_thread(lambda: runtime.stop(given_up, waited))
         finally:
             self._stopping = None
-            if self._asked is not None:
-                self._asked.set()
+            if self._stop_asked is not None:
+                self._stop_asked.set()
         log.info("worker %s stopped: %s", self.name, self.stats.as_dict(), extra={"worker": self.name})
 
     async def run(self, *, handle_signals: bool = False, drain: bool = False) -> None:
@@ -179,13 +187,13 @@ class AsyncWorker:
         if handle_signals:
             check_main_thread()
         self._check_idle()
-        asked = self._asked = asyncio.Event()
+        asked = self._stop_asked = asyncio.Event()
         try:
             with contextlib.ExitStack() as signals:
                 if handle_signals:
                     loop = asyncio.get_running_loop()
                     signals.enter_context(on_signal(lambda: loop.call_soon_threadsafe(asked.set)))
-                    signals.enter_context(waking(loop))
+                    signals.enter_context(signals_wake(loop))
                 try:
                     await self.start()
                     if drain:
@@ -197,13 +205,13 @@ class AsyncWorker:
                     await self.stop(timedelta())
                     raise
         finally:
-            self._asked = None
+            self._stop_asked = None
 
     async def _drain(self, asked: asyncio.Event) -> None:
         """Wait until nothing is left to deliver, or for a stop."""
-        while self._running is not None and not self._running[0].is_drained():
+        while self._runtime is not None and not self._runtime.is_drained():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asked.wait(), DRAIN_LOOK)
+                await asyncio.wait_for(asked.wait(), self._options.timings.drain_check)
                 return
 
     async def __aenter__(self) -> Self:
@@ -214,13 +222,13 @@ class AsyncWorker:
         await self.stop()
 
     def _check_idle(self) -> None:
-        is_running = self._running is not None and not self._running[1].gone()
+        is_running = self._runtime is not None and not self._runtime.executor.is_closed()
         if self._starting is not None or is_running or self._stopping is not None:
             raise WorkerError(f"worker {self.name} runs already; stop it first, or make another")
 
     def _check_handlers(self) -> None:
-        check_handlers(self._settings.queues)
-        for queue in self._settings.queues:
+        check_handlers(self._options)
+        for queue in self._options.queues:
             for handler in queue.handlers.values():
                 if handler.session and not handler.asynchronous:
                     raise WorkerError(

@@ -1,7 +1,7 @@
-"""Connections of a worker's own, each used by one thread.
+"""Dedicated connections of a worker, each used by one thread.
 
-A worker must not wait in the application's pool: the sessions of its own handlers could use it up, and a lease would
-end because of it. So each part of a worker keeps a connection of its own, made as the application's engine makes them
+A worker must not wait in the application's pool: the sessions of its own handlers could use that up, and a lease would
+end because of it. So each part of a worker has a connection of its own, made as the application's engine makes them
 (arguments, events, credentials). For an AsyncEngine that connection lives in an event loop of the thread's own, which
 the application's loop cannot block.
 """
@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from abc import ABC, abstractmethod
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy import Engine, NullPool
 from sqlalchemy.exc import DBAPIError
@@ -26,16 +27,41 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from sqlalchemy_fairqueue.worker.options import WorkerOptions
+
 R = TypeVar("R")
 
-# Somebody has a row locked; a character that the encoding has no bytes for.
+# Somebody has a row locked; the encoding has no bytes for a character.
 _REFUSALS = {"55P03", "22P05"}
-# Seconds after which a connection that is being made, and is not answered, is given up. The drivers' own are minutes.
-_CONNECTING = 30.0
 
 
-class DedicatedConnection(Protocol):
-    """One connection, made when it is needed and again after it broke."""
+def dedicated_connection(options: WorkerOptions, *, lock_timeout: float | None = None) -> DedicatedConnection:
+    """A connection to the database of the worker's engine, made on first use; only one thread may use it.
+
+    Args:
+        options: The worker's.
+        lock_timeout: Seconds that a statement may wait for a lock. It is set for the connection, which must not be a
+            transaction pooler's then.
+    """
+    set_up = None if lock_timeout is None else f"set lock_timeout = '{lock_timeout * 1000:.0f}ms'"
+    if isinstance(options.engine, AsyncEngine):
+        return AsyncDedicatedConnection(options.engine, options, set_up)
+    return SyncDedicatedConnection(options.engine, options, set_up)
+
+
+class DedicatedConnection(ABC):
+    """One connection, made when it is needed and again after it broke.
+
+    Args:
+        options: The worker's.
+        set_up: Executed on each new connection.
+    """
+
+    def __init__(self, options: WorkerOptions, set_up: str | None) -> None:
+        self._timings = options.timings
+        self._set_up = set_up
+        self._watch = SocketWatch(options.clock)
+        self._isolation: Any = "AUTOCOMMIT"
 
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
         """Do *work* on the connection, where each statement is a READ COMMITTED transaction of its own.
@@ -44,63 +70,8 @@ class DedicatedConnection(Protocol):
             work: What to do.
             within: Cut the connection if it takes longer than so many seconds.
         """
-        ...
-
-    def driver(self) -> Any:
-        """The driver's connection, for what SQLAlchemy has no word for."""
-        ...
-
-    def close(self) -> None:
-        """Let the connection go. The line can be used again."""
-        ...
-
-    def calling(self, within: float | None) -> contextlib.AbstractContextManager[None]:
-        """A call by the driver's connection is under way; cut it after so many seconds."""
-        ...
-
-    def cut_if_stuck(self, seconds: float) -> None:
-        """End a call that has had no answer for so long, with an error for its caller. Any thread may call it."""
-        ...
-
-
-def line(engine: Engine | AsyncEngine, lock_timeout: str | None = None) -> DedicatedConnection:
-    """A line to the engine's database; only one thread may use it.
-
-    Args:
-        engine: How to connect.
-        lock_timeout: Set for the connection, which must not be a transaction pooler's then.
-    """
-    set_up = None if lock_timeout is None else f"set lock_timeout = '{lock_timeout}'"
-    return (
-        AsyncDedicatedConnection(engine, set_up)
-        if isinstance(engine, AsyncEngine)
-        else SyncDedicatedConnection(engine, set_up)
-    )
-
-
-def _apart(engine: Engine) -> Engine:
-    """An engine that connects in the same way, and keeps nothing: one that was given up must not take a place."""
-    shared = engine.pool
-    pool = NullPool(shared._creator, echo=shared.echo, dialect=engine.dialect, _dispatch=shared.dispatch)  # noqa: SLF001
-    return Engine(pool, engine.dialect, engine.url, hide_parameters=engine.hide_parameters)
-
-
-class SyncDedicatedConnection:
-    """A line over a sync engine."""
-
-    def __init__(self, engine: Engine, set_up: str | None) -> None:
-        self._engine = _apart(engine)
-        self._set_up = set_up
-        self._peer = SocketWatch()
-        self._isolation: Any = "AUTOCOMMIT"
-        self._connection: Connection | None = None
-
-    def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
-        """As for DedicatedConnection."""
         try:
-            connection = self._open()
-            with self._peer.calling(within):
-                return work(connection)
+            return self._run(work, within)
         except IsolationError:
             self.close()
             if self._isolation != "AUTOCOMMIT":
@@ -114,16 +85,45 @@ class SyncDedicatedConnection:
             raise
 
     def driver(self) -> Any:
-        """As for DedicatedConnection."""
+        """The driver's connection, for what SQLAlchemy cannot do."""
         try:
-            return self._open().connection.driver_connection
+            return self._driver()
         except BaseException:
             self.close()
             raise
 
+    def calling(self, within: float | None) -> contextlib.AbstractContextManager[None]:
+        """A call through the driver's connection is under way; cut it after so many seconds."""
+        return self._watch.calling(within)
+
+    def cut_if_stuck(self, seconds: float) -> None:
+        """End a call that has had no answer for so long, with an error for its caller. Any thread may call it."""
+        self._watch.cut_if_stuck(seconds)
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let the connection go. The next use makes another one."""
+
+    @abstractmethod
+    def _run(self, work: Callable[[Connection], R], within: float | None) -> R:
+        """As run, with no thought of errors."""
+
+    @abstractmethod
+    def _driver(self) -> Any:
+        """As driver, with no thought of errors."""
+
+
+class SyncDedicatedConnection(DedicatedConnection):
+    """A connection of a sync engine."""
+
+    def __init__(self, engine: Engine, options: WorkerOptions, set_up: str | None) -> None:
+        super().__init__(options, set_up)
+        self._engine = _without_pool(engine)
+        self._connection: Connection | None = None
+
     def close(self) -> None:
         """As for DedicatedConnection."""
-        self._peer.forget()
+        self._watch.forget()
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(Exception):
@@ -131,20 +131,20 @@ class SyncDedicatedConnection:
             with contextlib.suppress(Exception):
                 connection.close()
 
-    def calling(self, within: float | None) -> contextlib.AbstractContextManager[None]:
-        """As for DedicatedConnection."""
-        return self._peer.calling(within)
+    def _run(self, work: Callable[[Connection], R], within: float | None) -> R:
+        connection = self._open()
+        with self._watch.calling(within):
+            return work(connection)
 
-    def cut_if_stuck(self, seconds: float) -> None:
-        """As for DedicatedConnection."""
-        self._peer.cut_if_stuck(seconds)
+    def _driver(self) -> Any:
+        return self._open().connection.driver_connection
 
     def _open(self) -> Connection:
         if self._connection is None:
-            # Kept at once: whatever fails in it, close() lets it go.
-            connection = self._connection = _connected(self._engine)
-            self._peer.watch(connection.connection.driver_connection)
-            with self._peer.calling(_CONNECTING):
+            # Kept at once: if anything of the following fails, close() lets it go.
+            connection = self._connection = _connected(self._engine, self._timings.connect)
+            self._watch.watch(connection.connection.driver_connection)
+            with self._watch.calling(self._timings.connect):
                 connection.execution_options(isolation_level=self._isolation)
                 if self._set_up is not None:
                     connection.exec_driver_sql(self._set_up)
@@ -152,46 +152,21 @@ class SyncDedicatedConnection:
         return self._connection
 
 
-class AsyncDedicatedConnection:
-    """A line over an async engine, in a loop of the thread's own."""
+class AsyncDedicatedConnection(DedicatedConnection):
+    """A connection of an async engine, in a loop of the thread's own."""
 
-    def __init__(self, engine: AsyncEngine, set_up: str | None) -> None:
-        self._engine = AsyncEngine(_apart(engine.sync_engine))
-        self._set_up = set_up
-        self._peer = SocketWatch()
-        self._isolation: Any = "AUTOCOMMIT"
+    def __init__(self, engine: AsyncEngine, options: WorkerOptions, set_up: str | None) -> None:
+        super().__init__(options, set_up)
+        self._engine = AsyncEngine(_without_pool(engine.sync_engine))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connection: AsyncConnection | None = None
-
-    def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
-        """As for DedicatedConnection."""
-        try:
-            return cast("R", self._in_loop(self._run(work, within)))
-        except IsolationError:
-            self.close()
-            if self._isolation != "AUTOCOMMIT":
-                raise
-            self._isolation = "READ COMMITTED"
-            return self.run(work, within=within)
-        except BaseException as error:
-            if not _is_usable(error):
-                self.close()
-            raise
-
-    def driver(self) -> Any:
-        """As for DedicatedConnection."""
-        try:
-            return self._in_loop(self._driver())
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         """As for DedicatedConnection."""
         loop, self._loop = self._loop, None
         if loop is None:
             return
-        self._peer.forget()
+        self._watch.forget()
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(Exception):
@@ -202,39 +177,38 @@ class AsyncDedicatedConnection:
             loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 
-    def calling(self, within: float | None) -> contextlib.AbstractContextManager[None]:
-        """As for DedicatedConnection."""
-        return self._peer.calling(within)
+    def _run(self, work: Callable[[Connection], R], within: float | None) -> R:
+        return cast("R", self._in_loop(self._arun(work, within)))
 
-    def cut_if_stuck(self, seconds: float) -> None:
-        """As for DedicatedConnection."""
-        self._peer.cut_if_stuck(seconds)
+    def _driver(self) -> Any:
+        return self._in_loop(self._adriver())
 
     def _in_loop(self, coroutine: Any) -> Any:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
         return self._loop.run_until_complete(coroutine)
 
-    async def _run(self, work: Callable[[Connection], R], within: float | None) -> R:
+    async def _arun(self, work: Callable[[Connection], R], within: float | None) -> R:
         connection = await self._open()
-        with self._peer.calling(within):
+        with self._watch.calling(within):
             return await connection.run_sync(work)
 
-    async def _driver(self) -> Any:
+    async def _adriver(self) -> Any:
         return (await (await self._open()).get_raw_connection()).driver_connection
 
     async def _open(self) -> AsyncConnection:
         if self._connection is None:
-            scope = asyncio.timeout(_CONNECTING)
+            connect = self._timings.connect
+            scope = asyncio.timeout(connect)
             try:
                 async with scope:
                     self._connection = await self._engine.connect()
             except TimeoutError:
                 if not scope.expired():
                     raise
-                raise _unanswered() from None
-            self._peer.watch(await self._driver())
-            with self._peer.calling(_CONNECTING):
+                raise _unanswered(connect) from None
+            self._watch.watch(await self._adriver())
+            with self._watch.calling(connect):
                 self._connection = await self._connection.execution_options(isolation_level=self._isolation)
                 if self._set_up is not None:
                     await self._connection.exec_driver_sql(self._set_up)
@@ -242,8 +216,15 @@ class AsyncDedicatedConnection:
         return self._connection
 
 
-def _connected(engine: Engine) -> Connection:
-    """A new connection. It is made by a thread that is left behind if nobody answers: no socket is there to be shut."""
+def _without_pool(engine: Engine) -> Engine:
+    """An engine that connects in the same way, without a limit: a connection that was given up must not count."""
+    shared = engine.pool
+    pool = NullPool(shared._creator, echo=shared.echo, dialect=engine.dialect, _dispatch=shared.dispatch)  # noqa: SLF001
+    return Engine(pool, engine.dialect, engine.url, hide_parameters=engine.hide_parameters)
+
+
+def _connected(engine: Engine, within: float) -> Connection:
+    """A new connection, made by a thread that is left behind if nobody answers: there is no socket yet to shut down."""
     made: Future[Connection] = Future()
 
     def connect() -> None:
@@ -260,16 +241,16 @@ def _connected(engine: Engine) -> Connection:
 
     threading.Thread(target=connect, name="fairqueue-connecting", daemon=True).start()
     try:
-        return made.result(_CONNECTING)
+        return made.result(within)
     except TimeoutError:
         if made.cancel():
-            raise _unanswered() from None
+            raise _unanswered(within) from None
         return made.result()
 
 
-def _unanswered() -> TimeoutError:
+def _unanswered(within: float) -> TimeoutError:
     return TimeoutError(
-        f"the database has not answered a new connection for {_CONNECTING:g} s; look whether it, its proxy and the "
+        f"the database has not answered a new connection for {within:g} s; look whether it, its proxy and the "
         "network are up"
     )
 

@@ -1,4 +1,4 @@
-"""What becomes of a delivery, given how its handler ended. No I/O."""
+"""Decisions on how a worker settles a delivery, given how its handler finished. No I/O."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.unit_of_work import Target
     from sqlalchemy_fairqueue.values import Delivery
 
-# A message that fails in a deep recursion must not fill the table.
+# Characters of a traceback: a message that fails in a deep recursion must not fill the table.
 _MOST = 16_000
 _NO_YIELD = "do not yield in it, nor in what it is wrapped around"
 _SERIALIZATION = ("40001", "40P01")
-# When what cannot be ended is tried again.
-_PATIENT = RetryPolicy()
-# How often a message is given back uncounted to those who may know its kind: with the default policy within three
-# quarters of an hour, give or take, so that a deploy comes to its end, and a kind that nobody knows to one, too.
-STRANGE = 15
+# When a delivery is tried again that the database refuses to settle.
+_FALLBACK = RetryPolicy()
+# How often a message of an unknown kind is given back uncounted, to workers that may know it: with the default policy
+# that takes three quarters of an hour, give or take. A deploy is over by then; and a kind that nobody knows must end.
+UNKNOWN_KIND_RELEASES = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class Decision:
     """A verb and its arguments.
 
     Attributes:
-        verb: How the delivery ends.
+        verb: How to settle the delivery.
         delay: For retry and release.
         reason: For bury.
         error: For retry and bury.
-        sent: The handler's own transaction has carried it.
+        sent: The handler's own transaction has settled it so.
     """
 
     verb: Verb
@@ -55,16 +55,16 @@ class Decision:
             if text is not None:
                 check_text(what, text)
 
-    def settle(self, target: Target, delivery: Delivery) -> Settle:
-        """As the operation on a delivery."""
+    def operation(self, target: Target, delivery: Delivery) -> Settle:
+        """The operation that settles a delivery so."""
         return Settle(target, self.verb, delivery, self.delay, self.reason, self.error)
 
     def in_ascii(self) -> Decision:
-        """The same in words that every encoding has bytes for."""
+        """The same, with texts in ASCII, which every encoding has bytes for."""
         return replace(self, reason=_ascii(self.reason), error=_ascii(self.error))
 
     def as_sent(self) -> Decision:
-        """The same, carried by the handler's transaction."""
+        """The same, sent by the handler's transaction."""
         return replace(self, sent=True)
 
 
@@ -74,9 +74,9 @@ RELEASE = Decision(Verb.RELEASE)
 
 
 def of_return(result: object, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """What a returned value asks for: any that is no outcome means done.
+    """The decision that a returned value asks for: any value that is no outcome means done.
 
-    An outcome's class is what it is for ``raise``: the outcome without arguments.
+    ``return Retry`` is the same as ``return Retry()``.
 
     Raises:
         WorkerError: It is a generator, so that nothing was done.
@@ -89,21 +89,21 @@ def of_return(result: object, delivery: Delivery, policy: RetryPolicy) -> Decisi
     return of_outcome(result, delivery, policy) if isinstance(result, Outcome) else COMPLETE
 
 
-def of_own(
+def of_own_verb(
     verb: Verb,
     delivery: Delivery,
     delay: timedelta | None = None,
     reason: str | None = None,
     error: str | None = None,
 ) -> Decision:
-    """How a delivery has ended that its handler ended by itself: a retry of the last attempt makes a dead letter."""
+    """The decision of a handler that has used a verb itself: a retry of the last attempt makes a dead letter."""
     if verb is Verb.RETRY and delivery.attempt >= delivery.max_attempts:
         return Decision(Verb.BURY, reason="attempts exhausted", error=error, sent=True)
     return Decision(verb, delay, reason or "its handler said so", error, sent=True)
 
 
 def of_outcome(outcome: Outcome, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """What an outcome asks for."""
+    """The decision that an outcome asks for."""
     match outcome:
         case Release():
             return Decision(Verb.RELEASE, outcome.delay)
@@ -117,30 +117,30 @@ def of_outcome(outcome: Outcome, delivery: Delivery, policy: RetryPolicy) -> Dec
 
 
 def of_error(error: BaseException, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """What follows from an exception: another attempt after a while, or the end."""
+    """The decision after an exception: another attempt after a while, or a dead letter."""
     if isinstance(error, Outcome) and type(error) in {Retry, Release, Bury}:
         return of_outcome(error, delivery, policy)
-    return _again(delivery, policy, None, words(error))
+    return _again(delivery, policy, None, text_of(error))
 
 
 def of_undecodable(error: PayloadError) -> Decision:
-    """What follows from a payload that is not the codec's: trying again would not help."""
+    """The decision for a payload that the codec cannot decode: trying again would not help."""
     return Decision(Verb.BURY, reason=f"its payload cannot be decoded: {check_text('error', str(error))}"[:1000])
 
 
 def of_unknown(error: WorkerError, delivery: Delivery, policy: RetryPolicy) -> Decision:
-    """What follows from a kind without a handler: it is left to others, ever later; at the last it is a failure.
+    """The decision for a kind without a handler: it is left to other workers, ever later, and fails in the end.
 
-    For a while it is not counted: a worker that is about to be replaced must not use up the attempts of a new kind.
+    At first no attempt is counted: a worker that is about to be replaced must not use up the attempts of a new kind.
     """
     uncounted = delivery.deliveries - delivery.attempt
-    if uncounted < STRANGE:
+    if uncounted < UNKNOWN_KIND_RELEASES:
         return Decision(Verb.RELEASE, policy.delay(uncounted + 1))
     return of_error(error, delivery, policy)
 
 
 def of_exhausted(delivery: Delivery, limit: int) -> Decision:
-    """What follows from a delivery beyond its limit: whoever had the message before did not say how it ended."""
+    """The decision for a delivery beyond its limit: a worker that had the message before did not settle it."""
     last = delivery.attempt - 1
     before = f"attempt {limit}" if last == limit else f"attempts {limit} to {last}"
     return Decision(
@@ -150,21 +150,21 @@ def of_exhausted(delivery: Delivery, limit: int) -> Decision:
     )
 
 
-def in_place_of(decision: Decision, delivery: Delivery) -> Decision | None:
-    """The next best way to end a delivery whose end the database refused; None: there is none.
+def fallback(decision: Decision, delivery: Delivery) -> Decision | None:
+    """The next best decision on a delivery that the database refused to settle; None: there is none.
 
-    Another attempt, which counts, so that it comes to an end; then to give it back, ever later.
+    First another attempt, which counts, so that attempts come to an end; then to give it back, ever later.
     """
     match decision.verb:
         case Verb.RELEASE:
             return None
         case Verb.RETRY if decision.error is None:
-            return Decision(Verb.RELEASE, _PATIENT.delay(delivery.deliveries))
-    return Decision(Verb.RETRY, decision.delay or _PATIENT.delay(delivery.attempt))
+            return Decision(Verb.RELEASE, _FALLBACK.delay(delivery.deliveries))
+    return Decision(Verb.RETRY, decision.delay or _FALLBACK.delay(delivery.attempt))
 
 
 def limit_of(delivery: Delivery, policy: RetryPolicy) -> int:
-    """After how many attempts a message is a dead letter: its own limit or the policy's, whichever is lower."""
+    """The number of attempts after which a message is a dead letter: its own or the policy's, whichever is lower."""
     own = delivery.max_attempts
     return own if policy.max_attempts is None else min(own, policy.max_attempts)
 
@@ -172,16 +172,16 @@ def limit_of(delivery: Delivery, policy: RetryPolicy) -> int:
 def _again(delivery: Delivery, policy: RetryPolicy, delay: timedelta | None, error: str | None) -> Decision:
     limit = limit_of(delivery, policy)
     if delivery.attempt >= limit:
-        # What is kept beside it is the message's own limit.
+        # The dead letter has the message's own limit beside this reason.
         whose = "" if limit == delivery.max_attempts else f": the policy's limit is {limit}"
         return Decision(Verb.BURY, reason=f"attempts exhausted{whose}", error=error)
     return Decision(Verb.RETRY, policy.delay(delivery.attempt) if delay is None else delay, error=error)
 
 
-def words(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
     """An exception with its traceback, from the handler on, as text that can be kept."""
     trace = error.__traceback__
-    # The frames of this package say nothing about the handler.
+    # The frames of this package tell nothing about the handler.
     while trace is not None and trace.tb_next is not None and _is_ours(trace.tb_frame.f_globals.get("__name__")):
         trace = trace.tb_next
     text = "".join(traceback.format_exception(type(error), error, trace))
@@ -196,7 +196,7 @@ def _ascii(text: str | None) -> str | None:
 
 def _cause(outcome: Outcome) -> str | None:
     cause = outcome.__cause__ or outcome.__context__
-    return None if cause is None else words(cause)
+    return None if cause is None else text_of(cause)
 
 
 def _is_ours(module: object) -> bool:

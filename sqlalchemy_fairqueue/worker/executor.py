@@ -1,88 +1,133 @@
-"""What the two kinds of crew share: the buffer, who is at work, and how a delivery leaves their hands."""
+"""Executors: they call the handlers of one worker, in threads or as tasks of an event loop.
+
+This is their one contract, and all that both share: the buffer, the deliveries at work, and how a delivery leaves them.
+"""
 
 from __future__ import annotations
 
 import math
-from time import monotonic
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.worker.buffer import Buffer
-from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE
-from sqlalchemy_fairqueue.worker.forks import OneProcess
+from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, of_return
+from sqlalchemy_fairqueue.worker.operating_system import ForkGuard
+from sqlalchemy_fairqueue.worker.prefetch import Buffer
 
 if TYPE_CHECKING:
-    from sqlalchemy_fairqueue.worker.context import Context
-    from sqlalchemy_fairqueue.worker.decisions import Decision
-    from sqlalchemy_fairqueue.worker.fetcher import Fetcher
+    from collections.abc import Callable
+
+    from sqlalchemy_fairqueue.queue.handling import Handler
+    from sqlalchemy_fairqueue.worker.fetch_trigger import FetchTrigger
+    from sqlalchemy_fairqueue.worker.leases import HeldDelivery
+    from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.prefetch import Prefetch
-    from sqlalchemy_fairqueue.worker.settler import Settler
+
+    SettleCallback = Callable[[HeldDelivery, Decision | None], None]
 
 
-class Executor:
-    """Those who call the handlers of one worker.
+class Executor(ABC):
+    """Calls the handlers of one worker.
+
+    Args:
+        options: The worker's.
+        prefetch: Told how long handlers take.
+        trigger: Wakes the fetcher when the buffer runs low.
+        settle: Called with each delivery whose handler finished, and the decision on it; None: the delivery is not this
+            worker's any more.
 
     Attributes:
-        buffer: Deliveries that nobody works on yet.
-        running: Deliveries that somebody works on, and since when. Whoever takes one out decides how it ends.
-        one_process: Around every call of a handler.
+        buffer: Deliveries that wait for a handler. The fetcher adds to it.
+        running: Deliveries at work, and since when. The thread that takes one out settles it.
     """
 
-    fetcher: Fetcher
-    settler: Settler
-
-    def __init__(self, concurrency: int, pace: Prefetch) -> None:
+    def __init__(
+        self, options: WorkerOptions, prefetch: Prefetch, trigger: FetchTrigger, settle: SettleCallback
+    ) -> None:
         self.buffer = Buffer()
-        self.running: dict[Context, float] = {}
-        self.one_process = OneProcess()
-        self._concurrency = concurrency
-        self._pace = pace
-        # How long a stop waits for handlers.
-        self._until = math.inf
+        self.running: dict[HeldDelivery, float] = {}
+        self._name = options.name
+        self._concurrency = options.concurrency
+        self._retry = options.retry
+        self._clock = options.clock
+        self._timings = options.timings
+        self._prefetch = prefetch
+        self._trigger = trigger
+        self._settle = settle
+        self._fork_guard = ForkGuard()
+        # Until when a stop waits for handlers.
+        self._grace_until = math.inf
 
-    def launch(self) -> None:
-        """Be ready to call handlers: nothing to do, unless they are called in threads."""
+    # For the runtime and the worker.
+
+    @abstractmethod
+    def start(self) -> None:
+        """Be ready to call handlers."""
+
+    @abstractmethod
+    def begin_stop(self) -> None:
+        """Begin no more deliveries, and tell the handlers at work."""
+
+    def shorten_grace(self, until: float) -> None:
+        """Let a stop wait no longer than *until*, also one that is under way."""
+        self._grace_until = min(self._grace_until, until)
+
+    def grace_left(self) -> float:
+        """How many seconds a stop still waits for handlers."""
+        return max(0.0, self._grace_until - self._clock())
+
+    def give_up(self) -> list[HeldDelivery]:
+        """Leave the handlers at work behind; their deliveries, which the caller must settle."""
+        given_up = [held for held in list(self.running) if self.running.pop(held, None) is not None]
+        for held in given_up:
+            held.given_up = True
+        return given_up
+
+    @abstractmethod
+    def calls_this(self) -> bool:
+        """Whether the caller is one of its handlers."""
+
+    # For the fetcher.
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Begin deliveries of the buffer: some were added."""
 
     def free(self) -> int:
-        """How many could start at once."""
+        """How many handlers could begin at once."""
         return self._concurrency - len(self.running)
 
-    def gone(self) -> bool:
-        """Whether nobody can call a handler any more, though the worker was not stopped."""
-        return False
-
-    def left(self) -> float:
-        """How many seconds a stop still waits."""
-        return max(0.0, self._until - monotonic())
-
-    def hurry(self, until: float) -> None:
-        """Let a stop wait no longer than *until* then, also one that is under way."""
-        self._until = min(self._until, until)
-
     def busy(self, now: float) -> float:
-        """For how many seconds nobody has been free; zero if somebody is."""
+        """For how many seconds no handler has been free; zero if one is."""
         started = list(self.running.values())
         return now - max(started) if len(started) >= self._concurrency else 0.0
 
+    def is_closed(self) -> bool:
+        """Whether it cannot call handlers any more, though the worker was not stopped."""
+        return False
+
+    # For the heartbeat.
+
+    @abstractmethod
+    def interrupt(self, deliveries: list[HeldDelivery]) -> None:
+        """Interrupt the handlers of these deliveries, which are lost or cancelled, if that is possible."""
+
+    # For subclasses.
+
     @staticmethod
-    def untried(context: Context) -> Decision | None:
-        """How a delivery ends that nobody should begin to work on; None: it is good."""
-        # What was lost while it waited was not tried.
-        return RELEASE if context.lost else COMPLETE if context.cancelled else None
+    def _without_call(held: HeldDelivery) -> Decision | None:
+        """The decision on a delivery whose handler should not be called; None: it should."""
+        return RELEASE if held.lost else COMPLETE if held.cancelled else None
 
-    def give_up(self) -> list[Context]:
-        """Leave behind what is still worked on; the deliveries, which are somebody else's now."""
-        left = [context for context in list(self.running) if self.running.pop(context, None) is not None]
-        for context in left:
-            context.give_up()
-        return left
+    def _decision(self, held: HeldDelivery, handler: Handler, result: object) -> Decision:
+        """The decision that a returned value asks for."""
+        return of_return(result, held.delivery, held.queue.policy(handler, self._retry))
 
-    def leave(self, context: Context, decision: Decision | None) -> None:
-        """A handler is done; nothing happens if its delivery was given back meanwhile."""
-        started = self.running.pop(context, None)
+    def _finish(self, held: HeldDelivery, decision: Decision | None) -> None:
+        """A handler has finished; nothing happens if its delivery was given up meanwhile."""
+        started = self.running.pop(held, None)
         if started is None:
             return
-        self.settler.end(context, decision)
-        self._pace.observe(monotonic() - started)
-        fetcher = self.fetcher
-        if len(self.buffer) <= fetcher.hungry_at:
-            fetcher.ring()
+        self._settle(held, decision)
+        self._prefetch.observe(self._clock() - started)
+        if len(self.buffer) <= self._trigger.refill_at:
+            self._trigger.set()

@@ -1,21 +1,21 @@
-"""What the callers of handlers share: which one, with what, and what an exception means."""
+"""Handler calls, as far as threads and event loops share them: handler, arguments, commit, and failures."""
 
 from __future__ import annotations
 
 import logging
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled, PayloadError, WorkerError, said
+from sqlalchemy_fairqueue.errors import LeaseLost, MessageCancelled, PayloadError, WorkerError, said
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, record, recorded
 from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
+from sqlalchemy_fairqueue.worker.context import Context
 from sqlalchemy_fairqueue.worker.decisions import (
     COMPLETE,
     Decision,
     limit_of,
     of_error,
     of_exhausted,
-    of_own,
+    of_own_verb,
     of_undecodable,
     of_unknown,
 )
@@ -25,126 +25,121 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.queue.handling import Handler
-    from sqlalchemy_fairqueue.worker.context import Context
+    from sqlalchemy_fairqueue.worker.leases import HeldDelivery
 
 TRIES = 4
 """How often a transaction is tried that the database could not serialize."""
 
 
-def begin(context: Context, default: RetryPolicy) -> Handler:
-    """The handler of a delivery, whose time begins.
+def begin(held: HeldDelivery, default: RetryPolicy) -> Handler:
+    """Begin to handle a delivery: its handler, whose time begins.
 
-    What it raises is for :func:`failed`: the payload cannot be decoded, there is no handler, or no attempt is left.
+    An exception is for :func:`decide_on_failure`: the payload cannot be decoded, there is no handler, or no attempt is
+    left.
     """
-    delivery = context.delivery
-    context.max_attempts = limit_of(delivery, _policy(context, default))
+    delivery = held.delivery
+    held.max_attempts = limit_of(delivery, _policy(held, default))
     try:
-        # Not when it is taken: then all that came with it would wait, and the lease is extended here.
+        # Not when it is taken: all that came with it would wait. Here the lease is extended meanwhile.
         _ = delivery.payload
     except PayloadError as error:
         raise _Undecodable(error) from None
     try:
-        handler = context.source.handler(delivery.kind)
+        handler = held.queue.handler(delivery.kind)
     except WorkerError as error:
-        raise _Unknown(error) from None
-    if delivery.attempt > context.max_attempts:
+        raise _UnknownKind(error) from None
+    if delivery.attempt > held.max_attempts:
         raise _Exhausted
     if handler.timeout is not None:
-        context.begin(monotonic() + handler.timeout.total_seconds())
+        held.limit_time(handler.timeout.total_seconds())
     return handler
 
 
-def extras(handler: Handler, context: Context, session: Any = None) -> dict[str, Any]:
-    """What a handler gets besides the delivery."""
+def arguments(handler: Handler, held: HeldDelivery, session: Any = None) -> dict[str, Any]:
+    """The arguments of a handler besides the delivery."""
     given: dict[str, Any] = {}
     if handler.session:
         given["session"] = session
     if handler.context:
-        given["context"] = context
+        given["context"] = Context(held)
     return given
 
 
-def commit_with(session: Session, context: Context, decision: Decision) -> Decision:
-    """Let the session's COMMIT end the delivery, and say how it does.
+def settle_in(session: Session, held: HeldDelivery, decision: Decision) -> Decision:
+    """Let the session's COMMIT settle the delivery, and say how it does.
 
-    That is how the handler has asked for it in this session itself; else, as its return stands for.
+    If the handler has settled it by a verb in this session itself, that counts; else *decision*, which its return value
+    asks for.
     """
-    delivery = context.delivery
-    for asked in recorded(session):
-        if isinstance(asked, Settle) and asked.delivery == delivery:
-            return of_own(asked.verb, delivery, asked.delay, asked.reason, asked.error)
-    record(session, [decision.settle(context.source.target, delivery)])
+    delivery = held.delivery
+    for operation in recorded(session):
+        if isinstance(operation, Settle) and operation.delivery == delivery:
+            return of_own_verb(operation.verb, delivery, operation.delay, operation.reason, operation.error)
+    record(session, [decision.operation(held.queue.target, delivery)])
     return decision.as_sent()
 
 
-def check_time(context: Context) -> None:
-    """Raise HandlerTimeout if the handler came back too late."""
-    if context.timed_out:
-        raise HandlerTimeout(context.delivery.message_id, context.delivery.kind)
+def decide_on_failure(held: HeldDelivery, error: BaseException, default: RetryPolicy, worker: str) -> Decision | None:
+    """The decision on a delivery whose handler raised. None: it is not this worker's any more.
 
-
-def failed(context: Context, error: BaseException, default: RetryPolicy, name: str) -> Decision | None:
-    """How a delivery ends whose handler did not return. None: it is not ours any more.
-
-    It always ends: an exception or a policy of the application's that fails itself costs the message an attempt, too.
+    There always is one: an exception or a policy of the application's that itself raises costs an attempt, too.
     """
     try:
-        return _failed(context, error, default, name)
+        return _decide(held, error, default, worker)
     except BaseException as again:  # noqa: BLE001 - see above
         trouble = WorkerError(
             f"a {type(error).__name__} failed while it was looked at: {type(again).__name__}: {said(again)}"
         )
-        _log(logging.ERROR, name, context, trouble)
-        return of_error(trouble, context.delivery, RetryPolicy())
+        _log(logging.ERROR, worker, held, trouble)
+        return of_error(trouble, held.delivery, RetryPolicy())
 
 
-def _failed(context: Context, error: BaseException, default: RetryPolicy, name: str) -> Decision | None:
-    delivery = context.delivery
+def _decide(held: HeldDelivery, error: BaseException, default: RetryPolicy, worker: str) -> Decision | None:
+    delivery = held.delivery
     if isinstance(error, _Undecodable):
-        _log(logging.ERROR, name, context, error.of)
-        return of_undecodable(error.of)
+        _log(logging.ERROR, worker, held, error.cause)
+        return of_undecodable(error.cause)
     if isinstance(error, _Exhausted):
-        return of_exhausted(delivery, context.max_attempts)
-    if context.cancelled or isinstance(error, MessageCancelled):
+        return of_exhausted(delivery, held.max_attempts)
+    if held.cancelled or isinstance(error, MessageCancelled):
         # Whatever the handler did or did not, the message is to be gone.
         return COMPLETE
-    if context.given_up and isinstance(error, LeaseLost):
-        # The stop has said so.
+    if held.given_up and isinstance(error, LeaseLost):
+        # The stop has logged it.
         return None
-    if isinstance(error, _Unknown):
-        decision = of_unknown(error.of, delivery, default)
+    if isinstance(error, _UnknownKind):
+        decision = of_unknown(error.cause, delivery, default)
         if decision.verb is Verb.RELEASE:
-            log_message(logging.WARNING, name, delivery, f"is given back for later, uncounted: {said(error.of)}")
+            log_message(logging.WARNING, worker, delivery, f"is given back for later, uncounted: {said(error.cause)}")
         else:
-            _log(logging.ERROR, name, context, error.of)
+            _log(logging.ERROR, worker, held, error.cause)
         return decision
-    decision = of_error(error, delivery, _policy(context, default))
+    decision = of_error(error, delivery, _policy(held, default))
     if not isinstance(error, Outcome):
-        _log(logging.ERROR if isinstance(error, WorkerError) else logging.WARNING, name, context, error)
+        _log(logging.ERROR if isinstance(error, WorkerError) else logging.WARNING, worker, held, error)
     return decision
 
 
 class _Undecodable(Exception):
-    def __init__(self, of: PayloadError) -> None:
-        super().__init__(of)
-        self.of = of
+    def __init__(self, cause: PayloadError) -> None:
+        super().__init__(cause)
+        self.cause = cause
 
 
-class _Unknown(Exception):
-    def __init__(self, of: WorkerError) -> None:
-        super().__init__(of)
-        self.of = of
+class _UnknownKind(Exception):
+    def __init__(self, cause: WorkerError) -> None:
+        super().__init__(cause)
+        self.cause = cause
 
 
 class _Exhausted(Exception):
     pass
 
 
-def _policy(context: Context, default: RetryPolicy) -> RetryPolicy:
-    handler = context.source.queue.handlers.get(context.delivery.kind)
-    return context.source.policy(handler, default)
+def _policy(held: HeldDelivery, default: RetryPolicy) -> RetryPolicy:
+    return held.queue.policy(held.queue.queue.handlers.get(held.delivery.kind), default)
 
 
-def _log(level: int, name: str, context: Context, error: BaseException) -> None:
-    attempt = f"attempt {context.delivery.attempt} of {context.max_attempts}"
-    log_message(level, name, context.delivery, f"failed at {attempt}: {type(error).__name__}: {said(error)}")
+def _log(level: int, worker: str, held: HeldDelivery, error: BaseException) -> None:
+    attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
+    log_message(level, worker, held.delivery, f"failed at {attempt}: {type(error).__name__}: {said(error)}")

@@ -1,44 +1,47 @@
-"""What a worker can prove about its leases, by its own clock. No I/O.
+"""Leases of a worker and the deliveries that it holds under them. No I/O.
 
-The database's clock decides when a lease ends; a worker that cannot ask it must be on the safe side. So each proof of
+The database's clock decides when a lease ends; a worker that cannot ask it must be on the safe side. So each sign of
 life (a dequeue, an extension) counts from the moment **before** it was sent: whatever the network, the database or the
-scheduler did to it, the lease was good for its duration from then on at least. The clock is time.monotonic, which goes
-on while a process is stopped.
+scheduler did to it, the lease was good for its duration from then on at least.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import monotonic
 from typing import TYPE_CHECKING
 
+from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled
 from sqlalchemy_fairqueue.values import Lease
 
 if TYPE_CHECKING:
-    from sqlalchemy_fairqueue.worker.context import Context
+    from sqlalchemy_fairqueue.values import Delivery
+    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
+    from sqlalchemy_fairqueue.worker.timings import Clock
 
 
 class TrackedLease:
-    """One lease of a worker: until when it is proven alive, and what is held under it.
+    """One lease of a worker: until when it is known to be alive, and what is held under it.
 
     Attributes:
         lease_id: The lease.
-        deadline: Proven alive until then, on time.monotonic.
-        held: The deliveries that are not settled yet. Added to by the fetcher, removed from by the settler.
+        deadline: It is known to be alive until then, by the worker's clock.
+        held: The deliveries that are not settled yet. The fetcher adds to it, the settler removes from it.
+        clock: The worker's.
     """
 
-    __slots__ = ("_lost", "deadline", "held", "lease_id")
+    __slots__ = ("_lost", "clock", "deadline", "held", "lease_id")
 
-    def __init__(self, lease_id: int, deadline: float) -> None:
+    def __init__(self, lease_id: int, deadline: float, clock: Clock) -> None:
         self.lease_id = lease_id
         self.deadline = deadline
-        self.held: set[Context] = set()
+        self.held: set[HeldDelivery] = set()
+        self.clock = clock
         self._lost = False
 
     @property
     def lost(self) -> bool:
-        """Whether it cannot be proven alive. Once somebody was told so, it stays so."""
-        if not self._lost and monotonic() >= self.deadline:
+        """Whether it is not known to be alive. Once anybody was told so, it stays so."""
+        if not self._lost and self.clock() >= self.deadline:
             self._lost = True
         return self._lost
 
@@ -46,8 +49,8 @@ class TrackedLease:
         """The database says that it is gone."""
         self._lost = True
 
-    def prove(self, until: float) -> None:
-        """A call has shown that it is alive; too late if somebody may have been told otherwise."""
+    def extend(self, until: float) -> None:
+        """A call has shown that it is alive; too late if anybody may have been told otherwise."""
         if not self.lost and until > self.deadline:
             self.deadline = until
 
@@ -58,42 +61,126 @@ class TrackedLease:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLease(Lease):
-    """A lease whose holder knows whether it is alive, so that verbs of a lost delivery fail without asking."""
+    """The lease on a worker's deliveries, which knows whether it is alive: verbs of a lost one fail without asking."""
 
-    claim: TrackedLease | None
+    tracked: TrackedLease | None
 
     @property
     def lost(self) -> bool:
-        """Whether the worker that took it knows that it cannot be proven alive."""
-        return self.claim is not None and self.claim.lost
+        """Whether the worker that took it does not know it to be alive any more."""
+        return self.tracked is not None and self.tracked.lost
+
+
+class HeldDelivery:
+    """A delivery in a worker's hands, from the dequeue until it is settled.
+
+    Attributes:
+        delivery: The delivery.
+        queue: Its queue.
+        lease: The lease that it is held under.
+        taken_at: When it was taken from its queue, by the worker's clock.
+        cancelled: Somebody withdrew the message.
+        stopping: The worker is asked to stop.
+        given_up: The worker has given it back while its handler still works on it.
+        max_attempts: After so many attempts the message becomes a dead letter. Known when its handler begins.
+    """
+
+    __slots__ = (
+        "_handler_until",
+        "cancelled",
+        "delivery",
+        "given_up",
+        "lease",
+        "max_attempts",
+        "queue",
+        "stopping",
+        "taken_at",
+    )
+
+    def __init__(self, delivery: Delivery, lease: TrackedLease, queue: ServedQueue, taken_at: float) -> None:
+        self.delivery = delivery
+        self.lease = lease
+        self.queue = queue
+        self.taken_at = taken_at
+        self.cancelled = False
+        self.stopping = False
+        self.given_up = False
+        self.max_attempts = delivery.max_attempts
+        self._handler_until: float | None = None
+
+    @property
+    def lost(self) -> bool:
+        """Whether another consumer may have the message now."""
+        return self.given_up or self.lease.lost
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the handler has had its time."""
+        return self._handler_until is not None and self.lease.clock() >= self._handler_until
+
+    def limit_time(self, seconds: float) -> None:
+        """The handler begins, and has so many seconds."""
+        self._handler_until = self.lease.clock() + seconds
+
+    def check(self) -> None:
+        """Return if the handler may go on; else raise LeaseLost, MessageCancelled or HandlerTimeout."""
+        if self.given_up or self.lease.lost:
+            lease = self.delivery.lease
+            raise LeaseLost((self.delivery.message_id,), lease.id, lease.expires_at)
+        if self.cancelled:
+            raise MessageCancelled(self.delivery.message_id)
+        self.check_time()
+
+    def check_time(self) -> None:
+        """Raise HandlerTimeout if the handler has had its time."""
+        if self._handler_until is not None and self.timed_out:
+            raise HandlerTimeout(self.delivery.message_id, self.delivery.kind)
 
 
 class LeaseRegistry:
-    """The leases of one worker, by id."""
+    """The leases of one worker, by queue and id.
 
-    def __init__(self) -> None:
-        self._by_id: dict[int, TrackedLease] = {}
+    Args:
+        clock: The worker's.
+        seconds: How long a dequeue asks its lease to be good for.
+    """
 
-    def proven(self, lease_id: int, until: float) -> TrackedLease:
-        """A dequeue says that the lease is good until then, by our clock."""
-        claim = self._by_id.get(lease_id)
-        if claim is None:
-            claim = self._by_id[lease_id] = TrackedLease(lease_id, until)
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._leases: dict[tuple[ServedQueue, int], TrackedLease] = {}
+
+    def track(self, queue: ServedQueue, lease: Lease, sent_at: float) -> WorkerLease:
+        """Note the lease of a dequeue that was sent then; the lease to put on its deliveries."""
+        until = sent_at + self._seconds
+        tracked = self._leases.get((queue, lease.id))
+        if tracked is None:
+            tracked = self._leases[queue, lease.id] = TrackedLease(lease.id, until, self._clock)
         else:
-            claim.prove(until)
-        return claim
+            tracked.extend(until)
+        return WorkerLease(lease.id, lease.consumer, lease.expires_at, tracked)
 
-    def is_lost(self, lease_id: int | None) -> bool:
+    def hold(self, queue: ServedQueue, deliveries: list[Delivery], taken_at: float) -> list[HeldDelivery]:
+        """Note the deliveries of a batch, which are all under one lease."""
+        lease = deliveries[0].lease
+        assert isinstance(lease, WorkerLease)  # noqa: S101 - track() made it
+        assert lease.tracked is not None  # noqa: S101
+        held = [HeldDelivery(delivery, lease.tracked, queue, taken_at) for delivery in deliveries]
+        lease.tracked.held.update(held)
+        return held
+
+    def is_lost(self, queue: ServedQueue, lease_id: int | None) -> bool:
         """Whether a lease is known to be lost."""
-        claim = None if lease_id is None else self._by_id.get(lease_id)
-        return claim is not None and claim.lost
+        tracked = None if lease_id is None else self._leases.get((queue, lease_id))
+        return tracked is not None and tracked.lost
 
-    def held(self) -> list[TrackedLease]:
-        """Those that anything is held under; what is lost and empty is forgotten."""
+    def held(self, queue: ServedQueue) -> list[TrackedLease]:
+        """The queue's leases that anything is held under. Those that are lost and empty are forgotten."""
         held = []
-        for claim in list(self._by_id.values()):
-            if claim.held:
-                held.append(claim)
-            elif claim.lost:
-                self._by_id.pop(claim.lease_id, None)
+        for key, tracked in list(self._leases.items()):
+            if key[0] is queue:
+                if tracked.held:
+                    held.append(tracked)
+                elif tracked.lost:
+                    self._leases.pop(key, None)
         return held

@@ -1,8 +1,8 @@
-"""Hears notifications: one connection a process and database, shared by all workers of the process.
+"""Notifications of the database, over one listening connection a process and database that all its workers share.
 
-It is never the only way to find work: while it is down its followers poll, and each time it comes up they look once. It
-talks to libpq itself, for a wait that ends at a notification, at a deadline, or when it is asked to stop, whether the
-connection was made for threads or for asyncio.
+It is never the only way to find work: while it is down its subscribers poll, and each time that it comes up they poll
+once. It talks to libpq itself, for a wait that ends at a notification, at a deadline, or when it is told to stop,
+whether the connection was made for threads or for asyncio.
 """
 
 from __future__ import annotations
@@ -14,177 +14,172 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.worker.backoff import Backoff
-from sqlalchemy_fairqueue.worker.connection import line
+from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.logs import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy import Engine
-
-    from sqlalchemy_fairqueue.asynchronous import AsyncEngine
-    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+    from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
     Key = tuple[object, ...]
-    Wake = Callable[[list[ServedQueue], list[ServedQueue]], None]
+    Notify = Callable[[list[ServedQueue], list[ServedQueue]], None]
 
 _CHANNEL = "fairqueue"
-# Seconds without a word after which the connection is asked for a sign of life.
-_SILENCE = 15.0
-# Seconds that it has for that.
-_ANSWER = 10.0
 
 _listeners: dict[Key, _Listener] = {}
 _lock = threading.Lock()
 
 
 class Subscription:
-    """One worker's ear.
+    """The notifications of one worker.
 
     Args:
-        hub: What it hears through.
-        wake: Called, in the hub's thread, with the queues that may have work: those that this worker was named for,
-            and those that another one was.
+        listener: Receives them.
+        notify: Called, in the listener's thread, with the queues that may have work: those for which a notification
+            named this worker, and those for which it named another consumer.
     """
 
-    def __init__(self, hub: _Listener, wake: Wake) -> None:
-        self._hub = hub
-        self._wake = wake
+    def __init__(self, listener: _Listener, notify: Notify) -> None:
+        self._listener = listener
+        self._notify = notify
         self._topics: dict[str, ServedQueue] = {}
 
     @property
-    def is_heard(self) -> bool:
+    def is_listening(self) -> bool:
         """Whether notifications arrive just now, as far as is known."""
-        return self._hub.is_listening
+        return self._listener.is_listening
 
-    def follow(self, topic: str, source: ServedQueue) -> None:
+    def follow(self, topic: str, queue: ServedQueue) -> None:
         """From now on a notification of this topic is for that queue."""
-        self._topics[topic] = source
+        self._topics[topic] = queue
 
     def notified(self, topics: dict[str, set[str]] | None) -> None:
-        """There were notifications, each of which named a marked lease; None: some may have been missed, or will be."""
-        sources = list(self._topics.items())
+        """Notifications came, each of which named a waiting lease; None: some may have been missed, or will be."""
+        queues = list(self._topics.items())
         if topics is None:
-            named, others = [source for _, source in sources], []
+            named, others = [queue for _, queue in queues], []
         else:
-            found = [
-                (source, str(source.marked_lease) in topics[topic]) for topic, source in sources if topic in topics
-            ]
-            named = [source for source, is_named in found if is_named]
-            others = [source for source, is_named in found if not is_named]
+            found = [(queue, str(queue.waiting_lease) in topics[topic]) for topic, queue in queues if topic in topics]
+            named = [queue for queue, is_named in found if is_named]
+            others = [queue for queue, is_named in found if not is_named]
         if named or others:
-            self._wake(named, others)
+            self._notify(named, others)
 
     def close(self) -> None:
-        """Hear no more; the last one ends the connection."""
+        """Receive no more. The last subscription ends the connection."""
         with _lock:
-            self._hub.leave(self)
+            self._listener.leave(self)
 
 
-def subscribe(engine: Engine | AsyncEngine, driver: Any, wake: Wake) -> Subscription:
-    """Join the listening connection to a database, made if this is its first follower.
+def subscribe(options: WorkerOptions, driver: Any, notify: Notify) -> Subscription:
+    """Join the listening connection to a database, which the first subscriber makes.
 
     Args:
-        engine: How to connect.
+        options: The worker's.
         driver: A driver's connection to the same database, which says which one it is.
-        wake: As for Subscription.
+        notify: As for Subscription.
     """
     known = driver.info
     key = (os.getpid(), known.host, known.port, known.dbname, known.user)
     with _lock:
-        hub = _listeners.get(key)
-        if hub is None:
-            hub = _listeners[key] = _Listener(key, line(engine))
-        subscription = Subscription(hub, wake)
-        hub.join(subscription)
+        listener = _listeners.get(key)
+        if listener is None:
+            listener = _listeners[key] = _Listener(key, options)
+        subscription = Subscription(listener, notify)
+        listener.join(subscription)
     return subscription
 
 
 class _Listener:
-    """The connection and its thread."""
+    """The listening connection and its thread."""
 
-    def __init__(self, key: Key, own: DedicatedConnection) -> None:
+    def __init__(self, key: Key, options: WorkerOptions) -> None:
         self.is_listening = False
         self._key = key
-        self._line = own
-        self._followers: list[Subscription] = []
-        self._outage = Backoff(log, "listen for notifications", f"process {os.getpid()}", cap=10.0)
-        self._ear, self._mouth = os.pipe()
+        self._timings = options.timings
+        self._connection = dedicated_connection(options)
+        self._subscriptions: list[Subscription] = []
+        self._backoff = Backoff(
+            "listen for notifications", f"process {os.getpid()}", options.clock, options.timings, cap=10.0
+        )
+        # One byte through this pipe tells the thread to stop.
+        self._stop_reader, self._stop_writer = os.pipe()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="fairqueue-listener", daemon=True)
 
     def join(self, subscription: Subscription) -> None:
-        """One more follower."""
+        """One more subscriber."""
         if self._thread.ident is None:
             self._thread.start()
-        self._followers = [*self._followers, subscription]
+        self._subscriptions = [*self._subscriptions, subscription]
 
     def leave(self, subscription: Subscription) -> None:
-        """One less; without any it ends."""
-        self._followers = [one for one in self._followers if one is not subscription]
-        if not self._followers and not self._stopping:
+        """One subscriber less; without any the thread stops."""
+        self._subscriptions = [one for one in self._subscriptions if one is not subscription]
+        if not self._subscriptions and not self._stopping:
             _listeners.pop(self._key, None)
             # First: once it may stop, its thread closes this.
-            os.write(self._mouth, b"x")
+            os.write(self._stop_writer, b"x")
             self._stopping = True
 
     def _run(self) -> None:
         while not self._stopping:
             try:
                 self._listen()
-            except BaseException as error:  # noqa: BLE001 - followers poll meanwhile
+            except BaseException as error:  # noqa: BLE001 - subscribers poll meanwhile
                 self.is_listening = False
-                self._line.close()
-                wait = self._outage.failed(error)
-                self._tell(None)
+                self._connection.close()
+                wait = self._backoff.failed(error)
+                self._notify(None)
                 with selectors.DefaultSelector() as selector:
-                    selector.register(self._ear, selectors.EVENT_READ)
+                    selector.register(self._stop_reader, selectors.EVENT_READ)
                     selector.select(wait)
         self.is_listening = False
-        self._line.close()
-        os.close(self._ear)
-        os.close(self._mouth)
+        self._connection.close()
+        os.close(self._stop_reader)
+        os.close(self._stop_writer)
 
     def _listen(self) -> None:
-        connection = self._line.driver().pgconn
+        driver = self._connection.driver().pgconn
         # Whatever the application speaks: topics are compared by their characters.
-        self._ask(connection, "set client_encoding to 'UTF8'")
-        self._ask(connection, f"listen {_CHANNEL}")
+        self._execute(driver, "set client_encoding to 'UTF8'")
+        self._execute(driver, f"listen {_CHANNEL}")
         self.is_listening = True
-        self._outage.over()
-        self._tell(None)
+        self._backoff.succeeded()
+        self._notify(None)
         # Not select(), which knows no file above 1023.
         with selectors.DefaultSelector() as selector:
-            for file in connection.socket, self._ear:
+            for file in driver.socket, self._stop_reader:
                 selector.register(file, selectors.EVENT_READ)
             while not self._stopping:
                 # First: what libpq has read with an answer makes no socket ready.
-                self._hear(connection)
-                ready = {key.fd for key, _ in selector.select(_SILENCE)}
+                self._receive(driver)
+                ready = {key.fd for key, _ in selector.select(self._timings.silence)}
                 if not ready:
-                    self._ask(connection, "select 1")
-                elif connection.socket in ready:
-                    connection.consume_input()
+                    self._execute(driver, "select 1")
+                elif driver.socket in ready:
+                    driver.consume_input()
 
-    def _hear(self, connection: Any) -> None:
+    def _receive(self, driver: Any) -> None:
         topics: dict[str, set[str]] = {}
-        while (notification := connection.notifies()) is not None:
+        while (notification := driver.notifies()) is not None:
             lease_id, _, topic = notification.extra.decode(errors="replace").partition(":")
             topics.setdefault(topic, set()).add(lease_id)
         if topics:
-            self._tell(topics)
+            self._notify(topics)
 
-    def _tell(self, topics: dict[str, set[str]] | None) -> None:
-        for follower in self._followers:
+    def _notify(self, topics: dict[str, set[str]] | None) -> None:
+        for subscription in self._subscriptions:
             try:
-                follower.notified(topics)
+                subscription.notified(topics)
             except Exception:  # noqa: BLE001 - the others are to be woken
                 log.exception("a worker cannot be woken; it polls")
 
-    def _ask(self, connection: Any, sql: str) -> None:
-        with self._line.calling(_ANSWER):
-            result = connection.exec_(sql.encode())
+    def _execute(self, driver: Any, sql: str) -> None:
+        with self._connection.calling(self._timings.answer):
+            result = driver.exec_(sql.encode())
         # COMMAND_OK or TUPLES_OK
         if result.status not in {1, 2}:
             raise FairQueueError(f"cannot {sql}: {result.error_message.decode(errors='replace')}")

@@ -1,36 +1,53 @@
-"""What a worker was asked to be."""
+"""Options of a worker: its arguments, checked when it is made, and what they mean for its handlers when it starts.
+
+Nothing here asks the database.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
 import secrets
 import socket
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.asynchronous import AsyncEngine
+from sqlalchemy import Engine, QueuePool
+
+from sqlalchemy_fairqueue.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.engines import check_driver
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.values import RetryPolicy, check_count, check_duration, check_name
+from sqlalchemy_fairqueue.worker.logs import log
 from sqlalchemy_fairqueue.worker.prefetch import MOST
+from sqlalchemy_fairqueue.worker.timings import Clock, Timings
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
+    from collections.abc import Callable
+
+    from sqlalchemy.orm import Session
 
 
 LEASE = timedelta(seconds=30)
 GRACE = timedelta(seconds=30)
-POLL_WOKEN = timedelta(seconds=5)
-POLL_ALONE = timedelta(seconds=1)
+_INTERVAL_WITH_NOTIFICATIONS = timedelta(seconds=5)
+_INTERVAL_WITHOUT_NOTIFICATIONS = timedelta(seconds=1)
 _LEAST_LEASE = timedelta(milliseconds=100)
-_LEAST_POLL = timedelta(milliseconds=1)
+_LEAST_INTERVAL = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """The arguments of a worker, checked. See :class:`sqlalchemy_fairqueue.Worker`."""
+    """The arguments of a worker, checked. See :class:`sqlalchemy_fairqueue.Worker`.
+
+    Attributes:
+        timings: No argument of a worker: its durations, which tests change.
+        clock: No argument of a worker: what it measures time by.
+    """
 
     engine: Engine | AsyncEngine
     queues: tuple[Queue, ...]
@@ -43,6 +60,8 @@ class WorkerOptions:
     prefetch: int
     name: str
     housekeeping: bool
+    timings: Timings = field(default_factory=Timings)
+    clock: Clock = monotonic
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
@@ -52,36 +71,138 @@ class WorkerOptions:
         for queue in self.queues:
             if not isinstance(queue, Queue):
                 raise InvalidArgument(f"queues has {queue!r:.80} where a Queue is needed")
-        places = [(queue.schema, queue.name) for queue in self.queues]
-        if len(set(places)) < len(places):
-            raise InvalidArgument(f"queues names one queue twice: {places!r:.200}; give each once")
+        targets = [(queue.schema, queue.name) for queue in self.queues]
+        if len(set(targets)) < len(targets):
+            raise InvalidArgument(f"queues names one queue twice: {targets!r:.200}; give each once")
         check_count("concurrency", self.concurrency, 1, 10_000)
         check_count("prefetch", self.prefetch, 0, MOST)
         check_duration("lease", self.lease, _LEAST_LEASE)
         check_duration("grace", self.grace)
         if self.poll_interval is not None:
-            check_duration("poll_interval", self.poll_interval, _LEAST_POLL)
+            check_duration("poll_interval", self.poll_interval, _LEAST_INTERVAL)
         if not isinstance(self.retry, RetryPolicy):
             raise InvalidArgument(f"retry is {self.retry!r:.80}; give a RetryPolicy")
         check_name("name", self.name)
 
     @property
     def ask(self) -> timedelta:
-        """What a dequeue asks for: less than the heartbeat gives, so that the lease that is there can be used."""
+        """The lease that a dequeue asks for: less than a heartbeat gives, so that it can use the last lease again."""
         return self.lease / 2
 
     @property
-    def woken_interval(self) -> float:
-        """Seconds between two looks of a worker that can be woken, at most."""
-        return (self.poll_interval or POLL_WOKEN).total_seconds()
+    def interval_with_notifications(self) -> float:
+        """Seconds between two polls of a worker that can be woken, at most."""
+        return (self.poll_interval or _INTERVAL_WITH_NOTIFICATIONS).total_seconds()
 
     @property
-    def alone_interval(self) -> float:
-        """Seconds between two looks of a worker that cannot."""
-        asked = self.poll_interval or POLL_ALONE
-        return (min(asked, POLL_ALONE) if self.notify else asked).total_seconds()
+    def interval_without_notifications(self) -> float:
+        """Seconds between two polls of a worker that cannot, at most."""
+        asked = self.poll_interval or _INTERVAL_WITHOUT_NOTIFICATIONS
+        return (min(asked, _INTERVAL_WITHOUT_NOTIFICATIONS) if self.notify else asked).total_seconds()
+
+    def grace_seconds(self, grace: timedelta | None) -> float:
+        """A grace in seconds; None: the worker's.
+
+        Raises:
+            InvalidArgument: The grace is no duration.
+        """
+        if grace is None:
+            return self.grace.total_seconds()
+        check_duration("grace", grace)
+        return grace.total_seconds()
+
+    @property
+    def takes_sessions(self) -> bool:
+        """Whether a handler takes a session."""
+        return any(handler.session for queue in self.queues for handler in queue.handlers.values())
 
 
 def worker_name(given: str | None) -> str:
     """A name for a worker: shown beside its leases and in the log."""
     return given if given is not None else f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+def check_handlers(options: WorkerOptions) -> None:
+    """Refuse queues without any handler: all of their messages would become dead letters.
+
+    Raises:
+        InvalidArgument: A queue has none.
+    """
+    for queue in options.queues:
+        if not queue.handlers:
+            raise InvalidArgument(
+                f"queue {queue.name!r} has no handlers; declare them with @queue.handler(...), and import the modules "
+                "that hold them before the worker starts (fairqueue worker: with --import)"
+            )
+
+
+def check_main_thread() -> None:
+    """Refuse to handle signals in a thread where Python cannot.
+
+    Raises:
+        InvalidArgument: This is another thread than the main one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise InvalidArgument(
+            f"handle_signals is True in thread {threading.current_thread().name!r}, and Python handles signals in the "
+            "main thread only; run the worker there, or leave signals to the program and let it call stop()"
+        )
+
+
+def check_sessions(options: WorkerOptions, make: Callable[[], object], kind: type[Session | AsyncSession]) -> None:
+    """Make a session, and refuse a factory that makes something else: each call of a handler would cost an attempt.
+
+    Raises:
+        InvalidArgument: The factory makes something else.
+    """
+    if not options.takes_sessions:
+        return
+    made: Any = make()
+    if isinstance(made, kind):
+        # Not closed: nothing was asked of it, and a scoped_session gives the one that its caller works with.
+        return
+    if inspect.iscoroutine(made):
+        made.close()
+    wanted, maker = "a Session", "a sessionmaker"
+    if kind is AsyncSession:
+        wanted, maker = "an AsyncSession", "an async_sessionmaker"
+    raise InvalidArgument(
+        f"session_factory makes a {type(made).__name__} where worker {options.name} needs {wanted}; give {maker}, or "
+        "what makes such sessions"
+    )
+
+
+def warn_of_pool(options: WorkerOptions, sessions: object) -> None:
+    """Warn if handlers' sessions will wait for one another's connections. The worker's own are apart from the pool.
+
+    Args:
+        options: The worker's.
+        sessions: Makes the sessions. Unless it is SQLAlchemy's maker, its engine is not known.
+    """
+    if not options.takes_sessions:
+        return
+    bind = getattr(sessions, "kw", {}).get("bind")
+    room = _room(bind.sync_engine if isinstance(bind, AsyncEngine) else bind)
+    if room is not None and room < options.concurrency:
+        log.warning(
+            "worker %s calls %d handlers at a time, and the pool of their sessions has %d connection(s): some will "
+            "wait for one, and fail after pool_timeout, which costs their messages an attempt; create the engine with "
+            "pool_size=%d, or give the worker concurrency=%d",
+            options.name,
+            options.concurrency,
+            room,
+            options.concurrency,
+            room,
+            extra={"worker": options.name},
+        )
+
+
+def _room(engine: object) -> int | None:
+    """The most connections of an engine's pool; None: it is not known, or there is no limit."""
+    if not isinstance(engine, Engine) or not isinstance(engine.pool, QueuePool):
+        return None
+    pool: Any = engine.pool
+    size: int = pool.size()
+    # Not public, and said by status() only in words.
+    overflow: int = getattr(pool, "_max_overflow", -1)
+    return None if size == 0 or overflow < 0 else size + overflow

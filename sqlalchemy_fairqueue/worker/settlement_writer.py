@@ -1,4 +1,4 @@
-"""Sends what ends deliveries of one queue by one verb, and finds the one that keeps the others from it. No thread."""
+"""Writer of settlements: one verb on deliveries of one queue in a call, and apart from each other if the call fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy_fairqueue.errors import LeaseLost, said
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from sqlalchemy_fairqueue.unit_of_work.sending import settle
-from sqlalchemy_fairqueue.worker.decisions import in_place_of, of_own
+from sqlalchemy_fairqueue.worker.decisions import fallback, of_own_verb
 from sqlalchemy_fairqueue.worker.logs import log, log_message
 
 if TYPE_CHECKING:
@@ -19,52 +19,50 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
-    from sqlalchemy_fairqueue.worker.context import Context
     from sqlalchemy_fairqueue.worker.decisions import Decision
+    from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
     from sqlalchemy_fairqueue.worker.stats import WorkerStats
 
-    Endings = Sequence[tuple[Context, Decision]]
+    Settlements = Sequence[tuple[HeldDelivery, Decision]]
 
-LOCK_TIMEOUT = "200ms"
-"""How long a call may wait for a message that somebody has locked: the others of the call must not wait with it."""
-# A statement_timeout that is shorter says no more.
+# A lock_timeout, or a statement_timeout that is shorter.
 _LOCKED = {"55P03", "57014"}
 # The connection's encoding, or the server's, has no bytes for a character.
 _UNTRANSLATABLE = "22P05"
-# By its class: the call is not what is wrong, and may be tried again. Whatever else the server says is about a message,
-# for a trigger may raise anything. None: it said nothing.
-_AWAY = {"", "08", "25", "28", "40", "53", "55", "57", "58"}
+# Classes of SQLSTATE that say that the call is not what is wrong, so that it may be tried again. Whatever else the
+# server says is about a message, for a trigger may raise anything. Empty: it said nothing.
+_UNAVAILABLE = {"", "08", "25", "28", "40", "53", "55", "57", "58"}
 # The role lacks a privilege, whatever the message.
 _FORBIDDEN = "42501"
 
 
 class SettlementWriter:
-    """Sends for one worker.
+    """Writes the settlements of one worker. The settler calls it.
 
     Args:
-        line: The settler's connection.
+        connection: The settler's.
         name: The worker's name, for the log.
-        stats: Counted here: what became of deliveries.
+        stats: It counts what became of deliveries.
     """
 
-    def __init__(self, line: DedicatedConnection, name: str, stats: WorkerStats) -> None:
-        self._line = line
+    def __init__(self, connection: DedicatedConnection, name: str, stats: WorkerStats) -> None:
+        self._connection = connection
         self._name = name
         self._stats = stats
 
-    def send(self, source: ServedQueue, verb: Verb, endings: Endings) -> list[tuple[Context, Decision]]:
-        """End deliveries; returns those whose message somebody else has locked.
+    def write(self, queue: ServedQueue, verb: Verb, settlements: Settlements) -> list[tuple[HeldDelivery, Decision]]:
+        """Settle deliveries; returns those whose message somebody else has locked.
 
         Raises:
             FairQueueError: The schema does not fit.
             DBAPIError: The database is away.
         """
-        settles = [decision.settle(source.target, context.delivery) for context, decision in endings]
+        operations = [decision.operation(queue.target, held.delivery) for held, decision in settlements]
 
         def work(connection: Connection) -> None:
             try:
-                settle(connection, source.target, verb, settles)
+                settle(connection, queue.target, verb, operations)
             except LeaseLost:
                 # The others are settled.
                 connection.commit()
@@ -74,76 +72,77 @@ class SettlementWriter:
         self._stats.flushes += 1
         lost: set[int] = set()
         try:
-            self._line.run(work)
+            self._connection.run(work)
         except LeaseLost as error:
-            lost = self._lost(source, verb, endings, error)
+            lost = self._lost(queue, verb, settlements, error)
         except (DBAPIError, UnicodeError) as error:
             state = _state(error)
-            if state == _FORBIDDEN or (state not in _LOCKED and state[:2] in _AWAY):
+            if state == _FORBIDDEN or (state not in _LOCKED and state[:2] in _UNAVAILABLE):
                 raise
-            if state == _UNTRANSLATABLE and (plain := self._in_ascii(source, endings)):
-                return self.send(source, verb, plain)
-            if len(endings) > 1:
-                half = len(endings) // 2
-                return self.send(source, verb, endings[:half]) + self.send(source, verb, endings[half:])
+            if state == _UNTRANSLATABLE and (plain := self._in_ascii(queue, settlements)):
+                return self.write(queue, verb, plain)
+            if len(settlements) > 1:
+                half = len(settlements) // 2
+                return self.write(queue, verb, settlements[:half]) + self.write(queue, verb, settlements[half:])
             if state in _LOCKED:
-                return list(endings)
-            return self._refused(source, *endings[0], error)
-        self.ended(verb, [one for one in endings if one[0].delivery.message_id not in lost] if lost else endings)
+                return list(settlements)
+            return self._refused(queue, *settlements[0], error)
+        self.count(
+            verb, [one for one in settlements if one[0].delivery.message_id not in lost] if lost else settlements
+        )
         return []
 
-    def ended(self, verb: Verb, endings: Endings) -> None:
-        """These deliveries have ended so: count them, and say which messages are dead letters now."""
+    def count(self, verb: Verb, settlements: Settlements) -> None:
+        """Count deliveries that are settled so, and log which messages are dead letters now."""
         stats = self._stats
-        number = len(endings)
+        number = len(settlements)
         match verb:
             case Verb.COMPLETE:
                 stats.completed += number
             case Verb.RETRY:
-                # In place of another end, of the last attempt too, of which the database makes a dead letter.
-                over = [(context, of_own(verb, context.delivery)) for context, _ in endings]
+                # In place of another verb it may be the last attempt, of which the database makes a dead letter.
+                over = [(held, of_own_verb(verb, held.delivery)) for held, _ in settlements]
                 over = [one for one in over if one[1].verb is Verb.BURY]
                 stats.retried += number - len(over)
                 if over:
-                    self.ended(Verb.BURY, over)
+                    self.count(Verb.BURY, over)
             case Verb.RELEASE:
                 stats.released += number
             case Verb.BURY:
-                for context, decision in endings:
-                    delivery = context.delivery
-                    attempt = f"attempt {delivery.attempt} of {context.max_attempts}"
+                for held, decision in settlements:
+                    attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
                     what = f"is a dead letter now, at {attempt}: {decision.reason}"
-                    log_message(logging.WARNING, self._name, delivery, what)
-                # Last: whoever sees the figure finds the words.
+                    log_message(logging.WARNING, self._name, held.delivery, what)
+                # Last: a reader who sees the figure finds the log line.
                 stats.buried += number
 
-    def _lost(self, source: ServedQueue, verb: Verb, endings: Endings, error: LeaseLost) -> set[int]:
-        """Say which are lost. One that its handler has ended by itself is not: it ended so."""
-        gone = [one for one in endings if one[0].delivery.message_id in error.message_ids]
-        for context, _ in gone:
-            if context.delivery.ends:
-                own = of_own(Verb(context.delivery.ends[-1]), context.delivery)
-                self.ended(own.verb, [(context, own)])
-        lost = [context.delivery.message_id for context, _ in gone if not context.delivery.ends]
+    def _lost(self, queue: ServedQueue, verb: Verb, settlements: Settlements, error: LeaseLost) -> set[int]:
+        """Log which are lost. One that its handler has settled by a verb is not: it is settled so."""
+        gone = [held for held, _ in settlements if held.delivery.message_id in error.message_ids]
+        for held in gone:
+            if held.delivery.ends:
+                own = of_own_verb(Verb(held.delivery.ends[-1]), held.delivery)
+                self.count(own.verb, [(held, own)])
+        lost = [held.delivery.message_id for held in gone if not held.delivery.ends]
         if lost:
             log.warning(
                 "worker %s could not %s %d of %d deliveries of queue %s: somebody else has them, or settled them: %s",
                 self._name,
                 verb.value,
                 len(lost),
-                len(endings),
-                source.queue.name,
+                len(settlements),
+                queue.queue.name,
                 tuple(lost[:20]),
-                extra={"worker": self._name, "queue": source.queue.name, "message_ids": tuple(lost)},
+                extra={"worker": self._name, "queue": queue.queue.name, "message_ids": tuple(lost)},
             )
             self._stats.lost += len(lost)
         return set(error.message_ids)
 
-    def _in_ascii(self, source: ServedQueue, endings: Endings) -> Endings:
-        """The same endings in ASCII, if that changes any."""
-        plain = [(context, decision.in_ascii()) for context, decision in endings]
+    def _in_ascii(self, queue: ServedQueue, settlements: Settlements) -> Settlements:
+        """The same settlements in ASCII, if that changes any."""
+        plain = [(held, decision.in_ascii()) for held, decision in settlements]
         changed = [
-            context.delivery.message_id for (context, new), (_, old) in zip(plain, endings, strict=True) if new != old
+            held.delivery.message_id for (held, new), (_, old) in zip(plain, settlements, strict=True) if new != old
         ]
         if not changed:
             return []
@@ -152,33 +151,33 @@ class SettlementWriter:
             "connection's, has no bytes for it: %s",
             self._name,
             len(changed),
-            source.queue.name,
+            queue.queue.name,
             tuple(changed[:20]),
-            extra={"worker": self._name, "queue": source.queue.name, "message_ids": tuple(changed)},
+            extra={"worker": self._name, "queue": queue.queue.name, "message_ids": tuple(changed)},
         )
         return plain
 
     def _refused(
-        self, source: ServedQueue, context: Context, decision: Decision, error: DBAPIError | UnicodeError
-    ) -> list[tuple[Context, Decision]]:
-        """Say so, and end it by the next best: left as it is, it would stay ours as long as the lease lives."""
-        instead = in_place_of(decision, context.delivery)
+        self, queue: ServedQueue, held: HeldDelivery, decision: Decision, error: DBAPIError | UnicodeError
+    ) -> list[tuple[HeldDelivery, Decision]]:
+        """Log it, and settle the delivery by the next best verb; else it would stay held as long as the lease lives."""
+        instead = fallback(decision, held.delivery)
         log.error(
             "worker %s cannot %s message %d of queue %s%s: %s",
             self._name,
             decision.verb.value,
-            context.delivery.message_id,
-            source.queue.name,
+            held.delivery.message_id,
+            queue.queue.name,
             "" if instead is None else f", tries to {instead.verb.value} it",
             said(error),
-            extra={"worker": self._name, "queue": source.queue.name, "message_ids": (context.delivery.message_id,)},
+            extra={"worker": self._name, "queue": queue.queue.name, "message_ids": (held.delivery.message_id,)},
         )
-        source.consumer.forget_leases()
-        return [] if instead is None else self.send(source, instead.verb, [(context, instead)])
+        queue.consumer.forget_leases()
+        return [] if instead is None else self.write(queue, instead.verb, [(held, instead)])
 
 
 def _state(error: DBAPIError | UnicodeError) -> str:
-    """The SQLSTATE; for a text that the connection's encoding has no bytes for that of a server that has none."""
+    """The SQLSTATE. For a text that the driver has no bytes for, it is that of a server that has none."""
     if isinstance(error, UnicodeError):
         return _UNTRANSLATABLE
     return "" if error.connection_invalidated else str(getattr(error.orig, "sqlstate", None) or "")

@@ -1,4 +1,4 @@
-"""Ends calls that nobody answers."""
+"""Watch over the socket of a connection, which ends calls that nobody answers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import contextlib
 import os
 import socket
 import threading
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# A peer that has gone without a word is noticed within so many seconds, also while a call waits for its answer.
+    from sqlalchemy_fairqueue.worker.timings import Clock
+
+# The system notices within so many seconds that the other side is gone, also while a call waits for its answer.
 _UNANSWERED = 20
 _OPTIONS = (
     ("SO_KEEPALIVE", socket.SOL_SOCKET, 1),
@@ -24,13 +25,14 @@ _OPTIONS = (
 
 
 class SocketWatch:
-    """The socket under a line's connection, as seen by others than its thread.
+    """The socket under a connection, as other threads than the connection's see it.
 
-    A peer that is gone without a word, or a proxy that answers for it, leaves a call waiting for ever; a socket that is
-    shut ends it with an error.
+    A server that is gone without a word, or a proxy that answers for it, leaves a call waiting for ever; a socket that
+    is shut down ends the call with an error.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._socket: socket.socket | None = None
         self._since: float | None = None
 
@@ -57,7 +59,7 @@ class SocketWatch:
         if timer is not None:
             timer.daemon = True
             timer.start()
-        self._since = monotonic()
+        self._since = self._clock()
         try:
             yield
         finally:
@@ -76,5 +78,5 @@ class SocketWatch:
     def cut_if_stuck(self, seconds: float) -> None:
         """End the call that is under way if it has been for so long."""
         since = self._since
-        if since is not None and monotonic() - since > seconds:
+        if since is not None and self._clock() - since > seconds:
             self.cut()

@@ -1,27 +1,30 @@
-"""What a worker counts, for metrics."""
+"""Counters of a worker, for metrics."""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import asdict, dataclass
 
 
-@dataclass(slots=True)
+@dataclass
 class WorkerStats:
-    """Counters since the start. Read them at any time; each is written by one thread of the worker.
+    """Counters since the worker was made. Any thread may read them at any time.
+
+    One thread of the worker writes each of them, but for ``failures``, which several write under a lock.
 
     Attributes:
         taken: Deliveries dequeued.
-        completed: Done.
-        retried: To be tried again.
-        released: Given back uncounted.
-        buried: To the dead letters, for want of attempts or for another reason.
+        completed: Deliveries that are done.
+        retried: Deliveries to be tried again.
+        released: Deliveries given back, their attempt not counted.
+        buried: Deliveries that became dead letters, for want of attempts or for another reason.
         lost: Deliveries whose lease was lost, or whose message was settled by somebody else.
         cancelled: Messages that were withdrawn while their handler worked.
         dequeues: Calls that asked for messages.
         empty: Those of them that gave none.
         flushes: Calls that settled deliveries.
         heartbeats: Calls that extended leases.
-        woken: Times that a notification ended a sleep.
+        woken: Times that notifications came for queues of this worker.
         failures: Calls to the database that failed.
     """
 
@@ -38,6 +41,18 @@ class WorkerStats:
     heartbeats: int = 0
     woken: int = 0
     failures: int = 0
+
+    def __post_init__(self) -> None:
+        # No field: a copy has its own.
+        self._failing = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[WorkerStats], tuple[int, ...]]:
+        return WorkerStats, tuple(asdict(self).values())
+
+    def failed(self) -> None:
+        """Count a failure. Called by several threads of the worker."""
+        with self._failing:
+            self.failures += 1
 
     def as_dict(self) -> dict[str, int]:
         """All of them, by name."""

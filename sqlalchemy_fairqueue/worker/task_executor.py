@@ -1,4 +1,4 @@
-"""Tasks of an event loop that call handlers: one a delivery, so that nothing of one message is left for the next."""
+"""Executor with tasks of an event loop: one task a delivery, so that nothing of one message is left for the next."""
 
 from __future__ import annotations
 
@@ -7,228 +7,234 @@ import contextlib
 import inspect
 from contextvars import ContextVar
 from functools import partial
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost
 from sqlalchemy_fairqueue.unit_of_work import guard
 from sqlalchemy_fairqueue.worker.daemon_threads import in_thread
-from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure, of_return
+from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure
 from sqlalchemy_fairqueue.worker.executor import Executor
-from sqlalchemy_fairqueue.worker.handler_calls import TRIES, begin, check_time, commit_with, extras, failed
-from sqlalchemy_fairqueue.worker.prefetch import STALE
+from sqlalchemy_fairqueue.worker.handler_calls import TRIES, arguments, begin, decide_on_failure, settle_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sqlalchemy_fairqueue.asynchronous import AsyncSession
     from sqlalchemy_fairqueue.queue.handling import Handler
-    from sqlalchemy_fairqueue.values import RetryPolicy
-    from sqlalchemy_fairqueue.worker.context import Context
+    from sqlalchemy_fairqueue.worker.executor import SettleCallback
+    from sqlalchemy_fairqueue.worker.fetch_trigger import FetchTrigger
+    from sqlalchemy_fairqueue.worker.leases import HeldDelivery
+    from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.prefetch import Prefetch
 
-# How long a cancelled handler may clean up after the grace period.
-_CLEANING = 1.0
-_LOOK = 1.0
-# How often a delivery is given back uncounted because its task was cancelled: a handler that cancels itself has an end.
+# How often a delivery is given back uncounted because its task was cancelled: a handler that cancels itself must end.
 _CANCELLATIONS = 10
 
-# Whose handler runs, also in the tasks and threads that it starts.
-_mine: ContextVar[TaskExecutor | None] = ContextVar("fairqueue_crew", default=None)
+# The executor whose handler runs, also in the tasks and threads that the handler starts.
+_current: ContextVar[TaskExecutor | None] = ContextVar("fairqueue_executor", default=None)
 
 
 class TaskExecutor(Executor):
     """Tasks in the loop that it was made in.
 
-    The fetcher puts deliveries into the buffer from its thread; all else happens in the loop.
+    The fetcher adds deliveries to the buffer in its thread; all else happens in the loop.
     """
 
     def __init__(
-        self, concurrency: int, pace: Prefetch, retry: RetryPolicy, sessions: Callable[[], AsyncSession], name: str
+        self,
+        options: WorkerOptions,
+        prefetch: Prefetch,
+        trigger: FetchTrigger,
+        settle: SettleCallback,
+        sessions: Callable[[], AsyncSession],
     ) -> None:
-        super().__init__(concurrency, pace)
+        super().__init__(options, prefetch, trigger, settle)
         self._loop = asyncio.get_running_loop()
-        self._retry = retry
         self._sessions = sessions
-        self._name = name
-        self._tasks: dict[Context, asyncio.Task[Decision | None]] = {}
-        # Whose tasks were cancelled: not again and again, so that they can clean up.
-        self._told: set[Context] = set()
-        self._patience: asyncio.Timeout | None = None
-        self._watch: asyncio.TimerHandle | None = None
+        self._tasks: dict[HeldDelivery, asyncio.Task[Decision | None]] = {}
+        # Deliveries whose tasks were cancelled: not again and again, so that they can clean up.
+        self._interrupted: set[HeldDelivery] = set()
+        self._waiting: asyncio.Timeout | None = None
+        self._next_check: asyncio.TimerHandle | None = None
         self._stopping = False
         # Since when the loop has not come to look at the buffer.
         self._called_at: float | None = None
 
     def start(self) -> None:
-        """There is work in the buffer. Called by the fetcher's thread."""
+        """Do nothing: the loop runs."""
+
+    def begin(self) -> None:
+        """As for Executor. The fetcher's thread calls it."""
         if self._called_at is None:
             # Not now: what is given back because it has waited too long has waited for the loop for as long.
             self._called_at = self.buffer.filled_at
         self._call_in_loop(self._begin)
 
-    def tell(self, contexts: list[Context]) -> None:
-        """Cancel the handlers of these deliveries. Called by the heartbeat's thread."""
-        self._call_in_loop(self._cancel, contexts)
+    def interrupt(self, deliveries: list[HeldDelivery]) -> None:
+        """Cancel the tasks of these deliveries. The heartbeat's thread calls it."""
+        self._call_in_loop(self._cancel, deliveries)
 
     def free(self) -> int:
-        """How many could start at once: none in a loop that is blocked, which others should not wait for."""
+        """As for Executor; none in a loop that is blocked, since others should not wait for that."""
         called_at = self._called_at
-        return 0 if called_at is not None and monotonic() - called_at > STALE else super().free()
+        is_blocked = called_at is not None and self._clock() - called_at > self._timings.stale_after
+        return 0 if is_blocked else super().free()
 
-    def gone(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether the loop was closed without a stop."""
         return self._loop.is_closed()
 
-    def is_mine(self) -> bool:
-        """Whether one of its handlers asks."""
-        return _mine.get() is self
+    def calls_this(self) -> bool:
+        """As for Executor."""
+        return _current.get() is self
 
-    def end(self) -> None:
-        """Begin no more, and tell the handlers at work."""
+    def begin_stop(self) -> None:
+        """As for Executor."""
         self._stopping = True
-        for context in self.running:
-            context.stopping = True
+        for held in self.running:
+            held.stopping = True
 
-    def hurry(self, until: float) -> None:
-        """Let a stop wait no longer than *until* then, also one that is under way."""
-        super().hurry(until)
-        if self._patience is not None and not self._patience.expired():
-            self._patience.reschedule(self._loop.time() + self.left())
+    def shorten_grace(self, until: float) -> None:
+        """As for Executor."""
+        super().shorten_grace(until)
+        if self._waiting is not None and not self._waiting.expired():
+            self._waiting.reschedule(self._loop.time() + self.grace_left())
 
-    async def stop(self) -> None:
-        """Wait for the handlers at work, as long as there is time."""
+    async def wait(self) -> None:
+        """Wait for the handlers at work, for the grace."""
         if self._tasks:
             try:
-                async with asyncio.timeout(self.left()) as self._patience:
+                async with asyncio.timeout(self.grace_left()) as self._waiting:
                     await asyncio.wait(self._tasks.values())
             except TimeoutError:
                 pass
             finally:
-                self._patience = None
+                self._waiting = None
 
-    async def clean(self) -> None:
-        """Cancel what was given up, and give it a moment to tidy up."""
-        for context, task in self._tasks.items():
-            self._told.add(context)
+    async def clean_up(self) -> None:
+        """Cancel the tasks that were given up, and give them a moment to clean up."""
+        for held, task in self._tasks.items():
+            self._interrupted.add(held)
             task.cancel("the worker stops")
         if self._tasks:
-            await asyncio.wait(self._tasks.values(), timeout=_CLEANING)
-        if self._watch is not None:
-            self._watch.cancel()
+            await asyncio.wait(self._tasks.values(), timeout=self._timings.cleanup)
+        if self._next_check is not None:
+            self._next_check.cancel()
 
-    def _call_in_loop(self, function: Callable[..., None], *arguments: Any) -> None:
-        # A loop that was closed under us has no handlers any more.
+    def _call_in_loop(self, function: Callable[..., None], *given: Any) -> None:
+        # A loop that was closed has no handlers any more.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(function, *arguments)
+            self._loop.call_soon_threadsafe(function, *given)
 
     def _begin(self) -> None:
         self._called_at = None
         while len(self._tasks) < self._concurrency and not self._stopping:
-            context = self.buffer.pop()
-            if context is None:
+            held = self.buffer.pop()
+            if held is None:
                 return
-            self.running[context] = monotonic()
-            name = f"{context.delivery.kind}-{context.delivery.message_id}"
-            task = self._tasks[context] = self._loop.create_task(self._call(context), name=name)
-            task.add_done_callback(partial(self._done, context))
-            self._watch_next(context.claim.deadline)
+            self.running[held] = self._clock()
+            name = f"{held.delivery.kind}-{held.delivery.message_id}"
+            task = self._tasks[held] = self._loop.create_task(self._call(held), name=name)
+            task.add_done_callback(partial(self._done, held))
+            self._check_leases_by(held.lease.deadline)
 
-    def _cancel(self, contexts: list[Context]) -> None:
-        for context in contexts:
-            task = self._tasks.get(context)
-            if task is not None and context not in self._told and (context.lost or context.cancelled):
-                self._told.add(context)
-                task.cancel("its message was cancelled" if context.cancelled else "its lease was lost")
+    def _cancel(self, deliveries: list[HeldDelivery]) -> None:
+        for held in deliveries:
+            task = self._tasks.get(held)
+            if task is not None and held not in self._interrupted and (held.lost or held.cancelled):
+                self._interrupted.add(held)
+                task.cancel("its message was cancelled" if held.cancelled else "its lease was lost")
 
-    def _watch_next(self, deadline: float) -> None:
-        """Look at the claims when the first may end: the loop's own timer does not depend on any thread."""
-        if self._watch is None:
-            wait = min(_LOOK, max(0.01, deadline - monotonic()))
-            self._watch = self._loop.call_later(wait, self._look)
+    def _check_leases_by(self, deadline: float) -> None:
+        """Check the leases when the first may end: the loop's own timer does not depend on any thread."""
+        if self._next_check is None:
+            wait = min(self._timings.lease_check, max(0.01, deadline - self._clock()))
+            self._next_check = self._loop.call_later(wait, self._check_leases)
 
-    def _look(self) -> None:
-        self._watch = None
-        self._cancel([context for context in self._tasks if context.lost])
-        deadlines = [context.claim.deadline for context in self._tasks if not context.lost]
+    def _check_leases(self) -> None:
+        self._next_check = None
+        self._cancel([held for held in self._tasks if held.lost])
+        deadlines = [held.lease.deadline for held in self._tasks if not held.lost]
         if deadlines:
-            self._watch_next(min(deadlines))
+            self._check_leases_by(min(deadlines))
 
-    def _done(self, context: Context, task: asyncio.Task[Decision | None]) -> None:
-        del self._tasks[context]
-        self._told.discard(context)
-        # Cancelled before it began: it was not tried.
-        untried = COMPLETE if context.cancelled else RELEASE
-        self.leave(context, untried if task.cancelled() else task.result())
+    def _done(self, held: HeldDelivery, task: asyncio.Task[Decision | None]) -> None:
+        del self._tasks[held]
+        self._interrupted.discard(held)
+        # A task that was cancelled before it began has tried nothing.
+        without_call = COMPLETE if held.cancelled else RELEASE
+        self._finish(held, without_call if task.cancelled() else task.result())
         self._begin()
 
-    async def _call(self, context: Context) -> Decision | None:
-        if (untried := self.untried(context)) is not None:
-            return untried
-        _mine.set(self)
+    async def _call(self, held: HeldDelivery) -> Decision | None:
+        if (without_call := self._without_call(held)) is not None:
+            return without_call
+        _current.set(self)
         try:
-            handler = begin(context, self._retry)
+            handler = begin(held, self._retry)
             allowed = None if handler.timeout is None else handler.timeout.total_seconds()
             scope = asyncio.timeout(allowed)
             try:
                 async with scope:
-                    return await self._call_handler(context, handler)
+                    return await self._call_handler(held, handler)
             except TimeoutError:
                 if not scope.expired():
                     raise
-                raise HandlerTimeout(context.delivery.message_id, context.delivery.kind) from None
+                raise HandlerTimeout(held.delivery.message_id, held.delivery.kind) from None
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is about its message
             # A loop that was closed under it is no failure of the handler's either.
             if (isinstance(error, GeneratorExit) and self._loop.is_closed()) or (
-                isinstance(error, asyncio.CancelledError) and self._is_foreign(context)
+                isinstance(error, asyncio.CancelledError) and self._is_cancelled_by_others(held)
             ):
                 return RELEASE
-            return failed(context, self._meant(context, error), self._retry, self._name)
+            return decide_on_failure(held, self._with_reason(held, error), self._retry, self._name)
 
-    def _is_foreign(self, context: Context) -> bool:
+    def _is_cancelled_by_others(self, held: HeldDelivery) -> bool:
         """Whether somebody else has cancelled the task of a handler: as a rule a loop that ends."""
         task = asyncio.current_task()
-        uncounted = context.delivery.deliveries - context.delivery.attempt
-        return task is not None and task.cancelling() > 0 and context not in self._told and uncounted < _CANCELLATIONS
+        uncounted = held.delivery.deliveries - held.delivery.attempt
+        return (
+            task is not None and task.cancelling() > 0 and held not in self._interrupted and uncounted < _CANCELLATIONS
+        )
 
     @staticmethod
-    def _meant(context: Context, error: BaseException) -> BaseException:
-        """A cancellation that we asked for, by its reason."""
-        if isinstance(error, asyncio.CancelledError) and context.lost:
-            lease = context.delivery.lease
-            return LeaseLost((context.delivery.message_id,), lease.id, lease.expires_at)
+    def _with_reason(held: HeldDelivery, error: BaseException) -> BaseException:
+        """The reason for a cancellation by the executor, in place of the cancellation."""
+        if isinstance(error, asyncio.CancelledError) and held.lost:
+            lease = held.delivery.lease
+            return LeaseLost((held.delivery.message_id,), lease.id, lease.expires_at)
         return error
 
-    async def _call_handler(self, context: Context, handler: Handler) -> Decision:
+    async def _call_handler(self, held: HeldDelivery, handler: Handler) -> Decision:
         if handler.session:
-            return await self._call_in_session(context, handler)
+            return await self._call_in_session(held, handler)
         if handler.asynchronous:
-            with self.one_process:
-                result = await handler.function(context.delivery, **extras(handler, context))
+            with self._fork_guard:
+                result = await handler.function(held.delivery, **arguments(handler, held))
         else:
-            result = await in_thread(lambda: self._call_plain(context, handler))
+            result = await in_thread(lambda: self._call_plain(held, handler))
         # A plain function around a coroutine.
         if inspect.isawaitable(result):
-            with self.one_process:
+            with self._fork_guard:
                 result = await result
-        check_time(context)
-        return self._returned(context, handler, result)
+        held.check_time()
+        return self._decision(held, handler, result)
 
-    def _call_plain(self, context: Context, handler: Handler) -> Any:
-        with self.one_process:
-            return handler.function(context.delivery, **extras(handler, context))
+    def _call_plain(self, held: HeldDelivery, handler: Handler) -> Any:
+        with self._fork_guard:
+            return handler.function(held.delivery, **arguments(handler, held))
 
-    async def _call_in_session(self, context: Context, handler: Handler) -> Decision:
+    async def _call_in_session(self, held: HeldDelivery, handler: Handler) -> Decision:
         for left in reversed(range(TRIES)):
             session = self._sessions()
             try:
-                guard(session.sync_session, context.check)
-                with self.one_process:
-                    result = await handler.function(context.delivery, **extras(handler, context, session))
-                decision = commit_with(session.sync_session, context, self._returned(context, handler, result))
+                guard(session.sync_session, held.check)
+                with self._fork_guard:
+                    result = await handler.function(held.delivery, **arguments(handler, held, session))
+                decision = settle_in(session.sync_session, held, self._decision(held, handler, result))
                 await session.commit()
             except Exception as error:
-                if not left or context.lost or not is_serialization_failure(error):
+                if not left or held.lost or not is_serialization_failure(error):
                     raise
             else:
                 return decision
@@ -237,6 +243,3 @@ class TaskExecutor(Executor):
                 # A cancelled commit must not leave its connection behind.
                 await asyncio.shield(session.close())
         raise AssertionError  # the last try returns or raises
-
-    def _returned(self, context: Context, handler: Handler, result: Any) -> Decision:
-        return of_return(result, context.delivery, context.source.policy(handler, self._retry))

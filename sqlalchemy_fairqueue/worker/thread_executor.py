@@ -1,18 +1,17 @@
-"""Threads that call handlers. They share the buffer, so that no message waits behind a slow one for a thread."""
+"""Executor with threads. They share the buffer, so that no message waits behind a slow one for a thread."""
 
 from __future__ import annotations
 
 import inspect
 import threading
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.unit_of_work import guard
 from sqlalchemy_fairqueue.worker.daemon_threads import join
-from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure, of_return
+from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure
 from sqlalchemy_fairqueue.worker.executor import Executor
-from sqlalchemy_fairqueue.worker.handler_calls import TRIES, begin, check_time, commit_with, extras, failed
+from sqlalchemy_fairqueue.worker.handler_calls import TRIES, arguments, begin, decide_on_failure, settle_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +19,10 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.queue.handling import Handler
-    from sqlalchemy_fairqueue.values import RetryPolicy
-    from sqlalchemy_fairqueue.worker.context import Context
+    from sqlalchemy_fairqueue.worker.executor import SettleCallback
+    from sqlalchemy_fairqueue.worker.fetch_trigger import FetchTrigger
+    from sqlalchemy_fairqueue.worker.leases import HeldDelivery
+    from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.prefetch import Prefetch
 
 
@@ -32,93 +33,96 @@ class ThreadExecutor(Executor):
     """
 
     def __init__(
-        self, concurrency: int, pace: Prefetch, retry: RetryPolicy, sessions: Callable[[], Session], name: str
+        self,
+        options: WorkerOptions,
+        prefetch: Prefetch,
+        trigger: FetchTrigger,
+        settle: SettleCallback,
+        sessions: Callable[[], Session],
     ) -> None:
-        super().__init__(concurrency, pace)
-        self._retry = retry
+        super().__init__(options, prefetch, trigger, settle)
         self._sessions = sessions
-        self._name = name
         self._changed = threading.Condition()
         self._idle = 0
         self._stopping = threading.Event()
         self._threads = [
-            threading.Thread(target=self._work, name=f"{name}-handler-{number}", daemon=True)
-            for number in range(1, concurrency + 1)
+            threading.Thread(target=self._run, name=f"{options.name}-handler-{number}", daemon=True)
+            for number in range(1, options.concurrency + 1)
         ]
 
-    def launch(self) -> None:
+    def start(self) -> None:
         """Start the threads."""
         for thread in self._threads:
             thread.start()
 
-    def start(self) -> None:
-        """There is work in the buffer."""
+    def begin(self) -> None:
+        """As for Executor."""
         if self._idle:
             with self._changed:
                 self._changed.notify(len(self.buffer))
 
-    def tell(self, contexts: list[Context]) -> None:
-        """These deliveries are lost or cancelled: their contexts say so already, and threads cannot be interrupted."""
+    def interrupt(self, deliveries: list[HeldDelivery]) -> None:
+        """Do nothing: their contexts say so already, and threads cannot be interrupted."""
 
-    def is_mine(self) -> bool:
-        """Whether one of its handlers asks."""
+    def calls_this(self) -> bool:
+        """As for Executor."""
         return threading.current_thread() in self._threads
 
-    def stop(self) -> None:
-        """Wait for the handlers at work, as long as there is time."""
-        for thread in self._threads:
-            join(thread, self.left)
-
-    def end(self) -> None:
-        """Begin no more, and tell the handlers at work."""
+    def begin_stop(self) -> None:
+        """As for Executor."""
         self._stopping.set()
-        for context in list(self.running):
-            context.stopping = True
+        for held in list(self.running):
+            held.stopping = True
         with self._changed:
             self._changed.notify_all()
 
-    def _work(self) -> None:
-        while not self._stopping.is_set():
-            context = self.buffer.pop()
-            if context is None:
-                self._wait()
-                continue
-            self.running[context] = monotonic()
-            # Asked again: from now on a stop waits for it.
-            untried = RELEASE if self._stopping.is_set() else self.untried(context)
-            self.leave(context, untried or self._call(context))
+    def wait(self) -> None:
+        """Wait for the handlers at work, for the grace."""
+        for thread in self._threads:
+            join(thread, self.grace_left)
 
-    def _wait(self) -> None:
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            held = self.buffer.pop()
+            if held is None:
+                self._wait_for_work()
+                continue
+            self.running[held] = self._clock()
+            # Asked again: from now on a stop waits for it.
+            without_call = RELEASE if self._stopping.is_set() else self._without_call(held)
+            self._finish(held, without_call or self._call(held))
+
+    def _wait_for_work(self) -> None:
         with self._changed:
             self._idle += 1
             while not self.buffer and not self._stopping.is_set():
                 self._changed.wait()
             self._idle -= 1
 
-    def _call(self, context: Context) -> Decision | None:
+    def _call(self, held: HeldDelivery) -> Decision | None:
         try:
-            handler = begin(context, self._retry)
+            handler = begin(held, self._retry)
             if handler.session:
-                return self._call_in_session(context, handler)
-            with self.one_process:
-                result = handler.function(context.delivery, **extras(handler, context))
+                return self._call_in_session(held, handler)
+            with self._fork_guard:
+                result = handler.function(held.delivery, **arguments(handler, held))
             if handler.timeout is not None:
-                check_time(context)
-            return COMPLETE if result is None else self._returned(context, handler, result)
+                held.check_time()
+            return COMPLETE if result is None else self._decision(held, handler, result)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is about its message
-            return failed(context, error, self._retry, self._name)
+            return decide_on_failure(held, error, self._retry, self._name)
 
-    def _call_in_session(self, context: Context, handler: Handler) -> Decision:
+    def _call_in_session(self, held: HeldDelivery, handler: Handler) -> Decision:
         for left in reversed(range(TRIES)):
             session = self._sessions()
             try:
-                guard(session, context.check)
-                with self.one_process:
-                    result = handler.function(context.delivery, **extras(handler, context, session))
-                decision = commit_with(session, context, self._returned(context, handler, result))
+                guard(session, held.check)
+                with self._fork_guard:
+                    result = handler.function(held.delivery, **arguments(handler, held, session))
+                decision = settle_in(session, held, self._decision(held, handler, result))
                 session.commit()
             except Exception as error:
-                if not left or context.lost or not is_serialization_failure(error):
+                if not left or held.lost or not is_serialization_failure(error):
                     raise
             else:
                 return decision
@@ -127,7 +131,7 @@ class ThreadExecutor(Executor):
                 session.close()
         raise AssertionError  # the last try returns or raises
 
-    def _returned(self, context: Context, handler: Handler, result: Any) -> Decision:
+    def _decision(self, held: HeldDelivery, handler: Handler, result: Any) -> Decision:
         if inspect.isawaitable(result):
             if inspect.iscoroutine(result):
                 result.close()
@@ -135,4 +139,4 @@ class ThreadExecutor(Executor):
                 f"the handler of kind {handler.kind!r} returned an awaitable, which nobody awaits here: "
                 "nothing was done; use an AsyncWorker, or make it a plain function"
             )
-        return of_return(result, context.delivery, context.source.policy(handler, self._retry))
+        return super()._decision(held, handler, result)

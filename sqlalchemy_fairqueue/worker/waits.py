@@ -1,12 +1,12 @@
-"""How a worker sleeps without missing work: it says so first, looks again, and is woken by a notification.
+"""Registered waits of a worker, so that commits wake it while it has nothing to do.
 
-Without notifications (``notify=False``, no listening connection just now) it polls more often.
+The worker registers a wait in the database, polls once more, and relies on a notification from then on. Without
+notifications (``notify=False``, or no listening connection just now) it polls more often instead.
 """
 
 from __future__ import annotations
 
 import contextlib
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue import statements
@@ -19,84 +19,90 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.notifications import Subscription
+    from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
-
-_SLACK = 1.0
 
 
 class WaitRegistration:
-    """The sleep of one worker.
+    """The waits of one worker. The fetcher calls it.
 
     Args:
-        subscribe: Joins the listening connection to the database of a driver's connection; None: it is not to be woken.
-        interval: The poll interval in seconds while it can be woken.
-        alone: The poll interval while it cannot.
+        connection: The fetcher's.
+        options: The worker's.
+        subscribe: Joins the listening connection to the database of a driver's connection; None: the worker is not to
+            be woken.
     """
 
-    def __init__(self, subscribe: Callable[[Any], Subscription] | None, interval: float, alone: float) -> None:
+    def __init__(
+        self, connection: DedicatedConnection, options: WorkerOptions, subscribe: Callable[[Any], Subscription] | None
+    ) -> None:
+        self._connection = connection
+        self._clock = options.clock
+        self._slack = options.timings.wait_slack
+        self._interval = options.interval_with_notifications
+        self._interval_alone = options.interval_without_notifications
         self._subscribe = subscribe
         self._subscription: Subscription | None = None
-        self._interval = interval
-        self._alone = alone
 
-    def before_look(self, line: DedicatedConnection, source: ServedQueue) -> None:
-        """A look is about to be made; if nothing was found lately, tell producers first that we sleep after it."""
+    def before_poll(self, queue: ServedQueue) -> None:
+        """A poll is about to begin; if polls gave nothing lately, register a wait first."""
         if self._subscription is None and self._subscribe is not None:
-            self._subscription = self._subscribe(line.driver())
+            self._subscription = self._subscribe(self._connection.driver())
         subscription = self._subscription
-        looks = source.looks
-        if subscription is None or not subscription.is_heard:
-            looks.interval = self._alone
-            looks.unmarked(monotonic())
+        polls = queue.polls
+        if subscription is None or not subscription.is_listening:
+            polls.interval = self._interval_alone
+            polls.waits_no_more(self._clock())
             return
-        looks.interval = self._interval
-        now = monotonic()
-        if not looks.needs_mark(now):
+        polls.interval = self._interval
+        now = self._clock()
+        if not polls.needs_wait(now):
             return
-        # Two sleeps long: a mark is a write, and one that a dead worker leaves costs producers a notification each.
-        seconds = 2 * self._interval + _SLACK
+        # Two intervals long: a registration is a write, and one that a dead worker leaves costs producers a
+        # notification each.
+        seconds = 2 * self._interval + self._slack
 
         def work(connection: Connection) -> tuple[int, str]:
-            with translated(f"wait for queue {source.queue.name!r}"):
+            with translated(f"wait for queue {queue.queue.name!r}"):
                 row = connection.execute(
-                    statements.wait(source.target.schema),
+                    statements.wait(queue.target.schema),
                     {
-                        "queue": source.target.queue,
-                        "consumer": source.consumer.name,
-                        "lease_id": source.marked_lease,
+                        "queue": queue.target.queue,
+                        "consumer": queue.consumer.name,
+                        "lease_id": queue.waiting_lease,
                         "wait": int(seconds * 1_000_000),
                     },
                 ).one()
                 connection.commit()
             return row.lease_id, row.topic
 
-        source.marked_lease, topic = line.run(work)
-        looks.marked(now, now + seconds)
-        subscription.follow(topic, source)
+        queue.waiting_lease, topic = self._connection.run(work)
+        polls.waits(now, now + seconds)
+        subscription.follow(topic, queue)
 
-    def after_work(self, line: DedicatedConnection, source: ServedQueue) -> None:
-        """Work was found; if it was again and again, producers need not wake us."""
-        if source.looks.needs_no_mark():
-            self._unmark(line, source)
+    def after_work(self, queue: ServedQueue) -> None:
+        """A poll gave messages; if several did, producers need not wake the worker."""
+        if queue.polls.needs_no_wait():
+            self._take_back(queue)
 
-    def close(self, line: DedicatedConnection, sources: Sequence[ServedQueue]) -> None:
+    def close(self, queues: Sequence[ServedQueue]) -> None:
         """The worker stops: nobody need wake it."""
         if self._subscription is None:
             return
         self._subscription.close()
-        # A mark that stays ends by itself.
+        # A registration that stays ends by itself.
         with contextlib.suppress(Exception):
-            for source in sources:
-                if source.looks.marked_until > monotonic():
-                    self._unmark(line, source)
+            for queue in queues:
+                if queue.polls.waiting_until > self._clock():
+                    self._take_back(queue)
 
-    def _unmark(self, line: DedicatedConnection, source: ServedQueue) -> None:
-        source.looks.unmarked(monotonic())
-        lease_id = source.marked_lease
+    def _take_back(self, queue: ServedQueue) -> None:
+        queue.polls.waits_no_more(self._clock())
+        lease_id = queue.waiting_lease
 
         def work(connection: Connection) -> None:
-            with translated(f"stop waiting for queue {source.queue.name!r}"):
-                connection.execute(statements.unwait(source.target.schema), {"lease_id": lease_id})
+            with translated(f"stop waiting for queue {queue.queue.name!r}"):
+                connection.execute(statements.unwait(queue.target.schema), {"lease_id": lease_id})
                 connection.commit()
 
-        line.run(work)
+        self._connection.run(work)

@@ -1,4 +1,4 @@
-"""A bell: what one thread sleeps on and others ring."""
+"""An event that one thread waits for and others set."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ import threading
 
 
 class WakeEvent:
-    """A bell that is cheap to ring again and again while nobody has come back to listen.
+    """An event that is cheap to set again and again while its thread has not come back to wait.
 
-    The listener takes the ring, looks at everything, and waits again: a ring in between ends its wait at once. It is
-    one lock, held while there is no ring to take: a threading.Event is three, and some Python around them.
+    The waiting thread takes the event, looks at everything, and waits again: an event that was set in between ends its
+    wait at once. It is one lock, held while the event is not set: a threading.Event is three, and some Python around
+    them.
     """
 
-    __slots__ = ("_silence",)
+    __slots__ = ("_unset",)
 
     def __init__(self) -> None:
-        self._silence = threading.Lock()
-        self._silence.acquire()
+        self._unset = threading.Lock()
+        self._unset.acquire()
 
-    def ring(self) -> None:
-        """Wake the listener, now or when it waits next. Any thread may call it, also while another one does."""
-        if self._silence.locked():
-            # Somebody else may have rung since.
+    def set(self) -> None:
+        """Wake the thread, now or when it waits next. Any thread may call it, also while another one does."""
+        if self._unset.locked():
+            # Another thread may have set it since.
             with contextlib.suppress(RuntimeError):
-                self._silence.release()
+                self._unset.release()
 
     def wait(self, seconds: float | None) -> bool:
-        """Wait for a ring, and take it. Returns whether there was one. Only one thread may wait."""
-        return self._silence.acquire(timeout=-1 if seconds is None else max(0.0, seconds))
+        """Wait for the event, and take it. Returns whether it was set. Only one thread may wait."""
+        return self._unset.acquire(timeout=-1 if seconds is None else max(0.0, seconds))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from contextlib import nullcontext, suppress
+from functools import partial
 from queue import Empty, SimpleQueue
-from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import Engine
@@ -15,11 +15,19 @@ from sqlalchemy_fairqueue.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.logs import log
-from sqlalchemy_fairqueue.worker.options import GRACE, LEASE, WorkerOptions, worker_name
-from sqlalchemy_fairqueue.worker.os_signals import on_signal
-from sqlalchemy_fairqueue.worker.prefetch import MOST, Prefetch
-from sqlalchemy_fairqueue.worker.runtime import DRAIN_LOOK, Runtime, seconds
-from sqlalchemy_fairqueue.worker.starting import check_handlers, check_main_thread, check_sessions, warn_of_pool
+from sqlalchemy_fairqueue.worker.operating_system import on_signal
+from sqlalchemy_fairqueue.worker.options import (
+    GRACE,
+    LEASE,
+    WorkerOptions,
+    check_handlers,
+    check_main_thread,
+    check_sessions,
+    warn_of_pool,
+    worker_name,
+)
+from sqlalchemy_fairqueue.worker.prefetch import MOST
+from sqlalchemy_fairqueue.worker.runtime import Runtime
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
 from sqlalchemy_fairqueue.worker.thread_executor import ThreadExecutor
 
@@ -28,9 +36,6 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from sqlalchemy_fairqueue.queue import Queue
-
-# Seconds between two looks at whether there was a signal.
-_HEARING = 0.5
 
 
 class Worker:
@@ -47,7 +52,7 @@ class Worker:
         lease: How long a message stays with this worker after a sign of life. A crashed worker's messages come back
             after so long; a worker that is cut off from the database for so long loses its messages. Default: 30
             seconds.
-        poll_interval: Longest time between two looks at an idle queue. Default: 5 seconds, and without notifications 1.
+        poll_interval: Longest time between two polls of an idle queue. Default: 5 seconds, and without notifications 1.
         notify: Whether to be woken by notifications. Set it to False behind a transaction pooler.
         grace: How long handlers may go on after ``stop``; then their messages are given back, uncounted.
         retry: When failed messages are tried again, unless their handler was declared with another policy.
@@ -77,7 +82,7 @@ class Worker:
     ) -> None:
         if not isinstance(engine, Engine):
             raise refused(engine, "an Engine", "use an AsyncWorker")
-        self._settings = WorkerOptions(
+        self._options = WorkerOptions(
             engine=engine,
             queues=queues,
             concurrency=concurrency,
@@ -93,19 +98,20 @@ class Worker:
         self._sessions = session_factory or sessionmaker(engine)
         # A signal handler of the application's may call stop() while the same thread does.
         self._lock = threading.RLock()
-        self._running: tuple[Runtime, ThreadExecutor] | None = None
-        self._crew: ThreadExecutor | None = None
+        self._runtime: Runtime[ThreadExecutor] | None = None
+        # That of the last start, which may still stop.
+        self._executor: ThreadExecutor | None = None
         self._starting = False
         # Until when handlers may go on, if a stop came while it started.
         self._stop_asked: float | None = None
-        # What run() waits for. Reentrant, too.
+        # run() waits for an entry. Reentrant, too.
         self._stops: SimpleQueue[None] | None = None
         self.stats = WorkerStats()
 
     @property
     def name(self) -> str:
-        """What it is called beside its leases and in the log."""
-        return self._settings.name
+        """Its name, which stands beside its leases and in the log."""
+        return self._options.name
 
     def start(self) -> None:
         """Begin to work, in threads of its own, and return.
@@ -128,17 +134,15 @@ class Worker:
                 self._stop(asked)
 
     def _start(self) -> None:
-        settings = self._settings
-        check_sessions(settings, self._sessions, Session)
-        warn_of_pool(settings, self._sessions)
-        pace = Prefetch(settings.concurrency, settings.prefetch)
-        crew = ThreadExecutor(settings.concurrency, pace, settings.retry, self._sessions, settings.name)
-        machine = Runtime(settings, crew, pace, self.stats)
-        machine.check()
-        self._crew = crew
-        machine.launch()
-        self._running = machine, crew
-        log.info("worker %s started on %s", self.name, [queue.name for queue in settings.queues])
+        options = self._options
+        check_sessions(options, self._sessions, Session)
+        warn_of_pool(options, self._sessions)
+        runtime = Runtime(options, partial(ThreadExecutor, options, sessions=self._sessions), self.stats)
+        runtime.check()
+        self._executor = runtime.executor
+        runtime.start()
+        self._runtime = runtime
+        log.info("worker %s started on %s", self.name, [queue.name for queue in options.queues])
 
     def stop(self, grace: timedelta | None = None) -> None:
         """Take no more, let handlers finish, give the rest back uncounted, and return; it may be started again.
@@ -153,35 +157,37 @@ class Worker:
         Raises:
             InvalidArgument: The grace is no duration.
         """
-        until = monotonic() + seconds(grace, self._settings.grace)
-        crew = self._crew
-        if crew is not None and not self._starting:
+        until = self._options.clock() + self._options.grace_seconds(grace)
+        executor = self._executor
+        if executor is not None and not self._starting:
             # Before the lock, which a stop that is under way holds.
-            crew.hurry(until)
-        if crew is not None and crew.is_mine():
+            executor.shorten_grace(until)
+        if executor is not None and executor.calls_this():
             threading.Thread(target=self._stop, args=(until,), name=f"{self.name}-stop", daemon=True).start()
         else:
             self._stop(until)
 
     def _stop(self, until: float) -> None:
+        clock = self._options.clock
         with self._lock:
-            if self._running is None:
-                # Of a signal handler, in the middle of a start or right before it.
+            if self._runtime is None:
+                # A signal handler calls this, in the middle of a start or right before it.
                 if self._starting:
                     self._stop_asked = until
                 if self._stops is not None:
                     self._stops.put(None)
                 return
-            (machine, crew), self._running = self._running, None
-            began = monotonic()
-            crew.hurry(until)
+            runtime, self._runtime = self._runtime, None
+            executor = runtime.executor
+            began = clock()
+            executor.shorten_grace(until)
             try:
-                crew.end()
-                machine.stop_taking(crew.left)
-                crew.stop()
+                executor.begin_stop()
+                runtime.stop_fetching(executor.grace_left)
+                executor.wait()
             finally:
-                # An interrupt ends the patience, not the stop.
-                machine.stop(crew.give_up(), monotonic() - began)
+                # An interrupt ends the grace, not the stop.
+                runtime.stop(executor.give_up(), clock() - began)
                 if self._stops is not None:
                     self._stops.put(None)
         log.info("worker %s stopped: %s", self.name, self.stats.as_dict(), extra={"worker": self.name})
@@ -209,11 +215,23 @@ class Worker:
             with on_signal(lambda: stops.put(None)) if handle_signals else nullcontext():
                 self.start()
                 try:
-                    _wait(stops, self._running[0] if drain and self._running else None)
+                    self._wait(stops, self._runtime if drain else None)
                 finally:
                     self.stop()
         finally:
             self._stops = None
+
+    def _wait(self, stops: SimpleQueue[None], draining: Runtime[ThreadExecutor] | None) -> None:
+        """Wait for a stop, or until the runtime is drained.
+
+        A signal whose C handler runs in another thread, or right before this one begins to wait, does not wake it; its
+        Python handler, which asks for the stop, runs when this thread next wakes up.
+        """
+        timings = self._options.timings
+        while draining is None or not draining.is_drained():
+            with suppress(Empty):
+                stops.get(timeout=timings.signal_check if draining is None else timings.drain_check)
+                break
 
     def __enter__(self) -> Self:
         self.start()
@@ -223,27 +241,15 @@ class Worker:
         self.stop()
 
     def _check_idle(self) -> None:
-        if self._running is not None:
+        if self._runtime is not None:
             raise WorkerError(f"worker {self.name} runs already; stop it first, or make another")
 
     def _check_handlers(self) -> None:
-        check_handlers(self._settings.queues)
-        for queue in self._settings.queues:
+        check_handlers(self._options)
+        for queue in self._options.queues:
             for handler in queue.handlers.values():
                 if handler.asynchronous:
                     raise WorkerError(
                         f"the handler of kind {handler.kind!r} of queue {queue.name!r} is async, and this worker calls "
                         "handlers in threads; use an AsyncWorker, or make it a plain function"
                     )
-
-
-def _wait(stops: SimpleQueue[None], draining: Runtime | None) -> None:
-    """Wait for a stop, or until the machine is drained.
-
-    A signal whose C handler runs in another thread, or right before this one goes to sleep, does not wake it; its
-    Python handler, which asks for the stop, runs when this thread next wakes up.
-    """
-    while draining is None or not draining.is_drained():
-        with suppress(Empty):
-            stops.get(timeout=_HEARING if draining is None else DRAIN_LOOK)
-            break

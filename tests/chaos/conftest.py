@@ -11,6 +11,7 @@ from tests.chaos.books import Books
 from tests.chaos.business import TABLES, Handlers
 from tests.chaos.children import Child, StartChild, start_child
 from tests.fixtures.database import Database, MakeDatabase, install
+from tests.worker.helpers import retimed
 
 Rescue = Callable[..., Worker]
 
@@ -58,7 +59,7 @@ def child(database: Database, tmp_path: Path) -> Iterator[StartChild]:
 
 @pytest.fixture
 def rescue(engine: Engine) -> Iterator[Rescue]:
-    """A worker of the test's own process that would sleep for an hour: only what it is told wakes it."""
+    """A worker of the test's own process that would wait for an hour: only what it is told wakes it."""
     workers: list[Worker] = []
 
     def start(**options: Any) -> Worker:
@@ -66,7 +67,8 @@ def rescue(engine: Engine) -> Iterator[Rescue]:
         Handlers(engine, lambda *_: None).declare(queue)
         # Longer than a machine stalls: what is lost would be done again.
         defaults = {"lease": timedelta(minutes=1), "poll_interval": timedelta(hours=1), "housekeeping": False}
-        worker = Worker(options.pop("engine", engine), queue, **{**defaults, **options})
+        timings = options.pop("timings", {})
+        worker = retimed(Worker(options.pop("engine", engine), queue, **{**defaults, **options}), **timings)
         worker.start()
         workers.append(worker)
         return worker

@@ -96,18 +96,18 @@ def _stop_inside_the_worker(stops: Stops, engine: Engine) -> None:
             stage("completed")
 
     _around(Fetcher, "_hand_on", lambda *_: stage("taken"), None)
-    _around(Executor, "leave", leaving, None)
-    _around(SettlementWriter, "send", None, sent)
+    _around(Executor, "_finish", leaving, None)
+    _around(SettlementWriter, "write", None, sent)
     _around(Heartbeat, "_extend", lambda *_: stage("extending"), lambda *_: stage("extended"))
-    _around(Runtime, "launch", None, lambda *_: stops.tell(launched=True))
-    _around(Runtime, "stop_taking", None, lambda *_: stage("stopping"))
+    _around(Runtime, "start", None, lambda *_: stops.tell(launched=True))
+    _around(Runtime, "stop_fetching", None, lambda *_: stage("stopping"))
     _around(Settler, "stop", lambda *_: stage("leaving"), None)
     # The settlement has been executed, its transaction is not committed yet.
     event.listen(engine, "commit", lambda _: stage("committing"))
 
 
 def _try_verbs(queue: Queue, engine: Engine, delivery: Delivery) -> dict[str, str]:
-    """Say what becomes of every verb: asked of the worker, and of the database, which knows nothing of claims."""
+    """Say what becomes of every verb: asked of the worker, and of the database, which does not track leases."""
     held = delivery.lease
     bare = replace(delivery, lease=Lease(held.id, held.consumer, held.expires_at))
 
@@ -116,7 +116,7 @@ def _try_verbs(queue: Queue, engine: Engine, delivery: Delivery) -> dict[str, st
             queue.complete(session, given)
 
     outcomes = {}
-    for name, given in ("claimed", delivery), ("bare", bare):
+    for name, given in ("tracked", delivery), ("bare", bare):
         verbs: dict[str, Callable[[], object]] = {
             "complete": functools.partial(queue.complete, engine, given),
             "retry": functools.partial(queue.retry, engine, given),

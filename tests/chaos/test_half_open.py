@@ -6,12 +6,14 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Engine, create_engine
 
-from sqlalchemy_fairqueue.worker import heartbeat, notifications
 from tests.chaos.books import Books
 from tests.chaos.conftest import Rescue
 from tests.chaos.proxy import Proxy, proxy
 from tests.fixtures.database import Database
 from tests.worker.helpers import until
+
+# Workers that soon take silence for an end.
+_IMPATIENT = {"stuck_after": 0.5, "hear_after": 0.2, "silence": 0.3, "answer": 0.5}
 
 
 @pytest.fixture
@@ -22,12 +24,8 @@ def through(database: Database) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def distant(through: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
-    """An engine that connects through the proxy, for workers that soon take silence for an end."""
-    monkeypatch.setattr(heartbeat, "_STUCK", 0.5)
-    monkeypatch.setattr(heartbeat, "_UNHEARD", 0.2)
-    monkeypatch.setattr(notifications, "_SILENCE", 0.3)
-    monkeypatch.setattr(notifications, "_ANSWER", 0.5)
+def distant(through: Proxy) -> Iterator[Engine]:
+    """An engine that connects through the proxy."""
     engine = create_engine(through.url, connect_args={"connect_timeout": 5})
     yield engine
     # A connection that answers nothing cannot be closed in peace.
@@ -37,7 +35,7 @@ def distant(through: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]
 
 def test_a_half_open_listener(books: Books, through: Proxy, distant: Engine, rescue: Rescue) -> None:
     """A listening connection that answers nothing is given up for a new one, and commits wake the worker again."""
-    worker = rescue(engine=distant)
+    worker = rescue(engine=distant, timings=_IMPATIENT)
     books.send(1)
     books.until_done()
     until(lambda: through.heard(b"listen fairqueue"), "it listens")
@@ -58,7 +56,7 @@ def test_a_half_open_listener(books: Books, through: Proxy, distant: Engine, res
 @pytest.mark.parametrize("word", ["fq_dequeue", "lock_timeout", "fq_heartbeat"])
 def test_a_half_open_connection(books: Books, through: Proxy, distant: Engine, rescue: Rescue, word: str) -> None:
     """Whichever connection of a worker answers nothing, it is given up for a new one, and the worker goes on."""
-    rescue(engine=distant, lease=timedelta(seconds=1))
+    rescue(engine=distant, lease=timedelta(seconds=1), timings=_IMPATIENT)
     books.send(2, seconds=0.5 if word == "fq_heartbeat" else 0)
     until(lambda: through.heard(word.encode()), "the connection is in use")
     books.until_done()

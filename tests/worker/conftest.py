@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -6,16 +6,9 @@ import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue, Worker
-from sqlalchemy_fairqueue.worker import heartbeat
+from tests.worker.helpers import retimed
 
 StartWorker = Callable[..., Worker]
-
-
-@pytest.fixture
-def long_lease(monkeypatch: pytest.MonkeyPatch) -> timedelta:
-    """A lease that no machine stalls for, and that workers extend several times a second all the same."""
-    monkeypatch.setattr(heartbeat, "_BEATS", 20_000)
-    return timedelta(hours=1)
 
 
 @pytest.fixture
@@ -26,11 +19,11 @@ def queue() -> Queue:
 
 @pytest.fixture
 def start(engine: Engine) -> Iterator[StartWorker]:
-    """Workers that are stopped after the test: ``start(queue, concurrency=1)`` gives one."""
+    """Workers that are stopped after the test: ``start(queue, concurrency=1, timings={"stale_after": 9.0})``."""
     workers: list[Worker] = []
 
-    def start_one(*queues: Queue, **options: Any) -> Worker:
-        worker = Worker(engine, *queues, **{"housekeeping": False, **options})
+    def start_one(*queues: Queue, timings: Mapping[str, float] | None = None, **options: Any) -> Worker:
+        worker = retimed(Worker(engine, *queues, **{"housekeeping": False, **options}), **(timings or {}))
         worker.start()
         workers.append(worker)
         return worker

@@ -3,10 +3,11 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from sqlalchemy import Engine
@@ -23,7 +24,21 @@ LISTENERS = (
 )
 """How many connections of the test's database listen for notifications."""
 
+LONG_LEASE = timedelta(hours=1)
+"""A lease that no machine stalls for."""
+
+MANY_HEARTBEATS = {"heartbeats": 20_000}
+"""Timings with which workers extend a long lease several times a second."""
+
 _POLL_SECONDS = 0.003
+W = TypeVar("W", Worker, AsyncWorker)
+
+
+def retimed(worker: W, **timings: float) -> W:
+    """A worker that has not been started yet, with other timings."""
+    options = worker._options
+    worker._options = replace(options, timings=replace(options.timings, **timings))  # type: ignore[arg-type]
+    return worker
 
 
 def until(condition: Callable[[], Any], what: object) -> None:
@@ -72,7 +87,7 @@ def outlive(lease: timedelta, clock: Clock, *workers: Worker | AsyncWorker) -> N
     def heartbeats() -> int:
         return sum(worker.stats.heartbeats for worker in workers)
 
-    queues = sum(len(worker._settings.queues) for worker in workers)
+    queues = sum(len(worker._options.queues) for worker in workers)
 
     def has_grown(since: int) -> bool:
         # The last one may have been sent before; when one more of each queue is counted, another has been answered.

@@ -14,12 +14,24 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy
-from sqlalchemy_fairqueue.worker import prefetch
+from sqlalchemy_fairqueue.worker.fetch_trigger import FetchTrigger
+from sqlalchemy_fairqueue.worker.leases import HeldDelivery
+from sqlalchemy_fairqueue.worker.prefetch import Prefetch
 from sqlalchemy_fairqueue.worker.task_executor import TaskExecutor
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
-from tests.worker.helpers import auntil, expire_leases, is_empty, outlive, send, until
+from tests.worker.helpers import (
+    LONG_LEASE,
+    MANY_HEARTBEATS,
+    auntil,
+    expire_leases,
+    is_empty,
+    outlive,
+    retimed,
+    send,
+    until,
+)
 
 _AT_ONCE = RetryPolicy(first=timedelta())
 _LATER = RetryPolicy(first=timedelta(hours=1), cap=timedelta(hours=1), jitter=0)
@@ -139,7 +151,7 @@ async def test_a_timeout_that_could_not_cancel(
 
 
 async def test_a_lost_lease_cancels(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, long_lease: timedelta
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
 ) -> None:
     """When the lease is lost the handler is cancelled, and a later delivery does the work."""
     expired: list[int] = []
@@ -157,14 +169,14 @@ async def test_a_lost_lease_cancels(
                 cancelled.append(context.lost)
 
     send(engine, queue, 1)
-    async with AsyncWorker(async_engine, queue, lease=long_lease, retry=_AT_ONCE):
+    async with retimed(AsyncWorker(async_engine, queue, lease=LONG_LEASE, retry=_AT_ONCE), **MANY_HEARTBEATS):
         await auntil(lambda: is_empty(database), "it is done by a later delivery")
     assert cancelled == [True]
     assert _effects(database) == 1
 
 
 async def test_a_handler_that_will_not_be_cancelled(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, long_lease: timedelta
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
 ) -> None:
     """A handler that swallows its cancellation can still not commit."""
     called = []
@@ -181,13 +193,13 @@ async def test_a_handler_that_will_not_be_cancelled(
                 return
 
     send(engine, queue, 1)
-    async with AsyncWorker(async_engine, queue, lease=long_lease, retry=_AT_ONCE):
+    async with retimed(AsyncWorker(async_engine, queue, lease=LONG_LEASE, retry=_AT_ONCE), **MANY_HEARTBEATS):
         await auntil(lambda: is_empty(database), "it is done by a later delivery")
     assert _effects(database) == 1
 
 
-async def test_a_blocked_loop_keeps_its_leases(  # noqa: PLR0917 - fixtures
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, clock: Clock, long_lease: timedelta
+async def test_a_blocked_loop_keeps_its_leases(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, clock: Clock
 ) -> None:
     """A handler that blocks the loop for longer than the lease loses nothing: the heartbeat is not in the loop."""
     seen = []
@@ -198,11 +210,11 @@ async def test_a_blocked_loop_keeps_its_leases(  # noqa: PLR0917 - fixtures
         await _write(session, delivery)
         seen.append(delivery.deliveries)
         # On purpose: nothing of the loop runs meanwhile.
-        outlive(long_lease, clock, worker)
+        outlive(LONG_LEASE, clock, worker)
         assert not other.dequeue(engine)
 
     send(engine, queue, 1)
-    worker = AsyncWorker(async_engine, queue, lease=long_lease)
+    worker = retimed(AsyncWorker(async_engine, queue, lease=LONG_LEASE), **MANY_HEARTBEATS)
     async with worker:
         await auntil(lambda: is_empty(database), "it is done")
     assert seen == [1]
@@ -218,7 +230,7 @@ async def test_a_blocked_loop_hoards_nothing(
 ) -> None:
     """What was taken ahead by a worker whose loop is blocked is given back to others, uncounted."""
     # However slow the machine is, some are taken ahead.
-    monkeypatch.setattr(prefetch.Prefetch, "ahead", lambda *_: 5)
+    monkeypatch.setattr(Prefetch, "ahead", lambda *_: 5)
     given_back = "select count(*) from fq_message where lease_id is null and attempts = 0 and deliveries > 0"
 
     @queue.handler()
@@ -234,16 +246,19 @@ async def test_a_blocked_loop_hoards_nothing(
     assert len(blocked) == 1
 
 
-async def test_a_blocked_loop_has_no_room() -> None:
+async def test_a_blocked_loop_has_no_room(queue: Queue, async_engine: AsyncEngine) -> None:
     """When what was taken has waited for the loop for too long, there is no room, however late the loop was called."""
-    crew = TaskExecutor(4, prefetch.Prefetch(4), _AT_ONCE, AsyncSession, "worker")
-    taken_at = monotonic() - 2 * prefetch.STALE
+    options = AsyncWorker(async_engine, queue, concurrency=4)._options
+    prefetch, trigger = Prefetch(4, options.timings), FetchTrigger(monotonic)
+    executor = TaskExecutor(options, prefetch, trigger, lambda *_: None, AsyncSession)
+    taken_at = monotonic() - 2 * options.timings.stale_after
     delivery = SimpleNamespace(channel="a", max_attempts=1)
-    crew.buffer.extend([Context(delivery, None, None, taken_at)])  # type: ignore[arg-type]  # as much as is looked at
-    crew.start()
-    assert crew.free() == 0
-    crew.buffer.pop()
-    await auntil(lambda: crew.free() == 4, "the loop has come")
+    # As much of a delivery as a buffer needs.
+    executor.buffer.extend([HeldDelivery(delivery, None, None, taken_at)])  # type: ignore[arg-type]
+    executor.begin()
+    assert executor.free() == 0
+    executor.buffer.pop()
+    await auntil(lambda: executor.free() == 4, "the loop has come")
 
 
 async def test_stop_waits_and_then_cancels(
@@ -306,9 +321,7 @@ async def test_a_signal(queue: Queue, engine: Engine, async_engine: AsyncEngine,
     await running
 
 
-async def test_a_cancelled_message(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, long_lease: timedelta
-) -> None:
+async def test_a_cancelled_message(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
     """A message that is cancelled while its handler works is gone, and its handler is cancelled."""
     started, told = asyncio.Event(), []
 
@@ -321,7 +334,7 @@ async def test_a_cancelled_message(
             told.append(context.cancelled)
 
     [message_id] = send(engine, queue, 1)
-    async with AsyncWorker(async_engine, queue, lease=long_lease):
+    async with retimed(AsyncWorker(async_engine, queue, lease=LONG_LEASE), **MANY_HEARTBEATS):
         await started.wait()
         queue.cancel(engine, message_id)
         await auntil(lambda: is_empty(database), "the message is gone")

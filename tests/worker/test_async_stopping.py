@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
@@ -15,7 +16,7 @@ from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument
 from sqlalchemy_fairqueue.worker.runtime import Runtime
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
-from tests.worker.helpers import auntil, is_empty, send, until
+from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, is_empty, retimed, send, until
 
 _LONG = timedelta(hours=1)
 _GIVEN_BACK = "select count(*) from fq_message where lease_id is null and attempts = 0"
@@ -102,10 +103,10 @@ async def test_before_it_has_started(queue: Queue, async_engine: AsyncEngine, mo
     checking, go = threading.Event(), threading.Event()
     check = Runtime.check
 
-    def check_slowly(machine: Runtime) -> None:
+    def check_slowly(runtime: Runtime[Any]) -> None:
         checking.set()
         go.wait()
-        check(machine)
+        check(runtime)
 
     monkeypatch.setattr(Runtime, "check", check_slowly)
     worker = AsyncWorker(async_engine, queue)
@@ -146,7 +147,9 @@ async def test_an_impatient_second_stop(
         os.kill(os.getpid(), signal.SIGTERM)
     else:
         first = asyncio.create_task(worker.stop())
-    await auntil(lambda: worker._crew is not None and worker._crew._patience is not None, "it waits for the handler")
+    await auntil(
+        lambda: worker._executor is not None and worker._executor._waiting is not None, "it waits for the handler"
+    )
     await hurry(worker, running)
     await asyncio.wait([running], timeout=PATIENCE.total_seconds())
     assert running.cancelled() == (hurry is _cancel_run)
@@ -191,15 +194,15 @@ async def test_from_another_loop(
     asked = threading.Event()
     check = Runtime.check
 
-    def check_late(machine: Runtime) -> None:
+    def check_late(runtime: Runtime[Any]) -> None:
         asked.wait()
-        check(machine)
+        check(runtime)
 
     if early:
         monkeypatch.setattr(Runtime, "check", check_late)
     worker = AsyncWorker(async_engine, queue)
     running = asyncio.create_task(worker.run())
-    await auntil(lambda: worker._starting if early else worker._running, "it starts")
+    await auntil(lambda: worker._starting if early else worker._runtime, "it starts")
 
     async def stop() -> None:
         stopping = asyncio.ensure_future(worker.stop())
@@ -218,7 +221,7 @@ async def test_impatience_while_a_dequeue_is_waited_for(
     queue.handler()(lambda _: None)
     worker = AsyncWorker(async_engine, queue, grace=_LONG, poll_interval=timedelta(milliseconds=10), notify=False)
     running = asyncio.create_task(worker.run())
-    await auntil(lambda: worker._running is not None, "it works")
+    await auntil(lambda: worker._runtime is not None, "it works")
     with engine.connect() as holder:
         holder.execute(text("lock table fq_queue in access exclusive mode"))
         waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%fq_dequeue%'"
@@ -230,9 +233,7 @@ async def test_impatience_while_a_dequeue_is_waited_for(
     await asyncio.wait_for(asyncio.gather(first, running), PATIENCE.total_seconds())
 
 
-async def test_what_swallowed_a_cancellation(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, long_lease: timedelta
-) -> None:
+async def test_what_swallowed_a_cancellation(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
     """A handler that went on after its message was cancelled is cancelled once more when the worker stops."""
     reasons: list[str] = []
 
@@ -247,7 +248,7 @@ async def test_what_swallowed_a_cancellation(
 
     started = asyncio.Event()
     [message_id] = send(engine, queue, 1)
-    async with AsyncWorker(async_engine, queue, lease=long_lease) as worker:
+    async with retimed(AsyncWorker(async_engine, queue, lease=LONG_LEASE), **MANY_HEARTBEATS) as worker:
         await started.wait()
         queue.cancel(engine, message_id)
         await auntil(lambda: reasons, "it is told")
@@ -255,12 +256,9 @@ async def test_what_swallowed_a_cancellation(
     assert reasons == ["its message was cancelled", "the worker stops"]
 
 
-async def test_cancelled_once(
-    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What tidies up after a cancellation is not cancelled again, however often the lost lease is looked at."""
-    monkeypatch.setattr("sqlalchemy_fairqueue.worker.task_executor._CLEANING", PATIENCE.total_seconds())
-    looks: list[bool] = []
+async def test_cancelled_once(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+    """What tidies up after a cancellation is not cancelled again, however often its lost lease is checked."""
+    seen: list[bool] = []
     tidy: list[bool] = []
 
     @queue.handler()
@@ -269,20 +267,20 @@ async def test_cancelled_once(
         try:
             await asyncio.Event().wait()
         finally:
-            assert worker._crew is not None
-            for _look in range(3):
-                worker._crew._look()
-                looks.append(context.lost)
+            assert worker._executor is not None
+            for _check in range(3):
+                worker._executor._check_leases()
+                seen.append(context.lost)
                 await asyncio.sleep(0)
             tidy.append(True)
 
     started = asyncio.Event()
-    worker = AsyncWorker(async_engine, queue)
+    worker = retimed(AsyncWorker(async_engine, queue), cleanup=PATIENCE.total_seconds())
     send(engine, queue, 1)
     await worker.start()
     await started.wait()
     await worker.stop(timedelta())
-    assert (looks, tidy) == ([True] * 3, [True])
+    assert (seen, tidy) == ([True] * 3, [True])
     assert database.value(_GIVEN_BACK) == 1
 
 
@@ -293,14 +291,14 @@ def test_handlers_are_told_before_anything_is_waited_for(
     """Also while the database keeps the stop waiting."""
     told: list[bool] = []
     contexts: list[Context] = []
-    stop_taking = Runtime.stop_taking
+    stop_fetching = Runtime.stop_fetching
 
-    def look_first(machine: Runtime, left: Callable[[], float]) -> None:
+    def look_first(runtime: Runtime[Any], left: Callable[[], float]) -> None:
         told.extend(context.stopping for context in contexts)
         go.set()
-        stop_taking(machine, left)
+        stop_fetching(runtime, left)
 
-    monkeypatch.setattr(Runtime, "stop_taking", look_first)
+    monkeypatch.setattr(Runtime, "stop_fetching", look_first)
     started, go = threading.Event(), threading.Event()
 
     def handle(_: Delivery, context: Context) -> None:
@@ -339,7 +337,7 @@ def test_signal_handlers_come_back(queue: Queue, engine: Engine, kind: type[Work
         signal.signal(signal.SIGTERM, mine)
         inside = signal.getsignal(signal.SIGINT)
         running = asyncio.create_task(worker.run(handle_signals=True))
-        await auntil(lambda: worker._running is not None, "it works")
+        await auntil(lambda: worker._runtime is not None, "it works")
         os.kill(os.getpid(), signal.SIGUSR1)
         await asyncio.wait_for(own.wait(), PATIENCE.total_seconds())
         os.kill(os.getpid(), signal.SIGTERM)

@@ -1,6 +1,7 @@
 """A database that is away: how long workers wait, and what they say."""
 
 import logging
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -9,39 +10,39 @@ from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.consumer import Consumer
 from sqlalchemy_fairqueue.worker.backoff import Backoff
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
-from sqlalchemy_fairqueue.worker.logs import log
+from sqlalchemy_fairqueue.worker.timings import Timings
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import until
 
 
 def test_waits_are_bounded() -> None:
     """However many failures there were, the next attempt comes within the longest wait."""
-    outage = Backoff(log, "do it", "me", cap=0.5)
-    waits = [outage.failed(ValueError()) for _ in range(20)]
+    backoff = Backoff("do it", "me", monotonic, Timings(), cap=0.5)
+    waits = [backoff.failed(ValueError()) for _ in range(20)]
     assert 0 < min(waits) <= max(waits) <= 0.5
 
 
 def test_its_end_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    """What works on says nothing more, and the next outage is another one."""
-    outage = Backoff(log, "do it", "me")
+    """What works on says nothing more, and the next backoff is another one."""
+    backoff = Backoff("do it", "me", monotonic, Timings())
     with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
         for _ in range(2):
-            outage.failed(ValueError())
+            backoff.failed(ValueError())
             for _ in range(3):
-                outage.over()
+                backoff.succeeded()
     assert ["again, after" in record.getMessage() for record in caplog.records] == [False, True] * 2
     assert all("1 failures" in record.getMessage() for record in caplog.records[1::2])
 
 
 def test_a_failing_dequeue_is_not_hammered(queue: Queue, start: StartWorker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each failure the next look is put off."""
+    """After each failure the next poll is put off."""
     put_off: list[bool] = []
     original = Fetcher._take
 
     def take(fetcher: Fetcher, due: list[Any], room: int) -> None:
-        before = [source.looks.next_at for source in due]
+        before = [served.polls.next_at for served in due]
         original(fetcher, due, room)
-        put_off.extend(source.looks.next_at > at for source, at in zip(due, before, strict=True))
+        put_off.extend(served.polls.next_at > at for served, at in zip(due, before, strict=True))
 
     def refuse(*_: object) -> None:
         raise ConnectionError("the database is away")

@@ -7,8 +7,8 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlalchemy_fairqueue.worker.buffer import Buffer
-from sqlalchemy_fairqueue.worker.context import Context
+from sqlalchemy_fairqueue.worker.leases import HeldDelivery
+from sqlalchemy_fairqueue.worker.prefetch import Buffer
 
 
 @dataclass(frozen=True)
@@ -18,17 +18,17 @@ class _Delivery:
 
 @dataclass(frozen=True)
 class _Held:
-    """As much of a context as a buffer looks at."""
+    """As much of a held delivery as a buffer needs."""
 
     number: int
-    source: str
+    queue: str
     delivery: _Delivery
     taken_at: float = 0.0
 
 
-def _held(channels: str, source: str = "q", first: int = 0) -> list[Context]:
-    held = [_Held(first + number, source, _Delivery(channel)) for number, channel in enumerate(channels)]
-    return cast("list[Context]", held)
+def _held(channels: str, queue: str = "q", first: int = 0) -> list[HeldDelivery]:
+    held = [_Held(first + number, queue, _Delivery(channel)) for number, channel in enumerate(channels)]
+    return cast("list[HeldDelivery]", held)
 
 
 def _order(buffer: Buffer, count: int | None = None) -> str:
@@ -62,7 +62,7 @@ def test_newcomers_without_end_do_not_keep_others_waiting() -> None:
     buffer.extend(_held("www"))
     begun = []
     for number in range(5000):
-        buffer.extend([cast("Context", _Held(10 + number, "q", _Delivery(f"new {number}")))])
+        buffer.extend([cast("HeldDelivery", _Held(10 + number, "q", _Delivery(f"new {number}")))])
         begun.append(cast("_Held", buffer.pop()).delivery.channel)
     assert begun[:20].count("w") == 3
     assert len(buffer._last) < 2000
@@ -72,7 +72,7 @@ def test_channels_of_two_queues_are_two() -> None:
     """The same name in another queue is another tenant."""
     buffer = Buffer()
     buffer.extend(_held("aa"))
-    buffer.extend(_held("a", source="r", first=9))
+    buffer.extend(_held("a", queue="r", first=9))
     popped = [cast("_Held", buffer.pop()).number for _ in range(3)]
     assert popped == [0, 9, 1]
 
@@ -117,9 +117,9 @@ def test_each_waits_for_one_turn_of_the_others(steps: list[str | int]) -> None:
             for _ in range(step):
                 pop()
         else:
-            contexts = _held(step, first=len(given_))
-            buffer.extend(contexts)
-            for one in cast("list[_Held]", contexts):
+            deliveries = _held(step, first=len(given_))
+            buffer.extend(deliveries)
+            for one in cast("list[_Held]", deliveries):
                 given_.append(one.number)
                 waiting[one.delivery.channel].append(one.number)
     while len(buffer):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sqlalchemy_fairqueue import Bury, InvalidArgument, Lease, Release, Retry, RetryPolicy, WorkerError
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from sqlalchemy_fairqueue.values import Delivery
-from sqlalchemy_fairqueue.worker.decisions import COMPLETE, STRANGE, of_error, of_return, of_unknown
+from sqlalchemy_fairqueue.worker.decisions import COMPLETE, UNKNOWN_KIND_RELEASES, of_error, of_return, of_unknown
 
 _POLICY = RetryPolicy(jitter=0)
 
@@ -96,7 +96,7 @@ def test_an_unknown_kind_is_left_to_others() -> None:
     """Uncounted and ever later, whatever limits say, for longer than a deploy takes; then it counts."""
     error, policy = WorkerError("no handler"), RetryPolicy(jitter=0, max_attempts=3)
     waits = []
-    for uncounted in range(STRANGE):
+    for uncounted in range(UNKNOWN_KIND_RELEASES):
         decision = of_unknown(error, _delivery(3, uncounted), policy)
         assert decision.verb is Verb.RELEASE
         assert decision.delay is not None
@@ -104,8 +104,8 @@ def test_an_unknown_kind_is_left_to_others() -> None:
     assert waits[:3] == [timedelta(seconds=1), timedelta(seconds=2), timedelta(seconds=4)]
     # Without chance, which halves it on average.
     assert sum(waits, timedelta()) > timedelta(minutes=90)
-    assert of_unknown(error, _delivery(2, STRANGE), policy).verb is Verb.RETRY
-    assert of_unknown(error, _delivery(3, STRANGE), policy).verb is Verb.BURY
+    assert of_unknown(error, _delivery(2, UNKNOWN_KIND_RELEASES), policy).verb is Verb.RETRY
+    assert of_unknown(error, _delivery(3, UNKNOWN_KIND_RELEASES), policy).verb is Verb.BURY
 
 
 @example(2**31 - 1, 0.0, 0.0, 1.0000000000000002)

@@ -49,7 +49,7 @@ def test_the_pooler_example_runs(engine: Engine, database: Database, monkeypatch
     module = ModuleType("example")
     exec(compile(example, str(_PAGE), "exec"), module.__dict__)  # noqa: S102 - our own page
     worker = module.__dict__["worker"]
-    worker._settings.queues[0].handler()(lambda _: None)
+    worker._options.queues[0].handler()(lambda _: None)
     with worker:
         send(engine, Queue("documents"), 1)
         until(lambda: is_empty(database), "it works")

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import AsyncWorker, ChannelPolicy, Context, Delivery, Queue, Retry, Worker
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
-from tests.worker.helpers import is_empty, send, until
+from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, is_empty, retimed, send, until
 
 HOUR = timedelta(hours=1)
 
@@ -60,24 +60,22 @@ async def test_the_same_in_a_loop(queue: Queue, engine: Engine, async_engine: As
     assert is_empty(database)
 
 
-def test_a_message_that_is_withdrawn_meanwhile(
-    queue: Queue, engine: Engine, database: Database, long_lease: timedelta
-) -> None:
+def test_a_message_that_is_withdrawn_meanwhile(queue: Queue, engine: Engine, database: Database) -> None:
     """It ends as others do: what comes of the next one is still waited for, and then nothing."""
     handled: list[object] = []
 
     @queue.handler()
     def handle(delivery: Delivery, session: Session, context: Context) -> None:
+        handled.append(delivery.payload)
         if delivery.payload == "withdrawn":
             queue.cancel(engine, delivery.message_id)
             until(lambda: context.cancelled, "it has heard of it")
             queue.enqueue_now(engine, channel="a", payload="next")
-        handled.append(delivery.payload)
         if delivery.payload == "next":
             queue.enqueue(session, channel="a", payload="last")
 
     send(engine, queue, "withdrawn")
-    worker = Worker(engine, queue, lease=long_lease, housekeeping=False)
+    worker = retimed(Worker(engine, queue, lease=LONG_LEASE, housekeeping=False), **MANY_HEARTBEATS)
     running = threading.Thread(target=lambda: worker.run(drain=True), daemon=True)
     running.start()
     running.join(PATIENCE.total_seconds())

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.worker import os_signals
+from sqlalchemy_fairqueue.worker import operating_system
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.helpers import is_empty, send
@@ -180,14 +180,14 @@ def test_a_handler_that_was_not_set_from_python(monkeypatch: pytest.MonkeyPatch)
     """Where nothing can be put back, the default is."""
     set_to: list[object] = []
     monkeypatch.setattr(signal, "signal", lambda _, handler: set_to.append(handler))
-    with os_signals.on_signal(lambda: None):
+    with operating_system.on_signal(lambda: None):
         set_to.clear()
     assert set_to == [signal.SIG_DFL] * 2
 
 
 _NESTED = """
 import os, signal
-from sqlalchemy_fairqueue.worker.os_signals import on_signal
+from sqlalchemy_fairqueue.worker.operating_system import on_signal
 
 def blocked():
     return signal.pthread_sigmask(signal.SIG_BLOCK, [])
@@ -206,7 +206,7 @@ def test_two_workers_of_a_process() -> None:
     """A child has what was there before the first, or what the program has set since; its parent has lost nothing."""
     command = [sys.executable, "-c", _NESTED]
     ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE.total_seconds())
-    assert ended.stdout == "0 heard set()\n"
+    assert ended.stdout == "0 handle set()\n"
 
 
 @pytest.mark.parametrize("where", [*_WHERE, "thread with a session", "loop by a plain function", "loop with a session"])
@@ -231,9 +231,9 @@ def test_a_child_that_comes_back(queue: Queue, engine: Engine, database: Databas
 
 _LATER = """
 import os
-from sqlalchemy_fairqueue.worker.forks import OneProcess
+from sqlalchemy_fairqueue.worker.operating_system import ForkGuard
 
-one_process = OneProcess()
+one_process = ForkGuard()
 child = os.fork()
 if child == 0:
     with one_process:

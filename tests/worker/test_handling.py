@@ -174,9 +174,9 @@ async def test_two_starts_at_once(queue: Queue, async_engine: AsyncEngine, monke
     go = threading.Event()
     check = Runtime.check
 
-    def check_slowly(machine: Runtime) -> None:
+    def check_slowly(runtime: Runtime[Any]) -> None:
         go.wait()
-        check(machine)
+        check(runtime)
 
     monkeypatch.setattr(Runtime, "check", check_slowly)
     worker = AsyncWorker(async_engine, queue)

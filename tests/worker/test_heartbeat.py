@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.worker import heartbeat, leases
 from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
 from sqlalchemy_fairqueue.worker.leases import LeaseRegistry, TrackedLease
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
@@ -17,11 +16,14 @@ _LEASE_ID = 7
 
 
 class _Time:
-    """A clock that stands still, and a line whose every answer takes five seconds and extends the lease."""
+    """A clock that stands still, and a connection whose every answer takes five seconds and extends the lease."""
 
     def __init__(self) -> None:
         self.now = 100.0
         self.calls = 0
+
+    def clock(self) -> float:
+        return self.now
 
     def run(self, *_: object, **__: object) -> list[tuple[int, int, list[int]]]:
         self.calls += 1
@@ -29,46 +31,51 @@ class _Time:
         return [(_LEASE_ID, 1, [])]
 
 
-@pytest.fixture
-def time(monkeypatch: pytest.MonkeyPatch) -> _Time:
-    """The time that heartbeats and claims go by."""
-    time = _Time()
-    for module in heartbeat, leases:
-        monkeypatch.setattr(module, "monotonic", lambda: time.now)
-    return time
+class _Served:
+    """As much of a served queue as a heartbeat needs."""
+
+    def __init__(self) -> None:
+        self.queue = Queue("documents")
+        self.target = None
 
 
 @pytest.fixture
-def beat(time: _Time) -> Callable[[TrackedLease], None]:
-    """One beat for a claim under which something is held, as with a lease of 30 seconds."""
+def time() -> _Time:
+    """The time that heartbeats and leases go by."""
+    return _Time()
 
-    def beat_once(claim: TrackedLease) -> None:
-        claim.held.add(cast("Any", object()))
-        held = LeaseRegistry()
-        held._by_id[claim.lease_id] = claim
-        own = Heartbeat(
-            line=cast("Any", time),
-            watched=(),
-            sources=[cast("Any", SimpleNamespace(queue=Queue("documents"), target=None, claims=held))],
-            lease=timedelta(seconds=30),
-            tell=lambda _: None,
-            housekeeping=None,
+
+@pytest.fixture
+def beat(time: _Time) -> Callable[[float], TrackedLease]:
+    """One heartbeat for a lease of 30 seconds under which something is held, and which is alive until then."""
+
+    def beat_once(deadline: float) -> TrackedLease:
+        queue = cast("Any", _Served())
+        lease = TrackedLease(_LEASE_ID, deadline, time.clock)
+        lease.held.add(cast("Any", object()))
+        leases = LeaseRegistry(time.clock, 15.0)
+        leases._leases[queue, _LEASE_ID] = lease
+        options: Any = SimpleNamespace(clock=time.clock, lease=timedelta(seconds=30), name="me")
+        heartbeat = Heartbeat(
+            connection=cast("Any", time),
+            options=options,
+            queues=[queue],
+            leases=leases,
+            interrupt=lambda _: None,
             stats=WorkerStats(),
-            name="me",
         )
-        own._beat()
+        heartbeat.beat()
+        return lease
 
     return beat_once
 
 
-def test_an_extension_counts_from_before_it_was_sent(time: _Time, beat: Callable[[TrackedLease], None]) -> None:
-    """However long the answer takes, the lease is proven alive for its time from when it was asked for."""
-    claim = TrackedLease(_LEASE_ID, 110.0)
-    beat(claim)
-    assert (claim.deadline, time.now) == (130.0, 105.0)
+def test_an_extension_counts_from_before_it_was_sent(time: _Time, beat: Callable[[float], TrackedLease]) -> None:
+    """However long the answer takes, the lease is known to be alive for its time from when it was asked for."""
+    assert (beat(110.0).deadline, time.now) == (130.0, 105.0)
 
 
-def test_what_is_lost_is_not_extended(time: _Time, beat: Callable[[TrackedLease], None]) -> None:
+def test_what_is_lost_is_not_extended(time: _Time, beat: Callable[[float], TrackedLease]) -> None:
     """Its messages are for others now: an extension would keep them from it."""
-    beat(TrackedLease(_LEASE_ID, 100.0))
+    beat(100.0)
     assert time.calls == 0

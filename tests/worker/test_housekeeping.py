@@ -1,14 +1,21 @@
-"""The chores of workers."""
+"""The housekeeping of workers."""
 
 import logging
+import threading
 
 import pytest
 from sqlalchemy import Engine
 
+from sqlalchemy_fairqueue import Queue, Worker
 from sqlalchemy_fairqueue.worker import housekeeping
 from sqlalchemy_fairqueue.worker.housekeeping import Housekeeping
 from tests.fixtures.database import Database
-from tests.worker.helpers import until
+from tests.worker.helpers import retimed, until
+
+
+def _housekeeping(engine: Engine, schema: str | None = None) -> Housekeeping:
+    return Housekeeping(Worker(engine, Queue("documents", schema=schema))._options)
+
 
 _DAYS = "select count(*) from pg_class where relname like 'fq_history_p2%'"
 
@@ -16,25 +23,29 @@ _DAYS = "select count(*) from pg_class where relname like 'fq_history_p2%'"
 def test_partitions_are_made_ahead(engine: Engine, database: Database) -> None:
     """Housekeeping makes the partitions of the next days, and does no harm when it is done again."""
     before = database.value(_DAYS)
-    chores = Housekeeping(engine, [None], "me", first=0.0)
-    chores.run()
+    housekeeping = _housekeeping(engine)
+    housekeeping.run()
     made = database.value(_DAYS)
     assert made >= 8 > before
-    chores.run()
+    housekeeping.run()
     assert database.value(_DAYS) == made
 
 
-def test_a_turn_is_taken_when_it_is_due(engine: Engine, database: Database) -> None:
-    """A turn runs in a thread of its own, and the next one is an hour later or so."""
-    chores = Housekeeping(engine, [None], "me", first=0.0)
-    chores.turn(10**9)
-    until(lambda: database.value(_DAYS) >= 8, "it is done")
+def test_a_round_comes_when_it_is_due(engine: Engine, database: Database) -> None:
+    """A worker begins its first round within a minute, and the next one an hour later or so."""
+    rounds: list[threading.Thread] = []
+    queue = Queue("documents")
+    queue.handler()(lambda _: None)
+    with retimed(Worker(engine, queue), housekeeping_first=0.0) as worker:
+        until(lambda: database.value(_DAYS) >= 8, "it is done")
+        rounds = [thread for thread in threading.enumerate() if thread.name == f"{worker.name}-housekeeping"]
+    assert len(rounds) <= 1
 
 
 def test_failures_are_logged(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
-    """What fails is logged, and left for the next turn."""
+    """What fails is logged, and left for the next round."""
     with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
-        Housekeeping(engine, ["nowhere"], "me").run()
+        _housekeeping(engine, "nowhere").run()
     assert "housekeeping" in caplog.text
 
 
@@ -44,7 +55,7 @@ def test_a_statement_is_not_logged(
     """Of a statement that fails the log has what the server said, on one line."""
     monkeypatch.setattr(housekeeping, "_AHEAD_DAYS", "a week")
     with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
-        Housekeeping(engine, [None], "me").run()
+        _housekeeping(engine).run()
     [record] = caplog.records
     assert 'invalid input syntax for type integer: "a week"' in record.message
     assert "\n" not in record.message

@@ -41,5 +41,5 @@ def test_housekeeping(strict: Engine, database: Database) -> None:
     """The partitions that it makes ahead are there when it is done."""
     days = "select count(*) from pg_inherits where inhparent = cast('fq_history' as regclass)"
     before = database.value(days)
-    Housekeeping(strict, [None], "me").run()
+    Housekeeping(Worker(strict, Queue("documents"))._options).run()
     assert database.value(days) > before

@@ -1,19 +1,26 @@
-"""What a worker can prove about its leases."""
+"""What a worker knows about its leases."""
 
 import pickle
 from datetime import UTC, datetime
 from time import monotonic
+from typing import Any
 
 import pytest
 
-from sqlalchemy_fairqueue import LeaseLost, MessageCancelled
+from sqlalchemy_fairqueue import Lease, LeaseLost, MessageCancelled
 from sqlalchemy_fairqueue.values import Delivery
 from sqlalchemy_fairqueue.worker.context import Context
-from sqlalchemy_fairqueue.worker.leases import LeaseRegistry, TrackedLease, WorkerLease
+from sqlalchemy_fairqueue.worker.leases import HeldDelivery, LeaseRegistry, TrackedLease, WorkerLease
+
+_QUEUE: Any = object()
 
 
-def _delivery(claim: TrackedLease) -> Delivery:
-    lease = WorkerLease(claim.lease_id, "me", datetime.now(UTC), claim)
+def _tracked(seconds: float) -> TrackedLease:
+    """A lease that is known to be alive for so long."""
+    return TrackedLease(1, monotonic() + seconds, monotonic)
+
+
+def _delivery(lease: Lease) -> Delivery:
     return Delivery(
         message_id=17,
         queue="documents",
@@ -31,71 +38,89 @@ def _delivery(claim: TrackedLease) -> Delivery:
     )
 
 
-def test_a_claim_ends_by_itself() -> None:
-    """A lease that nobody proves alive is lost at its deadline, and stays lost."""
-    claim = TrackedLease(1, monotonic() - 1)
-    assert claim.lost
-    claim.prove(monotonic() + 100)
-    assert claim.lost
+def _held(tracked: TrackedLease) -> HeldDelivery:
+    lease = WorkerLease(tracked.lease_id, "me", datetime.now(UTC), tracked)
+    return HeldDelivery(_delivery(lease), tracked, _QUEUE, 0.0)
 
 
-def test_a_proof_prolongs_and_never_shortens() -> None:
-    """The latest proof counts."""
-    claim = TrackedLease(1, monotonic() + 100)
-    deadline = claim.deadline
-    claim.prove(deadline - 50)
-    assert claim.deadline == deadline
-    claim.prove(deadline + 50)
-    assert claim.deadline == deadline + 50
-    assert not claim.lost
+def test_a_lease_ends_by_itself() -> None:
+    """A lease that nobody shows to be alive is lost at its deadline, and stays lost."""
+    lease = _tracked(-1)
+    assert lease.lost
+    lease.extend(monotonic() + 100)
+    assert lease.lost
+
+
+def test_an_extension_prolongs_and_never_shortens() -> None:
+    """The latest deadline counts."""
+    lease = _tracked(100)
+    deadline = lease.deadline
+    lease.extend(deadline - 50)
+    assert lease.deadline == deadline
+    lease.extend(deadline + 50)
+    assert lease.deadline == deadline + 50
+    assert not lease.lost
 
 
 def test_the_deliveries_know() -> None:
-    """A delivery's lease says that it is lost as soon as its claim is, and check raises."""
-    claim = TrackedLease(1, monotonic() + 100)
-    delivery = _delivery(claim)
-    context = Context(delivery, claim, None, 0.0)  # type: ignore[arg-type]  # no source is needed
+    """A delivery's lease says that it is lost as soon as the worker knows, and check raises."""
+    lease = _tracked(100)
+    held = _held(lease)
+    context = Context(held)
     context.check()
-    before = delivery.lease.lost
-    claim.lose()
-    assert [before, delivery.lease.lost, context.lost] == [False, True, True]
+    before = held.delivery.lease.lost
+    lease.lose()
+    assert [before, held.delivery.lease.lost, context.lost] == [False, True, True]
     with pytest.raises(LeaseLost, match="message 17"):
         context.check()
 
 
 def test_cancelled_and_given_up() -> None:
     """Check says that a message was withdrawn, or given back."""
-    claim = TrackedLease(1, monotonic() + 100)
-    context = Context(_delivery(claim), claim, None, 0.0)  # type: ignore[arg-type]  # no source is needed
-    context.cancelled = True
+    lease = _tracked(100)
+    held = _held(lease)
+    context = Context(held)
+    held.cancelled = True
     with pytest.raises(MessageCancelled, match="17"):
         context.check()
-    context.give_up()
+    held.given_up = True
     assert context.lost
-    assert not claim.lost
+    assert not lease.lost
     with pytest.raises(LeaseLost):
         context.check()
 
 
 def test_another_process_knows_nothing() -> None:
-    """A delivery that is sent to another process claims nothing there."""
-    copy = pickle.loads(pickle.dumps(_delivery(TrackedLease(1, 0.0))))  # noqa: S301 - our own
+    """A delivery that is sent to another process has a lease that is not tracked there."""
+    copy = pickle.loads(pickle.dumps(_held(_tracked(-1)).delivery))  # noqa: S301 - our own
     assert copy.message_id == 17
     assert not copy.lease.lost
 
 
-def test_claims_forget_what_is_lost_and_empty() -> None:
-    """A worker's claims hold what is in its hands and no more."""
-    claims = LeaseRegistry()
-    claim = claims.proven(1, monotonic() + 100)
-    assert claims.proven(1, monotonic() + 200) is claim
-    assert claims.held() == []
-    context = Context(_delivery(claim), claim, None, 0.0)  # type: ignore[arg-type]  # no source is needed
-    claim.held.add(context)
-    assert claims.held() == [claim]
-    claim.lose()
-    assert claims.is_lost(1)
-    assert claims.held() == [claim]
-    claim.held.clear()
-    assert claims.held() == []
-    assert not claims.is_lost(1)
+def test_the_registry_forgets_what_is_lost_and_empty() -> None:
+    """A worker's registry has the leases that anything is held under, and no more."""
+    leases = LeaseRegistry(monotonic, 100.0)
+    first, second = (leases.track(_QUEUE, Lease(1, "me", datetime.now(UTC)), monotonic()) for _ in range(2))
+    assert first.tracked is not None
+    assert first.tracked is second.tracked
+    assert leases.held(_QUEUE) == []
+    leases.hold(_QUEUE, [_delivery(first)], 0.0)
+    assert leases.held(_QUEUE) == [first.tracked]
+    first.tracked.lose()
+    assert leases.is_lost(_QUEUE, 1)
+    assert leases.held(_QUEUE) == [first.tracked]
+    first.tracked.held.clear()
+    assert leases.held(_QUEUE) == []
+    assert not leases.is_lost(_QUEUE, 1)
+
+
+def test_the_same_lease_id_in_another_schema_is_another_lease() -> None:
+    """Queues of two schemas may have leases of the same id: one may be lost while the other is alive."""
+    leases = LeaseRegistry(monotonic, 100.0)
+    others: Any = object()
+    for queue in _QUEUE, others:
+        lease = leases.track(queue, Lease(1, "me", datetime.now(UTC)), monotonic())
+        leases.hold(queue, [_delivery(lease)], 0.0)
+    [lost] = leases.held(others)
+    lost.lose()
+    assert (leases.is_lost(others, 1), leases.is_lost(_QUEUE, 1)) == (True, False)

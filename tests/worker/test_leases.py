@@ -12,11 +12,10 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Batch, Context, Delivery, LeaseLost, Queue, RetryPolicy, Worker
 from sqlalchemy_fairqueue.consumer import Consumer
-from sqlalchemy_fairqueue.worker import heartbeat, unanswered_dequeues
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import expire_leases, is_empty, outlive, send, until
+from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, expire_leases, is_empty, outlive, send, until
 
 _AT_ONCE = RetryPolicy(first=timedelta())
 
@@ -42,8 +41,8 @@ def _write(session: Session, delivery: Delivery) -> None:
     session.execute(text("insert into effect values (:id)"), {"id": delivery.message_id})
 
 
-def test_a_long_handler_keeps_its_message(  # noqa: PLR0917 - fixtures
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, clock: Clock, long_lease: timedelta
+def test_a_long_handler_keeps_its_message(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, clock: Clock
 ) -> None:
     """A handler may take longer than the lease: the heartbeat extends it."""
     seen: list[int] = []
@@ -55,18 +54,16 @@ def test_a_long_handler_keeps_its_message(  # noqa: PLR0917 - fixtures
         until(go.is_set, "it may end")
 
     send(engine, queue, 1)
-    workers = [start(queue, lease=long_lease) for _ in range(2)]
+    workers = [start(queue, lease=LONG_LEASE, timings=MANY_HEARTBEATS) for _ in range(2)]
     until(lambda: seen, "it is at work")
-    outlive(long_lease, clock, *workers)
+    outlive(LONG_LEASE, clock, *workers)
     go.set()
     until(lambda: is_empty(database), "it is completed")
     assert seen == [1]
     assert sum(worker.stats.lost for worker in workers) == 0
 
 
-def test_a_lost_lease_is_told(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, long_lease: timedelta
-) -> None:
+def test_a_lost_lease_is_told(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
     """When the lease is gone the handler's context says so, its verbs fail, and its writes are not committed."""
     met: list[BaseException] = []
 
@@ -86,7 +83,7 @@ def test_a_lost_lease_is_told(
                 met.append(raised.value)
 
     send(engine, queue, 1)
-    start(queue, lease=long_lease, retry=_AT_ONCE)
+    start(queue, lease=LONG_LEASE, timings=MANY_HEARTBEATS, retry=_AT_ONCE)
     until(lambda: len(met) == 3, "the first handler has met the loss")
     until(lambda: is_empty(database), "it is done by a later delivery")
     assert _effects(database) == 1
@@ -114,7 +111,7 @@ def test_a_late_commit_is_refused_by_the_database(
 
 
 def test_what_waits_under_a_lost_lease_is_not_started(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, long_lease: timedelta
+    queue: Queue, engine: Engine, database: Database, start: StartWorker
 ) -> None:
     """Of a lost batch only what had begun is begun; the rest comes back, each message done once."""
     seen: list[int] = []
@@ -127,7 +124,7 @@ def test_what_waits_under_a_lost_lease_is_not_started(
         seen.append(delivery.message_id)
 
     sent = send(engine, queue, *range(5))
-    start(queue, lease=long_lease, concurrency=1, retry=_AT_ONCE)
+    start(queue, lease=LONG_LEASE, timings=MANY_HEARTBEATS, concurrency=1, retry=_AT_ONCE)
     until(lambda: is_empty(database), "all are done")
     assert sorted(set(seen)) == sorted(sent)
 
@@ -140,16 +137,16 @@ def test_nothing_is_taken_under_a_lost_lease(queue: Queue, engine: Engine, start
     @queue.handler()
     def handle(delivery: Delivery, context: Context) -> None:
         if delivery.payload == "first":
-            context.claim.lose()
+            context._held.lease.lose()
         seen.append(delivery.payload)
         until(go.is_set, "it may end")
 
     worker = start(queue, lease=timedelta(hours=1), notify=False, poll_interval=timedelta(milliseconds=20))
     send(engine, queue, "first")
     until(lambda: seen == ["first"], "its lease is lost")
-    looks = worker.stats.empty
+    polls = worker.stats.empty
     # The one that was under way has ended, and another one began after that.
-    until(lambda: worker.stats.empty > looks + 1, "it looks again")
+    until(lambda: worker.stats.empty > polls + 1, "it polls again")
     send(engine, queue, "second")
     until(lambda: seen == ["first", "second"] or worker.stats.released, "the next one is taken")
     go.set()
@@ -243,10 +240,9 @@ def test_a_blocked_interpreter(queue: Queue, engine: Engine, database: Database,
 
 
 def test_signals_are_heard_while_all_are_at_work(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, engine: Engine, database: Database, start: StartWorker
 ) -> None:
-    """The heartbeat applies signals while no handler is free, so that they do not pile up."""
-    monkeypatch.setattr(heartbeat, "_UNHEARD", 0.05)
+    """The worker applies signals while no handler is free, so that they do not pile up."""
     started, go = threading.Event(), threading.Event()
 
     @queue.handler()
@@ -255,7 +251,7 @@ def test_signals_are_heard_while_all_are_at_work(
         until(go.is_set, "it may end")
 
     send(engine, queue, 1)
-    start(queue, concurrency=1)
+    start(queue, concurrency=1, timings={"hear_after": 0.05})
     until(started.is_set, "all are at work")
     for number in range(20):
         send(engine, queue, number, channel=f"customer-{number}")
@@ -268,7 +264,6 @@ def test_a_lost_answer(
     queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a dequeue took whose answer was lost is delivered again, though the lease goes on for another handler."""
-    monkeypatch.setattr(unanswered_dequeues, "_AFTER", 0.0)
     seen: list[object] = []
     go = threading.Event()
 
@@ -291,7 +286,7 @@ def test_a_lost_answer(
 
     monkeypatch.setattr(Consumer, "dequeue", dequeue)
     send(engine, queue, "long")
-    worker = start(queue, lease=timedelta(hours=1))
+    worker = start(queue, lease=timedelta(hours=1), timings={"unanswered_after": 0.0})
     until(lambda: seen == ["long"], "the long one is at work")
     send(engine, queue, "short")
     until(lambda: seen == ["long", "short"], "the lost one is delivered again")

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Delivery, Queue, Release
-from sqlalchemy_fairqueue.worker import notifications, polls
+from sqlalchemy_fairqueue.worker import notifications
 from sqlalchemy_fairqueue.worker.notifications import Subscription
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
@@ -37,15 +37,15 @@ def _equal(one: object, other: object) -> bool:
     return one == other
 
 
-def _asleep(database: Database) -> Callable[[], Any]:
+def _waits(database: Database) -> Callable[[], Any]:
     return lambda: database.value("select count(*) from fq_lease where waiting_until > fq_now()")
 
 
 def test_woken(queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]) -> None:
-    """A worker that would sleep for an hour is woken by a commit."""
+    """A worker that would wait for an hour is woken by a commit."""
     start(queue, poll_interval=_NEVER)
     for number in range(3):
-        until(_asleep(database), "it sleeps")
+        until(_waits(database), "it waits")
         send(engine, queue, number)
         until(partial(_equal, seen, list(range(number + 1))), "it is woken")
     until(lambda: is_empty(database), "all are completed")
@@ -54,10 +54,10 @@ def test_woken(queue: Queue, engine: Engine, database: Database, start: StartWor
 def test_another_is_named(
     queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]
 ) -> None:
-    """What wakes consumers that have died is taken by a worker that sleeps, too."""
+    """What wakes consumers that have died is taken by a worker that waits, too."""
     worker = start(queue, poll_interval=_NEVER)
-    until(_asleep(database), "it sleeps")
-    # A notification names one of the eight marks that last longest.
+    until(_waits(database), "it waits")
+    # A notification names one of the eight waits that last longest.
     database.execute(
         "select fq_wait('documents', 'dead', null, 10000000000 + number) from generate_series(1, 8) number"
     )
@@ -71,9 +71,9 @@ def test_who_is_named() -> None:
     """A worker is told for which queues it was named, for which others were, and of all if some may be missed."""
     told: list[tuple[list[object], list[object]]] = []
     subscription = Subscription(cast("Any", None), lambda *queues: told.append(queues))
-    ours, theirs, silent = (cast("Any", SimpleNamespace(marked_lease=lease)) for lease in (5, 6, None))
-    for topic, source in ("ours", ours), ("theirs", theirs), ("silent", silent):
-        subscription.follow(topic, source)
+    ours, theirs, silent = (cast("Any", SimpleNamespace(waiting_lease=lease)) for lease in (5, 6, None))
+    for topic, queue in ("ours", ours), ("theirs", theirs), ("silent", silent):
+        subscription.follow(topic, queue)
     subscription.notified({"ours": {"7", "5"}, "theirs": {"5"}, "nobody's": {"5"}})
     subscription.notified({"nobody's": {"5"}})
     subscription.notified(None)
@@ -102,7 +102,7 @@ def test_many_open_files(
         for _ in range(_FILES):
             files.enter_context(Path(os.devnull).open("rb"))
         start(queue, poll_interval=_NEVER)
-        until(_asleep(database), "it sleeps")
+        until(_waits(database), "it waits")
         send(engine, queue, 1)
         until(lambda: seen == [1], "it is woken")
 
@@ -115,7 +115,7 @@ def test_one_listener_a_process(engine: Engine, database: Database, start: Start
         queue.handler()(lambda delivery: seen.append(delivery.queue))
     start(queues[0], poll_interval=_NEVER)
     start(queues[1], queues[2], poll_interval=_NEVER)
-    until(lambda: _asleep(database)() == 3, "all sleep")
+    until(lambda: _waits(database)() == 3, "all wait")
     assert database.value(LISTENERS) == 1
     names = [queue.name for queue in queues]
     for number, queue in enumerate(queues, 1):
@@ -123,25 +123,25 @@ def test_one_listener_a_process(engine: Engine, database: Database, start: Start
         until(partial(_equal, seen, names[:number]), "it is heard")
 
 
-def test_the_last_follower_leaves(
+def test_the_last_subscriber_leaves(
     queue: Queue, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch, seen: list[object]
 ) -> None:
     """The listener is told to end before it may: it closes what it is told through."""
     worker = start(queue, poll_interval=_NEVER)
-    until(_asleep(database), "it sleeps")
-    (hub,) = notifications._listeners.values()
+    until(_waits(database), "it waits")
+    (listener,) = notifications._listeners.values()
     write = os.write
 
     def write_late(file: int, data: bytes) -> int:
-        if file == hub._mouth and hub._stopping:
+        if file == listener._stop_writer and listener._stopping:
             # The listener may be as quick as this.
             write(file, data)
-            hub._thread.join()
+            listener._thread.join()
         return write(file, data)
 
     monkeypatch.setattr(os, "write", write_late)
     worker.stop()
-    hub._thread.join()
+    listener._thread.join()
     until(lambda: database.value(LISTENERS) == 0, "the server has seen it go")
     assert not seen
 
@@ -149,7 +149,7 @@ def test_the_last_follower_leaves(
 def test_no_file_is_left_behind(
     queue: Queue, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch, seen: list[object]
 ) -> None:
-    """What the listener is told through is closed at both ends when the last follower has left, and only once."""
+    """What the listener is told through is closed at both ends when the last subscriber has left, and only once."""
     closed: list[int] = []
     close = os.close
 
@@ -158,13 +158,13 @@ def test_no_file_is_left_behind(
         close(file)
 
     worker = start(queue, poll_interval=_NEVER)
-    until(_asleep(database), "it sleeps")
-    (hub,) = notifications._listeners.values()
+    until(_waits(database), "it waits")
+    (listener,) = notifications._listeners.values()
     with monkeypatch.context() as patched:
         patched.setattr(os, "close", note)
         worker.stop()
-        hub._thread.join()
-    assert [closed.count(file) for file in (hub._ear, hub._mouth)] == [1, 1]
+        listener._thread.join()
+    assert [closed.count(file) for file in (listener._stop_reader, listener._stop_writer)] == [1, 1]
     assert not seen
 
 
@@ -176,14 +176,13 @@ def test_a_listener_that_cannot_come_back(  # noqa: PLR0917 - fixtures
     monkeypatch: pytest.MonkeyPatch,
     seen: list[object],
 ) -> None:
-    """As long as the listening connection is away a worker that slept polls as one that cannot be woken."""
-    # Once it sleeps, it does not look again by itself.
-    monkeypatch.setattr(polls, "_DRIFT", 1e9)
-    worker = start(queue, poll_interval=_NEVER)
-    assert worker._running is not None
-    [source] = worker._running[0].sources
-    until(_asleep(database), "it sleeps")
-    (hub,) = notifications._listeners.values()
+    """As long as the listening connection is away a worker that waited polls as one that cannot be woken."""
+    # Once it waits, it does not poll again by itself.
+    worker = start(queue, poll_interval=_NEVER, timings={"poll_drift": 1e9})
+    assert worker._runtime is not None
+    [served] = worker._runtime.queues
+    until(_waits(database), "it waits")
+    (listener,) = notifications._listeners.values()
 
     def refuse(_: object) -> None:
         raise ConnectionError("too many clients")
@@ -193,8 +192,8 @@ def test_a_listener_that_cannot_come_back(  # noqa: PLR0917 - fixtures
         "select pg_terminate_backend(pid) from pg_stat_activity"
         " where datname = current_database() and query = 'listen fairqueue'"
     )
-    until(lambda: hub._outage._failures > 1, "it cannot listen")
-    until(lambda: source.looks.interval < _NEVER.total_seconds(), "it polls")
+    until(lambda: listener._backoff._failures > 1, "it cannot listen")
+    until(lambda: served.polls.interval < _NEVER.total_seconds(), "it polls")
     send(engine, queue, 1)
     until(lambda: seen == [1], "it is found")
 
@@ -204,7 +203,7 @@ def test_a_lost_listener(
 ) -> None:
     """When the listening connection is lost the worker listens again, and nothing is missed meanwhile."""
     start(queue, poll_interval=_NEVER)
-    until(_asleep(database), "it sleeps")
+    until(_waits(database), "it waits")
     database.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity"
         " where datname = current_database() and query = 'listen fairqueue'"
@@ -212,7 +211,7 @@ def test_a_lost_listener(
     send(engine, queue, 1)
     until(lambda: seen == [1], "it is found")
     until(lambda: database.value(LISTENERS) == 1, "it listens again")
-    until(_asleep(database), "it sleeps again")
+    until(_waits(database), "it waits again")
     send(engine, queue, 2)
     until(lambda: seen == [1, 2], "it is woken")
 
@@ -220,7 +219,7 @@ def test_a_lost_listener(
 def test_woken_at_the_hour(
     queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]
 ) -> None:
-    """A worker that would sleep for an hour wakes by itself when the next scheduled message is due."""
+    """A worker that would wait for an hour wakes by itself when the next scheduled message is due."""
     send(engine, queue, 1, delay=timedelta(milliseconds=300))
     start(queue, poll_interval=_NEVER)
     until(lambda: seen == [1], "it is due")
@@ -246,19 +245,19 @@ def test_what_it_gave_back_itself(engine: Engine, database: Database, start: Sta
 def test_without_notifications(
     queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]
 ) -> None:
-    """A worker that cannot be woken polls, opens no listening connection and leaves no mark."""
+    """A worker that cannot be woken polls, opens no listening connection and registers no wait."""
     worker = start(queue, notify=False, poll_interval=timedelta(milliseconds=50))
     until(lambda: worker.stats.empty > 5, "it is idle")
     send(engine, queue, 1)
     until(lambda: seen == [1], "it is found")
     assert database.value(LISTENERS) == 0
-    assert not _asleep(database)()
+    assert not _waits(database)()
 
 
 def test_an_idle_worker_is_quiet(queue: Queue, database: Database, start: StartWorker, seen: list[object]) -> None:
-    """An idle worker looks a few times, says that it sleeps, and sleeps."""
+    """An idle worker polls a few times, registers that it waits, and waits."""
     worker = start(queue, poll_interval=_NEVER)
-    until(_asleep(database), "it sleeps")
+    until(_waits(database), "it waits")
     dequeues = worker.stats.dequeues
     assert dequeues < 30
     assert seen == []

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Bury, Context, Delivery, HandlerTimeout, Queue, Release, Retry, RetryPolicy
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import is_empty, send, until
+from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, is_empty, send, until
 
 _AT_ONCE = RetryPolicy(first=timedelta())
 _LATER = timedelta(hours=1)
@@ -290,7 +290,7 @@ def test_a_serialization_failure_under_a_lost_lease(queue: Queue, engine: Engine
     @queue.handler(retry=RetryPolicy(first=_LATER, jitter=0, cap=_LATER))
     def handle(delivery: Delivery, session: Session, context: Context) -> None:
         called.append(delivery.deliveries)
-        context.claim.lose()
+        context._held.lease.lose()
         session.execute(text("do $$ begin raise exception 'conflict' using errcode = '40001'; end $$"))
 
     send(engine, queue, 1)
@@ -320,9 +320,7 @@ def test_a_timeout_in_a_thread(queue: Queue, engine: Engine, database: Database,
     assert _effects(database) == 0
 
 
-def test_a_cancelled_message(
-    queue: Queue, engine: Engine, database: Database, start: StartWorker, long_lease: timedelta
-) -> None:
+def test_a_cancelled_message(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
     """A message that is cancelled while its handler works is gone, and its handler is told."""
     started, told = threading.Event(), []
 
@@ -334,7 +332,7 @@ def test_a_cancelled_message(
         told.append(delivery.message_id)
 
     [message_id] = send(engine, queue, 1)
-    start(queue, lease=long_lease)
+    start(queue, lease=LONG_LEASE, timings=MANY_HEARTBEATS)
     until(started.is_set, "the handler works")
     queue.cancel(engine, message_id)
     until(lambda: is_empty(database), "the message is gone")

@@ -1,270 +1,271 @@
-"""When a worker looks for work."""
+"""When a worker polls its queues."""
 
 import pytest
 
 from sqlalchemy_fairqueue.worker.polls import PollSchedule
+from sqlalchemy_fairqueue.worker.timings import Timings
 
 
 def test_after_a_full_batch_at_once() -> None:
-    """A queue that gave all that was asked for is looked at again at once."""
-    looks = PollSchedule(5.0)
-    looks.found(100.0, 0.0, count=1, full=True)
-    assert looks.next_at == 100.0
+    """A queue that gave all that was asked for is polled again at once."""
+    polls = PollSchedule(5.0, Timings())
+    polls.found(100.0, 0.0, count=1, full=True)
+    assert polls.next_at == 100.0
 
 
 def test_soon_at_first_then_later() -> None:
-    """PollSchedule that give nothing come ever later, up to the interval."""
-    looks, now, waits = PollSchedule(1.0), 100.0, []
+    """Polls that give nothing come ever later, up to the interval."""
+    polls, now, waits = PollSchedule(1.0, Timings()), 100.0, []
     for _ in range(15):
-        looks.nothing(now, None)
-        waits.append(looks.next_at - now)
-        now = looks.next_at
+        polls.nothing(now, None)
+        waits.append(polls.next_at - now)
+        now = polls.next_at
     assert waits == sorted(waits)
     assert waits[0] < 0.01
     assert waits[-1] == 1.0
 
 
-def _asleep(looks: PollSchedule, now: float, until: float) -> float:
-    """Fall asleep under a mark; returns when the worker looks for the first time after it trusts the mark."""
-    looks.marked(now, until)
+def _waiting(polls: PollSchedule, now: float, until: float) -> float:
+    """Begin to wait; returns when the worker has polled for the last time before it relies on being woken."""
+    polls.waits(now, until)
     while True:
-        looks.begin(now)
-        looks.nothing(now, None)
-        if looks.next_at - now >= min(looks.interval, until - now):
+        polls.begin(now)
+        polls.nothing(now, None)
+        if polls.next_at - now >= min(polls.interval, until - now):
             return now
-        now = looks.next_at
+        now = polls.next_at
 
 
-def test_falling_asleep_it_looks_a_few_times() -> None:
-    """What was enqueued before the mark and committed after the look is found by further looks, ever later."""
-    looks, now, waits = PollSchedule(60.0), 100.0, []
-    looks.nothing(now, None)
-    assert looks.needs_mark(now)
-    looks.marked(now, now + 121)
+def test_it_polls_a_few_times_as_it_begins_to_wait() -> None:
+    """What was enqueued before the wait and committed after the poll is found by further polls, ever later."""
+    polls, now, waits = PollSchedule(60.0, Timings()), 100.0, []
+    polls.nothing(now, None)
+    assert polls.needs_wait(now)
+    polls.waits(now, now + 121)
     for _ in range(3):
-        looks.begin(now)
-        looks.nothing(now, None)
-        waits.append(looks.next_at - now)
-        now = looks.next_at
+        polls.begin(now)
+        polls.nothing(now, None)
+        waits.append(polls.next_at - now)
+        now = polls.next_at
     assert [round(wait, 2) for wait in waits] == [0.2, 8.0, 60.0]
 
 
-def test_marked_it_sleeps() -> None:
-    """A worker that is marked as asleep sleeps for the interval, or until its mark ends; a longer mark keeps it so."""
-    looks = PollSchedule(5.0)
-    now = _asleep(looks, 100.0, 111.0)
-    assert looks.next_at == now + 5
-    assert not looks.needs_mark(105.1)
-    looks.nothing(105.9, None)
-    assert looks.next_at == 110.9
-    assert looks.needs_mark(110.9)
-    looks.marked(110.9, 121.9)
-    looks.nothing(110.9, None)
-    assert looks.next_at == 115.9
+def test_it_waits() -> None:
+    """A worker that waits does not poll for the interval, or until its wait ends; a longer one keeps it so."""
+    polls = PollSchedule(5.0, Timings())
+    now = _waiting(polls, 100.0, 111.0)
+    assert polls.next_at == now + 5
+    assert not polls.needs_wait(105.1)
+    polls.nothing(105.9, None)
+    assert polls.next_at == 110.9
+    assert polls.needs_wait(110.9)
+    polls.waits(110.9, 121.9)
+    polls.nothing(110.9, None)
+    assert polls.next_at == 115.9
 
 
-def test_a_nudge_says_whether_it_changed_anything() -> None:
-    """Who is about to look anyway, or looks just now, need not wake up for a nudge; what it is about still counts."""
-    looks = PollSchedule(3600.0)
-    looks.marked(100.0, 7300.0)
-    looks.begin(100.0)
-    assert not looks.nudge(100.1)
-    looks.nothing(100.2, None)
-    assert looks.next_at == 100.0
-    looks.begin(100.3)
-    looks.nothing(100.4, None)
-    assert looks.next_at > 100.5
-    assert looks.nudge(100.5)
-    assert looks.next_at == 100.5
-    assert not looks.nudge(100.6)
+def test_poll_now_says_whether_it_changed_anything() -> None:
+    """A worker that is about to poll, or polls just now, need not wake up for it; what it is about still counts."""
+    polls = PollSchedule(3600.0, Timings())
+    polls.waits(100.0, 7300.0)
+    polls.begin(100.0)
+    assert not polls.poll_now(100.1)
+    polls.nothing(100.2, None)
+    assert polls.next_at == 100.0
+    polls.begin(100.3)
+    polls.nothing(100.4, None)
+    assert polls.next_at > 100.5
+    assert polls.poll_now(100.5)
+    assert polls.next_at == 100.5
+    assert not polls.poll_now(100.6)
 
 
-def _sleeper() -> PollSchedule:
-    looks = PollSchedule(3600.0)
-    _asleep(looks, 100.0, 9999.0)
-    return looks
+def _waiter() -> PollSchedule:
+    polls = PollSchedule(3600.0, Timings())
+    _waiting(polls, 100.0, 9999.0)
+    return polls
 
 
-def _look(looks: PollSchedule, now: float, found: int = 0) -> float:
-    """A look at that time; returns when the next one is."""
-    looks.begin(now)
-    looks.found(now + 0.001, None, count=1, full=False) if found else looks.nothing(now + 0.001, None)
-    return looks.next_at
+def _poll(polls: PollSchedule, now: float, found: int = 0) -> float:
+    """A poll at that time; returns when the next one is."""
+    polls.begin(now)
+    polls.found(now + 0.001, None, count=1, full=False) if found else polls.nothing(now + 0.001, None)
+    return polls.next_at
 
 
 def test_what_another_consumer_was_woken_for_is_left_to_it_for_a_moment() -> None:
-    """Named, it looks at once; not named, a moment after the first notification, however many follow."""
-    looks = _sleeper()
-    assert looks.others_woken(500.0)
-    assert not looks.others_woken(500.01)
-    assert looks.next_at == 500.02
-    assert looks.nudge(500.015)
-    assert looks.next_at == 500.015
+    """Named, it polls at once; not named, a moment after the first notification, however many follow."""
+    polls = _waiter()
+    assert polls.poll_later(500.0)
+    assert not polls.poll_later(500.01)
+    assert polls.next_at == 500.02
+    assert polls.poll_now(500.015)
+    assert polls.next_at == 500.015
 
 
-def test_a_look_is_for_all_that_was_said_before_it() -> None:
-    """What others were woken for before a look began is in it; what they are woken for after that is looked for."""
-    looks = _sleeper()
-    looks.others_woken(500.0)
-    assert _look(looks, 500.005) > 501
-    looks.begin(600.0)
-    looks.others_woken(600.001)
-    looks.nothing(600.002, None)
-    assert looks.next_at == 600.021
+def test_a_poll_is_for_all_that_was_said_before_it() -> None:
+    """A poll sees what others were woken for before it; for what they are woken for later there is another one."""
+    polls = _waiter()
+    polls.poll_later(500.0)
+    assert _poll(polls, 500.005) > 501
+    polls.begin(600.0)
+    polls.poll_later(600.001)
+    polls.nothing(600.002, None)
+    assert polls.next_at == 600.021
 
 
-def test_a_nudge_during_a_look_is_kept() -> None:
-    """What was committed after a look's snapshot, and told before the look ended, is looked for at once."""
-    looks = PollSchedule(3600.0)
-    _asleep(looks, 100.0, 7300.0)
-    looks.begin(500.0)
-    looks.nudge(500.001)
-    looks.nothing(500.002, None)
-    assert looks.next_at <= 500.002
-    looks.begin(500.003)
-    looks.nothing(500.004, None)
-    assert looks.next_at > 4000
+def test_poll_now_during_a_poll_is_kept() -> None:
+    """What was committed after a poll's snapshot, and told before the poll ended, is polled for at once."""
+    polls = PollSchedule(3600.0, Timings())
+    _waiting(polls, 100.0, 7300.0)
+    polls.begin(500.0)
+    polls.poll_now(500.001)
+    polls.nothing(500.002, None)
+    assert polls.next_at <= 500.002
+    polls.begin(500.003)
+    polls.nothing(500.004, None)
+    assert polls.next_at > 4000
 
 
-def test_a_hint_during_a_look_is_kept() -> None:
-    """A message that is to be tried again at a moment that a look may have missed is looked for at once."""
-    looks = PollSchedule(3600.0)
-    _asleep(looks, 100.0, 7300.0)
-    looks.begin(500.0)
-    looks.hint(500.001)
-    looks.nothing(500.002, None)
-    assert looks.next_at <= 500.002
-    looks.begin(500.003)
-    looks.nothing(500.004, None)
-    assert looks.next_at > 4000
+def test_poll_at_during_a_poll_is_kept() -> None:
+    """A message that is to be tried again at a moment that a poll may have missed is polled for at once."""
+    polls = PollSchedule(3600.0, Timings())
+    _waiting(polls, 100.0, 7300.0)
+    polls.begin(500.0)
+    polls.poll_at(500.001)
+    polls.nothing(500.002, None)
+    assert polls.next_at <= 500.002
+    polls.begin(500.003)
+    polls.nothing(500.004, None)
+    assert polls.next_at > 4000
 
 
 def test_due_in_is_kept() -> None:
-    """The next scheduled message ends the sleep, exactly when it is due."""
-    looks = PollSchedule(3600.0)
-    _asleep(looks, 50.0, 10_000.0)
-    looks.nothing(100.0, 7.25)
-    assert looks.next_at == 107.25
+    """The next scheduled message ends the wait, exactly when it is due."""
+    polls = PollSchedule(3600.0, Timings())
+    _waiting(polls, 50.0, 10_000.0)
+    polls.nothing(100.0, 7.25)
+    assert polls.next_at == 107.25
 
 
 def test_what_is_locked_does_not_spin() -> None:
-    """Work that is due but in another's hands is looked at again soon, not at once."""
-    looks, now = PollSchedule(5.0), 100.0
+    """Work that is due but in another's hands is polled for again soon, not at once."""
+    polls, now = PollSchedule(5.0, Timings()), 100.0
     for _ in range(20):
-        looks.nothing(now, 0.0)
-        assert 0.002 < looks.next_at - now <= 0.05
-        now = looks.next_at
+        polls.nothing(now, 0.0)
+        assert 0.002 < polls.next_at - now <= 0.05
+        now = polls.next_at
 
 
-def test_a_hint_is_kept() -> None:
-    """A message that this worker gave back for a while ends its sleep."""
-    looks = PollSchedule(3600.0)
-    _asleep(looks, 50.0, 10_000.0)
-    looks.hint(102.0)
-    assert looks.next_at == 102.0
-    looks.nudge(101.0)
-    looks.begin(101.0)
-    looks.nothing(101.0, None)
-    assert looks.next_at == 102.0
+def test_poll_at_is_kept() -> None:
+    """A message that this worker gave back for a while ends its wait."""
+    polls = PollSchedule(3600.0, Timings())
+    _waiting(polls, 50.0, 10_000.0)
+    polls.poll_at(102.0)
+    assert polls.next_at == 102.0
+    polls.poll_now(101.0)
+    polls.begin(101.0)
+    polls.nothing(101.0, None)
+    assert polls.next_at == 102.0
 
 
-def _stream(looks: PollSchedule, now: float, apart: float, finds: int, count: int = 1) -> tuple[float, bool]:
-    """Finds that come so many seconds apart; the time after them, and whether the mark was to be taken away at any."""
+def _stream(polls: PollSchedule, now: float, apart: float, finds: int, count: int = 1) -> tuple[float, bool]:
+    """Finds that come so many seconds apart; the time after them, and whether the wait was to be taken back at any."""
     busy = False
     for _ in range(finds):
         now += apart
-        looks.begin(now)
-        looks.found(now, None, count=count, full=False)
-        busy = busy or looks.needs_no_mark()
+        polls.begin(now)
+        polls.found(now, None, count=count, full=False)
+        busy = busy or polls.needs_no_wait()
     return now, busy
 
 
 @pytest.mark.parametrize(("count", "apart"), [(1, 0.0065), (2, 0.013)])
 def test_busy_again_and_again(count: int, apart: float) -> None:
-    """The mark is taken away where 140 messages a second come for a while; not for a moment's work."""
-    looks = PollSchedule(5.0)
-    looks.marked(100.0, 111.0)
-    now, busy = _stream(looks, 100.0, apart, 5, count)
+    """The wait is taken back where 140 messages a second come for a while; not for a moment's work."""
+    polls = PollSchedule(5.0, Timings())
+    polls.waits(100.0, 111.0)
+    now, busy = _stream(polls, 100.0, apart, 5, count)
     assert not busy
-    assert _stream(looks, now, apart, 40, count)[1]
+    assert _stream(polls, now, apart, 40, count)[1]
 
 
-def test_without_its_mark_it_looks_soon() -> None:
-    """Whoever slept on under the mark, and takes it away, is woken by nobody any more."""
-    looks = PollSchedule(5.0)
-    now = _asleep(looks, 100.0, 9999.0)
-    now, busy = _stream(looks, now, 0.003, 60)
+def test_without_its_wait_it_polls_soon() -> None:
+    """A worker that relied on its wait, and takes it back, is woken by nobody any more."""
+    polls = PollSchedule(5.0, Timings())
+    now = _waiting(polls, 100.0, 9999.0)
+    now, busy = _stream(polls, now, 0.003, 60)
     assert busy
-    assert looks.next_at - now > 0.1
-    looks.unmarked(now)
-    assert looks.next_at - now == pytest.approx(0.005)
+    assert polls.next_at - now > 0.1
+    polls.waits_no_more(now)
+    assert polls.next_at - now == pytest.approx(0.005)
 
 
-def test_a_miss_now_and_then_leaves_it_awake() -> None:
-    """A look that gives nothing while messages stream in is chance: it looks as soon, until few came for a while."""
-    looks = PollSchedule(5.0)
-    looks.marked(100.0, 111.0)
-    now, busy = _stream(looks, 100.0, 0.003, 60)
+def test_a_miss_now_and_then_begins_no_wait() -> None:
+    """A poll that gives nothing in a stream is chance: the next comes as soon, until few came for a while."""
+    polls = PollSchedule(5.0, Timings())
+    polls.waits(100.0, 111.0)
+    now, busy = _stream(polls, 100.0, 0.003, 60)
     assert busy
-    looks.unmarked(now)
+    polls.waits_no_more(now)
     ended = now
-    while not looks.needs_mark(now):
-        looks.begin(now)
-        looks.nothing(now, None)
-        assert looks.next_at - now == pytest.approx(0.005)
-        now = looks.next_at
+    while not polls.needs_wait(now):
+        polls.begin(now)
+        polls.nothing(now, None)
+        assert polls.next_at - now == pytest.approx(0.005)
+        now = polls.next_at
     assert 0.01 < now - ended < 0.2
 
 
 @pytest.mark.parametrize("count", [1, 500])
 def test_much_at_once_is_no_stream(count: int) -> None:
-    """One transaction with many messages notifies once: its worker sleeps on under its mark."""
-    looks = PollSchedule(5.0)
-    looks.marked(100.0, 111.0)
-    looks.found(100.1, None, count=count, full=False)
-    assert not looks.needs_no_mark()
+    """One transaction with many messages notifies once: its worker keeps its wait."""
+    polls = PollSchedule(5.0, Timings())
+    polls.waits(100.0, 111.0)
+    polls.found(100.1, None, count=count, full=False)
+    assert not polls.needs_no_wait()
 
 
 def test_a_backlog() -> None:
-    """However long handlers take, a worker that gets all it asks for again and again does not sleep."""
-    looks, now = PollSchedule(5.0), 100.0
-    looks.marked(now, 111.0)
+    """However long handlers take, a worker that gets all it asks for again and again does not wait."""
+    polls, now = PollSchedule(5.0, Timings()), 100.0
+    polls.waits(now, 111.0)
     for _ in range(9):
-        assert not looks.needs_no_mark()
-        looks.found(now, None, count=1, full=True)
+        assert not polls.needs_no_wait()
+        polls.found(now, None, count=1, full=True)
         now += 0.5
-    assert looks.needs_no_mark()
+    assert polls.needs_no_wait()
 
 
 @pytest.mark.parametrize("apart", [0.009, 0.05])
 def test_busy_now_and_then(apart: float) -> None:
-    """It stays where messages come one at a time: each wakes the worker, and costs one look, no more than polling."""
-    looks, now = PollSchedule(5.0), 100.0
-    looks.marked(now, 111.0)
-    looks.nothing(now, None)
+    """The wait stays where messages come one at a time: each wakes the worker and costs one poll, as polling does."""
+    polls, now = PollSchedule(5.0, Timings()), 100.0
+    polls.waits(now, 111.0)
+    polls.nothing(now, None)
     for _ in range(50):
         now += apart
-        looks.nudge(now)
-        looks.begin(now)
-        looks.found(now, None, count=1, full=False)
-        assert looks.next_at - now >= 0.2
-        assert not looks.needs_no_mark()
+        polls.poll_now(now)
+        polls.begin(now)
+        polls.found(now, None, count=1, full=False)
+        assert polls.next_at - now >= 0.2
+        assert not polls.needs_no_wait()
 
 
-def test_what_wakes_it_leaves_the_further_looks() -> None:
-    """However often it is woken, what was enqueued before the mark and committed after a look is found as soon."""
-    looks, now = PollSchedule(60.0), 100.0
-    looks.marked(now, 221.0)
+def test_what_wakes_it_leaves_the_further_polls() -> None:
+    """However often it is woken, what was enqueued before the wait and committed after a poll is found as soon."""
+    polls, now = PollSchedule(60.0, Timings()), 100.0
+    polls.waits(now, 221.0)
     for _ in range(10):
-        looks.nudge(now)
-        looks.begin(now)
-        looks.found(now, None, count=1, full=False)
+        polls.poll_now(now)
+        polls.begin(now)
+        polls.found(now, None, count=1, full=False)
         now += 0.001
-    assert looks.next_at < 101.0
+    assert polls.next_at < 101.0
 
 
-def test_unmarked_it_looks_soon_after_work() -> None:
-    """Nobody wakes a worker that is not marked: it looks again by itself."""
-    looks = PollSchedule(5.0)
-    looks.found(100.0, None, count=1, full=False)
-    assert 0 < looks.next_at - 100.0 < 0.01
+def test_without_a_wait_it_polls_soon_after_work() -> None:
+    """Nobody wakes a worker without a wait: it polls again by itself."""
+    polls = PollSchedule(5.0, Timings())
+    polls.found(100.0, None, count=1, full=False)
+    assert 0 < polls.next_at - 100.0 < 0.01

@@ -12,9 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, RetryPolicy, Worker
-from sqlalchemy_fairqueue.worker import heartbeat
 from tests.fixtures.database import Database
-from tests.worker.helpers import auntil, is_empty, send, until
+from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, is_empty, retimed, send, until
 from tests.worker.pooler import CONNECTIONS, pooler, program
 
 pytestmark = pytest.mark.skipif(program() is None, reason="no program pgbouncer on this machine, and no wheel holds it")
@@ -41,12 +40,8 @@ def _check_effects(database: Database, number: int) -> None:
     assert database.value("select count(distinct backend) from effect") <= CONNECTIONS
 
 
-def test_workers(
-    queue: Queue, pooled: URL, database: Database, long_lease: timedelta, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers(queue: Queue, pooled: URL, database: Database) -> None:
     """Three workers share four connections: all is done once, what fails included, and leases are kept."""
-    # A heartbeat that comes so often has no patience with signals.
-    monkeypatch.setattr(heartbeat, "_UNHEARD", 3600.0)
     engine = create_engine(pooled, connect_args=_UNPREPARED)
     go = threading.Event()
 
@@ -60,7 +55,9 @@ def test_workers(
     def long(_: Delivery) -> None:
         until(go.is_set, "it may end")
 
-    workers = [Worker(engine, queue, concurrency=2, lease=long_lease, **_OPTIONS) for _ in range(3)]
+    # A heartbeat that comes so often has no patience with signals.
+    timings = {**MANY_HEARTBEATS, "hear_after": 3600.0}
+    workers = [retimed(Worker(engine, queue, concurrency=2, lease=LONG_LEASE, **_OPTIONS), **timings) for _ in range(3)]
     with contextlib.ExitStack() as running:
         for worker in workers:
             running.enter_context(worker)

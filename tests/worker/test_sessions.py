@@ -31,7 +31,7 @@ def test_a_session_factory_that_makes_none(queue: Queue, engine: Engine, async_e
         InvalidArgument, match=rf"makes an? .* where worker {worker.name} needs a Session; give a session"
     ):
         worker.start()
-    assert worker._running is None
+    assert worker._runtime is None
 
 
 async def test_an_async_session_factory_that_makes_none(queue: Queue, async_engine: AsyncEngine) -> None:
@@ -107,8 +107,8 @@ async def test_closed_whatever_is_cancelled(queue: Queue, engine: Engine, async_
     sessions = async_sessionmaker(async_engine, class_=Slow)
     async with AsyncWorker(async_engine, queue, session_factory=sessions) as worker:
         await closing.wait()
-        assert worker._crew is not None
-        tasks = list(worker._crew._tasks.values())
+        assert worker._executor is not None
+        tasks = list(worker._executor._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)

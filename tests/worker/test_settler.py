@@ -22,12 +22,13 @@ from sqlalchemy_fairqueue import (
     Worker,
 )
 from sqlalchemy_fairqueue.values import Outcome
-from sqlalchemy_fairqueue.worker import fetcher, settler
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
-from sqlalchemy_fairqueue.worker.leases import TrackedLease
+from sqlalchemy_fairqueue.worker.leases import HeldDelivery
 from sqlalchemy_fairqueue.worker.polls import PollSchedule
 from sqlalchemy_fairqueue.worker.settlement_writer import SettlementWriter
+from sqlalchemy_fairqueue.worker.settler import Settler
+from sqlalchemy_fairqueue.worker.stats import WorkerStats
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
@@ -61,18 +62,16 @@ def test_a_stop_waits_for_a_locked_message(  # noqa: PLR0917 - fixtures
     database: Database,
     connect: Connect,
     start: StartWorker,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A worker that is stopped while a completion waits for somebody's lock still tries it, and completes it."""
-    monkeypatch.setattr(settler, "_FINAL", PATIENCE.total_seconds())
     go = threading.Event()
     queue.handler()(lambda _: until(go.is_set, "it may end"))
     [locked] = send(engine, queue, 1)
-    worker = start(queue)
+    worker = start(queue, timings={"settle_at_stop": PATIENCE.total_seconds()})
     until(lambda: worker.stats.taken == 1, "it is at work")
-    assert worker._running is not None
-    settling = worker._running[0].settler
+    assert worker._runtime is not None
+    settling = worker._runtime.settler
     with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"), connect() as operator:
         operator.execute(text("select from fq_message where id = :id for update"), {"id": locked})
         go.set()
@@ -92,22 +91,21 @@ def test_a_locked_message_and_an_outage(
     queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A completion that waited for a lock, and whose second try meets an outage, is not forgotten."""
-    monkeypatch.setattr(settler, "_LOCKED_AGAIN", 0.01)
-    original = SettlementWriter.send
+    original = SettlementWriter.write
     calls: list[str] = []
 
-    def hindered(sender: SettlementWriter, source: Any, verb: Any, endings: Any) -> Any:
+    def hindered(writer: SettlementWriter, queue: Any, verb: Any, settlements: Any) -> Any:
         calls.append(verb.value)
         if len(calls) == 1:
-            return list(endings)
+            return list(settlements)
         if len(calls) == 2:
             raise ConnectionError("the database is away")
-        return original(sender, source, verb, endings)
+        return original(writer, queue, verb, settlements)
 
-    monkeypatch.setattr(SettlementWriter, "send", hindered)
+    monkeypatch.setattr(SettlementWriter, "write", hindered)
     queue.handler()(lambda _: None)
     send(engine, queue, 1)
-    worker = start(queue, lease=timedelta(hours=1))
+    worker = start(queue, lease=timedelta(hours=1), timings={"locked_again": 0.01})
     until(lambda: is_empty(database), "it is completed")
     assert calls == ["complete"] * 3
     assert worker.stats.failures == 1
@@ -118,15 +116,15 @@ def test_a_queue_that_cannot_be_settled(
 ) -> None:
     """What one queue's schema refuses keeps no delivery of another queue unsettled."""
     broken, sound = Queue("broken"), Queue("sound")
-    original = SettlementWriter.send
+    original = SettlementWriter.write
     mended = threading.Event()
 
-    def refuse(sender: SettlementWriter, source: Any, *arguments: Any) -> Any:
-        if source.queue is broken and not mended.is_set():
+    def refuse(writer: SettlementWriter, queue: Any, *arguments: Any) -> Any:
+        if queue.queue is broken and not mended.is_set():
             raise SchemaMismatch("not any more")
-        return original(sender, source, *arguments)
+        return original(writer, queue, *arguments)
 
-    monkeypatch.setattr(SettlementWriter, "send", refuse)
+    monkeypatch.setattr(SettlementWriter, "write", refuse)
     for one in broken, sound:
         one.handler()(lambda _: None)
     worker = start(broken, sound)
@@ -142,10 +140,9 @@ def test_a_slow_settler_is_fed_no_more(
     queue: Queue, engine: Engine, start: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While more deliveries wait to be settled than a worker may owe, it takes no others."""
-    monkeypatch.setattr(fetcher, "_UNSETTLED", 20)
     sending, go = threading.Event(), threading.Event()
     taken: list[int] = []
-    send_now, look = SettlementWriter.send, Fetcher._round
+    send_now, look_around = SettlementWriter.write, Fetcher._round
 
     def slow(*arguments: Any) -> Any:
         sending.set()
@@ -155,21 +152,21 @@ def test_a_slow_settler_is_fed_no_more(
     def watched(fetcher: Fetcher, now: float) -> float:
         owes = sending.is_set() and fetcher._settler.backlog > 20
         before = fetcher._stats.taken
-        wait = look(fetcher, now)
+        wait = look_around(fetcher, now)
         if owes:
             taken.append(fetcher._stats.taken - before)
         return wait
 
-    monkeypatch.setattr(SettlementWriter, "send", slow)
+    monkeypatch.setattr(SettlementWriter, "write", slow)
     monkeypatch.setattr(Fetcher, "_round", watched)
     queue.handler()(lambda _: None)
     send(engine, queue, *range(500))
-    worker = start(queue, concurrency=4)
-    assert worker._running is not None
-    fetching = worker._running[0].fetcher
+    worker = start(queue, concurrency=4, timings={"unsettled": 20})
+    assert worker._runtime is not None
+    runtime = worker._runtime
 
     def has_gone_its_rounds() -> bool:
-        fetching.ring()
+        runtime.trigger.set()
         return len(taken) >= 10
 
     until(has_gone_its_rounds, "it has looked around")
@@ -212,13 +209,13 @@ def test_what_makes_no_room_is_no_reason_to_look(
     """After a settlement there may be something to take if a slot became free, or the message itself is ready again."""
     outcomes = [outcome]
     told = []
-    original = PollSchedule.nudge
+    original = PollSchedule.poll_now
 
-    def nudge(looks: PollSchedule, now: float) -> bool:
+    def poll_now(polls: PollSchedule, now: float) -> bool:
         told.append(threading.current_thread().name)
-        return original(looks, now)
+        return original(polls, now)
 
-    monkeypatch.setattr(PollSchedule, "nudge", nudge)
+    monkeypatch.setattr(PollSchedule, "poll_now", poll_now)
     queue.handler()(lambda _: outcomes.pop() if outcomes else None)
     queue.configure_channel(engine, "customer-1", policy)
     send(engine, queue, 1)
@@ -229,11 +226,12 @@ def test_what_makes_no_room_is_no_reason_to_look(
 
 
 @pytest.mark.parametrize(("held", "is_reason"), [(0.0, False), (2.0, True)])
-def test_a_limit_that_was_set_meanwhile(held: float, *, is_reason: bool) -> None:
+def test_a_limit_that_was_set_meanwhile(queue: Queue, engine: Engine, held: float, *, is_reason: bool) -> None:
     """What was out for long may hold a slot of a limit that its dequeue did not know of: there may be room."""
     delivery = cast("Delivery", SimpleNamespace(holds_slot=False, max_attempts=1))
-    context = Context(delivery, TrackedLease(1, 0.0), cast("Any", None), monotonic() - held)
-    assert settler._makes_room(context, COMPLETE) == is_reason
+    out = HeldDelivery(delivery, cast("Any", None), cast("Any", None), monotonic() - held)
+    settler = Settler(cast("Any", None), Worker(engine, queue)._options, WorkerStats(), lambda _: None)
+    assert settler._makes_room(out, COMPLETE) == is_reason
 
 
 def test_a_statement_timeout(queue: Queue, engine: Engine, database: Database, connect: Connect) -> None:
@@ -259,13 +257,13 @@ def test_many_at_a_time(
     """What ends while a call is under way goes with the next ones, a thousand at a time."""
     seen: list[int] = []
     queue.handler()(lambda delivery: seen.append(delivery.message_id))
-    original = SettlementWriter.send
+    original = SettlementWriter.write
 
     def slow(*arguments: Any) -> Any:
         until(lambda: len(seen) == 1500, "all handlers have ended")
         return original(*arguments)
 
-    monkeypatch.setattr(SettlementWriter, "send", slow)
+    monkeypatch.setattr(SettlementWriter, "write", slow)
     send(engine, queue, *range(1500))
     worker = start(queue)
     until(lambda: is_empty(database), "all are done")
@@ -379,10 +377,10 @@ def test_an_end_that_nothing_can_replace(queue: Queue, engine: Engine, database:
 
     worker = start(queue, notify=False, poll_interval=timedelta(milliseconds=20))
     send(engine, queue, "bad")
-    until(lambda: contexts and not contexts[0].claim.held, "it is refused")
-    looks = worker.stats.empty
+    until(lambda: contexts and not contexts[0]._held.lease.held, "it is refused")
+    polls = worker.stats.empty
     # The one that was under way has ended, and another one began after that.
-    until(lambda: worker.stats.empty > looks + 1, "it looks again")
+    until(lambda: worker.stats.empty > polls + 1, "it polls again")
     send(engine, queue, "good")
     until(lambda: worker.stats.completed == 1, "the worker goes on")
     bad, good = (context.delivery.lease.id for context in contexts)

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Context, Delivery, Queue
-from sqlalchemy_fairqueue.worker import fetcher, prefetch
+from sqlalchemy_fairqueue.worker.prefetch import Prefetch
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker
@@ -34,13 +34,13 @@ from sqlalchemy_fairqueue.worker.thread_executor import ThreadExecutor
 url, marks, grace, lease = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
 queue = Queue("documents")
 waits = threading.Event()
-stop = ThreadExecutor.stop
+wait = ThreadExecutor.wait
 
-def stop_and_say(crew):
+def say_and_wait(executor):
     waits.set()
-    stop(crew)
+    wait(executor)
 
-ThreadExecutor.stop = stop_and_say
+ThreadExecutor.wait = say_and_wait
 
 @queue.handler()
 def handle(delivery, context):
@@ -101,8 +101,7 @@ def test_what_waits_is_given_back(
 ) -> None:
     """Messages that were taken ahead are given back at a stop, their attempts not counted."""
     # However slow the machine is, some are taken ahead, and wait.
-    monkeypatch.setattr(prefetch.Prefetch, "ahead", lambda *_: 5)
-    monkeypatch.setattr(fetcher, "STALE", 100.0)
+    monkeypatch.setattr(Prefetch, "ahead", lambda *_: 5)
     started, go = threading.Event(), threading.Event()
 
     @queue.handler()
@@ -111,7 +110,7 @@ def test_what_waits_is_given_back(
         until(go.is_set, "it may end")
 
     send(engine, queue, *range(20))
-    worker = start(queue, concurrency=1)
+    worker = start(queue, concurrency=1, timings={"stale_after": 100.0})
     until(lambda: started.is_set() and worker.stats.taken > 1, "one is at work, and some are taken ahead")
     stop = threading.Thread(target=worker.stop)
     stop.start()

@@ -13,9 +13,9 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy, Worker
-from sqlalchemy_fairqueue.worker import connection, heartbeat, notifications
+from sqlalchemy_fairqueue.worker.connection import DedicatedConnection, dedicated_connection
 from tests.fixtures.database import Database
-from tests.worker.helpers import auntil, is_empty, send, until
+from tests.worker.helpers import auntil, is_empty, retimed, send, until
 from tests.worker.proxy import Proxy
 
 _LEASE = timedelta(milliseconds=400)
@@ -23,14 +23,13 @@ _AT_ONCE = RetryPolicy(first=timedelta())
 _OTHERS = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
 
 
+# Workers that soon take silence for an end.
+_IMPATIENT = {"stuck_after": 0.5, "hear_after": 0.2, "silence": 0.3, "answer": 0.3, "connect": 2.0}
+
+
 @pytest.fixture
-def proxy(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    """A proxy before the test's database, and workers that soon take silence for an end."""
-    monkeypatch.setattr(heartbeat, "_STUCK", 0.5)
-    monkeypatch.setattr(heartbeat, "_UNHEARD", 0.2)
-    monkeypatch.setattr(notifications, "_SILENCE", 0.3)
-    monkeypatch.setattr(notifications, "_ANSWER", 0.3)
-    monkeypatch.setattr(connection, "_CONNECTING", 2.0)
+def proxy(database: Database) -> Iterator[Proxy]:
+    """A proxy before the test's database."""
     # A socket's path must be short.
     with tempfile.TemporaryDirectory(prefix="fq", dir="/tmp") as directory:
         proxy = Proxy(database.url, Path(directory))
@@ -42,11 +41,12 @@ def test_an_idle_worker(queue: Queue, engine: Engine, database: Database, proxy:
     """A worker whose connections all fall silent makes new ones and goes on, woken by notifications."""
     queue.handler()(lambda _: None)
     own = create_engine(proxy.url)
-    with Worker(own, queue, lease=_LEASE, poll_interval=timedelta(hours=1), housekeeping=False):
+    worker = Worker(own, queue, lease=_LEASE, poll_interval=timedelta(hours=1), housekeeping=False)
+    with retimed(worker, **_IMPATIENT):
         for _ in range(2):
             send(engine, queue, 1)
             until(lambda: is_empty(database), "it works")
-            until(lambda: database.value("select count(*) from fq_lease where waiting_until > fq_now()"), "it sleeps")
+            until(lambda: database.value("select count(*) from fq_lease where waiting_until > fq_now()"), "it waits")
             proxy.fall_silent()
     own.dispose()
 
@@ -65,7 +65,7 @@ def test_a_busy_worker(queue: Queue, engine: Engine, database: Database, proxy: 
 
     send(engine, queue, 1)
     own = create_engine(proxy.url)
-    worker = Worker(own, queue, lease=_LEASE, retry=_AT_ONCE, housekeeping=False)
+    worker = retimed(Worker(own, queue, lease=_LEASE, retry=_AT_ONCE, housekeeping=False), **_IMPATIENT)
     with worker:
         until(told.is_set, "the handler has ended")
         until(lambda: is_empty(database), "the message is done")
@@ -79,7 +79,7 @@ async def test_an_async_worker(queue: Queue, engine: Engine, database: Database,
     async def handle(_: Delivery) -> None: ...
 
     own = create_async_engine(proxy.url)
-    async with AsyncWorker(own, queue, lease=_LEASE, housekeeping=False):
+    async with retimed(AsyncWorker(own, queue, lease=_LEASE, housekeeping=False), **_IMPATIENT):
         for _ in range(2):
             send(engine, queue, 1)
             await auntil(lambda: is_empty(database), "it works")
@@ -87,22 +87,25 @@ async def test_an_async_worker(queue: Queue, engine: Engine, database: Database,
     await own.dispose()
 
 
+def _connection(engine: Engine | AsyncEngine, queue: Queue, connect: float = 30.0) -> DedicatedConnection:
+    """A connection as a worker makes it, with so many seconds to be made."""
+    if isinstance(engine, AsyncEngine):
+        return dedicated_connection(retimed(AsyncWorker(engine, queue), connect=connect)._options)
+    return dedicated_connection(retimed(Worker(engine, queue), connect=connect)._options)
+
+
 @pytest.mark.parametrize("make_engine", [create_engine, create_async_engine])
-def test_a_connection_that_is_being_made(
-    make_engine: Callable[[str], Engine | AsyncEngine], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connection_that_is_being_made(queue: Queue, make_engine: Callable[[str], Engine | AsyncEngine]) -> None:
     """What takes a connection and never says a word is given up, and not only by the driver minutes later."""
-    monkeypatch.setattr(connection, "_CONNECTING", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        own = connection.line(
-            make_engine(f"postgresql+psycopg://u@127.0.0.1:{silent.getsockname()[1]}/d?sslmode=disable")
-        )
+        url = f"postgresql+psycopg://u@127.0.0.1:{silent.getsockname()[1]}/d?sslmode=disable"
+        own = _connection(make_engine(url), queue, connect=0.2)
         with pytest.raises(TimeoutError, match=r"has not answered a new connection for 0\.2 s; look whether"):
             own.run(lambda connection: connection.exec_driver_sql("select 1"))
         own.close()
 
 
-def test_those_that_were_given_up_take_no_place(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_those_that_were_given_up_take_no_place(queue: Queue, database: Database) -> None:
     """However many attempts were left behind, the next one is made as soon as somebody answers."""
     hanging, go = [True], threading.Event()
     own = create_engine(database.url, pool_size=1, max_overflow=0, pool_timeout=0.01)
@@ -112,27 +115,24 @@ def test_those_that_were_given_up_take_no_place(database: Database, monkeypatch:
         if hanging[0]:
             go.wait()
 
-    line = connection.line(own)
+    patient, impatient = _connection(own, queue), _connection(own, queue, connect=0.05)
     # The first one of an engine's keeps others waiting by itself.
     hanging[0] = False
-    monkeypatch.setattr(connection, "_CONNECTING", 30.0)
-    assert line.run(lambda connection: connection.exec_driver_sql("select 1").scalar()) == 1
-    line.close()
+    assert patient.run(lambda connection: connection.exec_driver_sql("select 1").scalar()) == 1
+    patient.close()
     hanging[0] = True
-    monkeypatch.setattr(connection, "_CONNECTING", 0.05)
     for _ in range(3):
         with pytest.raises(TimeoutError, match="has not answered"):
-            line.run(lambda connection: connection.exec_driver_sql("select 1"))
+            impatient.run(lambda connection: connection.exec_driver_sql("select 1"))
     hanging[0] = False
-    monkeypatch.setattr(connection, "_CONNECTING", 30.0)
-    assert line.run(lambda connection: connection.exec_driver_sql("select 1").scalar()) == 1
+    assert patient.run(lambda connection: connection.exec_driver_sql("select 1").scalar()) == 1
     go.set()
     until(lambda: database.value(_OTHERS) == 1, "those that came late are let go")
-    line.close()
+    patient.close()
     own.dispose()
 
 
-async def test_a_timeout_of_somebody_else_is_not_ours() -> None:
+async def test_a_timeout_of_somebody_else_is_not_ours(queue: Queue) -> None:
     """What the application's own listener raises is told as it is."""
     own = create_async_engine("postgresql+psycopg://u@127.0.0.1/d")
 
@@ -141,11 +141,11 @@ async def test_a_timeout_of_somebody_else_is_not_ours() -> None:
         raise TimeoutError("the vault has not answered")
 
     def use() -> None:
-        line = connection.line(own)
+        connection = _connection(own, queue)
         try:
-            line.run(lambda connection: connection.exec_driver_sql("select 1"))
+            connection.run(lambda connection: connection.exec_driver_sql("select 1"))
         finally:
-            line.close()
+            connection.close()
 
     with pytest.raises(TimeoutError, match="the vault"):
         await asyncio.to_thread(use)

@@ -17,11 +17,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, Worker, WorkerError
 from sqlalchemy_fairqueue.consumer import Consumer
-from sqlalchemy_fairqueue.worker import fetcher, prefetch
+from sqlalchemy_fairqueue.worker.prefetch import Prefetch
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import auntil, is_empty, send, until
+from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, is_empty, send, until
 
 
 def _threads(name: str) -> list[str]:
@@ -272,8 +272,8 @@ def test_an_interrupted_stop(
     send(engine, queue, 1)
     worker = start(queue, concurrency=1)
     until(started.is_set, "it is at work")
-    assert worker._running is not None
-    handlers = worker._running[1]._threads
+    assert worker._runtime is not None
+    handlers = worker._runtime.executor._threads
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -333,18 +333,16 @@ async def test_too_many_threads_in_a_loop(
     assert called == [True]
 
 
-def test_cancelled_before_it_begins(  # noqa: PLR0917 - fixtures
+def test_cancelled_before_it_begins(
     queue: Queue,
     engine: Engine,
     database: Database,
     start: StartWorker,
-    long_lease: timedelta,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A message that was withdrawn while it waited for a handler is not begun, and is counted."""
     # However slow the machine is, some are taken ahead, and wait.
-    monkeypatch.setattr(prefetch.Prefetch, "ahead", lambda *_: 2)
-    monkeypatch.setattr(fetcher, "STALE", 100.0)
+    monkeypatch.setattr(Prefetch, "ahead", lambda *_: 2)
     seen: list[object] = []
 
     @queue.handler()
@@ -352,7 +350,7 @@ def test_cancelled_before_it_begins(  # noqa: PLR0917 - fixtures
         seen.append(delivery.payload)
         until(lambda: worker.stats.cancelled == 3, "it may end")
 
-    worker = start(queue, concurrency=1, lease=long_lease)
+    worker = start(queue, concurrency=1, lease=LONG_LEASE, timings={**MANY_HEARTBEATS, "stale_after": 100.0})
     ids = send(engine, queue, *["slow"] * 3)
     until(lambda: worker.stats.taken == 3, "all are taken")
     for message_id in ids:

@@ -9,40 +9,39 @@ import pytest
 from sqlalchemy import Engine, NullPool, create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy
-from sqlalchemy_fairqueue.worker.buffer import Buffer
-from sqlalchemy_fairqueue.worker.connection import line
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy, Worker
+from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
+from sqlalchemy_fairqueue.worker.prefetch import Buffer
 from sqlalchemy_fairqueue.worker.settler import Settler
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database, install
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import auntil, is_empty, outlive, send, until
+from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, is_empty, outlive, send, until
 
 
 def test_the_last_one_is_taken_meanwhile(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
-    """A buffer that handlers empty while the fetcher looks at its first delivery does not end the fetcher."""
+    """A buffer that handlers empty while the fetcher asks for its first delivery does not end the fetcher."""
 
     class Racing(Buffer):
-        """As a buffer that somebody empties between two looks at it."""
+        """As a buffer that somebody empties between two questions."""
 
         def __bool__(self) -> bool:
             return True
 
     queue.handler()(lambda _: None)
     worker = start(queue)
-    assert worker._running is not None
-    machine, crew = worker._running
-    crew.buffer = Racing()
-    machine.fetcher.ring()
+    assert worker._runtime is not None
+    worker._runtime.executor.buffer = Racing()
+    worker._runtime.trigger.set()
     send(engine, queue, 1)
     until(lambda: is_empty(database), "the fetcher goes on")
 
 
 @pytest.mark.parametrize(
     ("part", "step"),
-    [(Fetcher, "_round"), (Settler, "_gather"), (Heartbeat, "_beat")],
+    [(Fetcher, "_round"), (Settler, "_gather"), (Heartbeat, "beat")],
     ids=["fetcher", "settler", "heartbeat"],
 )
 @pytest.mark.parametrize("error", [SystemExit, RuntimeError])
@@ -139,9 +138,7 @@ def test_a_policy_that_says_nonsense(queue: Queue, engine: Engine, database: Dat
     until(lambda: "soon" in (database.value("select error from fq_message") or ""), "it says why")
 
 
-def test_one_broken_queue(
-    engine: Engine, database: Database, start: StartWorker, clock: Clock, long_lease: timedelta
-) -> None:
+def test_one_broken_queue(engine: Engine, database: Database, start: StartWorker, clock: Clock) -> None:
     """A queue whose schema refuses its heartbeat costs the worker's other queues no lease."""
     with create_engine(database.url, poolclass=NullPool).begin() as connection:
         connection.exec_driver_sql("create schema apart")
@@ -157,10 +154,10 @@ def test_one_broken_queue(
     sound.handler()(handle)
     send(engine, broken, 1)
     send(engine, sound, 1)
-    worker = start(broken, sound, lease=long_lease)
+    worker = start(broken, sound, lease=LONG_LEASE, timings=MANY_HEARTBEATS)
     until(lambda: worker.stats.taken == 2, "both are at work")
     database.execute("alter function apart.fq_heartbeat rename to fq_heartbroken")
-    outlive(long_lease, clock, worker)
+    outlive(LONG_LEASE, clock, worker)
     assert database.value("select count(*) from fq_lease l join fq_message m on m.lease_id = l.id") == 1
     assert database.value("select expires_at > fq_now() from fq_lease l join fq_message m on m.lease_id = l.id")
     go.set()
@@ -168,11 +165,12 @@ def test_one_broken_queue(
     assert ("sound", False) in lost
 
 
-def test_a_line_that_cannot_be_set_up(engine: Engine) -> None:
+def test_a_connection_that_cannot_be_set_up(engine: Engine, queue: Queue) -> None:
     """A connection that a server refuses to set up is not left behind."""
     own = create_engine(engine.url, connect_args={"application_name": "half-made"}, pool_size=1)
-    half_made = line(own)
-    half_made._set_up = "select nonsense"  # type: ignore[attr-defined]  # as a server would refuse a setting
+    half_made = dedicated_connection(Worker(own, queue)._options)
+    # As a server would refuse a setting.
+    half_made._set_up = "select nonsense"
     for _ in range(3):
         with pytest.raises(Exception, match="nonsense"):
             half_made.run(lambda connection: connection.exec_driver_sql("select 1"))

@@ -9,7 +9,6 @@ from sqlalchemy import Connection, Engine, TextClause
 from sqlalchemy_fairqueue import Delivery, Queue, statements
 from sqlalchemy_fairqueue.consumer import Consumer
 from sqlalchemy_fairqueue.values import Batch
-from sqlalchemy_fairqueue.worker import unanswered_dequeues
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import is_empty, send, until
@@ -33,16 +32,14 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return took
 
 
-def test_while_all_are_at_work(  # noqa: PLR0917 - fixtures
+def test_while_all_are_at_work(
     queue: Queue,
     engine: Engine,
     database: Database,
     start: StartWorker,
     lost: list[int],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What was lost is given back while no handler is free, so that other workers can do it."""
-    monkeypatch.setattr(unanswered_dequeues, "_AFTER", 0.3)
     go, started = threading.Event(), []
 
     @queue.handler()
@@ -51,7 +48,7 @@ def test_while_all_are_at_work(  # noqa: PLR0917 - fixtures
         until(go.is_set, "it may end")
 
     send(engine, queue, "first")
-    worker = start(queue, concurrency=2, lease=timedelta(hours=1))
+    worker = start(queue, concurrency=2, lease=timedelta(hours=1), timings={"unanswered_after": 0.3})
     until(lambda: started == ["first"], "the first is at work")
     send(engine, queue, "lost", channel="a")
     until(lambda: lost, "an answer is lost")
@@ -70,24 +67,24 @@ def test_a_dequeue_that_comes_late(
     queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a network delivered to the database long after the worker had looked is found by a later look."""
-    monkeypatch.setattr(unanswered_dequeues, "_AFTER", 0.05)
-    go, looks = threading.Event(), []
+    go, lookups = threading.Event(), []
     queue.handler()(lambda _: until(go.is_set, "it may end"))
     held = statements.held
 
-    def look(schema: str | None) -> TextClause:
-        looks.append(schema)
+    def look_up(schema: str | None) -> TextClause:
+        lookups.append(schema)
         return held(schema)
 
-    monkeypatch.setattr(statements, "held", look)
+    monkeypatch.setattr(statements, "held", look_up)
     send(engine, queue, 1)
-    worker = start(queue, concurrency=1, lease=timedelta(hours=1))
+    worker = start(queue, concurrency=1, lease=timedelta(hours=1), timings={"unanswered_after": 0.05})
     until(lambda: worker.stats.taken == 1, "all are at work")
     lease_id = database.value("select lease_id from fq_message")
-    assert worker._running is not None
-    worker._running[0].sources[0].recovery.unanswered(lease_id)
-    worker._running[0].fetcher.ring()
-    until(lambda: looks, "the worker has looked")
+    assert worker._runtime is not None
+    [unanswered] = worker._runtime.fetcher.unanswered.values()
+    unanswered.add(lease_id)
+    worker._runtime.trigger.set()
+    until(lambda: lookups, "the worker has looked")
     send(engine, queue, 2)
     late = Consumer(queue._target, queue.codec)
     late._leases = ((timedelta(seconds=1), lease_id),)

@@ -1,0 +1,128 @@
+"""Scheduled duties of a worker: functions that one thread calls again and again.
+
+One rule holds for all of them. A duty that raises is called again after its own backoff, and the others go on. So a
+duty must not wait for long: leases wait with it.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.worker.backoff import Backoff
+from sqlalchemy_fairqueue.worker.wake_event import WakeEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+    from sqlalchemy_fairqueue.worker.options import WorkerOptions
+    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
+    from sqlalchemy_fairqueue.worker.stats import WorkerStats
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """A function to be called again and again.
+
+    Attributes:
+        step: What it does, for the log: ``"extend its leases"``.
+        function: The function.
+        interval: Seconds from the begin of a call to that of the next one.
+        spread: Each interval is multiplied by a random number between these: workers that were started together do not
+            call together.
+        first: The first call comes within so many seconds.
+    """
+
+    step: str
+    function: Callable[[], None]
+    interval: float
+    spread: tuple[float, float] = (1.0, 1.0)
+    first: float = 0.0
+
+    def next_interval(self) -> float:
+        """The interval to the next call."""
+        return self.interval * random.uniform(*self.spread)  # noqa: S311 - spreads the load
+
+
+class Duties:
+    """The duties of one worker, and the loop that calls them.
+
+    Args:
+        duties: The duties; those that are due together are called in this order.
+        connection: Closed at the end.
+        options: The worker's.
+        stats: It counts failures.
+    """
+
+    def __init__(
+        self, duties: Sequence[Duty], connection: DedicatedConnection, options: WorkerOptions, stats: WorkerStats
+    ) -> None:
+        now = options.clock()
+        # What fails is tried again a few times before a lease ends.
+        cap = max(options.lease.total_seconds() / 10, 0.05)
+        self._duties = list(duties)
+        self._due_at = [now + duty.first * random.random() for duty in duties]  # noqa: S311 - spreads the load
+        self._backoffs = [Backoff(duty.step, options.name, options.clock, options.timings, cap) for duty in duties]
+        self._connection = connection
+        self._clock = options.clock
+        self._stats = stats
+        self._event = WakeEvent()
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Call no more."""
+        self._stopping = True
+        self._event.set()
+
+    def run(self) -> None:
+        """Call duties until it is stopped."""
+        while not self._stopping:
+            for number, due_at in enumerate(self._due_at):
+                if due_at <= self._clock() and not self._stopping:
+                    self._call(number)
+            if (wait := min(self._due_at) - self._clock()) > 0:
+                self._event.wait(wait)
+        self._connection.close()
+
+    def _call(self, number: int) -> None:
+        duty = self._duties[number]
+        began = self._clock()
+        try:
+            duty.function()
+            self._backoffs[number].succeeded()
+            self._due_at[number] = began + duty.next_interval()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the other duties go on
+            self._stats.failed()
+            self._due_at[number] = self._clock() + self._backoffs[number].failed(error)
+
+
+def cut_stuck_calls(connections: Sequence[DedicatedConnection], seconds: float) -> None:
+    """End calls on other threads' connections that have had no answer for so long: they must not last for ever."""
+    for connection in connections:
+        connection.cut_if_stuck(seconds)
+
+
+def hear_signals(connection: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
+    """Apply the signals of queues that the fetcher has not dequeued from for a while: all handlers are at work.
+
+    Raises:
+        Exception: The first failure; other queues are heard all the same.
+    """
+    timings = options.timings
+    now = options.clock()
+    within = options.lease.total_seconds() / timings.heartbeats
+    failures = []
+    for queue in queues:
+        is_due = now - queue.heard_at > timings.hear_after and queue.polls.next_at <= now
+        if is_due and queue.dequeuing.acquire(blocking=False):
+            try:
+                connection.run(queue.consumer.hear, within=within)
+                queue.heard_at = options.clock()
+            except Exception as error:  # noqa: BLE001 - what one queue refuses keeps no other unheard
+                failures.append(error)
+            finally:
+                queue.dequeuing.release()
+    if failures:
+        raise failures[0]

@@ -1,0 +1,147 @@
+"""Signals and forks of the process that a worker runs in.
+
+SIGTERM and SIGINT ask a worker in the main thread to stop. A process that a handler has forked is no worker: it gets
+back the program's signal handlers, and ends if it comes back from the handler.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import Callable, Iterator
+    from types import FrameType, TracebackType
+
+    _Ours = Callable[[int, FrameType | None], None]
+    _Handler = Callable[[int, FrameType | None], object] | int | None
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# Our handlers, and what was there before each, by its signal.
+_replaced: dict[_Ours, dict[signal.Signals, _Handler]] = {}
+_masks = threading.local()
+
+
+@contextmanager
+def on_signal(stop: Callable[[], object]) -> Iterator[None]:
+    """The first signal calls *stop*, the second one ends the process. Afterwards the program's handlers are back.
+
+    They are also back in a process that a handler forks: it must end when it is told to.
+    """
+    asked = False
+
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - its signature
+        nonlocal asked
+        if asked:
+            os._exit(128 + number)
+        asked = True
+        stop()
+
+    before = _replaced[handle] = {}
+    try:
+        for number in _SIGNALS:
+            # A handler that was not set from Python cannot be put back.
+            before[number] = signal.signal(number, handle) or signal.SIG_DFL
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        _replaced.pop(handle, None)
+
+
+def _before_fork() -> None:
+    """Block signals: a child that is just beginning would forget those that it has not handled yet."""
+    _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS) if _replaced else None
+
+
+def _after_fork() -> None:
+    if _masks.before is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _masks.before)
+
+
+def _after_fork_in_child() -> None:
+    """Put the program's handlers back."""
+    for ours, before in reversed(_replaced.items()):
+        for number, handler in before.items():
+            if signal.getsignal(number) is ours:
+                signal.signal(number, handler)
+    _replaced.clear()
+    _after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+
+
+@contextmanager
+def signals_wake(loop: AbstractEventLoop) -> Iterator[None]:
+    """Let signals wake the loop of this thread, whichever thread the system gives them to.
+
+    The loop's own signal handlers would not do: they run only when whatever blocks the loop has ended, and they replace
+    the program's.
+    """
+    reader, writer = socket.socketpair()
+    reader.setblocking(False)
+    writer.setblocking(False)
+    ours = writer.fileno()
+    before = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
+
+    def wake() -> None:
+        # Other signals are for the program's handlers: the loop hears of them by the file that was set before.
+        others = bytes(number for number in reader.recv(4096) if number not in _SIGNALS)
+        if others and before != -1:
+            with suppress(OSError):
+                os.write(before, others)
+
+    loop.add_reader(reader, wake)
+    try:
+        yield
+    finally:
+        loop.remove_reader(reader)
+        now = signal.set_wakeup_fd(before)
+        if now != ours:
+            # Somebody has set another file meanwhile.
+            signal.set_wakeup_fd(now)
+        reader.close()
+        writer.close()
+
+
+class ForkGuard:
+    """A context around every call of a handler, which ends a forked process that leaves or enters it.
+
+    Such a process has a copy of the deliveries that the worker holds, and the worker's connections: it must neither go
+    on with these nor close those.
+    """
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+
+    def __enter__(self) -> None:
+        if os.getpid() != self._process:
+            # In a loop, with a handler that was about to begin.
+            _end(RuntimeError("a process that was forked in a worker's event loop went on with that loop"))
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: TracebackType | None) -> None:
+        if os.getpid() != self._process:
+            _end(error)
+
+
+def _end(error: BaseException | None) -> NoReturn:
+    """End this process as Python would, with the same words and status, but leave alone what is the parent's."""
+    code = error.code if isinstance(error, SystemExit) else error
+    with suppress(BaseException):
+        if code is not None and not isinstance(code, int):
+            said = "".join(traceback.format_exception(error)) if code is error else f"{code}\n"
+            # Neither to the log nor through sys.stderr: another thread of the parent may have held their locks.
+            os.write(2, said.encode(errors="backslashreplace"))
+    for stream in sys.stdout, sys.stderr:
+        with suppress(BaseException):
+            stream.flush()
+    os._exit(code & 0xFF if isinstance(code, int) else 0 if code is None else 1)

@@ -1,0 +1,88 @@
+"""The clock and the durations that a worker goes by.
+
+Every part of a worker gets both when it is made, so that tests can give others. They are no options: a program that
+wants another behaviour has the arguments of ``Worker``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Clock = Callable[[], float]
+"""Seconds that never go back and go on while the process is stopped, as time.monotonic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """Durations in seconds, and the counts that belong to them.
+
+    Attributes:
+        heartbeats: Heartbeats in the time of a lease. Two may fail before a dequeue needs a new lease.
+        hear_after: The worker hears the signals of a queue that nobody has dequeued from for so long.
+        stuck_after: A call of another part that has had no answer for so long is cut, if the lease is not longer.
+        housekeeping_first: The first housekeeping comes within so long.
+        housekeeping_every: Time between two rounds of housekeeping, give or take half of it.
+        unanswered_after: Time from a dequeue without an answer to the first look at what it took: the database may
+            still be at it when the connection is gone.
+        poll_soon: Time to the next poll after one that gave less than it asked for.
+        poll_later: Delay of a poll that will probably find nothing, since another consumer was woken for the message.
+        poll_locked: Longest time to the next poll while messages are ready and in the hands of another call.
+        poll_drift: A worker that waits polls when the time since it began to wait has grown by this factor of
+            ``poll_soon``, or of itself: transactions that began earlier commit meanwhile.
+        wait_slack: A wait is registered for two poll intervals and so long.
+        ahead: At most so much work waits in the buffer.
+        trips: The buffer holds work for so many dequeues; half of that when one begins.
+        stale_after: A delivery that has waited in the buffer for so long is given back.
+        fetch_check: The fetcher notices within so long that its executor is closed.
+        unsettled: With more unsettled deliveries the fetcher takes no messages.
+        settle_batch: Most deliveries that one call settles.
+        settle_at_stop: A stop waits so long for a database that is away.
+        lock_timeout: A call that settles waits so long for a message that somebody has locked.
+        locked_again: Time until a locked message is tried again.
+        may_hold_slot: A delivery this old may hold a slot of a limit that was set after it was taken.
+        stop_part: A part that is told to stop may take so long, after what it was doing.
+        stop_dequeue: A stop waits so long for a dequeue that is under way, whatever the grace.
+        signal_check: Time between two checks for an operating system signal.
+        drain_check: Time between two checks whether a worker is drained.
+        cleanup: A cancelled handler may clean up for so long after the grace.
+        lease_check: Longest time between two checks of the leases in an event loop.
+        connect: A new connection may take so long. The drivers' own limits are minutes.
+        silence: The listening connection is asked for a sign of life after so long without a word.
+        answer: It has so long for the answer.
+        backoff_first: First wait after a failure; each further one is twice as long.
+        backoff_log: Time between two log lines about the same failure.
+    """
+
+    heartbeats: int = 4
+    hear_after: float = 2.0
+    stuck_after: float = 30.0
+    housekeeping_first: float = 60.0
+    housekeeping_every: float = 3600.0
+    unanswered_after: float = 2.0
+    poll_soon: float = 0.005
+    poll_later: float = 0.02
+    poll_locked: float = 0.05
+    poll_drift: float = 40.0
+    wait_slack: float = 1.0
+    ahead: float = 0.1
+    trips: float = 3.0
+    stale_after: float = 1.0
+    fetch_check: float = 30.0
+    unsettled: int = 2000
+    settle_batch: int = 1000
+    settle_at_stop: float = 10.0
+    lock_timeout: float = 0.2
+    locked_again: float = 1.0
+    may_hold_slot: float = 1.0
+    stop_part: float = 15.0
+    stop_dequeue: float = 1.0
+    signal_check: float = 0.5
+    drain_check: float = 0.01
+    cleanup: float = 1.0
+    lease_check: float = 1.0
+    connect: float = 30.0
+    silence: float = 15.0
+    answer: float = 10.0
+    backoff_first: float = 0.05
+    backoff_log: float = 60.0

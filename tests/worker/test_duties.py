@@ -1,0 +1,95 @@
+"""When the scheduled duties of a worker are called."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import Any, cast
+
+import pytest
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import Queue, Worker, WorkerStats
+from sqlalchemy_fairqueue.worker.connection import dedicated_connection
+from sqlalchemy_fairqueue.worker.duties import Duties, Duty, hear_signals
+from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
+
+
+class _Time:
+    """A clock that goes on by what is waited for."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def set(self) -> None:
+        """Nobody waits in another thread."""
+
+    def wait(self, seconds: float | None) -> None:
+        assert seconds is not None
+        self.now += seconds
+
+
+class _Connection:
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+Run = Callable[..., tuple[list[tuple[str, float]], WorkerStats]]
+
+
+@pytest.fixture
+def run(engine: Engine, queue: Queue) -> Run:
+    """The calls of duties, each with its time, in so many seconds; a call of one that fails is among them."""
+
+    def run_for(seconds: float, *duties: tuple[str, float], failing: str = "") -> tuple[list[Any], WorkerStats]:
+        time, stats, connection = _Time(), WorkerStats(), _Connection()
+        calls: list[tuple[str, float]] = []
+
+        def call(name: str) -> None:
+            if time.now >= 100 + seconds:
+                own.stop()
+                return
+            calls.append((name, time.now - 100))
+            if name == failing:
+                raise ValueError("it cannot be done")
+
+        options = replace(Worker(engine, queue)._options, clock=lambda: time.now)
+        listed = [Duty(name, partial(call, name), interval) for name, interval in duties]
+        own = Duties(listed, cast("Any", connection), options, stats)
+        own._event = cast("Any", time)
+        own.run()
+        assert connection.closed
+        return calls, stats
+
+    return run_for
+
+
+def test_each_is_called_at_its_interval(run: Run) -> None:
+    """Duties that are due together are called in their order, and each at its own interval."""
+    calls, stats = run(3.0, ("a", 2.0), ("b", 1.0))
+    assert calls == [("a", 0.0), ("b", 0.0), ("b", 1.0), ("a", 2.0), ("b", 2.0)]
+    assert stats.failures == 0
+
+
+def test_one_that_fails_keeps_no_other_waiting(run: Run) -> None:
+    """It is called again and again, ever later, and each failure is counted; the others are called as ever."""
+    calls, stats = run(4.0, ("bad", 60.0), ("good", 1.0), failing="bad")
+    assert [at for name, at in calls if name == "good"] == [0.0, 1.0, 2.0, 3.0]
+    tries = [at for name, at in calls if name == "bad"]
+    assert stats.failures == len(tries) >= 3
+    waits = [later - at for at, later in pairwise(tries)]
+    assert waits[-1] > waits[0]
+
+
+def test_a_queue_that_cannot_be_heard_keeps_no_other_unheard(engine: Engine) -> None:
+    """What one queue's schema refuses is raised when the signals of the others have been heard."""
+    options = Worker(engine, Queue("broken", schema="nowhere"), Queue("sound"))._options
+    broken, sound = (ServedQueue(queue, options, lambda _queue, lease, _sent_at: lease) for queue in options.queues)
+    connection = dedicated_connection(options)
+    with pytest.raises(Exception, match="nowhere"):
+        hear_signals(connection, [broken, sound], options)
+    connection.close()
+    assert broken.heard_at == 0.0 < sound.heard_at
+    assert not broken.dequeuing.locked()

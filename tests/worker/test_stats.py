@@ -1,0 +1,44 @@
+"""What a worker counts."""
+
+import copy
+import pickle
+import threading
+from typing import Self
+
+from sqlalchemy_fairqueue import WorkerStats
+
+
+class _Rival(int):
+    """A number during whose addition another thread counts a failure, or has at least begun to."""
+
+    def __new__(cls, value: int, stats: WorkerStats) -> Self:
+        rival = super().__new__(cls, value)
+        rival.thread = threading.Thread(target=stats.failed)
+        return rival
+
+    thread: threading.Thread
+
+    def __add__(self, other: int) -> int:
+        self.thread.start()
+        # One that has to wait for this addition cannot end before it.
+        self.thread.join(0.05)
+        return int(self) + other
+
+
+def test_no_failure_is_lost_between_threads() -> None:
+    """Several threads of a worker count failures: two at the same time are two."""
+    stats = WorkerStats()
+    stats.failures = rival = _Rival(0, stats)
+    stats.failed()
+    rival.thread.join()
+    assert stats.failures == 2
+
+
+def test_copies_are_figures_of_a_moment() -> None:
+    """A program may keep, send and compare what a worker has counted, and the copy counts for itself."""
+    stats = WorkerStats(taken=3, failures=1)
+    copies = [copy.copy(stats), copy.deepcopy(stats), pickle.loads(pickle.dumps(stats))]  # noqa: S301 - our own
+    assert copies == [stats] * 3
+    for one in copies:
+        one.failed()
+    assert [one.as_dict()["failures"] for one in (stats, *copies)] == [1, 2, 2, 2]
