@@ -1,9 +1,64 @@
-"""Workers: take messages, call their handlers, and survive whatever happens meanwhile.
+"""Workers: they take messages, call handlers and settle deliveries, whatever happens meanwhile.
 
-``Worker`` calls handlers in threads, ``AsyncWorker`` in an event loop; what is under them is the same. Parts without
-I/O: ``pace`` (how many to hold), ``looks`` (when to look), ``claims`` (what is proven of leases), ``decisions`` (how a
-delivery ends). Parts with a thread and a connection of their own: ``fetching``, ``settling``, ``heartbeat``,
-``wakeups``.
+Read this before any other file here. ``Worker`` calls handlers in threads, ``AsyncWorker`` as tasks of an event loop;
+all else is the same for both. ``runtime`` makes the parts, in order, and gives each what it needs; a part is never
+changed afterwards. ``timings`` has every duration, and no part reads another clock than the one that it was given.
+
+Threads, each with a connection of its own (``connection``; never one of the application's pool):
+
+==================== ==================================================================================================
+``<name>-fetch``     ``fetcher``: dequeues when a queue's ``polls`` say so and ``prefetch`` has room, and puts
+                     deliveries into the executor's buffer. It registers ``waits``, and gives back what
+                     ``unanswered_dequeues`` took.
+``<name>-settle``    ``settler``: settles what handlers finished, in batches, through ``settlement_writer``.
+``<name>-heartbeat`` ``duties``: the heartbeat (``heartbeat``) extends leases; further duties cut stuck calls of the
+                     other two, hear signals while all handlers are at work, and start housekeeping (in a thread of its
+                     own).
+handlers             ``executor``: ``<name>-handler-<n>`` threads (``thread_executor``), or the application's event loop
+                     (``task_executor``). They use the connections of their sessions.
+fairqueue-listener   ``notifications``: one a process and database, shared by all workers of the process.
+==================== ==================================================================================================
+
+State that several threads share, and who writes it:
+
+* ``LeaseRegistry`` (``leases``): the fetcher adds leases and deliveries, the settler removes deliveries, the heartbeat
+  extends and loses leases. A lease also ends by the worker's own clock, for whoever asks first.
+* The buffer: the fetcher adds, handlers take. ``Executor.running``: the thread that takes a delivery out decides how it
+  is settled, so a handler and a stop never both do.
+* The settler's deque: any thread appends, the settler takes.
+* ``PollSchedule``: the fetcher polls; the settler, the listener and ``is_drained`` ask for an earlier poll.
+* ``FetchTrigger``: any thread sets it, the fetcher waits for it.
+* ``HeldDelivery``: the heartbeat sets ``cancelled``, a stop ``stopping`` and ``given_up``. ``Context`` is the view that
+  handlers get of it.
+* ``WorkerStats``: one thread a counter, but for ``failures``, which has a lock.
+
+Start: schemas are checked; then handlers' threads, fetcher, settler, heartbeat. If a thread cannot be started, none is
+left. The listener starts with the fetcher's first poll.
+
+Stop: no handler begins any more, and those at work are told. The fetcher ends after the dequeue that is under way; what
+is in the buffer is given back, uncounted. Handlers have until the end of the grace; then their deliveries are given
+back, and their sessions refuse to commit. The settler ends when all is settled, after ten seconds in any case. The
+heartbeat ends last: leases are extended until then.
+
+Failures, and what the worker does then:
+
+* The database is away, or refuses a call: each thread goes on alone, with a backoff of its own (``backoff``). What
+  handlers finished waits for the settler, under its leases.
+* A lease cannot be extended in time: it is lost by the worker's own clock before it ends in the database. Handlers are
+  told (tasks are cancelled), their sessions refuse to commit, and the next dequeue uses a new lease.
+* A dequeue is not answered: the next one uses a new lease; what the first one may have taken is looked up and given
+  back, as long as its lease lives.
+* A settlement is not answered: it is sent again; the delivery's token makes that harmless.
+* A message is locked by others: it is tried again alone, and keeps no other waiting.
+* The database refuses one settlement: the calls are halved until it stands alone; it is settled by the next best verb.
+* A connection is silent: the system's keepalive, the heartbeat's duty or the call's own limit cuts it.
+* Notifications fail: workers poll more often, and the listener comes back by itself.
+* A handler raises, times out, or its payload cannot be decoded: ``decisions``. It costs its message an attempt, and no
+  thread, whatever it raises.
+* A handler blocks the event loop: deliveries in the buffer are given back, and no more are taken.
+* A handler forks: the child ends when it leaves the handler (``operating_system``).
+* The event loop is closed without a stop: the worker gives back what it held, and ends.
+* The process dies: messages come back when their lease ends.
 """
 
 from sqlalchemy_fairqueue.worker.async_worker import AsyncWorker

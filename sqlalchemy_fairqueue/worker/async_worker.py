@@ -12,20 +12,17 @@ from sqlalchemy_fairqueue.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.values import RetryPolicy
-from sqlalchemy_fairqueue.worker.daemon_threads import in_thread
 from sqlalchemy_fairqueue.worker.logs import log
-from sqlalchemy_fairqueue.worker.operating_system import on_signal, signals_wake
+from sqlalchemy_fairqueue.worker.operating_system import in_thread, on_signal, signals_wake
 from sqlalchemy_fairqueue.worker.options import (
     GRACE,
     LEASE,
+    MOST_PREFETCH,
     WorkerOptions,
     check_handlers,
-    check_main_thread,
     check_sessions,
-    warn_of_pool,
     worker_name,
 )
-from sqlalchemy_fairqueue.worker.prefetch import MOST
 from sqlalchemy_fairqueue.worker.runtime import Runtime
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
 from sqlalchemy_fairqueue.worker.task_executor import TaskExecutor
@@ -59,7 +56,7 @@ class AsyncWorker:
         grace: timedelta = GRACE,
         retry: RetryPolicy | None = None,
         session_factory: Callable[[], AsyncSession] | None = None,
-        prefetch: int = MOST,
+        prefetch: int = MOST_PREFETCH,
         name: str | None = None,
         housekeeping: bool = True,
     ) -> None:
@@ -108,7 +105,6 @@ class AsyncWorker:
         self._check_handlers()
         options = self._options
         check_sessions(options, self._sessions, AsyncSession)
-        warn_of_pool(options, self._sessions)
         runtime = Runtime(options, partial(TaskExecutor, options, sessions=self._sessions), self.stats)
         self._loop = asyncio.get_running_loop()
         starting = self._starting = asyncio.Event()
@@ -184,8 +180,6 @@ class AsyncWorker:
         Raises:
             InvalidArgument: Signals are to be handled in another thread. Further as ``start``.
         """
-        if handle_signals:
-            check_main_thread()
         self._check_idle()
         asked = self._stop_asked = asyncio.Event()
         try:

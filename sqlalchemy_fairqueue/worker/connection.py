@@ -40,8 +40,7 @@ def dedicated_connection(options: WorkerOptions, *, lock_timeout: float | None =
 
     Args:
         options: The worker's.
-        lock_timeout: Seconds that a statement may wait for a lock. It is set for the connection, which must not be a
-            transaction pooler's then.
+        lock_timeout: Seconds that a statement may wait for a lock. Not for a connection of a transaction pooler.
     """
     set_up = None if lock_timeout is None else f"set lock_timeout = '{lock_timeout * 1000:.0f}ms'"
     if isinstance(options.engine, AsyncEngine):
@@ -50,17 +49,16 @@ def dedicated_connection(options: WorkerOptions, *, lock_timeout: float | None =
 
 
 class DedicatedConnection(ABC):
-    """One connection, made when it is needed and again after it broke.
+    """One connection, made when it is needed and again after it broke; *set_up* is executed on each new one.
 
-    Args:
-        options: The worker's.
-        set_up: Executed on each new connection.
+    Attributes:
+        watch: Ends calls on it that nobody answers.
     """
 
     def __init__(self, options: WorkerOptions, set_up: str | None) -> None:
         self._timings = options.timings
         self._set_up = set_up
-        self._watch = SocketWatch(options.clock)
+        self.watch = SocketWatch(options.clock)
         self._isolation: Any = "AUTOCOMMIT"
 
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
@@ -92,25 +90,15 @@ class DedicatedConnection(ABC):
             self.close()
             raise
 
-    def calling(self, within: float | None) -> contextlib.AbstractContextManager[None]:
-        """A call through the driver's connection is under way; cut it after so many seconds."""
-        return self._watch.calling(within)
-
-    def cut_if_stuck(self, seconds: float) -> None:
-        """End a call that has had no answer for so long, with an error for its caller. Any thread may call it."""
-        self._watch.cut_if_stuck(seconds)
-
     @abstractmethod
     def close(self) -> None:
         """Let the connection go. The next use makes another one."""
 
     @abstractmethod
-    def _run(self, work: Callable[[Connection], R], within: float | None) -> R:
-        """As run, with no thought of errors."""
+    def _run(self, work: Callable[[Connection], R], within: float | None) -> R: ...
 
     @abstractmethod
-    def _driver(self) -> Any:
-        """As driver, with no thought of errors."""
+    def _driver(self) -> Any: ...
 
 
 class SyncDedicatedConnection(DedicatedConnection):
@@ -123,7 +111,7 @@ class SyncDedicatedConnection(DedicatedConnection):
 
     def close(self) -> None:
         """As for DedicatedConnection."""
-        self._watch.forget()
+        self.watch.forget()
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(Exception):
@@ -133,7 +121,7 @@ class SyncDedicatedConnection(DedicatedConnection):
 
     def _run(self, work: Callable[[Connection], R], within: float | None) -> R:
         connection = self._open()
-        with self._watch.calling(within):
+        with self.watch.calling(within):
             return work(connection)
 
     def _driver(self) -> Any:
@@ -143,8 +131,8 @@ class SyncDedicatedConnection(DedicatedConnection):
         if self._connection is None:
             # Kept at once: if anything of the following fails, close() lets it go.
             connection = self._connection = _connected(self._engine, self._timings.connect)
-            self._watch.watch(connection.connection.driver_connection)
-            with self._watch.calling(self._timings.connect):
+            self.watch.watch(connection.connection.driver_connection)
+            with self.watch.calling(self._timings.connect):
                 connection.execution_options(isolation_level=self._isolation)
                 if self._set_up is not None:
                     connection.exec_driver_sql(self._set_up)
@@ -166,7 +154,7 @@ class AsyncDedicatedConnection(DedicatedConnection):
         loop, self._loop = self._loop, None
         if loop is None:
             return
-        self._watch.forget()
+        self.watch.forget()
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(Exception):
@@ -190,7 +178,7 @@ class AsyncDedicatedConnection(DedicatedConnection):
 
     async def _arun(self, work: Callable[[Connection], R], within: float | None) -> R:
         connection = await self._open()
-        with self._watch.calling(within):
+        with self.watch.calling(within):
             return await connection.run_sync(work)
 
     async def _adriver(self) -> Any:
@@ -198,8 +186,7 @@ class AsyncDedicatedConnection(DedicatedConnection):
 
     async def _open(self) -> AsyncConnection:
         if self._connection is None:
-            connect = self._timings.connect
-            scope = asyncio.timeout(connect)
+            scope = asyncio.timeout(connect := self._timings.connect)
             try:
                 async with scope:
                     self._connection = await self._engine.connect()
@@ -207,8 +194,8 @@ class AsyncDedicatedConnection(DedicatedConnection):
                 if not scope.expired():
                     raise
                 raise _unanswered(connect) from None
-            self._watch.watch(await self._adriver())
-            with self._watch.calling(connect):
+            self.watch.watch(await self._adriver())
+            with self.watch.calling(connect):
                 self._connection = await self._connection.execution_options(isolation_level=self._isolation)
                 if self._set_up is not None:
                     await self._connection.exec_driver_sql(self._set_up)

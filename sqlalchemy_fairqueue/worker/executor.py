@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sqlalchemy_fairqueue.queue.handling import Handler
-    from sqlalchemy_fairqueue.worker.fetch_trigger import FetchTrigger
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.prefetch import Prefetch
+    from sqlalchemy_fairqueue.worker.wake_event import FetchTrigger
 
     SettleCallback = Callable[[HeldDelivery, Decision | None], None]
 

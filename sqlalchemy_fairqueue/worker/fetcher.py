@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.values import Batch
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.executor import Executor
-    from sqlalchemy_fairqueue.worker.fetch_trigger import FetchTrigger
     from sqlalchemy_fairqueue.worker.leases import LeaseRegistry
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
     from sqlalchemy_fairqueue.worker.settler import Settler
     from sqlalchemy_fairqueue.worker.stats import WorkerStats
     from sqlalchemy_fairqueue.worker.waits import WaitRegistration
+    from sqlalchemy_fairqueue.worker.wake_event import FetchTrigger
 
 
 class Fetcher:

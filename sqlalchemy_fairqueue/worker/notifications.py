@@ -178,7 +178,7 @@ class _Listener:
                 log.exception("a worker cannot be woken; it polls")
 
     def _execute(self, driver: Any, sql: str) -> None:
-        with self._connection.calling(self._timings.answer):
+        with self._connection.watch.calling(self._timings.answer):
             result = driver.exec_(sql.encode())
         # COMMAND_OK or TUPLES_OK
         if result.status not in {1, 2}:

@@ -1,11 +1,14 @@
-"""Signals and forks of the process that a worker runs in.
+"""Threads, signals and forks of the process that a worker runs in.
 
-SIGTERM and SIGINT ask a worker in the main thread to stop. A process that a handler has forked is no worker: it gets
-back the program's signal handlers, and ends if it comes back from the handler.
+The worker's threads are daemons: they do not keep the process from ending, whatever they do. SIGTERM and SIGINT ask a
+worker in the main thread to stop. A process that a handler has forked is no worker: it gets back the program's signal
+handlers, and ends if it comes back from the handler.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import os
 import signal
 import socket
@@ -13,20 +16,63 @@ import sys
 import threading
 import traceback
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from sqlalchemy_fairqueue.errors import InvalidArgument, said
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
     from collections.abc import Callable, Iterator
     from types import FrameType, TracebackType
 
     _Ours = Callable[[int, FrameType | None], None]
     _Handler = Callable[[int, FrameType | None], object] | int | None
 
+# Seconds after which a thread that waits for another one wakes up.
+_CHECK = 0.1
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # Our handlers, and what was there before each, by its signal.
 _replaced: dict[_Ours, dict[signal.Signals, _Handler]] = {}
 _masks = threading.local()
+
+
+def join(thread: threading.Thread, left: Callable[[], float]) -> None:
+    """Wait for a thread while there are seconds *left*.
+
+    Not in one wait: a signal that the system gave to another thread, or that comes right before this one begins to
+    wait, does not end the wait. Its Python handler runs when this thread, if it is the main one, next wakes up.
+    """
+    while thread.is_alive() and (wait := left()) > 0:
+        thread.join(min(wait, _CHECK))
+
+
+async def in_thread(work: Callable[[], Any]) -> Any:
+    """Do *work* in a daemon thread, and wait for it in the running loop."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def resolve(result: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def run() -> None:
+        result, raised = None, None
+        try:
+            result = context.run(work)
+        except BaseException as error:  # noqa: BLE001 - it is raised where the work was asked for
+            # A future takes no StopIteration.
+            text = said(error) or type(error).__name__
+            raised = RuntimeError(f"the handler raised {text}") if isinstance(error, StopIteration) else error
+        # A loop that was closed waits for nothing.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(resolve, result, raised)
+
+    threading.Thread(target=run, name="fairqueue-handler", daemon=True).start()
+    return await future
 
 
 @contextmanager
@@ -34,7 +80,15 @@ def on_signal(stop: Callable[[], object]) -> Iterator[None]:
     """The first signal calls *stop*, the second one ends the process. Afterwards the program's handlers are back.
 
     They are also back in a process that a handler forks: it must end when it is told to.
+
+    Raises:
+        InvalidArgument: This is another thread than the main one.
     """
+    if threading.current_thread() is not threading.main_thread():
+        raise InvalidArgument(
+            f"handle_signals is True in thread {threading.current_thread().name!r}, and Python handles signals in the "
+            "main thread only; run the worker there, or leave signals to the program and let it call stop()"
+        )
     asked = False
 
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - its signature
@@ -81,7 +135,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def signals_wake(loop: AbstractEventLoop) -> Iterator[None]:
+def signals_wake(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """Let signals wake the loop of this thread, whichever thread the system gives them to.
 
     The loop's own signal handlers would not do: they run only when whatever blocks the loop has ended, and they replace
@@ -138,9 +192,9 @@ def _end(error: BaseException | None) -> NoReturn:
     code = error.code if isinstance(error, SystemExit) else error
     with suppress(BaseException):
         if code is not None and not isinstance(code, int):
-            said = "".join(traceback.format_exception(error)) if code is error else f"{code}\n"
+            text = "".join(traceback.format_exception(error)) if code is error else f"{code}\n"
             # Neither to the log nor through sys.stderr: another thread of the parent may have held their locks.
-            os.write(2, said.encode(errors="backslashreplace"))
+            os.write(2, text.encode(errors="backslashreplace"))
     for stream in sys.stdout, sys.stderr:
         with suppress(BaseException):
             stream.flush()

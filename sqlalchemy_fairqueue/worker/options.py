@@ -9,7 +9,6 @@ import inspect
 import os
 import secrets
 import socket
-import threading
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
@@ -23,7 +22,6 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.values import RetryPolicy, check_count, check_duration, check_name
 from sqlalchemy_fairqueue.worker.logs import log
-from sqlalchemy_fairqueue.worker.prefetch import MOST
 from sqlalchemy_fairqueue.worker.timings import Clock, Timings
 
 if TYPE_CHECKING:
@@ -34,6 +32,8 @@ if TYPE_CHECKING:
 
 LEASE = timedelta(seconds=30)
 GRACE = timedelta(seconds=30)
+MOST_PREFETCH = 500
+"""Most messages taken ahead of their handlers."""
 _INTERVAL_WITH_NOTIFICATIONS = timedelta(seconds=5)
 _INTERVAL_WITHOUT_NOTIFICATIONS = timedelta(seconds=1)
 _LEAST_LEASE = timedelta(milliseconds=100)
@@ -75,7 +75,7 @@ class WorkerOptions:
         if len(set(targets)) < len(targets):
             raise InvalidArgument(f"queues names one queue twice: {targets!r:.200}; give each once")
         check_count("concurrency", self.concurrency, 1, 10_000)
-        check_count("prefetch", self.prefetch, 0, MOST)
+        check_count("prefetch", self.prefetch, 0, MOST_PREFETCH)
         check_duration("lease", self.lease, _LEAST_LEASE)
         check_duration("grace", self.grace)
         if self.poll_interval is not None:
@@ -136,21 +136,10 @@ def check_handlers(options: WorkerOptions) -> None:
             )
 
 
-def check_main_thread() -> None:
-    """Refuse to handle signals in a thread where Python cannot.
-
-    Raises:
-        InvalidArgument: This is another thread than the main one.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        raise InvalidArgument(
-            f"handle_signals is True in thread {threading.current_thread().name!r}, and Python handles signals in the "
-            "main thread only; run the worker there, or leave signals to the program and let it call stop()"
-        )
-
-
 def check_sessions(options: WorkerOptions, make: Callable[[], object], kind: type[Session | AsyncSession]) -> None:
     """Make a session, and refuse a factory that makes something else: each call of a handler would cost an attempt.
+
+    It warns if the sessions' pool is too small.
 
     Raises:
         InvalidArgument: The factory makes something else.
@@ -160,6 +149,7 @@ def check_sessions(options: WorkerOptions, make: Callable[[], object], kind: typ
     made: Any = make()
     if isinstance(made, kind):
         # Not closed: nothing was asked of it, and a scoped_session gives the one that its caller works with.
+        _warn_of_pool(options, make)
         return
     if inspect.iscoroutine(made):
         made.close()
@@ -172,15 +162,13 @@ def check_sessions(options: WorkerOptions, make: Callable[[], object], kind: typ
     )
 
 
-def warn_of_pool(options: WorkerOptions, sessions: object) -> None:
+def _warn_of_pool(options: WorkerOptions, sessions: object) -> None:
     """Warn if handlers' sessions will wait for one another's connections. The worker's own are apart from the pool.
 
     Args:
         options: The worker's.
         sessions: Makes the sessions. Unless it is SQLAlchemy's maker, its engine is not known.
     """
-    if not options.takes_sessions:
-        return
     bind = getattr(sessions, "kw", {}).get("bind")
     room = _room(bind.sync_engine if isinstance(bind, AsyncEngine) else bind)
     if room is not None and room < options.concurrency:

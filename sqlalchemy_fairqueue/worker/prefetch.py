@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
     from sqlalchemy_fairqueue.worker.timings import Timings
 
-MOST = 500
-"""Most messages in the buffer."""
 # Of the newest value in an average.
 _WEIGHT = 0.1
 # Channels that the buffer remembers beyond those that can matter.
@@ -37,7 +35,7 @@ class Prefetch:
 
     __slots__ = ("_ahead", "_concurrency", "_most", "_seconds", "_trip", "_trips")
 
-    def __init__(self, concurrency: int, timings: Timings, most: int = MOST) -> None:
+    def __init__(self, concurrency: int, timings: Timings, most: int) -> None:
         self._concurrency = concurrency
         self._most = most
         self._ahead = timings.ahead

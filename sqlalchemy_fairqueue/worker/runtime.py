@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlalchemy_fairqueue.installation import check_installed
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
-from sqlalchemy_fairqueue.worker.daemon_threads import join
 from sqlalchemy_fairqueue.worker.decisions import RELEASE
-from sqlalchemy_fairqueue.worker.duties import Duties, Duty, cut_stuck_calls, hear_signals
+from sqlalchemy_fairqueue.worker.duties import Duties, Duty, Housekeeping, cut_stuck_calls, hear_signals
 from sqlalchemy_fairqueue.worker.executor import Executor
-from sqlalchemy_fairqueue.worker.fetch_trigger import FetchTrigger
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
-from sqlalchemy_fairqueue.worker.housekeeping import Housekeeping
 from sqlalchemy_fairqueue.worker.leases import LeaseRegistry
 from sqlalchemy_fairqueue.worker.logs import log
 from sqlalchemy_fairqueue.worker.notifications import Subscription, subscribe
+from sqlalchemy_fairqueue.worker.operating_system import join
 from sqlalchemy_fairqueue.worker.prefetch import Prefetch
 from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 from sqlalchemy_fairqueue.worker.settler import Settler
 from sqlalchemy_fairqueue.worker.waits import WaitRegistration
+from sqlalchemy_fairqueue.worker.wake_event import FetchTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -76,7 +76,7 @@ class SocketWatch:
                 own.shutdown(socket.SHUT_RDWR)
 
     def cut_if_stuck(self, seconds: float) -> None:
-        """End the call that is under way if it has been for so long."""
+        """End the call that is under way, with an error for its caller, if it has been for so long."""
         since = self._since
         if since is not None and self._clock() - since > seconds:
             self.cut()

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost
 from sqlalchemy_fairqueue.unit_of_work import guard
-from sqlalchemy_fairqueue.worker.daemon_threads import in_thread
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure
 from sqlalchemy_fairqueue.worker.executor import Executor
 from sqlalchemy_fairqueue.worker.handler_calls import TRIES, arguments, begin, decide_on_failure, settle_in
+from sqlalchemy_fairqueue.worker.operating_system import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.asynchronous import AsyncSession
     from sqlalchemy_fairqueue.queue.handling import Handler
     from sqlalchemy_fairqueue.worker.executor import SettleCallback
-    from sqlalchemy_fairqueue.worker.fetch_trigger import FetchTrigger
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.prefetch import Prefetch
+    from sqlalchemy_fairqueue.worker.wake_event import FetchTrigger
 
 # How often a delivery is given back uncounted because its task was cancelled: a handler that cancels itself must end.
 _CANCELLATIONS = 10

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.unit_of_work import guard
-from sqlalchemy_fairqueue.worker.daemon_threads import join
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure
 from sqlalchemy_fairqueue.worker.executor import Executor
 from sqlalchemy_fairqueue.worker.handler_calls import TRIES, arguments, begin, decide_on_failure, settle_in
+from sqlalchemy_fairqueue.worker.operating_system import join
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.queue.handling import Handler
     from sqlalchemy_fairqueue.worker.executor import SettleCallback
-    from sqlalchemy_fairqueue.worker.fetch_trigger import FetchTrigger
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.prefetch import Prefetch
+    from sqlalchemy_fairqueue.worker.wake_event import FetchTrigger
 
 
 class ThreadExecutor(Executor):

@@ -19,14 +19,12 @@ from sqlalchemy_fairqueue.worker.operating_system import on_signal
 from sqlalchemy_fairqueue.worker.options import (
     GRACE,
     LEASE,
+    MOST_PREFETCH,
     WorkerOptions,
     check_handlers,
-    check_main_thread,
     check_sessions,
-    warn_of_pool,
     worker_name,
 )
-from sqlalchemy_fairqueue.worker.prefetch import MOST
 from sqlalchemy_fairqueue.worker.runtime import Runtime
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
 from sqlalchemy_fairqueue.worker.thread_executor import ThreadExecutor
@@ -49,9 +47,8 @@ class Worker:
         engine: A sync Engine to the database of the queues.
         queues: The queues, served in turn. Their handlers must be declared: ``@queue.handler("parse")``.
         concurrency: How many handlers run at a time.
-        lease: How long a message stays with this worker after a sign of life. A crashed worker's messages come back
-            after so long; a worker that is cut off from the database for so long loses its messages. Default: 30
-            seconds.
+        lease: How long a message stays with this worker after a sign of life; by default 30 seconds. A crashed worker's
+            messages come back after so long; a worker that is cut off from the database for so long loses its messages.
         poll_interval: Longest time between two polls of an idle queue. Default: 5 seconds, and without notifications 1.
         notify: Whether to be woken by notifications. Set it to False behind a transaction pooler.
         grace: How long handlers may go on after ``stop``; then their messages are given back, uncounted.
@@ -76,7 +73,7 @@ class Worker:
         grace: timedelta = GRACE,
         retry: RetryPolicy | None = None,
         session_factory: Callable[[], Session] | None = None,
-        prefetch: int = MOST,
+        prefetch: int = MOST_PREFETCH,
         name: str | None = None,
         housekeeping: bool = True,
     ) -> None:
@@ -136,7 +133,6 @@ class Worker:
     def _start(self) -> None:
         options = self._options
         check_sessions(options, self._sessions, Session)
-        warn_of_pool(options, self._sessions)
         runtime = Runtime(options, partial(ThreadExecutor, options, sessions=self._sessions), self.stats)
         runtime.check()
         self._executor = runtime.executor
@@ -205,8 +201,6 @@ class Worker:
         Raises:
             InvalidArgument: Signals are to be handled in another thread. Further as ``start``.
         """
-        if handle_signals:
-            check_main_thread()
         stops: SimpleQueue[None] = SimpleQueue()
         with self._lock:
             self._check_idle()

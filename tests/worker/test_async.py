@@ -14,10 +14,10 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy
-from sqlalchemy_fairqueue.worker.fetch_trigger import FetchTrigger
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery
 from sqlalchemy_fairqueue.worker.prefetch import Prefetch
 from sqlalchemy_fairqueue.worker.task_executor import TaskExecutor
+from sqlalchemy_fairqueue.worker.wake_event import FetchTrigger
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
@@ -249,7 +249,7 @@ async def test_a_blocked_loop_hoards_nothing(
 async def test_a_blocked_loop_has_no_room(queue: Queue, async_engine: AsyncEngine) -> None:
     """When what was taken has waited for the loop for too long, there is no room, however late the loop was called."""
     options = AsyncWorker(async_engine, queue, concurrency=4)._options
-    prefetch, trigger = Prefetch(4, options.timings), FetchTrigger(monotonic)
+    prefetch, trigger = Prefetch(4, options.timings, options.prefetch), FetchTrigger(monotonic)
     executor = TaskExecutor(options, prefetch, trigger, lambda *_: None, AsyncSession)
     taken_at = monotonic() - 2 * options.timings.stale_after
     delivery = SimpleNamespace(channel="a", max_attempts=1)

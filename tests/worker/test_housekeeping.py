@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue, Worker
-from sqlalchemy_fairqueue.worker import housekeeping
-from sqlalchemy_fairqueue.worker.housekeeping import Housekeeping
+from sqlalchemy_fairqueue.worker import duties
+from sqlalchemy_fairqueue.worker.duties import Housekeeping
 from tests.fixtures.database import Database
 from tests.worker.helpers import retimed, until
 
@@ -53,7 +53,7 @@ def test_a_statement_is_not_logged(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of a statement that fails the log has what the server said, on one line."""
-    monkeypatch.setattr(housekeeping, "_AHEAD_DAYS", "a week")
+    monkeypatch.setattr(duties, "_AHEAD_DAYS", "a week")
     with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
         _housekeeping(engine).run()
     [record] = caplog.records

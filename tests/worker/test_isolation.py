@@ -5,7 +5,7 @@ from sqlalchemy import Engine, NullPool, create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
-from sqlalchemy_fairqueue.worker.housekeeping import Housekeeping
+from sqlalchemy_fairqueue.worker.duties import Housekeeping
 from tests.fixtures.database import Database
 from tests.worker.helpers import auntil, is_empty, send, until
 

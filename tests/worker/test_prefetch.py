@@ -3,13 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlalchemy_fairqueue.worker.prefetch import MOST, Prefetch, shares
+from sqlalchemy_fairqueue.worker.options import MOST_PREFETCH
+from sqlalchemy_fairqueue.worker.prefetch import Prefetch, shares
 from sqlalchemy_fairqueue.worker.timings import Timings
 
 _TIMINGS = Timings()
 
 
-def _observed(seconds: float, concurrency: int = 8, most: int = MOST, trip: float = _TIMINGS.ahead) -> Prefetch:
+def _observed(
+    seconds: float, concurrency: int = 8, most: int = MOST_PREFETCH, trip: float = _TIMINGS.ahead
+) -> Prefetch:
     prefetch = Prefetch(concurrency, _TIMINGS, most)
     for _ in range(200):
         prefetch.observe(seconds)
@@ -19,12 +22,12 @@ def _observed(seconds: float, concurrency: int = 8, most: int = MOST, trip: floa
 
 def test_nothing_is_known_at_first() -> None:
     """A worker that has seen no handler takes as many messages as it has slots."""
-    assert Prefetch(8, _TIMINGS).room(8, 0, 0.0) == 8
+    assert Prefetch(8, _TIMINGS, MOST_PREFETCH).room(8, 0, 0.0) == 8
 
 
 def test_nothing_is_ahead_before_the_first_dequeue() -> None:
     """How long a dequeue takes is not known before there was one."""
-    prefetch = Prefetch(8, _TIMINGS)
+    prefetch = Prefetch(8, _TIMINGS, MOST_PREFETCH)
     for _ in range(200):
         prefetch.observe(0.01)
     assert prefetch.ahead(0.0) == 0
@@ -57,7 +60,7 @@ def test_slow_handlers_have_no_buffer() -> None:
 def test_quick_handlers_have_a_buffer() -> None:
     """A tenth of a second's work may wait while dequeues take long, up to a limit."""
     assert _observed(0.01).ahead(0.0) in {79, 80}
-    assert _observed(0.00001).ahead(0.0) == MOST
+    assert _observed(0.00001).ahead(0.0) == MOST_PREFETCH
     assert _observed(0.00001, most=50).ahead(0.0) == 50
     assert _observed(0.00001, most=0).ahead(0.0) == 0
 
@@ -65,8 +68,8 @@ def test_quick_handlers_have_a_buffer() -> None:
 def test_half_a_buffer_at_once() -> None:
     """While handlers have work, a call is only worth it for half a buffer."""
     prefetch = _observed(0.00001)
-    assert prefetch.room(0, MOST // 2 + 1, 0.0) == 0
-    assert prefetch.room(0, MOST // 2, 0.0) == MOST // 2
+    assert prefetch.room(0, MOST_PREFETCH // 2 + 1, 0.0) == 0
+    assert prefetch.room(0, MOST_PREFETCH // 2, 0.0) == MOST_PREFETCH // 2
 
 
 def test_what_has_not_ended_counts() -> None:

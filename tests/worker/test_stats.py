@@ -19,9 +19,10 @@ class _Rival(int):
     thread: threading.Thread
 
     def __add__(self, other: int) -> int:
-        self.thread.start()
-        # One that has to wait for this addition cannot end before it.
-        self.thread.join(0.05)
+        if self.thread.ident is None:
+            self.thread.start()
+            # A thread that has to wait for this addition cannot end before it.
+            self.thread.join(0.05)
         return int(self) + other
 
 

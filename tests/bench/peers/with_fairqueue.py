@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Enqueue, Queue
 from sqlalchemy_fairqueue.sql import install_statements, latest_version
 from sqlalchemy_fairqueue.worker import Worker
-from sqlalchemy_fairqueue.worker.prefetch import MOST
+from sqlalchemy_fairqueue.worker.options import MOST_PREFETCH
 from tests.bench.peers.speaking import BUSINESS, handled_in_thread, speak
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Fairqueue:
     """See `tests.bench.peers.speaking.SocketWatch`."""
 
     def __init__(self, url: str, prefetch: str = "", weight: str = "1") -> None:
-        self._prefetch = int(prefetch or MOST)
+        self._prefetch = int(prefetch or MOST_PREFETCH)
         self._url = url
         self._engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), pool_size=20)
         self._queue = Queue("bench", schema="fairqueue", defaults=ChannelPolicy(weight=int(weight)))
