@@ -22,7 +22,7 @@ fairqueue-listener   ``notifications``: one a process and database, shared by al
 State that several threads share, and who writes it:
 
 * ``LeaseRegistry`` (``leases``): the fetcher adds leases and deliveries, the settler removes deliveries, the heartbeat
-  extends and loses leases. A lease also ends by the worker's own clock, for whoever asks first.
+  extends and loses leases. A lease also ends by the worker's own clock, and stays lost once any thread was told so.
 * The buffer: the fetcher adds, handlers take. ``Executor.running``: the thread that takes a delivery out decides how it
   is settled, so a handler and a stop never both do.
 * The settler's deque: any thread appends, the settler takes.
@@ -35,10 +35,10 @@ State that several threads share, and who writes it:
 Start: schemas are checked; then handlers' threads, fetcher, settler, heartbeat. If a thread cannot be started, none is
 left. The listener starts with the fetcher's first poll.
 
-Stop: no handler begins any more, and those at work are told. The fetcher ends after the dequeue that is under way; what
-is in the buffer is given back, uncounted. Handlers have until the end of the grace; then their deliveries are given
-back, and their sessions refuse to commit. The settler ends when all is settled, after ten seconds in any case. The
-heartbeat ends last: leases are extended until then.
+Stop: no handler begins any more, and those at work are told. The fetcher stops after the dequeue that is under way;
+what is in the buffer is given back, uncounted. Handlers have until the end of the grace; then their deliveries are
+given back, and their sessions refuse to commit. The settler stops when all is settled, after ten seconds in any case.
+The heartbeat stops last: leases are extended until then.
 
 Failures, and what the worker does then:
 
@@ -57,7 +57,7 @@ Failures, and what the worker does then:
   thread, whatever it raises.
 * A handler blocks the event loop: deliveries in the buffer are given back, and no more are taken.
 * A handler forks: the child ends when it leaves the handler (``operating_system``).
-* The event loop is closed without a stop: the worker gives back what it held, and ends.
+* The event loop is closed without a stop: the worker gives back what it held, and stops.
 * The process dies: messages come back when their lease ends.
 """
 

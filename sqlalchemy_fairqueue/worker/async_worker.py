@@ -82,7 +82,7 @@ class AsyncWorker:
         self._stopping: asyncio.Task[None] | None = None
         # The loop that it was started in last.
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Set when the start that is under way has ended.
+        # Set when the start that is under way is over.
         self._starting: asyncio.Event | None = None
         # run() waits for it.
         self._stop_asked: asyncio.Event | None = None
@@ -123,10 +123,10 @@ class AsyncWorker:
     async def stop(self, grace: timedelta | None = None) -> None:
         """Take no more, let handlers finish, give the rest back uncounted, and return; it may be started again.
 
-        A handler of this worker cannot wait for its own end: called by one, or by what it has started, this returns at
-        once, and the worker stops when its handlers have ended. Who cancels this does not wait for the end, but it
-        comes. A worker that is just starting is stopped when it has started. A second call with a shorter grace
-        shortens that of the first. Another loop's task waits for the end in the worker's loop.
+        A handler of this worker cannot wait for itself: called by one, or by what it has started, this returns at once,
+        and the worker stops when its handlers have finished. A caller that cancels this does not wait any more, but the
+        stop goes on. A worker that is just starting is stopped when it has started. A second call with a shorter grace
+        shortens that of the first. Another loop's task waits while the stop runs in the worker's loop.
 
         Args:
             grace: How long handlers may go on; default: the worker's. Those that are still at it then are cancelled.

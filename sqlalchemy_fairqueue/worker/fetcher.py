@@ -117,7 +117,7 @@ class Fetcher:
         trigger.is_backlogged = self._settler.backlog > self._timings.unsettled
         if not room or trigger.is_backlogged:
             trigger.refill_at = self._prefetch.ahead(busy) // 2
-            # A handler may have finished before that was set. A buffer that nobody works off is looked at again.
+            # A handler may have finished before that was set. A buffer that nobody works off is checked again.
             is_hungry = executor.free() and not executor.buffer and not trigger.is_backlogged
             return 0 if is_hungry else self._timings.stale_after / 2
         due = [queue for queue in self._queues if queue.polls.next_at <= now]

@@ -88,7 +88,7 @@ def decide_on_failure(held: HeldDelivery, error: BaseException, default: RetryPo
         return _decide(held, error, default, worker)
     except BaseException as again:  # noqa: BLE001 - see above
         trouble = WorkerError(
-            f"a {type(error).__name__} failed while it was looked at: {type(again).__name__}: {said(again)}"
+            f"a {type(error).__name__} failed while it was examined: {type(again).__name__}: {said(again)}"
         )
         _log(logging.ERROR, worker, held, trouble)
         return of_error(trouble, held.delivery, RetryPolicy())

@@ -148,7 +148,7 @@ class Runtime(Generic[E]):
         self.fetcher.give_back()
 
     def stop(self, given_up: list[HeldDelivery], after: float = 0.0) -> None:
-        """Give back what handlers did not finish *after* so many seconds, settle all, and end the threads."""
+        """Give back what handlers did not finish *after* so many seconds, settle all, and stop the threads."""
         if given_up:
             log.warning(
                 "worker %s stops with %d handler(s) still at work after %.1f s, and gives back messages %s",

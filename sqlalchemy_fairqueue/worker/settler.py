@@ -75,7 +75,7 @@ class Settler:
         return len(self._finished) + len(self._pending)
 
     def stop(self) -> None:
-        """Settle what there is and end; after ten seconds in any case if the database is away."""
+        """Settle what there is and stop; after ten seconds in any case if the database is away."""
         self._give_up_at = self._clock() + self._timings.settle_at_stop
         self._event.set()
 

@@ -57,7 +57,7 @@ class TaskExecutor(Executor):
         self._waiting: asyncio.Timeout | None = None
         self._next_check: asyncio.TimerHandle | None = None
         self._stopping = False
-        # Since when the loop has not come to look at the buffer.
+        # Since when the loop has not come for the buffer.
         self._called_at: float | None = None
 
     def start(self) -> None:

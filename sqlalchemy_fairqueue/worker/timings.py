@@ -23,7 +23,7 @@ class Timings:
         stuck_after: A call of another part that has had no answer for so long is cut, if the lease is not longer.
         housekeeping_first: The first housekeeping comes within so long.
         housekeeping_every: Time between two rounds of housekeeping, give or take half of it.
-        unanswered_after: Time from a dequeue without an answer to the first look at what it took: the database may
+        unanswered_after: Time from a dequeue without an answer to the first lookup of what it took: the database may
             still be at it when the connection is gone.
         poll_soon: Time to the next poll after one that gave less than it asked for.
         poll_later: Delay of a poll that will probably find nothing, since another consumer was woken for the message.

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class WakeEvent:
     """An event that is cheap to set again and again while its thread has not come back to wait.
 
-    The waiting thread takes the event, looks at everything, and waits again: an event that was set in between ends its
-    wait at once. It is one lock, held while the event is not set: a threading.Event is three, and some Python around
-    them.
+    The waiting thread takes the event, does all there is to do, and waits again: an event that was set in between ends
+    its wait at once. It is one lock, held while the event is not set: a threading.Event is three, and some Python
+    around them.
     """
 
     __slots__ = ("_unset",)
@@ -40,7 +40,7 @@ class WakeEvent:
 
 
 class FetchTrigger:
-    """All that lets the fetcher of one worker look for messages before the time that it has chosen.
+    """All that lets the fetcher of one worker begin a round before the time that it has chosen.
 
     It is made before the other parts, which call it in their threads; only the fetcher waits for it.
 

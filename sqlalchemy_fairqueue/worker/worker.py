@@ -143,8 +143,8 @@ class Worker:
     def stop(self, grace: timedelta | None = None) -> None:
         """Take no more, let handlers finish, give the rest back uncounted, and return; it may be started again.
 
-        A handler of this worker cannot wait for its own end: called by one this returns at once, and the worker stops
-        when its handlers have ended. A second call with a shorter grace shortens that of the first.
+        A handler of this worker cannot wait for itself: called by one this returns at once, and the worker stops when
+        its handlers have finished. A second call with a shorter grace shortens that of the first.
 
         Args:
             grace: How long handlers may go on; default: the worker's. One that is still at it then is left behind: its
