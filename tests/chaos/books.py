@@ -86,9 +86,9 @@ class Books:
         return [row[0] for row in self.database.rows(_HELD)]
 
     def left(self) -> list[str]:
-        """A line for whatever an empty queue still holds: slots, signals, places in line."""
+        """A line for whatever an empty queue still holds: slots, signals, entries in the ready order."""
         self.queue.dequeue(self.engine)
-        # A lease that a dead worker slept under ends by itself.
+        # A lease that a dead worker waited under ends by itself.
         return [row[0] for row in self.database.rows(LEFT) if "lease" not in row[0]]
 
     def crowded(self, limits: dict[str, int], together: int) -> list[str]:

@@ -51,7 +51,7 @@ class Soak:
         folder: For the logs of the workers.
         workers: How many processes.
         seed: Of the faults.
-        looks: How many snapshots were looked at.
+        snapshots: How many snapshots were checked.
         faults: How often each happened.
         unbalanced: What did not come out in a snapshot.
         ended: What workers said last that ended though nobody had asked them to, or otherwise than asked.
@@ -62,7 +62,7 @@ class Soak:
     folder: Path
     workers: int
     seed: int
-    looks: int = 0
+    snapshots: int = 0
     lease: float = 2.0
     faults: "Counter[str]" = field(default_factory=Counter)
     unbalanced: list[str] = field(default_factory=list)
@@ -92,10 +92,10 @@ class Soak:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Workers at work, and somebody who looks, for the time of the block."""
+        """Workers at work, and checks of snapshots, for the time of the block."""
         for _ in range(self.workers):
             self.start()
-        self._do_aside(self._look_on)
+        self._do_aside(self._check_snapshots)
         try:
             yield
         finally:
@@ -169,9 +169,9 @@ class Soak:
         with self._restarting:
             self.server.restart("immediate")
 
-    def _look_on(self) -> None:
+    def _check_snapshots(self) -> None:
         while not self._over.wait(1):
-            self.look()
+            self.check_snapshot()
 
     def _terminate(self, most: int) -> None:
         # While the server is away nobody is connected.
@@ -196,11 +196,11 @@ class Soak:
         else:
             self.faults["start in vain"] += 1
 
-    def look(self) -> None:
+    def check_snapshot(self) -> None:
         """Check in one snapshot what must hold in every one, unless the server is away."""
         with contextlib.suppress(DBAPIError):
             self.unbalanced += self.books.unbalanced()
-            self.looks += 1
+            self.snapshots += 1
 
     def thaw(self) -> None:
         """Let frozen workers go on."""

@@ -48,7 +48,7 @@ def test_a_half_open_listener(books: Books, through: Proxy, distant: Engine, res
         books.until_done()
         return worker.stats.woken > woken
 
-    # What is committed while it looks is found without waking it.
+    # What is committed while it polls is found without waking it.
     until(sent_and_woken, "a commit wakes it")
     books.check()
 

@@ -17,15 +17,15 @@ from tests.worker.helpers import until
 
 @contextmanager
 def _watch(books: Books) -> Iterator[list[str]]:
-    """Look at the sums again and again while the block runs; what did not come out."""
+    """Check the sums again and again while the block runs; what did not come out."""
     found: list[str] = []
     stop = threading.Event()
 
-    def look() -> None:
+    def check() -> None:
         while not stop.is_set():
             found.extend(books.unbalanced())
 
-    watcher = threading.Thread(target=look)
+    watcher = threading.Thread(target=check)
     watcher.start()
     try:
         yield found

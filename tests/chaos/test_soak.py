@@ -43,7 +43,7 @@ def _run(soak: Soak, messages: int, channels: int, faults: list[str] | None, wit
     books = soak.books
     books.check()
     assert soak.unbalanced == []
-    assert soak.looks
+    assert soak.snapshots
     assert soak.ended == []
     narrow = {name: policy.max_concurrency for name, policy in limits.items() if policy.max_concurrency}
     assert books.crowded(narrow, together=TOGETHER) == []
@@ -81,5 +81,5 @@ def test_a_long_soak(make_soak: Callable[..., Soak]) -> None:
     twice = database.value("select count(*) - count(distinct number) from effect")
     often = disturbed / (soak.faults.total() - soak.faults["start in vain"])
     print(f"\n20,000 messages in {took:.0f} s; a fault every {often:.2f} s: {dict(soak.faults)}")  # noqa: T201 - measured
-    print(f"snapshots that came out: {soak.looks}")  # noqa: T201
+    print(f"snapshots that came out: {soak.snapshots}")  # noqa: T201
     print(f"attempts: { ({row.outcome: row.n for row in attempts}) }; effects counted again: {twice}")  # noqa: T201

@@ -77,7 +77,7 @@ def test_a_queue_whose_name_is_no_ascii_is_woken(latin: Database, latin_engine: 
     queue = Queue("café")
     queue.handler()(lambda _: None)
     with Worker(latin_engine, queue, poll_interval=timedelta(hours=1)) as worker:
-        until(lambda: latin.value("select count(*) from fq_lease where waiting_until > fq_now()") == 1, "it sleeps")
+        until(lambda: latin.value("select count(*) from fq_lease where waiting_until > fq_now()") == 1, "it waits")
         send(latin_engine, queue, 1)
         until(lambda: is_empty(latin), "it is done")
     assert worker.stats.woken > 0
