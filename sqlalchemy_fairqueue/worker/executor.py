@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 class Executor(ABC):
     """Calls the handlers of one worker.
 
+    The runtime starts and stops it; the fetcher asks for ``free``, ``busy`` and ``is_closed``, and calls ``begin``; the
+    heartbeat calls ``interrupt``.
+
     Args:
         options: The worker's.
         prefetch: Told how long handlers take.
@@ -57,8 +60,6 @@ class Executor(ABC):
         # Until when a stop waits for handlers.
         self._grace_until = math.inf
 
-    # For the runtime and the worker.
-
     @abstractmethod
     def start(self) -> None:
         """Be ready to call handlers."""
@@ -86,8 +87,6 @@ class Executor(ABC):
     def calls_this(self) -> bool:
         """Whether the caller is one of its handlers."""
 
-    # For the fetcher.
-
     @abstractmethod
     def begin(self) -> None:
         """Begin deliveries of the buffer: some were added."""
@@ -105,13 +104,9 @@ class Executor(ABC):
         """Whether it cannot call handlers any more, though the worker was not stopped."""
         return False
 
-    # For the heartbeat.
-
     @abstractmethod
     def interrupt(self, deliveries: list[HeldDelivery]) -> None:
         """Interrupt the handlers of these deliveries, which are lost or cancelled, if that is possible."""
-
-    # For subclasses.
 
     @staticmethod
     def _without_call(held: HeldDelivery) -> Decision | None:

@@ -31,7 +31,7 @@ TRIES = 4
 """How often a transaction is tried that the database could not serialize."""
 
 
-def begin(held: HeldDelivery, default: RetryPolicy) -> Handler:
+def begin_handling(held: HeldDelivery, default: RetryPolicy) -> Handler:
     """Begin to handle a delivery: its handler, whose time begins.
 
     An exception is for :func:`decide_on_failure`: the payload cannot be decoded, there is no handler, or no attempt is

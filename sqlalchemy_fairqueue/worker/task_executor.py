@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost
 from sqlalchemy_fairqueue.unit_of_work import guard
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure
 from sqlalchemy_fairqueue.worker.executor import Executor
-from sqlalchemy_fairqueue.worker.handler_calls import TRIES, arguments, begin, decide_on_failure, settle_in
+from sqlalchemy_fairqueue.worker.handler_calls import TRIES, arguments, begin_handling, decide_on_failure, settle_in
 from sqlalchemy_fairqueue.worker.operating_system import in_thread
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class TaskExecutor(Executor):
             return without_call
         _current.set(self)
         try:
-            handler = begin(held, self._retry)
+            handler = begin_handling(held, self._retry)
             allowed = None if handler.timeout is None else handler.timeout.total_seconds()
             scope = asyncio.timeout(allowed)
             try:

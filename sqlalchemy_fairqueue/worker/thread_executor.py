@@ -10,7 +10,7 @@ from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.unit_of_work import guard
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure
 from sqlalchemy_fairqueue.worker.executor import Executor
-from sqlalchemy_fairqueue.worker.handler_calls import TRIES, arguments, begin, decide_on_failure, settle_in
+from sqlalchemy_fairqueue.worker.handler_calls import TRIES, arguments, begin_handling, decide_on_failure, settle_in
 from sqlalchemy_fairqueue.worker.operating_system import join
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class ThreadExecutor(Executor):
 
     def _call(self, held: HeldDelivery) -> Decision | None:
         try:
-            handler = begin(held, self._retry)
+            handler = begin_handling(held, self._retry)
             if handler.session:
                 return self._call_in_session(held, handler)
             with self._fork_guard:

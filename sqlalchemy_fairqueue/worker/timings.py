@@ -28,8 +28,8 @@ class Timings:
         poll_soon: Time to the next poll after one that gave less than it asked for.
         poll_later: Delay of a poll that will probably find nothing, since another consumer was woken for the message.
         poll_locked: Longest time to the next poll while messages are ready and in the hands of another call.
-        poll_drift: A worker that waits polls when the time since it began to wait has grown by this factor of
-            ``poll_soon``, or of itself: transactions that began earlier commit meanwhile.
+        poll_drift: A worker that waits polls again after this multiple of the time that it has waited: transactions
+            that began before it waited commit meanwhile.
         wait_slack: A wait is registered for two poll intervals and so long.
         ahead: At most so much work waits in the buffer.
         trips: The buffer holds work for so many dequeues; half of that when one begins.
