@@ -8,8 +8,8 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from sqlalchemy_fairqueue.asynchronous import AsyncEngine, AsyncSession
-from sqlalchemy_fairqueue.engines import refused
+from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
+from sqlalchemy_fairqueue.database.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.logs import log

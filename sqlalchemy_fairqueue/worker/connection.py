@@ -13,12 +13,15 @@ import contextlib
 import threading
 from abc import ABC, abstractmethod
 from concurrent.futures import Future
+from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy import Engine, NullPool
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.asynchronous import AsyncConnection, AsyncEngine
+from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
+from sqlalchemy_fairqueue.database.engines import set_lock_timeout
 from sqlalchemy_fairqueue.errors import IsolationError, LeaseLost
 from sqlalchemy_fairqueue.worker.socket_watch import SocketWatch
 
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
+
+    SetUp = Callable[[Connection], None]
 
 R = TypeVar("R")
 
@@ -42,20 +47,20 @@ def dedicated_connection(options: WorkerOptions, *, lock_timeout: float | None =
         options: The worker's.
         lock_timeout: Seconds that a statement may wait for a lock. Not for a connection of a transaction pooler.
     """
-    set_up = None if lock_timeout is None else f"set lock_timeout = '{lock_timeout * 1000:.0f}ms'"
+    set_up = None if lock_timeout is None else partial(set_lock_timeout, timeout=timedelta(seconds=lock_timeout))
     if isinstance(options.engine, AsyncEngine):
         return AsyncDedicatedConnection(options.engine, options, set_up)
     return SyncDedicatedConnection(options.engine, options, set_up)
 
 
 class DedicatedConnection(ABC):
-    """One connection, made when it is needed and again after it broke; *set_up* is executed on each new one.
+    """One connection, made when it is needed and again after it broke; *set_up* is called with each new one.
 
     Attributes:
         watch: Ends calls on it that nobody answers.
     """
 
-    def __init__(self, options: WorkerOptions, set_up: str | None) -> None:
+    def __init__(self, options: WorkerOptions, set_up: SetUp | None) -> None:
         self._timings = options.timings
         self._set_up = set_up
         self.watch = SocketWatch(options.clock)
@@ -104,7 +109,7 @@ class DedicatedConnection(ABC):
 class SyncDedicatedConnection(DedicatedConnection):
     """A connection of a sync engine."""
 
-    def __init__(self, engine: Engine, options: WorkerOptions, set_up: str | None) -> None:
+    def __init__(self, engine: Engine, options: WorkerOptions, set_up: SetUp | None) -> None:
         super().__init__(options, set_up)
         self._engine = _without_pool(engine)
         self._connection: Connection | None = None
@@ -135,7 +140,7 @@ class SyncDedicatedConnection(DedicatedConnection):
             with self.watch.calling(self._timings.connect):
                 connection.execution_options(isolation_level=self._isolation)
                 if self._set_up is not None:
-                    connection.exec_driver_sql(self._set_up)
+                    self._set_up(connection)
                     connection.commit()
         return self._connection
 
@@ -143,7 +148,7 @@ class SyncDedicatedConnection(DedicatedConnection):
 class AsyncDedicatedConnection(DedicatedConnection):
     """A connection of an async engine, in a loop of the thread's own."""
 
-    def __init__(self, engine: AsyncEngine, options: WorkerOptions, set_up: str | None) -> None:
+    def __init__(self, engine: AsyncEngine, options: WorkerOptions, set_up: SetUp | None) -> None:
         super().__init__(options, set_up)
         self._engine = AsyncEngine(_without_pool(engine.sync_engine))
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -198,7 +203,7 @@ class AsyncDedicatedConnection(DedicatedConnection):
             with self.watch.calling(connect):
                 self._connection = await self._connection.execution_options(isolation_level=self._isolation)
                 if self._set_up is not None:
-                    await self._connection.exec_driver_sql(self._set_up)
+                    await self._connection.run_sync(self._set_up)
                     await self._connection.commit()
         return self._connection
 

@@ -11,8 +11,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue import statements
-from sqlalchemy_fairqueue.errors import said, translated
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.errors import said
 from sqlalchemy_fairqueue.worker.backoff import Backoff
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
 from sqlalchemy_fairqueue.worker.logs import log
@@ -173,8 +173,7 @@ class Housekeeping:
         connection.close()
 
     def _keep_history(self, connection: Connection, schema: str | None) -> None:
-        with translated("keep the partitions of the history"):
-            rows = connection.execute(statements.keep_history(schema), {"ahead": _AHEAD_DAYS}).all()
-            connection.commit()
-        for row in rows:
-            log.info("worker %s: partition %s %s", self._name, row.partition, row.action, extra={"worker": self._name})
+        changes = database.keep_history(connection, schema, days_ahead=_AHEAD_DAYS)
+        connection.commit()
+        for partition, action in changes:
+            log.info("worker %s: partition %s %s", self._name, partition, action, extra={"worker": self._name})

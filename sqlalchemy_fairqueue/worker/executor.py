@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.worker.prefetch import Buffer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy_fairqueue.queue.handling import Handler
+    from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.prefetch import Prefetch

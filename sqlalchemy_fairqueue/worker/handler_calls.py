@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.worker.logs import log_message
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from sqlalchemy_fairqueue.queue.handling import Handler
+    from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
 
 TRIES = 4

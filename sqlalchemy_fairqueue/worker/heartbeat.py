@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue import statements
-from sqlalchemy_fairqueue.errors import translated
-from sqlalchemy_fairqueue.times import microseconds
+from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.worker.logs import log
 
 if TYPE_CHECKING:
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from sqlalchemy_fairqueue.database import ExtendedLease
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery, LeaseRegistry, TrackedLease
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
@@ -85,14 +84,10 @@ class Heartbeat:
         within = max(0.1, min(lease.deadline for lease in leases) - sent_at)
         by_id = {lease.lease_id: lease for lease in leases}
 
-        def work(connection: Connection) -> list[tuple[int, int | None, list[int]]]:
-            with translated(f"extend {len(by_id)} leases of queue {queue.queue.name!r}"):
-                rows = connection.execute(
-                    statements.heartbeat(queue.target.schema),
-                    {"lease_ids": list(by_id), "lease": microseconds(self._lease)},
-                ).all()
-                connection.commit()
-            return [(row.lease_id, row.expires_at, row.cancelled or []) for row in rows]
+        def work(connection: Connection) -> list[ExtendedLease]:
+            extended = database.heartbeat(connection, queue.target, list(by_id), self._lease)
+            connection.commit()
+            return extended
 
         self._stats.heartbeats += 1
         for lease_id, expires_at, cancelled in self._connection.run(work, within=within):

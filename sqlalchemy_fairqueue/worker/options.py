@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine, QueuePool
 
-from sqlalchemy_fairqueue.asynchronous import AsyncEngine, AsyncSession
-from sqlalchemy_fairqueue.engines import check_driver
+from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
+from sqlalchemy_fairqueue.database.engines import check_driver
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.values import RetryPolicy, check_count, check_duration, check_name

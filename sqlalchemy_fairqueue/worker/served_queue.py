@@ -6,8 +6,8 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.consumer import Consumer
 from sqlalchemy_fairqueue.errors import WorkerError
+from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.worker.backoff import Backoff
 from sqlalchemy_fairqueue.worker.polls import PollSchedule
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.queue.handling import Handler
+    from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.values import Lease, RetryPolicy
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 

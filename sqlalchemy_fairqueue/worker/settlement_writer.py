@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.errors import LeaseLost, said
-from sqlalchemy_fairqueue.unit_of_work import Verb
-from sqlalchemy_fairqueue.unit_of_work.sending import settle
+from sqlalchemy_fairqueue.unit_of_work import Verb, settle
 from sqlalchemy_fairqueue.worker.decisions import fallback, of_own_verb
 from sqlalchemy_fairqueue.worker.logs import log, log_message
 
@@ -120,10 +119,10 @@ class SettlementWriter:
         """Log which are lost. One that its handler has settled by a verb is not: it is settled so."""
         gone = [held for held, _ in settlements if held.delivery.message_id in error.message_ids]
         for held in gone:
-            if held.delivery.ends:
-                own = of_own_verb(Verb(held.delivery.ends[-1]), held.delivery)
+            if held.delivery.settled:
+                own = of_own_verb(Verb(held.delivery.settled[-1]), held.delivery)
                 self.count(own.verb, [(held, own)])
-        lost = [held.delivery.message_id for held in gone if not held.delivery.ends]
+        lost = [held.delivery.message_id for held in gone if not held.delivery.settled]
         if lost:
             log.warning(
                 "worker %s could not %s %d of %d deliveries of queue %s: somebody else has them, or settled them: %s",

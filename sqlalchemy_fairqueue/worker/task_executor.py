@@ -19,8 +19,8 @@ from sqlalchemy_fairqueue.worker.operating_system import in_thread
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy_fairqueue.asynchronous import AsyncSession
-    from sqlalchemy_fairqueue.queue.handling import Handler
+    from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
+    from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.worker.executor import SettleCallback
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions

@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue import statements
-from sqlalchemy_fairqueue.errors import translated
+from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.worker.backoff import Backoff
 from sqlalchemy_fairqueue.worker.logs import log
 
@@ -75,32 +74,19 @@ class UnansweredDequeues:
         if not kept:
             # Nobody extends it: it ends by itself.
             return False
-        with translated(f"find what is held under lease {lease_id}"):
-            rows = connection.execute(statements.held(queue.target.schema), {"lease_id": lease_id}).all()
-            connection.commit()
+        tokens = database.held(connection, queue.target, lease_id)
+        connection.commit()
         # After the query: what is settled meanwhile is refused by its token.
         known = {held.delivery.message_id for lease in kept for held in lease.held.copy()}
-        unknown = [row for row in rows if row.message_id not in known]
+        unknown = [token for token in tokens if token.message_id not in known]
         if not unknown:
             return True
         log.warning(
             "worker gives back %d messages of queue %s that a dequeue took whose answer was lost",
             len(unknown),
             queue.queue.name,
-            extra={"queue": queue.queue.name, "message_ids": tuple(row.message_id for row in unknown)},
+            extra={"queue": queue.queue.name, "message_ids": tuple(token.message_id for token in unknown)},
         )
-        with translated(f"release {len(unknown)} deliveries of queue {queue.queue.name!r}"):
-            connection.execute(
-                statements.release(queue.target.schema),
-                {
-                    "queue": queue.target.queue,
-                    "ids": [row.message_id for row in unknown],
-                    "rows": [row.row_id for row in unknown],
-                    "lease_ids": [lease_id] * len(unknown),
-                    "deliveries": [row.deliveries for row in unknown],
-                    "delays": [None] * len(unknown),
-                    "notify": False,
-                },
-            ).all()
-            connection.commit()
+        database.release(connection, queue.target, unknown, delays=[None] * len(unknown), notify=False)
+        connection.commit()
         return True

@@ -7,16 +7,17 @@ notifications (``notify=False``, or no listening connection just now) it polls m
 from __future__ import annotations
 
 import contextlib
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue import statements
-from sqlalchemy_fairqueue.errors import translated
+from sqlalchemy_fairqueue import database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
 
+    from sqlalchemy_fairqueue.database import Wait
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.notifications import Subscription
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
@@ -62,19 +63,16 @@ class WaitRegistration:
         # notification each.
         seconds = 2 * self._interval + self._slack
 
-        def work(connection: Connection) -> tuple[int, str]:
-            with translated(f"wait for queue {queue.queue.name!r}"):
-                row = connection.execute(
-                    statements.wait(queue.target.schema),
-                    {
-                        "queue": queue.target.queue,
-                        "consumer": queue.consumer.name,
-                        "lease_id": queue.waiting_lease,
-                        "wait": int(seconds * 1_000_000),
-                    },
-                ).one()
-                connection.commit()
-            return row.lease_id, row.topic
+        def work(connection: Connection) -> Wait:
+            wait = database.wait(
+                connection,
+                queue.target,
+                consumer=queue.consumer.name,
+                lease_id=queue.waiting_lease,
+                duration=timedelta(seconds=seconds),
+            )
+            connection.commit()
+            return wait
 
         queue.waiting_lease, topic = self._connection.run(work)
         polls.waits(now, now + seconds)
@@ -101,8 +99,7 @@ class WaitRegistration:
         lease_id = queue.waiting_lease
 
         def work(connection: Connection) -> None:
-            with translated(f"stop waiting for queue {queue.queue.name!r}"):
-                connection.execute(statements.unwait(queue.target.schema), {"lease_id": lease_id})
-                connection.commit()
+            database.unwait(connection, queue.target, lease_id)
+            connection.commit()
 
         self._connection.run(work)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session, sessionmaker
 
-from sqlalchemy_fairqueue.engines import refused
+from sqlalchemy_fairqueue.database.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.logs import log

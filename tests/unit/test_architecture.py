@@ -44,9 +44,9 @@ _WRITES_SQL = {
     "demo": "an application, which queries its tables and the models",
 }
 # What is still to be converted to calls of `database`; an entry without need fails.
-_WRITES_SQL_STILL = {"cli", "worker"}
+_WRITES_SQL_STILL = {"cli"}
 _OLD_PATHS = {"asynchronous", "consumer", "engines", "installation", "statements"}
-_KNOW_OLD_PATHS_STILL = {"cli", "spark", "worker"}
+_KNOW_OLD_PATHS_STILL = {"cli", "spark"}
 # The error translation of the worker's own statements.
 _CYCLES_STILL = {("errors", "database.calls")}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.consumer import Consumer
+from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.worker.backoff import Backoff
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.timings import Timings

@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Batch, Context, Delivery, LeaseLost, Queue, RetryPolicy, Worker
-from sqlalchemy_fairqueue.consumer import Consumer
+from sqlalchemy_fairqueue.queue.consumer import Consumer
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker

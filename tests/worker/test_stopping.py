@@ -16,7 +16,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, Worker, WorkerError
-from sqlalchemy_fairqueue.consumer import Consumer
+from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.worker.prefetch import Prefetch
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE

@@ -170,7 +170,7 @@ def test_a_connection_that_cannot_be_set_up(engine: Engine, queue: Queue) -> Non
     own = create_engine(engine.url, connect_args={"application_name": "half-made"}, pool_size=1)
     half_made = dedicated_connection(Worker(own, queue)._options)
     # As a server would refuse a setting.
-    half_made._set_up = "select nonsense"
+    half_made._set_up = partial(Connection.exec_driver_sql, statement="select nonsense")
     for _ in range(3):
         with pytest.raises(Exception, match="nonsense"):
             half_made.run(lambda connection: connection.exec_driver_sql("select 1"))

@@ -4,10 +4,12 @@ import threading
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import Connection, Engine, TextClause
+from sqlalchemy import Connection, Engine
 
-from sqlalchemy_fairqueue import Delivery, Queue, statements
-from sqlalchemy_fairqueue.consumer import Consumer
+from sqlalchemy_fairqueue import Delivery, Queue
+from sqlalchemy_fairqueue import database as calls
+from sqlalchemy_fairqueue.database import Target, Token
+from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.values import Batch
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
@@ -69,13 +71,13 @@ def test_a_dequeue_that_comes_late(
     """What a network delivered to the database long after the worker had looked is found by a later look."""
     go, lookups = threading.Event(), []
     queue.handler()(lambda _: until(go.is_set, "it may end"))
-    held = statements.held
+    held = calls.held
 
-    def look_up(schema: str | None) -> TextClause:
-        lookups.append(schema)
-        return held(schema)
+    def look_up(connection: Connection, target: Target, lease_id: int) -> list[Token]:
+        lookups.append(lease_id)
+        return held(connection, target, lease_id)
 
-    monkeypatch.setattr(statements, "held", look_up)
+    monkeypatch.setattr(calls, "held", look_up)
     send(engine, queue, 1)
     worker = start(queue, concurrency=1, lease=timedelta(hours=1), timings={"unanswered_after": 0.05})
     until(lambda: worker.stats.taken == 1, "all are at work")
