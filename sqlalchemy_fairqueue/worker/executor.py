@@ -73,7 +73,7 @@ class Executor(ABC):
         self._grace_until = min(self._grace_until, until)
 
     def grace_left(self) -> float:
-        """How many seconds a stop still waits for handlers."""
+        """The seconds that a stop still waits for handlers."""
         return max(0.0, self._grace_until - self._clock())
 
     def give_up(self) -> list[HeldDelivery]:
@@ -92,7 +92,7 @@ class Executor(ABC):
         """Begin deliveries of the buffer: some were added."""
 
     def free(self) -> int:
-        """How many handlers could begin at once."""
+        """The number of handlers that could begin at once."""
         return self._concurrency - len(self.running)
 
     def busy(self, now: float) -> float:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
 
 TRIES = 4
-"""How often a transaction is tried that the database could not serialize."""
+"""Tries of a transaction that the database cannot serialize."""
 
 
 def begin_handling(held: HeldDelivery, default: RetryPolicy) -> Handler:

@@ -154,7 +154,7 @@ class PollSchedule:
         return self._lately * exp((self._lately_at - now) / _LATELY)
 
     def _until_woken(self, now: float, otherwise: float) -> float:
-        """How long to rely on being woken; *otherwise* if no wait is registered."""
+        """The time for which to rely on being woken; *otherwise* if no wait is registered."""
         if self.waiting_until <= now:
             return otherwise
         return min(

@@ -54,7 +54,7 @@ class Prefetch:
         self._trip = trip + _WEIGHT * (seconds - trip)
 
     def ahead(self, busy: float) -> int:
-        """How many may wait in the buffer.
+        """The number of messages that may wait in the buffer.
 
         Args:
             busy: For how long all handlers have been busy: what takes long has not ended, so no average knows it yet.
@@ -66,7 +66,7 @@ class Prefetch:
         return min(self._most, int(self._concurrency * covered / max(seconds, 1e-6)))
 
     def room(self, free: int, buffered: int, busy: float) -> int:
-        """How many to take now; zero while it is not worth a call.
+        """The number of messages to take now; zero while it is not worth a call.
 
         Args:
             free: Handlers that could begin.
@@ -112,7 +112,7 @@ class Buffer:
         self._number = 0
 
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of deliveries that wait."""
         return len(self._waiting)
 
     def extend(self, deliveries: Iterable[HeldDelivery]) -> None:
@@ -138,7 +138,7 @@ class Buffer:
         return held
 
     def next_taken_at(self) -> float | None:
-        """When the next one was taken from its queue, by the worker's clock; None: there is none."""
+        """The time at which the next one was taken from its queue, by the worker's clock; None: there is none."""
         try:
             return self._waiting[0][2].taken_at
         except IndexError:

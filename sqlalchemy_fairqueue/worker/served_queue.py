@@ -67,5 +67,5 @@ class ServedQueue:
         return handler
 
     def policy(self, handler: Handler | None, default: RetryPolicy) -> RetryPolicy:
-        """When failures of a kind are tried again."""
+        """The policy by which failures of a kind are tried again."""
         return default if handler is None or handler.retry is None else handler.retry

@@ -71,7 +71,7 @@ class Settler:
 
     @property
     def backlog(self) -> int:
-        """How many wait to be settled."""
+        """The number of deliveries that wait to be settled."""
         return len(self._finished) + len(self._pending)
 
     def stop(self) -> None:

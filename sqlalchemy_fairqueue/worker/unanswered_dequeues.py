@@ -48,7 +48,7 @@ class UnansweredDequeues:
 
     @property
     def due_at(self) -> float:
-        """When to ask next, by the worker's clock."""
+        """The time to ask next, by the worker's clock."""
         return min((at for at, _ in self._due.values()), default=math.inf)
 
     def add(self, lease_id: int | None) -> None:

@@ -1,4 +1,4 @@
-"""What was sent and what became of it: nothing lost, effects counted once, limits kept, no slot left."""
+"""Books of what was sent and done: nothing lost, effects counted once, limits kept, no slot left."""
 
 from collections import Counter
 from dataclasses import dataclass

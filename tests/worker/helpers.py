@@ -1,4 +1,4 @@
-"""What tests of workers share: messages, and waiting for what must happen."""
+"""Messages, timings and waits that the tests of workers share."""
 
 import asyncio
 import threading

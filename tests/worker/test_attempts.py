@@ -1,4 +1,4 @@
-"""How many attempts a message has, and where it is seen that it has no more."""
+"""Attempts of a message, and the places at which a worker sees that none is left."""
 
 import logging
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A database that is away: how long workers wait, and what they say."""
+"""Backoff of a worker while the database is away: its waits and its log lines."""
 
 import logging
 from time import monotonic

@@ -1,4 +1,4 @@
-"""How a delivery ends, given how its handler ended; and how long a failed one waits."""
+"""Decisions on how a delivery is settled, given how its handler finished; and the delays of failed ones."""
 
 from datetime import UTC, datetime, timedelta
 

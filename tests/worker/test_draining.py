@@ -1,4 +1,4 @@
-"""run(drain=True): what is there is handled, what comes of it too, and then it returns."""
+"""Draining by run(drain=True): what is there is handled, what comes of it too, and then it returns."""
 
 import asyncio
 import threading

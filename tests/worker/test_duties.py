@@ -1,4 +1,4 @@
-"""When the scheduled duties of a worker are called."""
+"""Scheduled duties of a worker: the times of their calls, and their failures."""
 
 from collections.abc import Callable
 from dataclasses import replace

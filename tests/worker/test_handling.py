@@ -1,4 +1,4 @@
-"""Which functions may be handlers."""
+"""Functions that may be handlers, and those that may not."""
 
 import asyncio
 import threading

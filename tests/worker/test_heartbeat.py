@@ -1,4 +1,4 @@
-"""What a heartbeat asks for, and what an answer proves. Without a database."""
+"""Heartbeats without a database: the leases that they extend, and what an answer proves."""
 
 from collections.abc import Callable
 from datetime import timedelta

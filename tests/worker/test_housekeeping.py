@@ -31,15 +31,19 @@ def test_partitions_are_made_ahead(engine: Engine, database: Database) -> None:
     assert database.value(_DAYS) == made
 
 
-def test_a_round_comes_when_it_is_due(engine: Engine, database: Database) -> None:
-    """A worker begins its first round within a minute, and the next one an hour later or so."""
-    rounds: list[threading.Thread] = []
-    queue = Queue("documents")
+def test_a_round_runs_in_a_thread_of_its_own(engine: Engine, database: Database) -> None:
+    """Whoever begins a round does not wait for it."""
+    housekeeping = _housekeeping(engine)
+    housekeeping.start()
+    assert housekeeping._thread is not threading.current_thread()
+    until(lambda: database.value(_DAYS) >= 8, "it is done")
+
+
+def test_a_worker_does_a_round_when_it_is_due(queue: Queue, engine: Engine, database: Database) -> None:
+    """Its first one comes within the time for that."""
     queue.handler()(lambda _: None)
-    with retimed(Worker(engine, queue), housekeeping_first=0.0) as worker:
+    with retimed(Worker(engine, queue), housekeeping_first=0.0):
         until(lambda: database.value(_DAYS) >= 8, "it is done")
-        rounds = [thread for thread in threading.enumerate() if thread.name == f"{worker.name}-housekeeping"]
-    assert len(rounds) <= 1
 
 
 def test_failures_are_logged(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""What a worker knows about its leases."""
+"""Leases of a worker, and the deliveries that it holds under them, without a database."""
 
 import pickle
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What a worker does about its leases: it keeps them, and knows when it could not."""
+"""Leases that a worker keeps, and those that it knows to be lost."""
 
 import ctypes
 import threading

@@ -1,4 +1,4 @@
-"""How an idle worker finds work: woken, by the clock, or by polling."""
+"""Idle workers, which are woken by a commit or by the clock, or poll."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""How deliveries end in a worker of threads."""
+"""Outcomes of handlers in a worker with threads."""
 
 import logging
 import threading

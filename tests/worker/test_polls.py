@@ -1,4 +1,4 @@
-"""When a worker polls its queues."""
+"""Poll schedule of a queue."""
 
 import pytest
 

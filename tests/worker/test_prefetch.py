@@ -1,4 +1,4 @@
-"""How many messages a worker may hold."""
+"""Number of messages that a worker may hold."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The order in which a worker's messages begin, against turns counted by hand and by a plain reading of the rule."""
+"""Order in which a worker's messages begin, against turns counted by hand and by a plain reading of the rule."""
 
 from collections import defaultdict
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What makes the sessions of handlers, and how these end."""
+"""Sessions of handlers, and the factories that make them."""
 
 import asyncio
 from datetime import timedelta

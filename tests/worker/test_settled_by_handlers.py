@@ -1,4 +1,4 @@
-"""Handlers that end their delivery by themselves."""
+"""Deliveries that their handlers settle themselves."""
 
 import logging
 from collections.abc import Callable

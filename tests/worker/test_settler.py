@@ -1,4 +1,4 @@
-"""How deliveries are settled while others are in the way."""
+"""Settlements while others are in the way."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""How a worker ends: nothing is lost, nothing is counted that was not tried."""
+"""Stops of a worker: nothing is lost, and no attempt is counted that was not made."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""What a worker counts."""
+"""Counters of a worker."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""No thread of a worker ends before its worker does, whatever is thrown at it."""
+"""Threads of a worker: none ends before its worker stops, whatever is raised in it."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""What becomes of messages that a dequeue took whose answer was lost."""
+"""Messages that a dequeue took whose answer was lost."""
 
 import threading
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What the threads of a worker wait for."""
+"""Wake events of a worker's threads."""
 
 import threading
 
