@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
     from sqlalchemy_fairqueue.worker.stats import WorkerStats
 
-_AHEAD_DAYS = 7
-
 
 @dataclass(frozen=True, slots=True)
 class Duty:
@@ -173,7 +171,7 @@ class Housekeeping:
         connection.close()
 
     def _keep_history(self, connection: Connection, schema: str | None) -> None:
-        changes = database.keep_history(connection, schema, days_ahead=_AHEAD_DAYS)
+        changes = database.keep_history(connection, schema, days_ahead=self._options.timings.history_days)
         connection.commit()
         for partition, action in changes:
             log.info("worker %s: partition %s %s", self._name, partition, action, extra={"worker": self._name})

@@ -23,6 +23,7 @@ class Timings:
         stuck_after: A call of another part that has had no answer for so long is cut, if the lease is not longer.
         housekeeping_first: The first housekeeping comes within so long.
         housekeeping_every: Time between two rounds of housekeeping, give or take half of it.
+        history_days: Housekeeping makes the partitions of so many days ahead.
         unanswered_after: Time from a dequeue without an answer to the first lookup of what it took: the database may
             still be at it when the connection is gone.
         poll_soon: Time to the next poll after one that gave less than it asked for.
@@ -59,6 +60,7 @@ class Timings:
     stuck_after: float = 30.0
     housekeeping_first: float = 60.0
     housekeeping_every: float = 3600.0
+    history_days: int = 7
     unanswered_after: float = 2.0
     poll_soon: float = 0.005
     poll_later: float = 0.02

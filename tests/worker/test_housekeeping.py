@@ -2,12 +2,12 @@
 
 import logging
 import threading
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue, Worker
-from sqlalchemy_fairqueue.worker import duties
 from sqlalchemy_fairqueue.worker.duties import Housekeeping
 from tests.fixtures.database import Database
 from tests.worker.helpers import retimed, until
@@ -53,13 +53,12 @@ def test_failures_are_logged(engine: Engine, caplog: pytest.LogCaptureFixture) -
     assert "housekeeping" in caplog.text
 
 
-def test_a_statement_is_not_logged(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_statement_is_not_logged(queue: Queue, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     """Of a statement that fails the log has what the server said, on one line."""
-    monkeypatch.setattr(duties, "_AHEAD_DAYS", "a week")
+    days: Any = "a week"
+    worker = retimed(Worker(engine, queue), history_days=days)
     with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
-        _housekeeping(engine).run()
+        Housekeeping(worker._options).run()
     [record] = caplog.records
     assert 'invalid input syntax for type integer: "a week"' in record.message
     assert "\n" not in record.message

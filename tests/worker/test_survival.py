@@ -3,10 +3,11 @@
 import logging
 import threading
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, NullPool, create_engine
+from sqlalchemy import Connection, Engine, NullPool, create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy, Worker
