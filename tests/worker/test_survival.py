@@ -3,7 +3,6 @@
 import logging
 import threading
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import pytest
@@ -168,10 +167,13 @@ def test_one_broken_queue(engine: Engine, database: Database, start: StartWorker
 
 def test_a_connection_that_cannot_be_set_up(engine: Engine, queue: Queue) -> None:
     """A connection that a server refuses to set up is not left behind."""
+
+    def refused(connection: Connection) -> None:
+        connection.exec_driver_sql("select nonsense")
+
     own = create_engine(engine.url, connect_args={"application_name": "half-made"}, pool_size=1)
     half_made = dedicated_connection(Worker(own, queue)._options)
-    # As a server would refuse a setting.
-    half_made._set_up = partial(Connection.exec_driver_sql, statement="select nonsense")
+    half_made._set_up = refused
     for _ in range(3):
         with pytest.raises(Exception, match="nonsense"):
             half_made.run(lambda connection: connection.exec_driver_sql("select 1"))
