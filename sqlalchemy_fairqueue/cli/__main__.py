@@ -1,4 +1,4 @@
-"""``fairqueue``, also as ``python -m sqlalchemy_fairqueue.cli``."""
+"""Entry point of ``fairqueue`` and of ``python -m sqlalchemy_fairqueue.cli``."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ def run() -> None:
     try:
         sys.exit(_status())
     except KeyboardInterrupt:
-        # While modules are loaded; later the command knows what to do.
+        # Ctrl-C while modules are loaded; later the runner handles it.
         sys.exit(_INTERRUPTED)
 
 
 def _status() -> int:
     try:
-        import rich  # noqa: F401, PLC0415 - so that a missing extra can be told
+        import rich  # noqa: F401, PLC0415 - to report a missing extra
         import typer  # noqa: F401, PLC0415
     except ImportError as error:
         sys.exit(f"fairqueue needs more than the library: {error}; pip install 'sqlalchemy-fairqueue[cli]'")
+    from sqlalchemy_fairqueue.cli.output import prepare_stdout  # noqa: PLC0415
     from sqlalchemy_fairqueue.cli.program import main  # noqa: PLC0415
-    from sqlalchemy_fairqueue.cli.streams import prepare_stdout  # noqa: PLC0415
 
     prepare_stdout()
     return main()

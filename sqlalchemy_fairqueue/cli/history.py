@@ -1,4 +1,4 @@
-"""``history``: its housekeeping by hand."""
+"""``history prune``: housekeeping of the history by hand."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from typing import Annotated, Any
@@ -6,35 +6,35 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from sqlalchemy_fairqueue.cli.answers import Answer
+from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
-from sqlalchemy_fairqueue.cli.sites import site_of
-from sqlalchemy_fairqueue.cli.tables import Column, listing
+from sqlalchemy_fairqueue.cli.results import Result
+from sqlalchemy_fairqueue.cli.tables import Column, text_table
 from sqlalchemy_fairqueue.statements import keep_history
 
 _UNFINISHED = {"emptied", "busy"}
-"""A table was in use: the next round goes on."""
-_ROUNDS = 5
+"""Actions after which another round is needed: a table was in use."""
+_MAX_ROUNDS = 5
 
 
 def prune_history(
     options: Options,
     *,
     ahead: Annotated[int, typer.Option("--ahead", min=1, max=366, metavar="DAYS", help="Days to have ready.")] = 7,
-) -> Answer:
-    """Drop the days of the history that are older than any queue keeps them, and make the partitions of the next ones.
+) -> Result:
+    """Drop the days of the history that no queue keeps any longer, and make the partitions of the next days.
 
-    Workers do this by themselves; it is for where their role does not own the tables. While another does it, nothing
-    is done.
+    Workers do this by themselves if their role owns the tables. While another process does it, this command does
+    nothing.
     """
     rows: list[Any] = []
-    with site_of(options) as site:
-        for _ in range(_ROUNDS):
-            with site.engine.begin() as connection:
-                round_ = connection.execute(keep_history(site.schema), {"ahead": ahead}).all()
-            rows += round_
-            if not any(row.action in _UNFINISHED for row in round_):
+    with open_installation(options) as installation:
+        for _ in range(_MAX_ROUNDS):
+            with installation.engine.begin() as connection:
+                pruned = connection.execute(keep_history(installation.schema), {"ahead": ahead}).all()
+            rows += pruned
+            if not any(row.action in _UNFINISHED for row in pruned):
                 break
     done = [{"partition": row.partition, "action": row.action} for row in rows]
-    shown = listing((Column("partition"), Column("action")), [(row.partition, row.action) for row in rows])
-    return Answer({"partitions": done}, (shown if rows else Text("nothing was to be done"),))
+    table = text_table((Column("partition"), Column("action")), [(row.partition, row.action) for row in rows])
+    return Result({"partitions": done}, (table if rows else Text("nothing was to be done"),))

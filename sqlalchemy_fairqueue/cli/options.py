@@ -1,4 +1,4 @@
-"""The options that every command has. Where they come from and which of them wins stands in docs/cli.md."""
+"""Options of every command. docs/cli.md says where their values come from and which of them wins."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from collections.abc import Callable
@@ -10,7 +10,8 @@ import typer
 DATABASE_URL_VARIABLE = "FAIRQUEUE_DATABASE_URL"
 APP_VARIABLE = "FAIRQUEUE_APP"
 
-_PANEL = "Where"
+_TARGET_PANEL = "Target"
+_OUTPUT_PANEL = "Output"
 
 DatabaseUrl = Annotated[
     str | None,
@@ -18,7 +19,7 @@ DatabaseUrl = Annotated[
         "--database-url",
         metavar="URL",
         help=f"postgresql://user@host/database. Default: ${DATABASE_URL_VARIABLE}, which keeps it out of ps.",
-        rich_help_panel=_PANEL,
+        rich_help_panel=_TARGET_PANEL,
     ),
 ]
 App = Annotated[
@@ -26,14 +27,19 @@ App = Annotated[
     typer.Option(
         "--app",
         metavar="MODULE:NAME",
-        help="A Queue or an Engine of the application: it says which database, schema and queue. "
+        help="A Queue or an Engine of the application, which names the database, schema and queue. "
         f"Default: ${APP_VARIABLE}.",
-        rich_help_panel=_PANEL,
+        rich_help_panel=_TARGET_PANEL,
     ),
 ]
 AppDirectory = Annotated[
     str,
-    typer.Option("--app-dir", metavar="FOLDER", help="Where to look for modules first.", rich_help_panel=_PANEL),
+    typer.Option(
+        "--app-dir",
+        metavar="FOLDER",
+        help="The folder that comes first on the module search path.",
+        rich_help_panel=_TARGET_PANEL,
+    ),
 ]
 Schema = Annotated[
     str | None,
@@ -41,7 +47,7 @@ Schema = Annotated[
         "--schema",
         metavar="NAME",
         help="The schema that fairqueue is installed in. Default: the application's, or the first on the search_path.",
-        rich_help_panel=_PANEL,
+        rich_help_panel=_TARGET_PANEL,
     ),
 ]
 QueueName = Annotated[
@@ -50,18 +56,20 @@ QueueName = Annotated[
         "--queue",
         metavar="NAME",
         help="Default: the application's; else all for stats, channels, top and doctor, the only one for others.",
-        rich_help_panel=_PANEL,
+        rich_help_panel=_TARGET_PANEL,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.", rich_help_panel="How")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.", rich_help_panel="How")]
+Json = Annotated[
+    bool, typer.Option("--json", help="One JSON document instead of a table.", rich_help_panel=_OUTPUT_PANEL)
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.", rich_help_panel=_OUTPUT_PANEL)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 P = TypeVar("P")
 
 
-def typed(parse: Callable[[str], P]) -> Callable[[str], P]:
-    """A parser for an option, from a function that raises ValueError."""
+def option_parser(parse: Callable[[str], P]) -> Callable[[str], P]:
+    """A parser of an option, from a function that raises ValueError."""
 
     def parsed(words: str | P) -> P:
         try:
@@ -75,14 +83,14 @@ def typed(parse: Callable[[str], P]) -> Callable[[str], P]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the options of every command said.
+    """Values of the options that every command has.
 
     Attributes:
-        database_url: The database, None if not said.
-        app: ``module:name`` of a Queue or an Engine, None if not said.
-        app_dir: The folder where modules are looked for first.
-        schema: The schema of the installation, None if not said.
-        queue: Name of the queue, None if not said.
+        database_url: The database, None if not given.
+        app: ``module:name`` of a Queue or an Engine, None if not given.
+        app_dir: The folder that comes first on the module search path.
+        schema: The schema of the installation, None if not given.
+        queue: Name of the queue, None if not given.
         json: Whether stdout takes one JSON document.
         debug: Whether a failure shows its traceback.
     """

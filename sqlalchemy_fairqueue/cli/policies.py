@@ -1,4 +1,4 @@
-"""Policies as options, and changed where an option was given: what is not named stays as it is."""
+"""Policies of channels and configurations of queues: as options, as tables and as documents."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from dataclasses import dataclass, replace
@@ -6,36 +6,36 @@ from datetime import timedelta
 from typing import Any
 
 import typer
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from sqlalchemy_fairqueue.cli.failures import usage
-from sqlalchemy_fairqueue.cli.options import typed
-from sqlalchemy_fairqueue.cli.units import rate, rate_words
-from sqlalchemy_fairqueue.statements.building import qualifier
+from sqlalchemy_fairqueue.cli.errors import usage_error
+from sqlalchemy_fairqueue.cli.formats import format_rate, parse_rate
+from sqlalchemy_fairqueue.cli.options import option_parser
+from sqlalchemy_fairqueue.cli.sql_files import query
 from sqlalchemy_fairqueue.times import duration
 
 
-def count_option(name: str, words: str) -> Any:
+def count_option(name: str, help_text: str) -> Any:
     """An option that takes a number from 1."""
-    return typer.Option(name, metavar="N", help=words, show_default=False)
+    return typer.Option(name, metavar="N", help=help_text, show_default=False)
 
 
-def flag(name: str, words: str) -> Any:
-    """An option that stands alone."""
-    return typer.Option(name, help=words, show_default=False)
+def flag_option(name: str, help_text: str) -> Any:
+    """An option without a value."""
+    return typer.Option(name, help=help_text, show_default=False)
 
 
 def rate_option(name: str) -> Any:
     """An option that takes a rate."""
     words = "At most so many messages on average: 10/s, 600/m, 1/30s; none: no limit."
-    return typer.Option(name, parser=typed(rate), metavar="RATE", help=words, show_default=False)
+    return typer.Option(name, parser=option_parser(parse_rate), metavar="RATE", help=words, show_default=False)
 
 
 def on_full_option(name: str) -> Any:
-    """An option that takes what a full channel does."""
+    """An option that takes the action of a full channel."""
     words = "What an enqueue to a full channel does: raise or drop."
-    return typer.Option(name, parser=typed(_on_full), metavar="ACTION", help=words, show_default=False)
+    return typer.Option(name, parser=option_parser(_on_full), metavar="ACTION", help=words, show_default=False)
 
 
 def _on_full(words: str) -> str:
@@ -46,8 +46,8 @@ def _on_full(words: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
-    """What of a policy an operator wants otherwise; None and False: nothing."""
+class PolicyChanges:
+    """Changes of a policy; None and False change nothing."""
 
     max_concurrency: int | None = None
     no_max_concurrency: bool = False
@@ -59,17 +59,17 @@ class Changes:
     on_full: Any = None
 
     def __bool__(self) -> bool:
-        """Whether anything is to be changed."""
-        return self != Changes()
+        """Whether there is a change."""
+        return self != PolicyChanges()
 
-    def applied(self, policy: ChannelPolicy) -> ChannelPolicy:
+    def apply(self, policy: ChannelPolicy) -> ChannelPolicy:
         """The policy with the changes.
 
         Raises:
-            Failure: A limit is set and taken away at once.
+            Failure: A limit is set and removed at once.
         """
         for name in ("max_concurrency", "max_backlog"):
-            check_one(name, given=getattr(self, name) is not None, taken_away=getattr(self, f"no_{name}"))
+            check_contradiction(name, given=getattr(self, name) is not None, removed=getattr(self, f"no_{name}"))
         given: dict[str, Any] = {
             "max_concurrency": self.max_concurrency,
             "release_interval": self.interval,
@@ -84,18 +84,18 @@ class Changes:
         return replace(policy, **wanted)
 
 
-def check_one(name: str, *, given: bool, taken_away: bool) -> None:
-    """Refuse a limit that is set and taken away at once."""
-    if given and taken_away:
+def check_contradiction(name: str, *, given: bool, removed: bool) -> None:
+    """Refuse a limit that is set and removed at once."""
+    if given and removed:
         option = name.replace("_", "-")
-        raise usage(f"--{option} and --no-{option} contradict each other; give one of them")
+        raise usage_error(f"--{option} and --no-{option} contradict each other; give one of them")
 
 
-def policy_facts(policy: ChannelPolicy) -> list[tuple[str, object]]:
-    """A policy for people."""
+def policy_rows(policy: ChannelPolicy) -> list[tuple[str, object]]:
+    """A policy as rows of names and values."""
     return [
         ("max concurrency", policy.max_concurrency),
-        ("rate", rate_words(policy.release_interval)),
+        ("rate", format_rate(policy.release_interval)),
         ("burst", policy.release_burst),
         ("weight", policy.weight),
         ("max backlog", policy.max_backlog),
@@ -104,7 +104,7 @@ def policy_facts(policy: ChannelPolicy) -> list[tuple[str, object]]:
 
 
 def policy_document(policy: ChannelPolicy) -> dict[str, object]:
-    """A policy for programs."""
+    """A policy as a JSON document."""
     return {
         "max_concurrency": policy.max_concurrency,
         "release_interval_seconds": policy.release_interval,
@@ -116,12 +116,12 @@ def policy_document(policy: ChannelPolicy) -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSettings:
-    """What is configured of a queue.
+class QueueConfiguration:
+    """The configuration of a queue.
 
     Attributes:
         defaults: The policy that new channels start with; None: the one that their first enqueue brings.
-        max_concurrency: Most messages of the whole queue in consumers' hands at once.
+        max_concurrency: Most messages of the whole queue leased at once.
         history: Whether attempts are recorded.
         retention: How long the record is kept; None: 30 days.
     """
@@ -132,12 +132,11 @@ class QueueSettings:
     retention: timedelta | None = None
 
 
-def queue_settings(connection: Connection, schema: str, queue: str) -> QueueSettings:
-    """What is configured of a queue; all defaults where it never was."""
-    query = text(f"select * from {qualifier(schema)}fq_queue where name = :queue")  # noqa: S608 (quoted)
-    row = connection.execute(query, {"queue": queue}).one_or_none()
+def queue_configuration(connection: Connection, schema: str, queue: str) -> QueueConfiguration:
+    """The configuration of a queue; defaults where it was never configured."""
+    row = connection.execute(query("queries/queue_configuration.sql", schema), {"queue": queue}).one_or_none()
     if row is None:
-        return QueueSettings()
+        return QueueConfiguration()
     policy = ChannelPolicy(
         max_concurrency=row.max_concurrency,
         release_interval=duration(row.release_interval),
@@ -146,7 +145,7 @@ def queue_settings(connection: Connection, schema: str, queue: str) -> QueueSett
         max_backlog=row.max_backlog,
         on_full="drop" if row.drop_when_full else "raise",
     )
-    return QueueSettings(
+    return QueueConfiguration(
         policy if row.has_policy else None,
         row.global_max_concurrency,
         row.history,

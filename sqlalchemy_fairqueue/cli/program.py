@@ -1,4 +1,4 @@
-"""The program: its commands put together, and a command line carried out."""
+"""The program ``fairqueue``: its commands, and the execution of a command line."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import sys
@@ -8,26 +8,24 @@ from typing import Annotated, cast
 
 import typer
 
-from sqlalchemy_fairqueue.cli.configuring import configure_channel, configure_queue
-from sqlalchemy_fairqueue.cli.dead import list_dead, purge_dead, redrive_dead, show_dead
+from sqlalchemy_fairqueue.cli.configuration import configure_channel, configure_queue
+from sqlalchemy_fairqueue.cli.controls import cancel, pause, purge, resume
+from sqlalchemy_fairqueue.cli.dead_letters import list_dead, purge_dead, redrive_dead, show_dead
 from sqlalchemy_fairqueue.cli.doctor.command import doctor
-from sqlalchemy_fairqueue.cli.failures import Failure, usage
-from sqlalchemy_fairqueue.cli.frame import Command, command, error_document
+from sqlalchemy_fairqueue.cli.errors import CommandError, usage_error
 from sqlalchemy_fairqueue.cli.history import prune_history
-from sqlalchemy_fairqueue.cli.looking import channels, stats
-from sqlalchemy_fairqueue.cli.pausing import pause, resume
-from sqlalchemy_fairqueue.cli.printing import print_document, print_message
-from sqlalchemy_fairqueue.cli.serving import worker
-from sqlalchemy_fairqueue.cli.spark.group import COMMANDS as SPARK_COMMANDS
-from sqlalchemy_fairqueue.cli.statuses import Status
+from sqlalchemy_fairqueue.cli.results import ExitStatus
+from sqlalchemy_fairqueue.cli.runner import Command, add_command, print_error
+from sqlalchemy_fairqueue.cli.spark.commands import COMMANDS as SPARK_COMMANDS
+from sqlalchemy_fairqueue.cli.stats import channels, stats
 from sqlalchemy_fairqueue.cli.top.command import top
-from sqlalchemy_fairqueue.cli.withdrawing import cancel, purge
+from sqlalchemy_fairqueue.cli.worker import worker
 
 _USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[2])
-"""Base of all that a command line can do wrong. Some versions of typer bring their own click, others import it."""
+"""Base of typer's usage errors. Some versions of typer bring their own click, others import it."""
 
-_STATUSES = """\
-Exit status: 0 done; 1 a problem was found, or nothing that was named; 2 the command line cannot be used; 3 the database
+_EXIT_STATUSES = """\
+Exit status: 0 done; 1 a problem was found, or a named object was not; 2 the command line cannot be used; 3 the database
 is away; 4 the schema is missing or of another version; 5 the database refused.
 """
 
@@ -37,12 +35,12 @@ program = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    epilog=_STATUSES,
+    epilog=_EXIT_STATUSES,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 dead = typer.Typer(no_args_is_help=True, help="Dead letters: messages that will not be tried again.")
 configure = typer.Typer(no_args_is_help=True, help="How a queue or a channel is served.")
-history = typer.Typer(no_args_is_help=True, help="The record of attempts.")
+history = typer.Typer(no_args_is_help=True, help="The history: a record of attempts.")
 spark = typer.Typer(no_args_is_help=True, help="The data pipeline: bulk loads, archive, fairness report, replay.")
 
 
@@ -51,7 +49,7 @@ def _show_version(*, asked: bool) -> None:
         try:
             words = f" {metadata.version('sqlalchemy-fairqueue')}"
         except metadata.PackageNotFoundError as error:
-            # In a zipapp, or as a folder that was copied.
+            # The package runs from a zipapp, or from a folder that was copied.
             words = f", version unknown: {error}"
         sys.stdout.write(f"sqlalchemy-fairqueue{words}\n")
         raise typer.Exit
@@ -94,7 +92,7 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
 )
 for _group, _name, _function in _COMMANDS:
     # The queues of an application know their names and schemas.
-    command(_group, _name, _function, without=frozenset({"schema", "queue"} if _function is worker else ()))
+    add_command(_group, _name, _function, without=frozenset({"schema", "queue"} if _function is worker else ()))
 program.add_typer(configure, name="configure")
 program.add_typer(dead, name="dead")
 program.add_typer(history, name="history")
@@ -102,7 +100,7 @@ program.add_typer(spark, name="spark")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Carry out a command line and return the exit status.
+    """Run a command line and return the exit status.
 
     Args:
         arguments: The words after the program's name. Default: those of the process.
@@ -111,29 +109,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = program(args=words, prog_name="fairqueue", standalone_mode=False)
     except _USAGE_ERROR as error:
-        return _misused(error, words)
+        return _usage_failure(error, words)
     except typer.Abort as error:
         if isinstance(error.__cause__, KeyboardInterrupt):
-            return Status.INTERRUPTED
-        return _told(Failure("nothing was changed", Status.FOUND, "declined"), words)
+            return ExitStatus.INTERRUPTED
+        return _failure(CommandError("nothing was changed", ExitStatus.FOUND, "declined"), words)
     except KeyboardInterrupt:
-        return Status.INTERRUPTED
+        return ExitStatus.INTERRUPTED
     return int(status or 0)
 
 
-def _misused(error: Exception, words: Sequence[str]) -> int:
+def _usage_failure(error: Exception, words: Sequence[str]) -> int:
     context = getattr(error, "ctx", None)
     message = getattr(error, "format_message", error.__str__)()
     if type(error).__name__ == "NoArgsIsHelpError":
         # The error is the help.
         sys.stderr.write(f"{message}\n" if message else "")
-        return Status.USAGE
+        return ExitStatus.USAGE
     path = context.command_path if context else "fairqueue"
-    return _told(usage(f"{message} ('{path} --help' tells more)"), words)
+    return _failure(usage_error(f"{message} ('{path} --help' tells more)"), words)
 
 
-def _told(failure: Failure, words: Sequence[str]) -> int:
-    print_message(str(failure), failure.remedy)
-    if "--json" in words:
-        print_document({"error": error_document(failure)})
-    return failure.status
+def _failure(error: CommandError, words: Sequence[str]) -> int:
+    print_error(error, json="--json" in words)
+    return error.status

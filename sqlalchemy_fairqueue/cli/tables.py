@@ -1,4 +1,4 @@
-"""Tables that stay readable in a narrow terminal: numbers are never cut, columns that say nothing go first."""
+"""Tables for terminals of any width: numbers are never cut, and columns without information are left out first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from sqlalchemy_fairqueue.cli.printing import cell
+from sqlalchemy_fairqueue.cli.formats import format_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 _GAP = 2
-_LEAST = 4
-NOTHING = frozenset({"", "-", "0"})
+_MIN_WIDTH = 4
+BLANK = frozenset({"", "-", "0"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +27,21 @@ class Column:
     Attributes:
         name: The heading.
         number: Whether it is aligned to the right and never cut.
-        silent: Values that say nothing: a column that has no others is left out where the width does not suffice.
+        blank: Values without information. A column that holds no others is left out where the width does not suffice.
     """
 
     name: str
     number: bool = False
-    silent: frozenset[str] = frozenset()
+    blank: frozenset[str] = frozenset()
 
 
-def number(name: str, silent: frozenset[str] = frozenset()) -> Column:
+def number_column(name: str, blank: frozenset[str] = frozenset()) -> Column:
     """A column of numbers."""
-    return Column(name, number=True, silent=silent)
+    return Column(name, number=True, blank=blank)
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class TextTable:
     """A table without lines.
 
     Attributes:
@@ -53,17 +53,17 @@ class Listing:
     rows: tuple[tuple[Text, ...], ...]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Lay it out for the width that there is."""
+        """Fit the table into the width of the console."""
         widths = [
             max([Text(column.name).cell_len, *(row[index].cell_len for row in self.rows)])
             for index, column in enumerate(self.columns)
         ]
-        kept = _kept(self._silent(), widths, options.max_width)
+        kept = _kept(self._is_blank(), widths, options.max_width)
         _shrink(widths, [index for index in kept if not self.columns[index].number], kept, options.max_width)
-        made = Table(box=None, pad_edge=False, header_style="bold")
+        table = Table(box=None, pad_edge=False, header_style="bold")
         for index in kept:
             column = self.columns[index]
-            made.add_column(
+            table.add_column(
                 Text(column.name),
                 justify="right" if column.number else "left",
                 width=widths[index],
@@ -71,41 +71,56 @@ class Listing:
                 overflow="ellipsis",
             )
         for row in self.rows:
-            made.add_row(*(row[index] for index in kept))
-        yield made
+            table.add_row(*(row[index] for index in kept))
+        yield table
 
-    def _silent(self) -> list[bool]:
+    def _is_blank(self) -> list[bool]:
         return [
-            bool(column.silent) and all(row[index].plain in column.silent for row in self.rows)
+            bool(column.blank) and all(row[index].plain in column.blank for row in self.rows)
             for index, column in enumerate(self.columns)
         ]
 
 
-def listing(columns: Iterable[Column], rows: Iterable[Sequence[object]]) -> Listing:
+def text_table(columns: Iterable[Column], rows: Iterable[Sequence[object]]) -> TextTable:
     """A table of values, or of Text where a style is wanted."""
-    return Listing(
+    return TextTable(
         tuple(columns),
         tuple(tuple(value if isinstance(value, Text) else cell(value) for value in row) for row in rows),
     )
+
+
+def key_values(rows: Iterable[tuple[str, object]]) -> Table:
+    """Names and values, one below the other."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, value if isinstance(value, Text) else cell(value))
+    return table
+
+
+def cell(value: object, style: str = "") -> Text:
+    """A value as the text of a cell; None is a dash."""
+    return Text(format_value(value), style=style if value is not None else "dim")
 
 
 def _total(kept: Sequence[int], widths: Sequence[int]) -> int:
     return sum(widths[index] for index in kept) + _GAP * (len(kept) - 1)
 
 
-def _kept(silent: Sequence[bool], widths: Sequence[int], most: int) -> list[int]:
-    """The columns to show: silent ones go from the right, as long as the width does not suffice."""
+def _kept(blank: Sequence[bool], widths: Sequence[int], width: int) -> list[int]:
+    """The columns to show: blank ones are left out from the right, as long as the width does not suffice."""
     kept = list(range(len(widths)))
     for index in reversed(range(len(widths))):
-        if silent[index] and _total(kept, widths) > most:
+        if blank[index] and _total(kept, widths) > width:
             kept.remove(index)
     return kept
 
 
-def _shrink(widths: list[int], flexible: Sequence[int], kept: Sequence[int], most: int) -> None:
-    """Take what is too much from the widest column of words, one by one, so that they end alike."""
-    for _ in range(_total(kept, widths) - most):
+def _shrink(widths: list[int], flexible: Sequence[int], kept: Sequence[int], width: int) -> None:
+    """Narrow the widest text column by one, as often as the width requires."""
+    for _ in range(_total(kept, widths) - width):
         widest = max(flexible, key=lambda index: widths[index], default=None)
-        if widest is None or widths[widest] <= _LEAST:
+        if widest is None or widths[widest] <= _MIN_WIDTH:
             return
         widths[widest] -= 1

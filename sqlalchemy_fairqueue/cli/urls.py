@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
-from sqlalchemy_fairqueue.cli.failures import usage
+from sqlalchemy_fairqueue.cli.errors import usage_error
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
 CONNECT_SECONDS = 10
-"""How long a server may take to answer, unless the URL says otherwise by ``?connect_timeout=``."""
+"""Time limit for connecting, unless the URL has ``?connect_timeout=``."""
 
 _DIALECTS = {"postgresql", "postgres"}
 
@@ -23,38 +23,40 @@ def psycopg_url(text: str, source: str) -> URL:
 
     Args:
         text: As given.
-        source: What gave it, for the message.
+        source: The option or variable that gave it, for the message.
 
     Raises:
-        Failure: It cannot be read, or names another database. The message holds nothing of it, as it may be a secret.
+        Failure: It cannot be read, or names another database. The message quotes nothing of it, as it may be a secret.
     """
     try:
         url = make_url(text.strip())
     except (ArgumentError, ValueError):
-        raise usage(f"{source} cannot be read; give postgresql://user@host/database") from None
+        raise usage_error(f"{source} cannot be read; give postgresql://user@host/database") from None
     return with_psycopg(url, source)
 
 
 def with_psycopg(url: URL, source: str) -> URL:
     """The URL for psycopg, whichever driver of PostgreSQL it names."""
     if url.drivername.partition("+")[0] not in _DIALECTS:
-        raise usage(f"{source} names a {url.drivername} database; fairqueue lives in PostgreSQL: postgresql://...")
+        raise usage_error(
+            f"{source} names a {url.drivername} database; fairqueue lives in PostgreSQL: postgresql://..."
+        )
     return url.set(drivername="postgresql+psycopg")
 
 
-def shown_url(url: URL) -> str:
+def display_url(url: URL) -> str:
     """The URL without password and parameters, for messages."""
     host = url.host or str(url.query.get("host", "")) or "localhost"
     port = url.port or url.query.get("port", "")
     user = f"{url.username}@" if url.username else ""
-    where = f"{host}:{port}" if port else host
+    address = f"{host}:{port}" if port else host
     if host.startswith("/"):
         return f"postgresql://{user}/{url.database or ''}?host={host}{f'&port={port}' if port else ''}"
-    return f"postgresql://{user}{where}/{url.database or ''}"
+    return f"postgresql://{user}{address}/{url.database or ''}"
 
 
 def connect_arguments(url: URL, name: str) -> dict[str, Any]:
-    """What a connection of ours says to the server beside the URL."""
+    """Arguments of a connection besides the URL."""
     arguments: dict[str, Any] = {"fallback_application_name": name}
     if "connect_timeout" not in url.query:
         arguments["connect_timeout"] = CONNECT_SECONDS

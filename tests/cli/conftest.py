@@ -17,7 +17,7 @@ from sqlalchemy import NullPool, create_engine
 
 from sqlalchemy_fairqueue.cli.options import APP_VARIABLE, DATABASE_URL_VARIABLE
 from sqlalchemy_fairqueue.cli.program import main
-from tests.cli.stages import Findings
+from tests.cli.messages import Findings
 from tests.fixtures.database import Database, install
 
 PROGRAM = [sys.executable, "-m", "sqlalchemy_fairqueue.cli"]
@@ -25,7 +25,7 @@ PROGRAM = [sys.executable, "-m", "sqlalchemy_fairqueue.cli"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a command line came to."""
+    """The outcome of a command line."""
 
     status: int
     out: str
@@ -80,7 +80,7 @@ def named(database: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
 
 @pytest.fixture
 def bare_cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cli:
-    """Carry out a command line in this process, no database named: ``bare_cli("stats", "--json")``."""
+    """Run a command line in this process, no database named: ``bare_cli("stats", "--json")``."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
 
@@ -97,7 +97,7 @@ def bare_cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture
 def cli(bare_cli: Cli, named: Database) -> Cli:
-    """Carry out a command line in this process, on the test's database; *answer* is typed at a terminal."""
+    """Run a command line in this process, on the test's database; *answer* is typed at a terminal."""
     assert named.name
     return bare_cli
 
@@ -157,7 +157,7 @@ def module(tmp_path: Path) -> Iterator[Callable[[str], str]]:
 
 @pytest.fixture
 def findings(cli: Cli) -> Findings:
-    """What doctor finds about a subject: ``findings("drift")``."""
+    """Doctor's findings about a subject: ``findings("drift")``."""
 
     def of(check: str, *words: str) -> list[dict[str, Any]]:
         return [one for one in cli("doctor", "--json", *words).document["findings"] if one["check"] == check]

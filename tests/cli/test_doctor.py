@@ -8,8 +8,8 @@ from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue.embedded import Server
 from tests.cli.conftest import Cli, Outcome, install_into, say_version
-from tests.cli.stages import QUEUE, Findings, bury, enqueue, levels
-from tests.cli.test_installations import role
+from tests.cli.messages import QUEUE, Findings, bury, enqueue, levels
+from tests.cli.test_installation import role
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.planted import plant

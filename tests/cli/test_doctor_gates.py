@@ -1,4 +1,4 @@
-"""What doctor finds where somebody keeps the gate of a queue: no dequeue of it takes anything, and none says why."""
+"""Findings of doctor about the gate of a queue, which a session holds: no dequeue returns a message or says why."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -9,17 +9,17 @@ from sqlalchemy import Engine, NullPool, create_engine, text
 
 from sqlalchemy_fairqueue import Queue
 from tests.cli.conftest import Cli
-from tests.cli.stages import QUEUE, Findings, enqueue, lease, levels
-from tests.cli.test_installations import role
+from tests.cli.messages import QUEUE, Findings, enqueue, lease, levels
+from tests.cli.test_installation import role
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database, MakeDatabase
 from tests.fixtures.waits import Waits
 from tests.worker.helpers import until
 
-Looks = Callable[[Callable[[], object]], None]
+Meanwhile = Callable[[Callable[[], object]], None]
 
 _GATES = "sqlalchemy_fairqueue.cli.doctor.gates"
-_LASTING = "sqlalchemy_fairqueue.cli.doctor.lasting"
+_SAMPLES = "sqlalchemy_fairqueue.cli.doctor.samples"
 _KEY = "select fq_gate_key('documents')"
 _PID = "select pg_backend_pid()"
 # By what anybody can read, as in psql: the functions of the queue are not needed for it.
@@ -30,11 +30,11 @@ _BY_HAND = (
 
 
 @pytest.fixture(autouse=True)
-def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
-    """Doctor need not wait between its looks; what happens meanwhile: ``looks(do)``. Ages are young until told."""
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
+    """Doctor does not wait between its samples, and calls ``do`` meanwhile: ``meanwhile(do)``. Ages are young."""
 
     def between(do: Callable[[], object]) -> None:
-        monkeypatch.setattr(f"{_LASTING}.sleep", lambda _seconds: do())
+        monkeypatch.setattr(f"{_SAMPLES}.sleep", lambda _seconds: do())
 
     between(lambda: None)
     monkeypatch.setattr(f"{_GATES}._PROBLEM_AGE", timedelta(days=1))
@@ -79,12 +79,14 @@ def test_a_change_of_a_limit_that_stays_open(
     assert levels(findings("gates")) == ["ok"]
 
 
-def test_a_change_of_a_limit_that_ends(findings: Findings, engine: Engine, connect: Connect, looks: Looks) -> None:
-    """A change that is over at the next look is no reason to complain, however long its transaction was open."""
+def test_a_change_of_a_limit_that_ends(
+    findings: Findings, engine: Engine, connect: Connect, meanwhile: Meanwhile
+) -> None:
+    """A change that is over at the next sample is no reason to complain, however long its transaction was open."""
     enqueue(engine, "a")
     changing = connect()
     QUEUE.configure(changing, max_concurrency=2)
-    looks(changing.commit)
+    meanwhile(changing.commit)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(f"{_GATES}._PROBLEM_AGE", timedelta())

@@ -7,7 +7,7 @@ from sqlalchemy import Engine, NullPool, create_engine
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.embedded import Server
 from tests.cli.conftest import Cli, install_into
-from tests.cli.stages import QUEUE, Findings, bury, enqueue, lease, levels
+from tests.cli.messages import QUEUE, Findings, bury, enqueue, lease, levels
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 

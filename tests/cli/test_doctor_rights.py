@@ -15,11 +15,11 @@ from sqlalchemy.orm import Session
 
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Queue, Worker
-from sqlalchemy_fairqueue.cli.doctor.findings import Examination, Finding, Level, Role
-from sqlalchemy_fairqueue.cli.doctor.privileges import MORE, RIGHTS, check_privileges
+from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext, Finding, Level, Role
+from sqlalchemy_fairqueue.cli.doctor.privileges import OPTIONAL_PRIVILEGES, ROLE_PRIVILEGES, check_privileges
 from tests.cli.conftest import Cli, install_into
-from tests.cli.stages import enqueue, lease, levels
-from tests.cli.test_installations import role
+from tests.cli.messages import enqueue, lease, levels
+from tests.cli.test_installation import role
 from tests.fixtures.database import Database
 
 _SCHEMA = "jobs"
@@ -48,8 +48,8 @@ class Acting:
     def checked(self, kind: Role) -> Finding:
         """What the check of privileges finds."""
         with self.engine.connect() as connection:
-            examined = Examination(connection, _SCHEMA, 2, None, timedelta(minutes=5), role=kind)
-            return next(iter(check_privileges(examined)))
+            context = CheckContext(connection, _SCHEMA, 2, None, timedelta(minutes=5), role=kind)
+            return next(iter(check_privileges(context)))
 
 
 @pytest.fixture
@@ -159,8 +159,8 @@ def test_producers(bare_cli: Cli, prepared: Database) -> None:
             with pytest.raises(ProgrammingError, match=_DENIED):
                 forbidden()
 
-        for verb in MORE:
-            for table, rights in MORE[verb].items():
+        for verb in OPTIONAL_PRIVILEGES:
+            for table, rights in OPTIONAL_PRIVILEGES[verb].items():
                 prepared.execute(f'grant {", ".join(rights)} on {_SCHEMA}.{table} to "{producer.name}"')
             assert verb not in producer.checked(Role.PRODUCER).message
             if verb == "replace messages":
@@ -173,7 +173,7 @@ def test_producers(bare_cli: Cli, prepared: Database) -> None:
 def test_no_right_of_producers_is_too_much(bare_cli: Cli, prepared: Database) -> None:
     """Without any one of its rights a producer is refused something."""
     with acting(bare_cli, prepared, Role.PRODUCER) as producer:
-        for table, rights in RIGHTS[Role.PRODUCER].items():
+        for table, rights in ROLE_PRIVILEGES[Role.PRODUCER].items():
             for right in rights:
                 prepared.execute(f'revoke {right} on {_SCHEMA}.{table} from "{producer.name}"')
                 with pytest.raises(ProgrammingError, match=_DENIED):
@@ -223,7 +223,7 @@ def test_monitors(bare_cli: Cli, prepared: Database, engine: Engine) -> None:
 def test_a_right_that_was_taken_away(bare_cli: Cli, prepared: Database, kind: Role) -> None:
     """Every right that is missing is named with its table, and the grant to paste brings it back."""
     with acting(bare_cli, prepared, kind) as actor:
-        for table, rights in RIGHTS[kind].items():
+        for table, rights in ROLE_PRIVILEGES[kind].items():
             for right in rights:
                 prepared.execute(f'revoke {right} on {_SCHEMA}.{table} from "{actor.name}"')
                 lacking = actor.checked(kind)
@@ -242,7 +242,7 @@ def test_the_page_has_the_same_rights() -> None:
         kind: {table: tuple(its[place].strip().split(", ")) for table, *its in rows if its[place].strip()}
         for place, kind in enumerate(Role)
     }
-    assert told == RIGHTS
+    assert told == ROLE_PRIVILEGES
 
 
 def test_every_table_is_somebodys(prepared: Database) -> None:
@@ -252,4 +252,4 @@ def test_every_table_is_somebodys(prepared: Database) -> None:
         "and c.relkind in ('r', 'p') and c.relname !~ '_p[0-9]{8}$'",
         schema=_SCHEMA,
     )
-    assert {row.relname for row in tables} == set(RIGHTS[Role.MONITOR])
+    assert {row.relname for row in tables} == set(ROLE_PRIVILEGES[Role.MONITOR])

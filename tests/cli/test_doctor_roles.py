@@ -1,4 +1,4 @@
-"""What doctor finds where several roles use the database."""
+"""Findings of doctor where several roles use the database."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -10,8 +10,8 @@ from sqlalchemy import Connection, NullPool, create_engine
 from sqlalchemy.exc import ProgrammingError
 
 from tests.cli.conftest import Cli
-from tests.cli.stages import Findings, levels
-from tests.cli.test_installations import role
+from tests.cli.messages import Findings, levels
+from tests.cli.test_installation import role
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 
@@ -19,10 +19,10 @@ _SNAPSHOTS = "sqlalchemy_fairqueue.cli.doctor.snapshots"
 
 
 @contextmanager
-def between_looks(do: Callable[[], object]) -> Iterator[None]:
-    """What happens while doctor waits to look again."""
+def between_samples(do: Callable[[], object]) -> Iterator[None]:
+    """Call ``do`` while doctor waits for its next sample."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sqlalchemy_fairqueue.cli.doctor.lasting.sleep", lambda _seconds: do())
+        patch.setattr("sqlalchemy_fairqueue.cli.doctor.samples.sleep", lambda _seconds: do())
         yield
 
 
@@ -45,7 +45,7 @@ def test_snapshots_of_other_roles(bare_cli: Cli, database: Database, connect: Co
     writing.exec_driver_sql("select pg_current_xact_id()")
     pids = sorted(each.exec_driver_sql("select pg_backend_pid()").scalar_one() for each in (reading, writing))
     name = f"{database.name}_Watcher"
-    with role(database, name) as url, between_looks(lambda: None):
+    with role(database, name) as url, between_samples(lambda: None):
         [hidden] = snapshots(bare_cli, url)
 
         assert hidden["level"] == "warning"
@@ -63,7 +63,7 @@ def test_hidden_snapshots_that_many_transactions_came_after(
     pid = holding(connect).exec_driver_sql("select pg_backend_pid()").scalar_one()
     with (
         role(database, f"{database.name}_watcher") as url,
-        between_looks(lambda: None),
+        between_samples(lambda: None),
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(f"{_SNAPSHOTS}._WARNING_TRANSACTIONS", 0)
@@ -75,7 +75,7 @@ def test_hidden_snapshots_that_many_transactions_came_after(
 
 @pytest.mark.parametrize("again", [False, True], ids=["ends", "is followed by another"])
 def test_short_transactions_of_other_roles(bare_cli: Cli, database: Database, connect: Connect, *, again: bool) -> None:
-    """A transaction of another role that is over at the next look is no reason to complain."""
+    """A transaction of another role that is over at the next sample is no reason to complain."""
     short = holding(connect)
     short.exec_driver_sql("select pg_current_xact_id()")
 
@@ -84,7 +84,7 @@ def test_short_transactions_of_other_roles(bare_cli: Cli, database: Database, co
         if again:
             short.exec_driver_sql("select pg_current_xact_id()")
 
-    with role(database, f"{database.name}_watcher") as url, between_looks(go_on):
+    with role(database, f"{database.name}_watcher") as url, between_samples(go_on):
         assert levels(snapshots(bare_cli, url)) == ["ok"]
 
 
@@ -98,7 +98,7 @@ def test_short_transactions_beside_an_old_one(bare_cli: Cli, database: Database,
         short.rollback()
         short.exec_driver_sql("select pg_current_xact_id()")
 
-    with role(database, f"{database.name}_watcher") as url, between_looks(go_on):
+    with role(database, f"{database.name}_watcher") as url, between_samples(go_on):
         [found] = snapshots(bare_cli, url)
 
     assert found["values"]["pids"] == [old.exec_driver_sql("select pg_backend_pid()").scalar_one()]
@@ -115,7 +115,7 @@ def test_snapshots_of_the_same_role(bare_cli: Cli, database: Database) -> None:
         database.execute(f'alter role "{name}" login')
         url = database.url.set(username=name)
         engine = create_engine(url, poolclass=NullPool, isolation_level="REPEATABLE READ")
-        with engine.connect() as holder, between_looks(never):
+        with engine.connect() as holder, between_samples(never):
             holder.exec_driver_sql("select 1")
             [found] = snapshots(bare_cli, url.render_as_string(hide_password=False))
 

@@ -1,11 +1,11 @@
-"""What doctor finds after the server's clock was ahead for a while."""
+"""Findings of doctor after the server's clock was ahead for a while."""
 
 from datetime import timedelta
 
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from tests.cli.stages import QUEUE, Findings, enqueue, lease, levels
+from tests.cli.messages import QUEUE, Findings, enqueue, lease, levels
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 

@@ -7,9 +7,9 @@ from sqlalchemy import Engine
 
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue.cli.program import program
-from sqlalchemy_fairqueue.cli.statuses import Status
+from sqlalchemy_fairqueue.cli.results import ExitStatus
 from tests.cli.conftest import Cli
-from tests.cli.stages import bury, enqueue
+from tests.cli.messages import bury, enqueue
 
 _PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "cli.md"
 _TEXT = _PAGE.read_text() if _PAGE.is_file() else ""
@@ -50,8 +50,8 @@ def test_every_command_is_there(command: str) -> None:
     assert re.search(rf"fairqueue {command}\b", _TEXT), command
 
 
-@pytest.mark.parametrize("status", list(Status))
-def test_every_status_is_there(status: Status) -> None:
+@pytest.mark.parametrize("status", list(ExitStatus))
+def test_every_status_is_there(status: ExitStatus) -> None:
     """The page has every exit status."""
     assert f"\n| {status.value} |" in _TEXT
 

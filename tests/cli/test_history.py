@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Engine
 
 from tests.cli.conftest import Cli
-from tests.cli.stages import QUEUE
+from tests.cli.messages import QUEUE
 from tests.fixtures.database import Database
 
 

@@ -1,4 +1,4 @@
-"""What commands that look at many queues ask of the server."""
+"""Connections and statements of commands that read many queues."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,12 +7,12 @@ import pytest
 from sqlalchemy import Engine, event, text
 
 from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
-from sqlalchemy_fairqueue.cli.sites import site_of
 from sqlalchemy_fairqueue.engines import run
 from tests.cli.conftest import Cli
-from tests.cli.stages import enqueue
-from tests.cli.test_installations import role
+from tests.cli.messages import enqueue
+from tests.cli.test_installation import role
 from tests.fixtures.database import Database
 
 _OTHERS = [Queue(f"q{number}") for number in range(10)]
@@ -71,10 +71,10 @@ def test_nothing_is_prepared(named: Database, engine: Engine) -> None:
     for queue in _OTHERS:
         enqueue(engine, "a", queue=queue)
 
-    with site_of(Options()) as site:
-        queues = site.queues()
+    with open_installation(Options()) as installation:
+        queues = installation.queues()
         prepared = run(
-            site.engine,
+            installation.engine,
             lambda connection: [
                 *(queue.stats(connection) for queue in queues),
                 connection.scalar(text("select count(*) from pg_prepared_statements")),

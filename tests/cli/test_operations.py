@@ -1,4 +1,4 @@
-"""What docs/operations.md says to run."""
+"""Statements of docs/operations.md."""
 
 import re
 from pathlib import Path
@@ -8,9 +8,9 @@ from sqlalchemy import Engine
 
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.cli.doctor.times import remedies
+from sqlalchemy_fairqueue.cli.doctor.times import repair_statements
 from tests.cli.conftest import Cli, install_into
-from tests.cli.stages import enqueue, lease
+from tests.cli.messages import enqueue, lease
 from tests.fixtures.database import Database
 
 _PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "operations.md"
@@ -51,7 +51,7 @@ def test_statements_run(cli: Cli, named: Database, engine: Engine) -> None:
 
 def test_doctor_says_the_same() -> None:
     """The page shows what doctor prints for the clock."""
-    assert _words("".join(remedies("queue"))) in [_words(block) for block in _BLOCKS]
+    assert _words("".join(repair_statements("queue"))) in [_words(block) for block in _BLOCKS]
 
 
 def test_doctor_says_the_same_of_the_history(cli: Cli, named: Database, engine: Engine) -> None:

@@ -11,8 +11,8 @@ from sqlalchemy import Engine, NullPool, create_engine
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue import ChannelPolicy, Queue, Worker
 from tests.cli.conftest import Cli, install_into
-from tests.cli.stages import enqueue, lease
-from tests.cli.test_installations import role
+from tests.cli.messages import enqueue, lease
+from tests.cli.test_installation import role
 from tests.fixtures.database import Database
 from tests.worker.helpers import until
 
@@ -136,8 +136,8 @@ def test_a_restrictive_policy(tenant: Tenant, database: Database) -> None:
 
     [(_, _, remedy)] = tenant.told()
 
-    said, statement = str(remedy).split("; or: ")
-    assert said == f"take '{tenant.name}' out of restrictive 'mine' on fq_message"
+    note, statement = str(remedy).split("; or: ")
+    assert note == f"take '{tenant.name}' out of restrictive 'mine' on fq_message"
     database.execute(statement)
     assert tenant.told() == []
 

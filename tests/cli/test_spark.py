@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine
 
 from tests.cli.conftest import Cli
-from tests.cli.stages import QUEUE, lease
+from tests.cli.messages import QUEUE, lease
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,7 +5,7 @@ import pytest
 from sqlalchemy import Engine
 
 from tests.cli.conftest import Cli
-from tests.cli.stages import QUEUE, enqueue, lease
+from tests.cli.messages import QUEUE, enqueue, lease
 from tests.cli.test_spark import spark
 
 if TYPE_CHECKING:

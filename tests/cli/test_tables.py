@@ -3,21 +3,21 @@ import io
 import pytest
 from rich.console import Console
 
-from sqlalchemy_fairqueue.cli.tables import NOTHING, Column, listing, number
+from sqlalchemy_fairqueue.cli.tables import BLANK, Column, number_column, text_table
 
 _COLUMNS = (
     Column("channel"),
-    number("ready"),
-    number("dropped", NOTHING),
+    number_column("ready"),
+    number_column("dropped", BLANK),
     Column("error"),
-    Column("state", silent=NOTHING),
+    Column("state", blank=BLANK),
 )
 
 
 def lines(width: int, *rows: tuple[object, ...]) -> list[str]:
     """What is printed on a terminal of this width."""
     console = Console(file=io.StringIO(), width=width)
-    console.print(listing(_COLUMNS, rows))
+    console.print(text_table(_COLUMNS, rows))
     assert isinstance(console.file, io.StringIO)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 

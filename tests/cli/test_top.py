@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import ChannelStats, Queue
+from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
-from sqlalchemy_fairqueue.cli.sites import site_of
-from sqlalchemy_fairqueue.cli.top import looks
-from sqlalchemy_fairqueue.cli.top.looks import look
-from sqlalchemy_fairqueue.cli.top.picture import Sort, document
+from sqlalchemy_fairqueue.cli.top import samples
+from sqlalchemy_fairqueue.cli.top.samples import take_sample
+from sqlalchemy_fairqueue.cli.top.view import Sort, sample_document
 from tests.cli.conftest import Cli, Start
-from tests.cli.stages import QUEUE, enqueue, lease
+from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 
@@ -27,7 +27,7 @@ def test_nothing(cli: Cli) -> None:
     assert cli("top", "--json").document["channels"] == []
 
 
-def test_one_look(cli: Cli, engine: Engine) -> None:
+def test_one_sample(cli: Cli, engine: Engine) -> None:
     """One look has the counts of each channel; rates need two."""
     enqueue(engine, "a", "b", "b", "c", "c", "c")
     enqueue(engine, "a", "a", delay=timedelta(hours=1))
@@ -79,7 +79,7 @@ def test_more_channels_than_a_statement_tells(
     cli: Cli, engine: Engine, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     """Every channel is seen, and once, however many there are: also a busy one whose name comes last."""
-    monkeypatch.setattr(looks, "PAGE", size)
+    monkeypatch.setattr(samples, "PAGE", size)
     enqueue(engine, "a", "b", "c", "d", "e", "\U0001f40c", *["\U0001f422"] * 5)
     enqueue(engine, "f", "z", queue=Queue("other"))
 
@@ -88,13 +88,13 @@ def test_more_channels_than_a_statement_tells(
     assert totals == {"channels": 9, "ready": 13}
     busiest = shown["channels"][0]
     assert (busiest["channel"], busiest["ready"]) == ("\U0001f422", 5)
-    assert len({(line["queue"], line["channel"]) for line in shown["channels"]}) == 9
+    assert len({(channel["queue"], channel["channel"]) for channel in shown["channels"]}) == 9
 
 
 def test_pages_are_of_one_moment(cli: Cli, engine: Engine, named: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What commits while a look reads its pages is seen by the next look."""
+    """A message that is committed while a sample reads its pages is in the next sample."""
     assert named.name
-    monkeypatch.setattr(looks, "PAGE", 2)
+    monkeypatch.setattr(samples, "PAGE", 2)
     enqueue(engine, "a", "b", "c")
     told = Queue.channels
 
@@ -111,7 +111,7 @@ def test_pages_are_of_one_moment(cli: Cli, engine: Engine, named: Database, monk
 
 
 def test_rates(named: Database, engine: Engine) -> None:
-    """Between two looks completions are counted for queues with history, and the change of every channel is told."""
+    """Between two samples completions are counted for queues with history, and the change of every channel is told."""
     assert named.name
     recorded, plain = Queue("recorded"), Queue("plain")
     recorded.configure(engine, history=True)
@@ -120,29 +120,29 @@ def test_rates(named: Database, engine: Engine) -> None:
     deliveries = lease(engine, queue=recorded)
     recorded.complete(engine, deliveries[0])
 
-    with site_of(Options()) as site, engine.connect() as slow:
-        # Not committed before the first look, though it began before: it counts for the second.
+    with open_installation(Options()) as installation, engine.connect() as slow:
+        # Begun before the first sample and committed after it: it counts for the second.
         recorded.complete(slow, deliveries[1])
-        first = look(site, site.queues(), None)
+        first = take_sample(installation, installation.queues(), None)
         slow.commit()
         recorded.complete(engine, deliveries[2])
         recorded.retry(engine, deliveries[3], delay=timedelta(hours=1))
         enqueue(engine, "b", "b", "b", queue=plain)
-        second = look(site, site.queues(), first)
+        second = take_sample(installation, installation.queues(), first)
 
     assert second.since is not None
     since = second.since.total_seconds()
-    shown = document(second, Sort.NAME, 10)
-    lines = {line["channel"]: line for line in shown["channels"]}
-    assert lines["a"]["completed_per_second"] == pytest.approx(2 / since)
-    assert lines["a"]["change_per_second"] == pytest.approx(-2 / since)
-    assert lines["b"]["completed_per_second"] is None
-    assert lines["b"]["change_per_second"] == pytest.approx(3 / since)
+    shown = sample_document(second, Sort.NAME, 10)
+    channels = {channel["channel"]: channel for channel in shown["channels"]}
+    assert channels["a"]["completed_per_second"] == pytest.approx(2 / since)
+    assert channels["a"]["change_per_second"] == pytest.approx(-2 / since)
+    assert channels["b"]["completed_per_second"] is None
+    assert channels["b"]["change_per_second"] == pytest.approx(3 / since)
     assert shown["totals"]["completed_per_second"] == pytest.approx(2 / since)
 
 
-def test_several_looks(cli: Cli, engine: Engine) -> None:
-    """With --count that many looks are printed, or as a document the last of them."""
+def test_several_samples(cli: Cli, engine: Engine) -> None:
+    """With --count that many samples are printed, or as a document the last of them."""
     enqueue(engine, "a")
 
     printed = cli("top", "--count", "3", "--interval", "1ms")
@@ -151,7 +151,7 @@ def test_several_looks(cli: Cli, engine: Engine) -> None:
 
 
 def test_in_a_pipe(start: Start, engine: Engine) -> None:
-    """In a pipe the looks follow each other as plain text, and the end of whoever reads is the end of it."""
+    """In a pipe the samples follow each other as plain text, and the command ends with its reader."""
     enqueue(engine, "a")
 
     with start("top", "--interval", "1ms") as process:
@@ -160,11 +160,11 @@ def test_in_a_pipe(start: Start, engine: Engine) -> None:
         process.stdout.close()
         status = process.wait(PATIENCE.total_seconds())
         assert process.stderr is not None
-        said = process.stderr.read()
+        errors = process.stderr.read()
 
     assert sum("1 channel: 1 ready" in line for line in lines) >= 4
     assert not any("\x1b" in line for line in lines)
-    assert (status, said) == (141, "")
+    assert (status, errors) == (141, "")
 
 
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 0), (signal.SIGTERM, 128 + signal.SIGTERM)])
@@ -174,18 +174,18 @@ def test_in_a_terminal(start: Start, engine: Engine, number: int, expected: int)
     ours, theirs = pty.openpty()
     with start("top", "--interval", "10ms", stdout=theirs, TERM="xterm", COLUMNS="100", LINES="12") as it:
         os.close(theirs)
-        seen = b""
-        while seen.count(b"1 ready") < 3:
-            assert select.select([ours], [], [], PATIENCE.total_seconds())[0], seen
-            seen += os.read(ours, 65536)
+        sample = b""
+        while sample.count(b"1 ready") < 3:
+            assert select.select([ours], [], [], PATIENCE.total_seconds())[0], sample
+            sample += os.read(ours, 65536)
         it.send_signal(number)
         # A terminal that nobody reads from fills up, and then keeps the program. This ends when the program has.
         with contextlib.suppress(OSError):
-            while said := os.read(ours, 65536):
-                seen += said
+            while note := os.read(ours, 65536):
+                sample += note
         status = it.wait(PATIENCE.total_seconds())
         os.close(ours)
 
     assert status == expected
-    assert b"\x1b[?1049h" in seen
-    assert b"\x1b[?1049l" in seen
+    assert b"\x1b[?1049h" in sample
+    assert b"\x1b[?1049l" in sample

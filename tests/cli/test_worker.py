@@ -13,8 +13,8 @@ from sqlalchemy import Engine
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.options import DATABASE_URL_VARIABLE
 from tests.cli.conftest import Cli, Process, Start, ended
-from tests.cli.stages import enqueue
-from tests.cli.test_places import url_of
+from tests.cli.messages import enqueue
+from tests.cli.test_target import url_of
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from sqlalchemy_fairqueue.cli.failures import Failure
+from sqlalchemy_fairqueue.cli.errors import CommandError
 from sqlalchemy_fairqueue.cli.spark.scenarios import scenarios_in
 from sqlalchemy_fairqueue.spark import Scenario
 
@@ -74,7 +74,7 @@ def test_refused(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "scenarios.toml"
     file.write_text(text)
 
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         scenarios_in(file)
 
     assert str(caught.value).startswith(f"the scenarios in {str(file)!r} cannot be replayed: ")
@@ -83,5 +83,5 @@ def test_refused(tmp_path: Path, text: str, words: str) -> None:
 
 def test_no_file(tmp_path: Path) -> None:
     """A file that is not there is named."""
-    with pytest.raises(Failure, match=r"missing\.toml' cannot be read"):
+    with pytest.raises(CommandError, match=r"missing\.toml' cannot be read"):
         scenarios_in(tmp_path / "missing.toml")

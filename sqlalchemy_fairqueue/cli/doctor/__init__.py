@@ -1,5 +1,5 @@
-"""``fairqueue doctor``: what may be wrong with an installation, and what to do about it.
+"""``fairqueue doctor``: findings about an installation, each with its remedy.
 
-A module a subject; each check looks, changes nothing, and yields findings. A check that cannot look says so and keeps
-nobody else from looking.
+A module a subject. A check reads, changes nothing, and yields findings; its SQL is in ``queries``. A check that fails
+becomes a finding, and the others go on.
 """

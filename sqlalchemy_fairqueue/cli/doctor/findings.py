@@ -1,4 +1,4 @@
-"""What a check found, and what checks are given."""
+"""Findings of checks, and the context that every check is given."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy_fairqueue.cli.sql_files import query
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import timedelta
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, CursorResult
 
 
 class Level(IntEnum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = 0
     WARNING = 1
@@ -22,12 +24,12 @@ class Level(IntEnum):
 
     @property
     def word(self) -> str:
-        """As it is printed."""
+        """The level as it is printed."""
         return self.name.lower()
 
 
 class Role(StrEnum):
-    """What the connected role is for."""
+    """The work that the connected role is meant for."""
 
     PRODUCER = "producer"
     CONSUMER = "consumer"
@@ -36,13 +38,13 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found.
+    """A finding of a check.
 
     Attributes:
-        check: The subject, a word that stays the same.
-        level: How bad it is.
-        message: What was found, in a line.
-        remedy: What to do, None where nothing is to be done.
+        check: The subject, a word that never changes.
+        level: Its severity.
+        message: The finding in a line.
+        remedy: What to do; None: nothing.
         values: The figures behind the message, for programs.
     """
 
@@ -53,7 +55,7 @@ class Finding:
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """For programs."""
+        """The finding as a JSON document."""
         return {
             "check": self.check,
             "level": self.level.word,
@@ -64,17 +66,17 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Examination:
-    """What the checks of an installation are given.
+class CheckContext:
+    """The installation that is checked, and the options of the check.
 
     Attributes:
         connection: Each check has a read-only transaction of its own on it.
         schema: The schema that holds fairqueue.
         version: The installed version.
-        queue: The only queue to look at; None: all.
+        queue: The only queue to check; None: all.
         max_age: How long messages may be ready before it is worth a warning.
         allowed: What may differ from the installed version, as ``index message_tenant``.
-        role: What the connected role is for.
+        role: The work that the connected role is meant for.
     """
 
     connection: Connection
@@ -84,3 +86,7 @@ class Examination:
     max_age: timedelta
     allowed: Collection[str] = ()
     role: Role = Role.CONSUMER
+
+    def execute(self, name: str, **parameters: object) -> CursorResult[Any]:
+        """Execute a query of this folder, ``queries/<name>.sql``."""
+        return self.connection.execute(query(f"doctor/queries/{name}.sql", self.schema), parameters)

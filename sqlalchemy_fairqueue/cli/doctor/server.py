@@ -1,37 +1,26 @@
-"""The server: its version, whether it can be written to, its clock, its notifications."""
+"""Server: its version, whether it takes writes, its clock, its notification queue."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from sqlalchemy import text
-
 from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
-from sqlalchemy_fairqueue.cli.printing import duration_words
+from sqlalchemy_fairqueue.cli.formats import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sqlalchemy import Connection
+    from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext
 
 OLDEST_MAJOR = 15
 _CLOCK_TOLERANCE = timedelta(seconds=2)
 _HALF = 0.5
 
-_SERVER = text(
-    "select current_setting('server_version') as version, current_setting('server_version_num')::integer as number, "
-    "pg_is_in_recovery() as standby, "
-    # The setting of the session: the checks themselves run in read-only transactions.
-    "(select s.reset_val = 'on' from pg_settings s where s.name = 'default_transaction_read_only') as read_only, "
-    "pg_notification_queue_usage() as notifications"
-)
-_CLOCK = text("select clock_timestamp()")
 
-
-def check_server(connection: Connection) -> Iterator[Finding]:
-    """Its version, and whether queues can work on it at all."""
-    row = connection.execute(_SERVER).one()
+def check_server(context: CheckContext) -> Iterator[Finding]:
+    """The version of the server, and whether it takes writes and notifications."""
+    row = context.execute("server").one()
     values = {"version": row.version}
     if row.number // 10_000 < OLDEST_MAJOR:
         yield Finding(
@@ -60,19 +49,19 @@ def check_server(connection: Connection) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def check_clock(connection: Connection) -> Iterator[Finding]:
-    """How far the clock of this machine is from the server's, which is the one that counts."""
+def check_clock(context: CheckContext) -> Iterator[Finding]:
+    """The difference between the clocks of this machine and of the server; the queue goes by the server's."""
     before = datetime.now(UTC)
-    theirs = connection.execute(_CLOCK).scalar_one()
+    server_time = context.execute("clock").scalar_one()
     after = datetime.now(UTC)
-    # The server looked at some time between the two: what the round trip explains is no difference.
-    ahead = theirs - after if theirs > after else theirs - before if theirs < before else timedelta()
+    # The server read its clock between the two: a difference within the round trip counts as none.
+    ahead = server_time - after if server_time > after else min(server_time - before, timedelta())
     values = {"server_ahead_seconds": ahead.total_seconds(), "round_trip_seconds": (after - before).total_seconds()}
     if abs(ahead) > _CLOCK_TOLERANCE:
         which = "ahead of" if ahead > timedelta() else "behind"
         yield Finding(
             "clock", Level.WARNING,
-            f"the server's clock is {duration_words(abs(ahead))} {which} this machine's",
+            f"the server's clock is {format_duration(abs(ahead))} {which} this machine's",
             "synchronise both (NTP); the queue goes by the server's, so that only enqueue(at=...) of this machine and "
             "times in its logs are off",
             values,

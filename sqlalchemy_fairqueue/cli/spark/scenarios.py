@@ -1,12 +1,12 @@
-"""Scenarios of a replay, as a TOML file says them."""
+"""Scenarios of a replay, read from a TOML file."""
 
 from __future__ import annotations
 
 import tomllib
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.cli.failures import not_found, usage
-from sqlalchemy_fairqueue.cli.units import duration
+from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
+from sqlalchemy_fairqueue.cli.formats import parse_duration
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.spark.replaying.scenarios import Scenario, check_scenarios
 from sqlalchemy_fairqueue.values import ChannelPolicy
@@ -14,8 +14,8 @@ from sqlalchemy_fairqueue.values import ChannelPolicy
 if TYPE_CHECKING:
     from pathlib import Path
 
-_OF_A_SCENARIO = ("name", "discipline", "workers", "batch", "max_concurrency", "defaults", "policies")
-_OF_A_POLICY = ("max_concurrency", "release_interval", "release_burst", "weight")
+_SCENARIO_FIELDS = ("name", "discipline", "workers", "batch", "max_concurrency", "defaults", "policies")
+_POLICY_FIELDS = ("max_concurrency", "release_interval", "release_burst", "weight")
 
 
 def scenarios_in(path: Path) -> list[Scenario]:
@@ -24,12 +24,12 @@ def scenarios_in(path: Path) -> list[Scenario]:
     Durations are text, as on the command line: ``release_interval = "100ms"``.
 
     Raises:
-        Failure: There is no such file, it is no TOML, or what it says cannot be replayed.
+        Failure: The file cannot be read, is not TOML, or holds a scenario that cannot be replayed.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise not_found(f"the scenarios in {str(path)!r} cannot be read: {error}") from error
+        raise not_found_error(f"the scenarios in {str(path)!r} cannot be read: {error}") from error
     try:
         document = tomllib.loads(text)
         _check_names("the file", document, ("scenario",))
@@ -39,12 +39,12 @@ def scenarios_in(path: Path) -> list[Scenario]:
         found = [_scenario(f"scenario {number}", one) for number, one in enumerate(tables, start=1)]
         check_scenarios(found)
     except (tomllib.TOMLDecodeError, InvalidArgument, ValueError) as error:
-        raise usage(f"the scenarios in {str(path)!r} cannot be replayed: {error}") from error
+        raise usage_error(f"the scenarios in {str(path)!r} cannot be replayed: {error}") from error
     return found
 
 
 def _scenario(where: str, given: Any) -> Scenario:
-    _check_names(where, given, _OF_A_SCENARIO)
+    _check_names(where, given, _SCENARIO_FIELDS)
     if "name" not in given:
         raise ValueError(f"{where} has no name; give it one")
     values = dict(given)
@@ -58,10 +58,10 @@ def _scenario(where: str, given: Any) -> Scenario:
 
 
 def _policy(where: str, given: Any) -> ChannelPolicy:
-    _check_names(where, given, _OF_A_POLICY)
+    _check_names(where, given, _POLICY_FIELDS)
     values = dict(given)
     if "release_interval" in values:
-        values["release_interval"] = duration(str(values["release_interval"]))
+        values["release_interval"] = parse_duration(str(values["release_interval"]))
     return ChannelPolicy(**values)
 
 

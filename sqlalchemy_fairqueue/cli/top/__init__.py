@@ -1,1 +1,1 @@
-"""``fairqueue top``: channels as they move."""
+"""``fairqueue top``: a live table of channels."""

@@ -1,4 +1,4 @@
-"""``top``: look, show, wait, again."""
+"""``top``: samples of the channels, shown in a terminal, a pipe or as a document."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import signal
@@ -14,17 +14,17 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from sqlalchemy_fairqueue.cli.answers import Answer
-from sqlalchemy_fairqueue.cli.options import Options, typed
-from sqlalchemy_fairqueue.cli.printing import console
-from sqlalchemy_fairqueue.cli.sites import Site, site_of
-from sqlalchemy_fairqueue.cli.top.looks import Look, look
-from sqlalchemy_fairqueue.cli.top.picture import Sort, document, picture
-from sqlalchemy_fairqueue.cli.units import duration
+from sqlalchemy_fairqueue.cli.formats import parse_duration
+from sqlalchemy_fairqueue.cli.installation import Installation, open_installation
+from sqlalchemy_fairqueue.cli.options import Options, option_parser
+from sqlalchemy_fairqueue.cli.output import console
+from sqlalchemy_fairqueue.cli.results import Result
+from sqlalchemy_fairqueue.cli.top.samples import Sample, take_sample
+from sqlalchemy_fairqueue.cli.top.view import Sort, render, sample_document
 
 _PIPE_LINES = 20
 _OTHER_LINES = 4
-"""Lines of a screen that are no channel: the headline, the headings, what is left out, the cursor's."""
+"""Lines of a screen without a channel: headline, headings, the count of channels left out, the cursor's line."""
 
 
 def top(
@@ -40,72 +40,76 @@ def top(
     interval: Annotated[
         timedelta,
         typer.Option(
-            "--interval", parser=typed(duration), metavar="DURATION", help="Between looks.", show_default="2s"
+            "--interval",
+            parser=option_parser(parse_duration),
+            metavar="DURATION",
+            help="Time between two samples.",
+            show_default="2s",
         ),
     ] = timedelta(seconds=2),
     count: Annotated[
-        int | None, typer.Option("--count", min=1, metavar="N", help="End after so many looks. Default: on Ctrl-C.")
+        int | None, typer.Option("--count", min=1, metavar="N", help="Stop after so many samples. Default: on Ctrl-C.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="As --count 1.")] = False,
-) -> Answer | None:
-    """Watch channels: what is ready, scheduled and leased, how fast it moves, how long the oldest waits.
+) -> Result | None:
+    """Watch channels: ready, scheduled and leased messages, how fast they change, how long the oldest waits.
 
-    done/s are completions, for queues that record their history; change/s is by how much the messages of a channel
-    become more or fewer. With --json the last of --count looks (default: 1) is printed.
+    done/s are completions, for queues that record their history; change/s is the growth of the number of
+    messages. With --json it prints the last of --count samples (default: 1).
     """
-    looks = 1 if once or (options.json and count is None) else count
-    with site_of(options) as site:
-        seen = _each(site, interval, looks)
+    wanted = 1 if once or (options.json and count is None) else count
+    with open_installation(options) as installation:
+        samples = _samples(installation, interval, wanted)
         if options.json:
-            *_, last = seen
-            return Answer(document(last, sort, limit or len(last.lines)))
+            *_, last = samples
+            return Result(sample_document(last, sort, limit or len(last.channels)))
         out = console()
         try:
-            if sys.stdout.isatty() and not out.is_dumb_terminal and looks != 1:
-                _live(out, seen, sort, limit)
+            if sys.stdout.isatty() and not out.is_dumb_terminal and wanted != 1:
+                _show_live(out, samples, sort, limit)
             else:
-                _printed(out, seen, sort, limit or _PIPE_LINES)
+                _print_samples(out, samples, sort, limit or _PIPE_LINES)
         except KeyboardInterrupt:
-            # The way that it is meant to end.
+            # The usual way to stop it.
             pass
     return None
 
 
-def _each(site: Site, interval: timedelta, looks: int | None) -> Iterator[Look]:
-    before = None
+def _samples(installation: Installation, interval: timedelta, count: int | None) -> Iterator[Sample]:
+    previous = None
     for number in numbers(1):
-        # Anew each time: queues come and go.
-        before = look(site, site.queues(), before)
-        yield before
-        if number == looks:
+        # The queues are listed each time: some are new, some are gone.
+        previous = take_sample(installation, installation.queues(), previous)
+        yield previous
+        if number == count:
             return
         Event().wait(interval.total_seconds())
 
 
-def _live(out: Console, looks: Iterator[Look], sort: Sort, limit: int | None) -> None:
-    with _ended_by_sigterm(), Live(console=out, auto_refresh=False, screen=True) as live:
-        for seen in looks:
+def _show_live(out: Console, samples: Iterator[Sample], sort: Sort, limit: int | None) -> None:
+    with _stopped_by_sigterm(), Live(console=out, auto_refresh=False, screen=True) as live:
+        for sample in samples:
             fitting = max(1, out.height - _OTHER_LINES)
-            live.update(picture(seen, sort, min(limit or fitting, fitting)), refresh=True)
+            live.update(render(sample, sort, min(limit or fitting, fitting)), refresh=True)
 
 
 @contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Leave the block when SIGTERM asks for it, so that the terminal gets its screen back."""
+def _stopped_by_sigterm() -> Iterator[None]:
+    """Leave the block on SIGTERM, so that the terminal gets its screen back."""
 
-    def end(number: int, _: object) -> None:
+    def stop(number: int, _: object) -> None:
         sys.exit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, end)
+    previous = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)
 
 
-def _printed(out: Console, looks: Iterator[Look], sort: Sort, limit: int) -> None:
-    for seen in looks:
-        if seen.since is not None:
+def _print_samples(out: Console, samples: Iterator[Sample], sort: Sort, limit: int) -> None:
+    for sample in samples:
+        if sample.since is not None:
             out.print()
-        out.print(picture(seen, sort, limit))
+        out.print(render(sample, sort, limit))
         sys.stdout.flush()

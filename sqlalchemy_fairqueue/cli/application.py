@@ -1,0 +1,129 @@
+"""Objects of an application that the command line names as ``module:name``: its queues and its engine."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.asynchronous import AsyncEngine
+from sqlalchemy_fairqueue.cli.errors import one_line, usage_error
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+AnyEngine = Engine | AsyncEngine
+
+
+def load_object(reference: str, folder: str) -> Any:
+    """The object that ``module:name`` names; ``name`` may have dots.
+
+    Args:
+        reference: As typed.
+        folder: The folder that comes first on the module search path.
+
+    Raises:
+        CommandError: There is no such module or name, or the module fails when it is imported.
+    """
+    module_name, colon, path = reference.partition(":")
+    if not colon or not module_name or not path:
+        raise usage_error(
+            f"{reference!r} names no object of an application; give module:name, like shop.queues:documents"
+        )
+    found: Any = load_module(module_name, folder, reference)
+    for name in path.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise usage_error(
+                f"{reference!r}: there is no {name!r} in {_description(found)}; {_queues_hint(reference)}"
+            ) from None
+    return found
+
+
+def load_queue(reference: str, folder: str) -> Queue:
+    """The Queue that ``module:name`` names."""
+    found = load_object(reference, folder)
+    if not isinstance(found, Queue):
+        raise usage_error(f"{reference!r} is a {type(found).__name__}, not a Queue; {_queues_hint(reference)}")
+    return found
+
+
+def load_callable(reference: str, folder: str) -> Any:
+    """The callable that ``module:name`` names."""
+    found = load_object(reference, folder)
+    if not callable(found):
+        raise usage_error(f"{reference!r} is a {type(found).__name__}, which cannot be called; give a sessionmaker")
+    return found
+
+
+def engine_of_module(reference: str) -> AnyEngine | None:
+    """The engine in the module of ``module:name``: the one called ``engine``, or else the only one there is.
+
+    Raises:
+        CommandError: It has several.
+    """
+    module = _module(reference)
+    engines = {name: value for name, value in vars(module).items() if isinstance(value, (Engine, AsyncEngine))}
+    if "engine" in engines:
+        return engines["engine"]
+    different = list({id(value): value for value in engines.values()}.values())
+    if len(different) > 1:
+        raise usage_error(
+            f"module {module.__name__} has several engines: {', '.join(sorted(engines))}; say which database is meant "
+            f"by --app {module.__name__}:{min(engines)} or --database-url"
+        )
+    return different[0] if different else None
+
+
+def load_module(name: str, folder: str, reference: str | None = None) -> ModuleType:
+    """Import a module.
+
+    Args:
+        name: The module's name.
+        folder: The folder that comes first on the module search path.
+        reference: What was typed, for the message.
+
+    Raises:
+        CommandError: There is no such module, or it fails when it is imported.
+    """
+    reference = reference or name
+    path = str(Path(folder).resolve())
+    if path not in sys.path:
+        # As python -m does, and as people expect who stand in the folder of their application.
+        sys.path.insert(0, path)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            raise usage_error(
+                f"{reference!r}: there is no module {error.name!r}; looked in {path} and where Python finds its "
+                "modules (--app-dir names another folder)"
+            ) from error
+        raise usage_error(
+            f"{reference!r}: module {name} cannot be imported: {one_line(error)}; --debug shows where"
+        ) from error
+    except Exception as error:
+        problem = f"{type(error).__name__}: {one_line(error)}"
+        raise usage_error(f"{reference!r}: module {name} cannot be imported: {problem}; --debug shows where") from error
+
+
+def _module(reference: str) -> ModuleType:
+    return sys.modules[reference.partition(":")[0]]
+
+
+def _description(found: Any) -> str:
+    name = getattr(found, "__name__", None)
+    return f"module {name}" if isinstance(found, type(sys)) else f"a {type(found).__name__}"
+
+
+def _queues_hint(reference: str) -> str:
+    module = _module(reference)
+    queues = sorted(name for name, value in vars(module).items() if isinstance(value, Queue))
+    if queues:
+        return f"its queues are {', '.join(f'{module.__name__}:{name}' for name in queues)}"
+    return "it has no Queue; make one: queue = Queue('documents')"

@@ -1,0 +1,189 @@
+"""``configure queue`` and ``configure channel``: policies set by options, or shown where no option is given."""
+
+# Annotations are read when the program starts, so that they must not be postponed.
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from sqlalchemy_fairqueue import ChannelPolicy, Queue
+from sqlalchemy_fairqueue.cli.formats import parse_duration
+from sqlalchemy_fairqueue.cli.installation import Installation, channel_not_found, open_installation
+from sqlalchemy_fairqueue.cli.options import Options, option_parser
+from sqlalchemy_fairqueue.cli.policies import (
+    PolicyChanges,
+    QueueConfiguration,
+    check_contradiction,
+    count_option,
+    flag_option,
+    on_full_option,
+    policy_document,
+    policy_rows,
+    queue_configuration,
+    rate_option,
+)
+from sqlalchemy_fairqueue.cli.results import Result
+from sqlalchemy_fairqueue.cli.tables import key_values
+from sqlalchemy_fairqueue.values import ChannelStats
+
+
+def configure_channel(
+    options: Options,
+    *,
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL")],
+    max_concurrency: Annotated[int | None, count_option("--max-concurrency", "Most messages out at once.")] = None,
+    no_max_concurrency: Annotated[
+        bool, flag_option("--no-max-concurrency", "No limit of messages out at once.")
+    ] = False,
+    rate: Annotated[timedelta | None, rate_option("--rate")] = None,
+    burst: Annotated[
+        int | None, count_option("--burst", "Messages that may come in a row before the rate applies.")
+    ] = None,
+    weight: Annotated[int | None, count_option("--weight", "Messages a turn.")] = None,
+    max_backlog: Annotated[int | None, count_option("--max-backlog", "Most undelivered messages.")] = None,
+    no_max_backlog: Annotated[bool, flag_option("--no-max-backlog", "No limit of undelivered messages.")] = False,
+    on_full: Annotated[str | None, on_full_option("--on-full")] = None,
+) -> Result:
+    """Set how a channel is served; without an option, show it.
+
+    Options that are not given leave the policy as it is. A channel that does not exist is made, with the defaults of
+    its queue. The change takes effect on the next dequeue.
+    """
+    changes = PolicyChanges(
+        max_concurrency=max_concurrency, no_max_concurrency=no_max_concurrency, interval=rate, burst=burst,
+        weight=weight, max_backlog=max_backlog, no_max_backlog=no_max_backlog, on_full=on_full,
+    )  # fmt: skip
+    with open_installation(options) as installation:
+        queue = installation.single_queue(may_be_new=bool(changes))
+        found = queue.channels(installation.engine, channel=channel)
+        if not found and not changes:
+            raise channel_not_found(queue, channel)
+        before = _policy_of(found[0]) if found else _defaults(installation, queue)
+        policy = changes.apply(before)
+        if changes:
+            queue.configure_channel(installation.engine, channel, policy)
+    what = f"channel {channel!r} of queue {queue.name!r}"
+    return Result(
+        {
+            "queue": queue.name, "channel": channel, "created": not found, "changed": policy != before or not found,
+            "policy": policy_document(policy),
+        },
+        (Text(what + (" is served like this now" if changes else "")), key_values(policy_rows(policy))),
+    )  # fmt: skip
+
+
+def configure_queue(
+    options: Options,
+    *,
+    max_concurrency: Annotated[
+        int | None, count_option("--max-concurrency", "Most messages of the whole queue out at once.")
+    ] = None,
+    no_max_concurrency: Annotated[bool, flag_option("--no-max-concurrency", "No limit for the whole queue.")] = False,
+    history: Annotated[
+        bool | None, typer.Option("--history/--no-history", help="Record every attempt.", show_default=False)
+    ] = None,
+    retention: Annotated[
+        timedelta | None,
+        typer.Option(
+            "--retention",
+            parser=option_parser(parse_duration),
+            metavar="DURATION",
+            help="How long the history is kept, like 30d.",
+        ),
+    ] = None,
+    channel_max_concurrency: Annotated[
+        int | None, count_option("--channel-max-concurrency", "For new channels: most messages out at once.")
+    ] = None,
+    no_channel_max_concurrency: Annotated[
+        bool, flag_option("--no-channel-max-concurrency", "For new channels: no limit of messages out at once.")
+    ] = False,
+    channel_rate: Annotated[timedelta | None, rate_option("--channel-rate")] = None,
+    channel_burst: Annotated[
+        int | None, count_option("--channel-burst", "For new channels: messages that may come in a row.")
+    ] = None,
+    channel_weight: Annotated[
+        int | None, count_option("--channel-weight", "For new channels: messages a turn.")
+    ] = None,
+    channel_max_backlog: Annotated[
+        int | None, count_option("--channel-max-backlog", "For new channels: most undelivered messages.")
+    ] = None,
+    no_channel_max_backlog: Annotated[
+        bool, flag_option("--no-channel-max-backlog", "For new channels: no limit of undelivered messages.")
+    ] = False,
+    channel_on_full: Annotated[str | None, on_full_option("--channel-on-full")] = None,
+) -> Result:
+    """Set the limits, the history and the default policy of a queue; without an option, show them.
+
+    Options that are not given leave the configuration as it is. The options that begin with --channel set the policy
+    of channels that are made from now on; existing channels keep theirs.
+    """
+    changes = PolicyChanges(
+        max_concurrency=channel_max_concurrency, no_max_concurrency=no_channel_max_concurrency, interval=channel_rate,
+        burst=channel_burst, weight=channel_weight, max_backlog=channel_max_backlog,
+        no_max_backlog=no_channel_max_backlog, on_full=channel_on_full,
+    )  # fmt: skip
+    check_contradiction("max_concurrency", given=max_concurrency is not None, removed=no_max_concurrency)
+    wanted: dict[str, Any] = {}
+    if max_concurrency is not None or no_max_concurrency:
+        wanted["max_concurrency"] = max_concurrency
+    recorded = history is not None or retention is not None
+    with open_installation(options) as installation:
+        queue = installation.single_queue(may_be_new=bool(changes or wanted or recorded))
+        before = _configuration(installation, queue)
+        if recorded:
+            wanted["history"] = before.history if history is None else history
+            wanted["history_retention"] = retention or before.retention
+        if changes:
+            wanted["defaults"] = changes.apply(before.defaults or queue.defaults)
+        if wanted:
+            queue.configure(installation.engine, **wanted)
+        after = _configuration(installation, queue)
+    return _queue_result(queue, before, after, changed=bool(wanted))
+
+
+def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfiguration, *, changed: bool) -> Result:
+    rows: list[tuple[str, object]] = [
+        ("max concurrency", after.max_concurrency),
+        ("history", after.history),
+        ("retention", after.retention or (timedelta(days=30) if after.history else None)),
+    ]
+    parts: list[Any] = [
+        Text(f"queue {queue.name!r}" + (" is configured like this now" if changed else "")),
+        key_values(rows),
+    ]
+    if after.defaults is None:
+        parts.append(Text("new channels take the policy that their first enqueue brings"))
+    else:
+        parts += [Text("new channels start with"), key_values(policy_rows(after.defaults))]
+    return Result(
+        {
+            "queue": queue.name,
+            "changed": before != after,
+            "max_concurrency": after.max_concurrency,
+            "history": after.history,
+            "history_retention_seconds": after.retention,
+            "defaults": None if after.defaults is None else policy_document(after.defaults),
+        },
+        tuple(parts),
+    )
+
+
+def _configuration(installation: Installation, queue: Queue) -> QueueConfiguration:
+    with installation.engine.connect() as connection:
+        return queue_configuration(connection, installation.schema, queue.name)
+
+
+def _defaults(installation: Installation, queue: Queue) -> ChannelPolicy:
+    return _configuration(installation, queue).defaults or queue.defaults
+
+
+def _policy_of(stats: ChannelStats) -> ChannelPolicy:
+    return ChannelPolicy(
+        max_concurrency=stats.max_concurrency,
+        release_interval=stats.release_interval,
+        release_burst=stats.release_burst,
+        weight=stats.weight,
+        max_backlog=stats.max_backlog,
+        on_full=stats.on_full,
+    )

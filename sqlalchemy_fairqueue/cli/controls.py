@@ -1,0 +1,100 @@
+"""``pause``, ``resume``, ``cancel`` and ``purge``: interventions in a queue that is served."""
+
+# Annotations are read when the program starts, so that they must not be postponed.
+from typing import Annotated
+
+import typer
+from rich.text import Text
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue.cli.confirmation import confirm
+from sqlalchemy_fairqueue.cli.formats import plural
+from sqlalchemy_fairqueue.cli.installation import channel_not_found, open_installation
+from sqlalchemy_fairqueue.cli.options import Options, Yes
+from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
+from sqlalchemy_fairqueue.cli.tables import Column, number_column, text_table
+
+Channel = Annotated[
+    str | None, typer.Argument(metavar="CHANNEL", help="One channel. Default: the whole queue.", show_default=False)
+]
+
+
+def pause(options: Options, *, channel: Channel = None) -> Result:
+    """Stop serving a queue, or one channel of it.
+
+    Messages can be enqueued meanwhile, and consumers keep the messages that they have leased. It takes effect on the
+    next dequeue.
+    """
+    return _set_paused(options, channel, paused=True)
+
+
+def resume(options: Options, *, channel: Channel = None) -> Result:
+    """Serve a paused queue or channel again."""
+    return _set_paused(options, channel, paused=False)
+
+
+def _set_paused(options: Options, channel: str | None, *, paused: bool) -> Result:
+    with open_installation(options) as installation:
+        queue = installation.single_queue()
+        if channel is None:
+            since = queue.stats(installation.engine).paused_at
+        elif found := queue.channels(installation.engine, channel=channel):
+            since = found[0].paused_at
+        else:
+            raise channel_not_found(queue, channel)
+        changed = (since is not None) is not paused
+        if changed:
+            (queue.pause if paused else queue.resume)(installation.engine, channel=channel)
+    what = f"queue {queue.name!r}" if channel is None else f"channel {channel!r} of queue {queue.name!r}"
+    state = "paused" if paused else "running"
+    return Result(
+        {"queue": queue.name, "channel": channel, "paused": paused, "changed": changed},
+        (Text(f"{what} is {state} now" if changed else f"{what} was {state} already"),),
+    )
+
+
+_OUTCOMES = {
+    "cancelled": "withdrawn",
+    "leased": "a consumer has it: its worker is told, and it is not delivered again",
+    "missing": "not there: done, dead, withdrawn before, or of another queue",
+}
+
+
+def cancel(
+    options: Options, *, ids: Annotated[list[int], typer.Argument(metavar="ID...", min=1, show_default=False)]
+) -> Result:
+    """Withdraw messages that are not delivered yet; the workers of delivered ones are told to stop.
+
+    The exit status is 1 when one is not there.
+    """
+    with open_installation(options) as installation:
+        queue = installation.single_queue()
+        with Session(installation.engine) as session, session.begin():
+            receipts = {message_id: queue.cancel(session, message_id) for message_id in ids}
+    outcomes = {message_id: str(receipt.outcome) for message_id, receipt in receipts.items()}
+    rows = [(str(message_id), _OUTCOMES[outcome]) for message_id, outcome in outcomes.items()]
+    return Result(
+        {
+            "queue": queue.name,
+            "messages": [{"message_id": message_id, "outcome": outcome} for message_id, outcome in outcomes.items()],
+        },
+        (text_table((number_column("id"), Column("outcome")), rows),),
+        ExitStatus.FOUND if "missing" in outcomes.values() else ExitStatus.OK,
+    )
+
+
+def purge(options: Options, *, channel: Annotated[str, typer.Argument(metavar="CHANNEL")], yes: Yes = False) -> Result:
+    """Delete every message of a channel that is not delivered yet, for good. Asks, unless --yes is given."""
+    with open_installation(options) as installation:
+        queue = installation.single_queue()
+        found = queue.channels(installation.engine, channel=channel)
+        if not found:
+            raise channel_not_found(queue, channel)
+        waiting = found[0].ready + found[0].scheduled
+        what = f"channel {channel!r} of queue {queue.name!r}"
+        confirm(f"delete {plural(waiting, 'undelivered message')} of {what} for good?", yes=yes or not waiting)
+        purged = queue.purge(installation.engine, channel).purged or 0
+    return Result(
+        {"queue": queue.name, "channel": channel, "purged": purged},
+        (Text(f"{plural(purged, 'message')} of {what} deleted; delivered ones are left to their consumers"),),
+    )

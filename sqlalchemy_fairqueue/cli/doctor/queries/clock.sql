@@ -1,0 +1,2 @@
+-- The time by the server's clock.
+select clock_timestamp()

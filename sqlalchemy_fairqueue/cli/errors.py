@@ -1,0 +1,101 @@
+"""Errors of commands: a message for people, a kind for programs, and an exit status."""
+
+from __future__ import annotations
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from sqlalchemy_fairqueue.cli.results import ExitStatus
+from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument, SchemaMismatch, WorkerError
+
+_UNREACHABLE = ("08", "28", "3D000", "53300", "57P01", "57P02", "57P03", "57P05")
+"""SQLSTATEs, or their beginnings, of a server that refuses or ends the connection."""
+
+_NO_PRIVILEGE = "42501"
+
+
+class CommandError(Exception):
+    """The command cannot do what it was asked.
+
+    Args:
+        message: What happened and what to do, in a line.
+        status: The exit status.
+        kind: A word for programs that stays the same while messages may change.
+        remedy: Lines to paste, if there are any.
+    """
+
+    def __init__(self, message: str, status: ExitStatus, kind: str, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+        self.remedy = remedy
+
+    def document(self) -> dict[str, object]:
+        """The error as a JSON document."""
+        return {
+            "kind": self.kind,
+            "message": str(self),
+            "remedy": self.remedy,
+            "status": int(self.status),
+        }
+
+
+def usage_error(message: str) -> CommandError:
+    """The command line cannot be used."""
+    return CommandError(message, ExitStatus.USAGE, "usage")
+
+
+def not_found_error(message: str) -> CommandError:
+    """A named object does not exist."""
+    return CommandError(message, ExitStatus.FOUND, "not_found")
+
+
+def command_error(error: BaseException, database: str | None = None) -> CommandError:
+    """Any exception as the error of a command.
+
+    Args:
+        error: What was raised.
+        database: The URL of the database without the password, for the message.
+    """
+    match error:
+        case CommandError():
+            result = error
+        case DBAPIError():
+            result = _database_error(error, database or "the database")
+        case PoolTimeout():
+            message = f"no connection to {database or 'the database'} became free: {one_line(error)}"
+            result = CommandError(message, ExitStatus.AWAY, "database_away")
+        case InvalidArgument() | WorkerError():
+            result = usage_error(str(error))
+        case SchemaMismatch():
+            result = CommandError(str(error), ExitStatus.SCHEMA, "schema_mismatch")
+        case FairQueueError():
+            result = CommandError(str(error), ExitStatus.REFUSED, "refused")
+        case _:
+            message = f"{type(error).__name__}: {one_line(error)}; --debug shows where it comes from"
+            result = CommandError(message, ExitStatus.FAILED, "failed")
+    return result
+
+
+def _database_error(error: DBAPIError, database: str) -> CommandError:
+    state = getattr(error.orig, "sqlstate", None)
+    what = one_line(error.orig or error)
+    unreachable = (state or "").startswith(_UNREACHABLE) or (state is None and error.statement is None)
+    if error.connection_invalidated or unreachable:
+        return CommandError(
+            f"cannot reach {database}: {what}; check that the server runs and takes this user's connections",
+            ExitStatus.AWAY,
+            "database_away",
+        )
+    if state == _NO_PRIVILEGE:
+        return CommandError(
+            f"{database} refused: {what}; 'fairqueue doctor' tells which privileges are missing",
+            ExitStatus.REFUSED,
+            "privilege_missing",
+        )
+    return CommandError(f"{database} refused: {what} (SQLSTATE {state})", ExitStatus.REFUSED, "refused")
+
+
+def one_line(error: BaseException) -> str:
+    """The message of an error in one line."""
+    return " ".join(str(error).split()) or type(error).__name__

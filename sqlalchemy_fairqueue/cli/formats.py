@@ -1,0 +1,97 @@
+"""Text formats of values: durations and rates, read and written (``250ms``, ``1h30m``, ``10/s``), numbers, instants."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+from sqlalchemy_fairqueue.errors import clean
+from sqlalchemy_fairqueue.times import UNITS, parsed_duration
+
+_SECONDS = {"d": 86_400, "h": 3_600, "m": 60}
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+_RATE = re.compile(r"(\d+(?:\.\d+)?)/(\S+)", re.ASCII)
+_NO_LIMIT = "none"
+
+
+def parse_duration(text: str) -> timedelta:
+    """``30s``, ``250ms``, ``1h30m``, ``7d``; a number alone is seconds.
+
+    Raises:
+        ValueError: The text has another form, or the duration is too long.
+    """
+    number = text.strip()
+    return parsed_duration(f"{number}s" if _NUMBER.fullmatch(number) else text)
+
+
+def format_duration(duration: timedelta) -> str:
+    """A duration in the two largest units that it has: ``3d 4h``, ``12m 05s``, ``3.2s``, ``250ms``."""
+    seconds = duration.total_seconds()
+    sign, seconds = ("-" if seconds < 0 else ""), abs(seconds)
+    if seconds < 1:
+        return f"{sign}{seconds * 1000:.0f}ms"
+    if round(seconds, 1) < _SECONDS["m"]:
+        return f"{sign}{seconds:.1f}s"
+    whole = round(seconds)
+    units = [*_SECONDS.items(), ("s", 1)]
+    for (unit, size), (lower, lower_size) in pairwise(units):
+        if whole >= size:
+            return f"{sign}{whole // size}{unit} {whole % size // lower_size:02}{lower}"
+    return f"{sign}{whole}s"
+
+
+def parse_rate(text: str) -> timedelta:
+    """The time between two messages at a rate: ``10/s``, ``600/m``, ``1/30s``; ``none`` is zero, for no limit.
+
+    Raises:
+        ValueError: The text has another form, or the rate is more than a million a second.
+    """
+    if text.strip().lower() == _NO_LIMIT:
+        return timedelta()
+    problem = f"{text!r} is no rate; give one like 10/s, 600/m, 1/30s or none"
+    found = _RATE.fullmatch(text.strip())
+    if found is None or not float(found[1]):
+        raise ValueError(problem)
+    try:
+        per = UNITS[found[2]] if found[2] in UNITS else parse_duration(found[2])
+        if not per:
+            raise ValueError  # noqa: TRY301 - raised again below, with the text
+        interval = per / float(found[1])
+    except (ValueError, OverflowError):
+        raise ValueError(problem) from None
+    if not interval:
+        raise ValueError(f"{text!r} is more than a million a second; give none for no limit")
+    return interval
+
+
+def format_rate(interval: timedelta | None) -> str | None:
+    """A time between two messages as a rate, in the smallest unit that has at least one; None for no limit."""
+    if not interval:
+        return None
+    for unit in ("s", "m", "h", "d"):
+        if UNITS[unit] >= interval:
+            return f"{UNITS[unit] / interval:.4g}/{unit}"
+    return f"1/{interval / UNITS['d']:.4g}d"
+
+
+def format_value(value: object) -> str:
+    """A value as text; None is a dash."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case timedelta():
+            return format_duration(value)
+        case datetime():
+            return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+        case _:
+            return clean(str(value))
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun: ``1 channel``, ``2 channels``."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -1,0 +1,305 @@
+"""Installation that a command works on: its schema, its version, and the queues in it.
+
+Where fairqueue is missing or too old, the error holds the migration to paste.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import text
+
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.cli.errors import CommandError, not_found_error, usage_error
+from sqlalchemy_fairqueue.cli.results import ExitStatus
+from sqlalchemy_fairqueue.cli.sql_files import query
+from sqlalchemy_fairqueue.cli.target import open_target
+from sqlalchemy_fairqueue.installation import to_upgrade, too_old
+from sqlalchemy_fairqueue.sql import latest_version, quoted, schema_argument
+from sqlalchemy_fairqueue.statements import queues
+from sqlalchemy_fairqueue.statements import version as version_query
+from sqlalchemy_fairqueue.times import instant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from sqlalchemy import Connection, Engine
+
+    from sqlalchemy_fairqueue.cli.options import Options
+    from sqlalchemy_fairqueue.cli.target import Target
+
+_MAX_LISTED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """An installation that the commands can use.
+
+    Attributes:
+        target: The database, schema and queue that the options name.
+        schema: The schema that holds fairqueue.
+        engine: Connects to the database in READ COMMITTED transactions, whatever the application prefers.
+    """
+
+    target: Target
+    schema: str
+    engine: Engine
+
+    def now(self) -> datetime:
+        """The time by the queue's clock, which is the database's."""
+        with self.engine.connect() as connection:
+            return queue_time(connection, self.schema)
+
+    def queue_names(self) -> list[str]:
+        """The names of all queues that are configured or have channels."""
+        with self.engine.connect() as connection:
+            return queue_names(connection, self.schema)
+
+    def queue(self, name: str) -> Queue:
+        """The queue of that name; the application's own where it was loaded, with its codec and defaults."""
+        application = self.target.application
+        if application is None or application.name != name:
+            return Queue(name, schema=self.schema)
+        if application.schema == self.schema:
+            return application
+        return Queue(name, schema=self.schema, codec=application.codec, defaults=application.defaults)
+
+    def queues(self) -> list[Queue]:
+        """The queue that the options name, or all.
+
+        Raises:
+            CommandError: The named queue does not exist.
+        """
+        return [self.queue(name) for name in ([self._named()] if self.target.queue else self.queue_names())]
+
+    def single_queue(self, *, may_be_new: bool = False) -> Queue:
+        """The queue that the options name, or the only one.
+
+        Args:
+            may_be_new: Whether the named queue need not exist.
+
+        Raises:
+            CommandError: It does not exist; none is named, and there are none or several.
+        """
+        if self.target.queue:
+            return self.queue(self.target.queue if may_be_new else self._named())
+        names = self.queue_names()
+        if len(names) == 1:
+            return self.queue(names[0])
+        if not names:
+            raise not_found_error(
+                f"schema {self.schema!r} has no queue yet: the first message makes one, or any option of "
+                "configure queue --queue NAME"
+            )
+        raise usage_error(f"which queue? name one with --queue: {_listed(names)}")
+
+    def _named(self) -> str:
+        name = self.target.queue or ""
+        names = self.queue_names()
+        if name not in names:
+            others = f"its queues are {_listed(names)}" if names else "it has none yet"
+            raise not_found_error(f"there is no queue {name!r} in schema {self.schema!r}; {others}")
+        return name
+
+
+@contextlib.contextmanager
+def open_installation(options: Options) -> Iterator[Installation]:
+    """Find the installation, and check that the commands can use its version.
+
+    Raises:
+        CommandError: The database cannot be reached; fairqueue is missing or too old.
+    """
+    with open_target(options) as target:
+        engine = target.engine.execution_options(isolation_level="READ COMMITTED")
+        with engine.connect() as connection:
+            schema, version = find_installation(connection, target.schema)
+        if error := version_error(schema, version, target.schema):
+            raise error
+        yield Installation(target, schema, engine)
+
+
+def find_installation(connection: Connection, schema: str | None) -> tuple[str, int]:
+    """The schema that holds fairqueue and the installed version, whether or not the commands can use it.
+
+    Raises:
+        CommandError: It is missing, or the role may not ask for its version.
+    """
+    row = connection.execute(query("queries/installed.sql"), {"schema": schema}).one_or_none()
+    if row is None:
+        raise _missing(connection, schema)
+    if not row.usable or not row.executable:
+        right = f"execute on function {quoted(row.schema)}.fq_version()"
+        if not row.usable:
+            right = f"usage on schema {quoted(row.schema)}"
+        role = current_role(connection)
+        raise CommandError(
+            f"role {role!r} may not use fairqueue in schema {row.schema!r}",
+            ExitStatus.REFUSED,
+            "privilege_missing",
+            f"grant {right} to {quoted(role)};",
+        )
+    return row.schema, connection.execute(version_query(row.schema)).scalar_one()
+
+
+def version_error(name: str, version: int, schema: str | None) -> CommandError | None:
+    """The error of a version that the commands cannot use, None if they can."""
+    problem = too_old(version, name)
+    if problem is None:
+        return None
+    return CommandError(
+        f"{problem}; run a migration with this in upgrade()",
+        ExitStatus.SCHEMA,
+        "schema_outdated",
+        to_upgrade(version, schema),
+    )
+
+
+def queue_names(self) -> list[str]:
+        """The names of all queues that are configured or have channels."""
+        with self.engine.connect() as connection:
+            return queue_names(connection, self.schema)
+
+    def queue(self, name: str) -> Queue:
+        """The queue of that name; the application's own where it was loaded, with its codec and defaults."""
+        application = self.target.application
+        if application is None or application.name != name:
+            return Queue(name, schema=self.schema)
+        if application.schema == self.schema:
+            return application
+        return Queue(name, schema=self.schema, codec=application.codec, defaults=application.defaults)
+
+    def queues(self) -> list[Queue]:
+        """The queue that the options name, or all.
+
+        Raises:
+            CommandError: The named queue does not exist.
+        """
+        return [self.queue(name) for name in ([self._named()] if self.target.queue else self.queue_names())]
+
+    def single_queue(self, *, may_be_new: bool = False) -> Queue:
+        """The queue that the options name, or the only one.
+
+        Args:
+            may_be_new: Whether the named queue need not exist.
+
+        Raises:
+            CommandError: It does not exist; none is named, and there are none or several.
+        """
+        if self.target.queue:
+            return self.queue(self.target.queue if may_be_new else self._named())
+        names = self.queue_names()
+        if len(names) == 1:
+            return self.queue(names[0])
+        if not names:
+            raise not_found_error(
+                f"schema {self.schema!r} has no queue yet: the first message makes one, or any option of "
+                "configure queue --queue NAME"
+            )
+        raise usage_error(f"which queue? name one with --queue: {_listed(names)}")
+
+    def _named(self) -> str:
+        name = self.target.queue or ""
+        names = self.queue_names()
+        if name not in names:
+            others = f"its queues are {_listed(names)}" if names else "it has none yet"
+            raise not_found_error(f"there is no queue {name!r} in schema {self.schema!r}; {others}")
+        return name
+
+
+@contextlib.contextmanager
+def open_installation(options: Options) -> Iterator[Installation]:
+    """Find the installation, and check that the commands can use its version.
+
+    Raises:
+        CommandError: The database cannot be reached; fairqueue is missing or too old.
+    """
+    with open_target(options) as target:
+        engine = target.engine.execution_options(isolation_level="READ COMMITTED")
+        with engine.connect() as connection:
+            schema, version = find_installation(connection, target.schema)
+        if error := version_error(schema, version, target.schema):
+            raise error
+        yield Installation(target, schema, engine)
+
+
+def find_installation(connection: Connection, schema: str | None) -> tuple[str, int]:
+    """The schema that holds fairqueue and the installed version, whether or not the commands can use it.
+
+    Raises:
+        CommandError: It is missing, or the role may not ask for its version.
+    """
+    row = connection.execute(query("queries/installed.sql"), {"schema": schema}).one_or_none()
+    if row is None:
+        raise _missing(connection, schema)
+    if not row.usable or not row.executable:
+        right = f"execute on function {quoted(row.schema)}.fq_version()"
+        if not row.usable:
+            right = f"usage on schema {quoted(row.schema)}"
+        role = current_role(connection)
+        raise CommandError(
+            f"role {role!r} may not use fairqueue in schema {row.schema!r}",
+            ExitStatus.REFUSED,
+            "privilege_missing",
+            f"grant {right} to {quoted(role)};",
+        )
+    return row.schema, connection.execute(version_query(row.schema)).scalar_one()
+
+
+def version_error(name: str, version: int, schema: str | None) -> CommandError | None:
+    """The error of a version that the commands cannot use, None if they can."""
+    if version >= NEEDED_VERSION:
+        return None
+    return CommandError(
+        f"schema {name!r} holds fairqueue version {version}, and the command line needs version {NEEDED_VERSION}; "
+        "run a migration with this in upgrade()",
+        ExitStatus.SCHEMA,
+        "schema_outdated",
+        to_upgrade(version, schema),
+    )
+
+
+def queue_names(connection: Connection, schema: str) -> list[str]:
+    """The names of all queues that are configured or have channels."""
+    return sorted(connection.scalars(queues(schema)))
+
+
+def queue_time(connection: Connection, schema: str) -> datetime:
+    """The time by the queue's clock, which is the database's."""
+    return instant(connection.scalar(query("queries/now.sql", schema)) or 0)
+
+
+def current_role(connection: Connection) -> str:
+    """The role that the connection acts as."""
+    return str(connection.scalar(text("select current_user")))
+
+
+def channel_not_found(queue: Queue, channel: str) -> CommandError:
+    """The error of a channel that does not exist."""
+    return not_found_error(f"queue {queue.name!r} has no channel {channel!r}; 'fairqueue channels' lists them")
+
+
+def _missing(connection: Connection, schema: str | None) -> CommandError:
+    where = f"in schema {schema!r}" if schema else "in any schema of the search_path"
+    others = [str(name) for name in connection.scalars(query("queries/other_schemas.sql"))]
+    database = connection.scalar(text("select current_database()"))
+    message = f"fairqueue is not installed {where} of database {database!r}"
+    if others:
+        return CommandError(
+            f"{message}, but in {', '.join(map(repr, others))}; name it with --schema",
+            ExitStatus.SCHEMA,
+            "schema_missing",
+        )
+    return CommandError(
+        f"{message}; run a migration with this in upgrade()",
+        ExitStatus.SCHEMA,
+        "schema_missing",
+        f"op.create_fairqueue(version={latest_version()}{schema_argument(schema)})",
+    )
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return ", ".join(map(repr, names[:_MAX_LISTED])) + more

@@ -1,0 +1,109 @@
+"""Spark session of a command, and the installation as options of the data source."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sqlalchemy_fairqueue.cli.errors import CommandError, not_found_error, usage_error
+from sqlalchemy_fairqueue.cli.output import console
+from sqlalchemy_fairqueue.cli.results import ExitStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sqlalchemy_fairqueue.cli.installation import Installation
+    from sqlalchemy_fairqueue.cli.options import Options
+
+_OURS = re.compile(r"sqlalchemy_fairqueue\.[\w.]+: (.+)")
+
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf",
+        metavar="NAME=VALUE",
+        help="A setting of Spark, like spark.master=spark://host:7077; can be repeated. Default: local[2].",
+        show_default=False,
+    ),
+]
+
+
+@contextlib.contextmanager
+def spark_session(command: str, conf: Sequence[str] | None) -> Iterator[SparkSession]:
+    """A session; it is stopped afterwards unless the process had one before.
+
+    Raises:
+        Failure: Spark is not installed, or a setting is malformed.
+    """
+    settings = dict(_setting(one) for one in conf or ())
+    try:
+        import pyarrow as pa  # noqa: F401, PLC0415 - Spark would report a missing one later, and less clearly
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - other commands do not need Spark
+
+        from sqlalchemy_fairqueue.spark import register  # noqa: PLC0415
+        from sqlalchemy_fairqueue.spark.java import session  # noqa: PLC0415
+    except ImportError as error:
+        raise usage_error(f"Spark cannot be used: {error}; pip install 'sqlalchemy-fairqueue[spark]'") from error
+    had = SparkSession.getActiveSession()
+    started = session(f"fairqueue spark {command}", **{"spark.log.level": "ERROR", **settings})
+    try:
+        register(started)
+        yield started
+    except Exception as error:
+        raise _spark_failure(error) from error
+    finally:
+        if had is None:
+            started.stop()
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise usage_error(f"--conf {text!r} is no setting; give NAME=VALUE")
+    return name.strip(), value
+
+
+def _spark_failure(error: Exception) -> Exception:
+    """An error of Spark in one line; errors of this library stay as they are."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - other commands do not need Spark
+
+    if not isinstance(error, PySparkException):
+        return error
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    # An error of this library that a task raised is at the end of its traceback.
+    if ours := [line for line in map(_OURS.match, lines) if line]:
+        return CommandError(ours[-1][1], ExitStatus.REFUSED, "refused")
+    if lines[0].startswith("[PATH_NOT_FOUND]"):
+        return not_found_error(f"{lines[0].removeprefix('[PATH_NOT_FOUND]').strip()} Give a path or URI that is there")
+    return CommandError(f"Spark failed: {lines[0]}; --debug shows where", ExitStatus.FAILED, "failed")
+
+
+@contextlib.contextmanager
+def progress(activity: str) -> Iterator[None]:
+    """Report an activity on stderr, in a terminal with a moving indicator."""
+    out = console(error=True)
+    if out.is_terminal:
+        with out.status(activity):
+            yield
+    else:
+        print(f"fairqueue: {activity}", file=sys.stderr, flush=True)  # noqa: T201 - for the person who waits
+        yield
+
+
+def source_options(installation: Installation) -> dict[str, Any]:
+    """The installation as arguments: ``archive(spark, path, **source_options(installation))``."""
+    url = installation.target.engine.url.set(drivername="postgresql")
+    return {"dsn": url.render_as_string(hide_password=False), "schema": installation.schema}
+
+
+def read_table(spark: SparkSession, installation: Installation, options: Options, table: str = "history") -> DataFrame:
+    """A table of the installation: rows of the named queue, or of all queues."""
+    reader = spark.read.format("fairqueue").options(**source_options(installation), table=table)
+    queue = options.queue or installation.target.queue
+    return (reader.option("queue", queue) if queue else reader).load()

@@ -1,0 +1,119 @@
+"""Target of a command: the database, the schema and the queue, from options, environment and application."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Engine, NullPool, create_engine
+from sqlalchemy.exc import DBAPIError
+
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.asynchronous import AsyncEngine
+from sqlalchemy_fairqueue.cli.application import engine_of_module, load_object
+from sqlalchemy_fairqueue.cli.errors import command_error, usage_error
+from sqlalchemy_fairqueue.cli.options import APP_VARIABLE, DATABASE_URL_VARIABLE
+from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, psycopg_url, with_psycopg
+from sqlalchemy_fairqueue.engines import check_driver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import URL
+
+    from sqlalchemy_fairqueue.cli.application import AnyEngine
+    from sqlalchemy_fairqueue.cli.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The database, schema and queue that a command is for.
+
+    Attributes:
+        engine: Connects to the database.
+        schema: The schema of the installation; None: found through the search_path.
+        queue: The queue that the options or the application name, None if they name none.
+        application: The application's Queue of that name, with its codec and defaults, if it was loaded.
+    """
+
+    engine: Engine
+    schema: str | None
+    queue: str | None
+    application: Queue | None
+
+    @property
+    def database(self) -> str:
+        """The URL of the database without the password."""
+        return display_url(self.engine.url)
+
+
+@contextlib.contextmanager
+def open_target(options: Options) -> Iterator[Target]:
+    """Find the target. Database errors in the block are raised as CommandError that names the database.
+
+    Raises:
+        CommandError: No database is named, the application cannot be loaded, or the database refuses something.
+    """
+    reference = application_reference(options)
+    application = load_object(reference, options.app_dir) if reference else None
+    if reference and not isinstance(application, (Queue, Engine, AsyncEngine)):
+        raise usage_error(f"{reference!r} is a {type(application).__name__}, not a Queue or an Engine")
+    queue = application if isinstance(application, Queue) else None
+    with contextlib.ExitStack() as stack:
+        engine = stack.enter_context(_engine(options, application, reference))
+        target = Target(
+            engine,
+            options.schema or (queue.schema if queue else None),
+            options.queue or (queue.name if queue else None),
+            queue if queue and options.queue in {None, queue.name} else None,
+        )
+        try:
+            yield target
+        except DBAPIError as error:
+            raise command_error(error, target.database) from error
+
+
+def application_reference(options: Options) -> str | None:
+    """The ``module:name`` that the options or the environment name, None if neither does."""
+    return options.app or os.environ.get(APP_VARIABLE, "").strip() or None
+
+
+@contextlib.contextmanager
+def _engine(options: Options, application: object, reference: str | None) -> Iterator[Engine]:
+    given = choose_database(options, application, reference)
+    if isinstance(given, Engine):
+        check_driver(given)
+        yield given
+        return
+    url = with_psycopg(given.url, f"the engine of {reference}") if isinstance(given, AsyncEngine) else given
+    # psycopg prepares a statement that is repeated on one connection, which not every pooler supports.
+    arguments = {**connect_arguments(url, "fairqueue"), "prepare_threshold": None}
+    try:
+        engine = create_engine(url, poolclass=NullPool, connect_args=arguments)
+    except ImportError as error:
+        raise usage_error(f"psycopg cannot be used: {error}; pip install 'psycopg[binary]'") from error
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def choose_database(options: Options, application: object, reference: str | None) -> URL | AnyEngine:
+    """The database by the first that names one.
+
+    In this order: --database-url, an engine named by --app, the environment, the module of the queue named by --app.
+    """
+    if options.database_url:
+        return psycopg_url(options.database_url, "--database-url")
+    if isinstance(application, (Engine, AsyncEngine)):
+        return application
+    if url := os.environ.get(DATABASE_URL_VARIABLE, "").strip():
+        return psycopg_url(url, DATABASE_URL_VARIABLE)
+    if reference and (engine := engine_of_module(reference)) is not None:
+        return engine
+    raise usage_error(
+        f"no database is named; set {DATABASE_URL_VARIABLE}, or give --database-url postgresql://user@host/database "
+        "or --app module:engine"
+    )

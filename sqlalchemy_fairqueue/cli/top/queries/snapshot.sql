@@ -1,0 +1,9 @@
+-- The snapshot of the transaction, the time by the queue's clock, and the queues that record their history.
+select
+  pg_current_snapshot()::text as snapshot,
+  fairqueue.fq_now() as now,
+  array(
+    select q.name
+    from fairqueue.fq_queue q
+    where q.history
+  ) as recorded

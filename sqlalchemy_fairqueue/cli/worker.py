@@ -1,0 +1,206 @@
+"""``worker``: a worker process for queues of an application, until a signal stops it."""
+
+# Annotations are read when the program starts, so that they must not be postponed.
+import asyncio
+import logging
+import sys
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from sqlalchemy import URL, Engine, create_engine
+from sqlalchemy.exc import DBAPIError
+
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.asynchronous import AsyncEngine
+from sqlalchemy_fairqueue.cli.application import AnyEngine, load_callable, load_module, load_object, load_queue
+from sqlalchemy_fairqueue.cli.errors import command_error, usage_error
+from sqlalchemy_fairqueue.cli.formats import parse_duration
+from sqlalchemy_fairqueue.cli.options import Options, option_parser
+from sqlalchemy_fairqueue.cli.results import Result
+from sqlalchemy_fairqueue.cli.target import application_reference, choose_database
+from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, with_psycopg
+from sqlalchemy_fairqueue.errors import clean
+
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_SPARE_CONNECTIONS = 2
+
+
+class LogLevel(StrEnum):
+    """The least severe records that are logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def _duration_option(name: str, words: str) -> Any:
+    return typer.Option(name, parser=option_parser(parse_duration), metavar="DURATION", help=words, show_default=False)
+
+
+def worker(
+    options: Options,
+    *,
+    queues: Annotated[
+        list[str], typer.Argument(metavar="MODULE:QUEUE...", help="The queues, served in turn.", show_default=False)
+    ],
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", "-c", metavar="N", help="Handlers that run at a time.")
+    ] = 8,
+    lease: Annotated[
+        timedelta | None,
+        _duration_option("--lease", "Time after which the messages of a worker that died go to others. Default: 30s."),
+    ] = None,
+    poll_interval: Annotated[
+        timedelta | None,
+        _duration_option(
+            "--poll-interval", "Longest time between two polls when idle. Default: 5s, with --no-notify 1s."
+        ),
+    ] = None,
+    notify: Annotated[
+        bool, typer.Option("--notify/--no-notify", help="Wake up by notifications; not behind a transaction pooler.")
+    ] = True,
+    grace: Annotated[
+        timedelta | None, _duration_option("--grace", "How long handlers may run on after a signal. Default: 30s.")
+    ] = None,
+    drain: Annotated[bool, typer.Option("--drain", help="Stop as soon as no message is ready.")] = False,
+    in_loop: Annotated[
+        bool | None,
+        typer.Option(
+            "--async/--threads",
+            help="Call handlers in an event loop, or in threads. Default: by the application's engine.",
+            show_default=False,
+        ),
+    ] = None,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option("--import", metavar="MODULE", help="A module to import, for the handlers in it. Can be repeated."),
+    ] = None,
+    session_factory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:NAME",
+            help="A factory of handlers' sessions, like the application's sessionmaker. Default: plain ones.",
+            show_default=False,
+        ),
+    ] = None,
+    prefetch: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Most messages leased ahead of their handlers, 0 to 500. Default: 500.",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The consumer's name in leases and in the log. Default: host, process and a random part.",
+            show_default=False,
+        ),
+    ] = None,
+    log_level: Annotated[
+        LogLevel, typer.Option("--log-level", metavar="LEVEL", help=", ".join(LogLevel))
+    ] = LogLevel.INFO,
+) -> Result:
+    """Call the handlers of one or several queues of an application.
+
+    At the first SIGTERM or SIGINT the worker takes no more messages, lets handlers finish within --grace, releases
+    the rest without counting an attempt, and exits with 0. The second signal ends the process at once. With --drain
+    the worker stops by itself.
+
+    The database is that of --database-url, of an engine named by --app, of the environment, or of the engine in the
+    module of the first queue. It logs to stderr.
+    """
+    if not notify and poll_interval is None:
+        poll_interval = timedelta(seconds=1)
+    found = [load_queue(name, options.app_dir) for name in queues]
+    for module in modules or ():
+        load_module(module, options.app_dir)
+    reference = application_reference(options)
+    given = choose_database(
+        options, load_object(reference, options.app_dir) if reference else found[0], reference or queues[0]
+    )
+    _configure_logging(log_level)
+    arguments: dict[str, Any] = {"concurrency": concurrency, "notify": notify}
+    optional = {
+        "lease": lease,
+        "poll_interval": poll_interval,
+        "grace": grace,
+        "session_factory": session_factory and load_callable(session_factory, options.app_dir),
+        "prefetch": prefetch,
+        "name": name,
+    }
+    arguments |= {name: value for name, value in optional.items() if value is not None}
+    if in_loop is None:
+        in_loop = isinstance(given, AsyncEngine)
+    run = _run_tasks if in_loop else _run_threads
+    try:
+        worker_name, counts = run(given, found, arguments, drain=drain)
+    except DBAPIError as error:
+        raise command_error(error, display_url(given if isinstance(given, URL) else given.url)) from error
+    return Result({"worker": worker_name, "queues": [queue.name for queue in found], "stats": counts})
+
+
+def _run_threads(
+    given: URL | AnyEngine, queues: list[Queue], arguments: dict[str, Any], *, drain: bool
+) -> tuple[str, dict[str, int]]:
+    from sqlalchemy_fairqueue.worker import Worker  # noqa: PLC0415 - the other commands do not need it
+
+    engine = given if isinstance(given, Engine) else create_engine(_url(given), **_pool(given, arguments))
+    runner = Worker(engine, *queues, **arguments)
+    runner.run(handle_signals=True, drain=drain)
+    engine.dispose()
+    return runner.name, runner.stats.as_dict()
+
+
+def _run_tasks(
+    given: URL | AnyEngine, queues: list[Queue], arguments: dict[str, Any], *, drain: bool
+) -> tuple[str, dict[str, int]]:
+    try:
+        from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415 - needs greenlet
+
+        from sqlalchemy_fairqueue.worker import AsyncWorker  # noqa: PLC0415 - the other commands do not need it
+    except ImportError as error:
+        raise usage_error(f"--async needs more: {error}; pip install 'sqlalchemy-fairqueue[asyncio]'") from error
+
+    async def serve() -> tuple[str, dict[str, int]]:
+        engine = given
+        if not isinstance(engine, AsyncEngine):
+            engine = create_async_engine(_url(engine), **_pool(engine, arguments))
+        runner = AsyncWorker(engine, *queues, **arguments)
+        await runner.run(handle_signals=True, drain=drain)
+        await engine.dispose()
+        return runner.name, runner.stats.as_dict()
+
+    return asyncio.run(serve())
+
+
+def _url(given: URL | AnyEngine) -> URL:
+    return given if isinstance(given, URL) else with_psycopg(given.url, "the application's engine")
+
+
+def _pool(given: URL | AnyEngine, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of an engine whose pool serves the handlers; the worker's own connections are outside of it."""
+    return {
+        "pool_size": arguments["concurrency"] + _SPARE_CONNECTIONS,
+        "pool_pre_ping": True,
+        "connect_args": connect_arguments(_url(given), "fairqueue worker"),
+    }
+
+
+def _configure_logging(level: LogLevel) -> None:
+    # basicConfig does nothing where the application has configured logging.
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Formatter(_LOG_FORMAT))
+    logging.basicConfig(handlers=[handler], level=level.upper())
+
+
+class _Formatter(logging.Formatter):
+    """Escapes control characters: names and errors may hold some, and the log may go to a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return "\n".join(clean(line.expandtabs()) for line in super().format(record).splitlines())

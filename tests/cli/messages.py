@@ -1,0 +1,45 @@
+"""Messages of tests, put into queues by the library's own verbs."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Delivery, Queue
+from tests.factories import EnqueueFactory
+
+ODD_NAMES = ["[red]bold[/]", "two\nlines", "\x1b[2Jclear", "a  b", "'; drop table fq_message; --", "köln", "x" * 300]
+"""Names that markup, terminals, tables and SQL might take for something else."""
+
+QUEUE = Queue("documents")
+
+Findings = Callable[..., list[dict[str, Any]]]
+
+
+def enqueue(engine: Engine, *channels: str, queue: Queue = QUEUE, **fields: object) -> list[int]:
+    """One message a channel; their ids."""
+    with Session(engine) as session, session.begin():
+        receipts = queue.enqueue_many(
+            session, [EnqueueFactory.build(channel=channel, **fields) for channel in channels]
+        )
+    return [receipt.message_id or 0 for receipt in receipts]
+
+
+def lease(engine: Engine, limit: int = 100, queue: Queue = QUEUE) -> list[Delivery]:
+    """Take messages, as a consumer that goes on holding them."""
+    return queue.dequeue(engine, limit=limit, lease=timedelta(minutes=5))
+
+
+def bury(engine: Engine, *channels: str, queue: Queue = QUEUE, **fields: object) -> list[int]:
+    """One dead letter a channel; their ids, in the order of their deaths."""
+    ids = enqueue(engine, *channels, queue=queue, **fields)
+    deliveries = lease(engine, len(ids), queue=queue)
+    queue.bury(engine, deliveries, reason="cannot be read", error="Traceback ...\nValueError: no such page")
+    return ids
+
+
+def levels(found: list[dict[str, Any]]) -> list[str]:
+    """The levels of findings."""
+    return [one["level"] for one in found]

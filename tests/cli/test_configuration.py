@@ -1,0 +1,169 @@
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import ChannelPolicy, Queue
+from tests.cli.conftest import Cli
+from tests.cli.messages import QUEUE, enqueue
+from tests.fixtures.database import Database
+
+
+def test_a_channel(cli: Cli, engine: Engine) -> None:
+    """Each option of a channel's policy is set, and shown as it is now."""
+    enqueue(engine, "a")
+
+    found = cli(
+        "configure", "channel", "a", "--max-concurrency", "4", "--rate", "10/s", "--burst", "5", "--weight", "3",
+        "--max-backlog", "1000", "--on-full", "drop",
+    )  # fmt: skip
+
+    assert found.status == 0
+    assert found.rows() == [
+        ["channel 'a' of queue 'documents' is served like this now"],
+        ["max concurrency", "4"], ["rate", "10/s"], ["burst", "5"], ["weight", "3"], ["max backlog", "1,000"],
+        ["on full", "drop"],
+    ]  # fmt: skip
+    [stats] = QUEUE.channels(engine, "a")
+    assert (stats.max_concurrency, stats.release_burst, stats.weight, stats.max_backlog) == (4, 5, 3, 1000)
+    assert stats.release_interval == timedelta(milliseconds=100)
+
+
+def test_what_a_bound_would_do_is_shown(cli: Cli) -> None:
+    """What was set is shown also where it does nothing yet."""
+    assert ["on full", "drop"] in cli("configure", "channel", "a", "--queue", "documents", "--on-full", "drop").rows()
+
+
+def test_what_is_not_named_stays(cli: Cli, engine: Engine) -> None:
+    """An option changes what it names and nothing else."""
+    QUEUE.configure_channel(engine, "a", ChannelPolicy(max_concurrency=4, weight=3, max_backlog=9, on_full="drop"))
+
+    changed = cli("configure", "channel", "a", "--rate", "1/m", "--no-max-concurrency", "--json").document
+
+    assert changed == {
+        "queue": "documents", "channel": "a", "created": False, "changed": True,
+        "policy": {
+            "max_concurrency": None, "release_interval_seconds": 60.0, "release_burst": 1, "weight": 3,
+            "max_backlog": 9, "on_full": "drop",
+        },
+    }  # fmt: skip
+    assert cli("configure", "channel", "a", "--no-max-backlog", "--rate", "none", "--json").document["policy"] == {
+        "max_concurrency": None, "release_interval_seconds": 0.0, "release_burst": 1, "weight": 3,
+        "max_backlog": None, "on_full": "drop",
+    }  # fmt: skip
+
+
+def test_show_a_channel(cli: Cli, engine: Engine) -> None:
+    """Without an option nothing is changed: the policy is shown, or that there is no such channel."""
+    enqueue(engine, "a")
+
+    shown = cli("configure", "channel", "a", "--json").document
+    assert (shown["changed"], shown["policy"]["weight"]) == (False, 1)
+    assert cli("configure", "channel", "b").status == 1
+    assert len(QUEUE.channels(engine)) == 1
+
+
+def test_a_new_channel(cli: Cli, engine: Engine) -> None:
+    """A channel that is not there is made, with the defaults of its queue where nothing else is named."""
+    QUEUE.configure(engine, defaults=ChannelPolicy(weight=5, max_concurrency=2))
+
+    made = cli("configure", "channel", "a", "--max-concurrency", "9", "--json").document
+
+    assert made["created"]
+    assert (made["policy"]["weight"], made["policy"]["max_concurrency"]) == (5, 9)
+
+
+def test_a_queue(cli: Cli, engine: Engine) -> None:
+    """Limit, history and the defaults of new channels are set apart: what is not named stays."""
+    first = cli("configure", "queue", "--queue", "documents", "--max-concurrency", "50", "--json").document
+    assert first == {
+        "queue": "documents", "changed": True, "max_concurrency": 50, "history": False,
+        "history_retention_seconds": None, "defaults": None,
+    }  # fmt: skip
+
+    cli("configure", "queue", "--history", "--retention", "7d")
+    cli("configure", "queue", "--channel-weight", "2", "--channel-rate", "5/s", "--channel-on-full", "drop")
+    last = cli("configure", "queue", "--channel-max-backlog", "10", "--json").document
+
+    assert (last["max_concurrency"], last["history"], last["history_retention_seconds"]) == (50, True, 604800.0)
+    assert last["defaults"] == {
+        "max_concurrency": None, "release_interval_seconds": 0.2, "release_burst": 1, "weight": 2,
+        "max_backlog": 10, "on_full": "drop",
+    }  # fmt: skip
+    enqueue(engine, "new")
+    [stats] = QUEUE.channels(engine)
+    assert (stats.weight, stats.max_backlog) == (2, 10)
+
+
+def test_history_on_and_off(cli: Cli, engine: Engine) -> None:
+    """The retention outlives the history, and can be set beside either."""
+    QUEUE.configure(engine, history=True, history_retention=timedelta(days=3))
+
+    assert ["retention", "3d 00h"] in cli("configure", "queue", "--no-history").rows()
+    off = cli("configure", "queue", "--json").document
+    assert (off["history"], off["history_retention_seconds"]) == (False, 259200.0)
+    on = cli("configure", "queue", "--history", "--json").document
+    assert (on["history"], on["history_retention_seconds"]) == (True, 259200.0)
+    longer = cli("configure", "queue", "--retention", "4d", "--json").document
+    assert (longer["history"], longer["history_retention_seconds"]) == (True, 345600.0)
+
+
+def test_show_a_queue(cli: Cli, engine: Engine) -> None:
+    """Without an option the settings are shown, for people and for programs."""
+    enqueue(engine, "a")
+    assert cli("configure", "queue").rows() == [
+        ["queue 'documents'"], ["max concurrency", "-"], ["history", "no"], ["retention", "-"],
+        ["new channels take the policy that their first enqueue brings"],
+    ]  # fmt: skip
+
+    cli("configure", "queue", "--channel-weight", "2", "--history")
+    assert cli("configure", "queue").rows()[1:6] == [
+        ["max concurrency", "-"], ["history", "yes"], ["retention", "30d 00h"], ["new channels start with"],
+        ["max concurrency", "-"],
+    ]  # fmt: skip
+    assert cli("configure", "queue", "--json").document["changed"] is False
+
+
+def test_no_limit_of_a_queue(cli: Cli, engine: Engine) -> None:
+    """The limit of a queue is taken away by name."""
+    QUEUE.configure(engine, max_concurrency=3)
+
+    assert cli("configure", "queue", "--no-max-concurrency", "--json").document["max_concurrency"] is None
+    assert QUEUE.stats(engine).max_concurrency is None
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["channel", "a", "--max-concurrency", "0"], "max_concurrency is 0; give an int from 1"),
+        (["channel", "a", "--max-concurrency", "many"], "--max-concurrency"),
+        (["channel", "a", "--max-concurrency", "1", "--no-max-concurrency"], "contradict each other"),
+        (["channel", "a", "--max-backlog", "1", "--no-max-backlog"], "contradict each other"),
+        (["channel", "a", "--rate", "fast"], "'fast' is no rate"),
+        (["channel", "a", "--on-full", "explode"], "'explode' is neither raise nor drop"),
+        (["channel", "a", "--weight", "100000"], "weight is 100000; give an int from 1 to 10000"),
+        (["channel", "", "--weight", "1"], "channel '' has 0 bytes"),
+        (["channel"], "CHANNEL"),
+        (["queue", "--max-concurrency", "1", "--no-max-concurrency"], "contradict each other"),
+        (["queue", "--retention", "1h"], "history_retention is"),
+        (["queue", "--retention", "soon"], "'soon' is no duration"),
+        (["queue", "--channel-max-concurrency", "1", "--no-channel-max-concurrency"], "contradict each other"),
+    ],
+)
+def test_bad_values(cli: Cli, database: Database, words: list[str], complaint: str) -> None:
+    """A value that cannot be kept is named, and nothing is changed."""
+    found = cli("configure", *words, "--queue", "documents", "--json")
+
+    assert (found.status, found.error["kind"]) == (2, "usage")
+    assert complaint in found.err
+    assert database.value("select count(*) from fq_queue") == 0
+    assert database.value("select count(*) from fq_channel") == 0
+
+
+def test_queues_with_odd_names(cli: Cli, engine: Engine) -> None:
+    """A queue can have any name, on the screen too."""
+    name = "odd [red] \x1b[0m:name"
+    cli("configure", "queue", "--queue", name, "--max-concurrency", "3")
+
+    assert Queue(name).stats(engine).max_concurrency == 3
+    assert cli("stats").rows()[1][0] == r"odd [red] \x1b[0m:name"

@@ -1,0 +1,114 @@
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import Queue
+from tests.cli.conftest import Cli
+from tests.cli.messages import QUEUE, enqueue, lease
+
+
+def test_pause_and_resume_a_queue(cli: Cli, engine: Engine) -> None:
+    """A paused queue delivers nothing until it is resumed; doing either twice changes nothing and says so."""
+    enqueue(engine, "a")
+
+    first, again = cli("pause", "--json"), cli("pause", "--json")
+    assert first.document == {"queue": "documents", "channel": None, "paused": True, "changed": True}
+    assert again.document["changed"] is False
+    assert lease(engine) == []
+
+    assert cli("resume").out == "queue 'documents' is running now\n"
+    assert cli("resume").out == "queue 'documents' was running already\n"
+    assert len(lease(engine)) == 1
+
+
+def test_pause_and_resume_a_channel(cli: Cli, engine: Engine) -> None:
+    """A paused channel is passed by, and the others are served."""
+    enqueue(engine, "a", "b")
+
+    assert cli("pause", "a").out == "channel 'a' of queue 'documents' is paused now\n"
+    assert [delivery.channel for delivery in lease(engine)] == ["b"]
+    assert cli("resume", "a", "--json").document == {
+        "queue": "documents", "channel": "a", "paused": False, "changed": True,
+    }  # fmt: skip
+    assert [delivery.channel for delivery in QUEUE.dequeue(engine, lease=timedelta(minutes=1))] == ["a"]
+
+
+@pytest.mark.parametrize("command", ["pause", "resume"])
+def test_what_is_not_there(cli: Cli, engine: Engine, command: str) -> None:
+    """A channel or queue that is not there is not made: it may be a slip of the pen."""
+    assert "has no queue yet" in cli(command).err
+    enqueue(engine, "a")
+
+    for words in (["b"], ["--queue", "documets"], ["a", "--queue", "documets"]):
+        found = cli(command, *words, "--json")
+        assert (found.status, found.error["kind"]) == (1, "not_found")
+    assert cli("stats", "--json").document["queues"][0]["channels"] == 1
+
+
+def test_which_queue(cli: Cli, engine: Engine) -> None:
+    """With several queues one must be named: nothing is paused by luck."""
+    enqueue(engine, "a")
+    enqueue(engine, "a", queue=Queue("other"))
+
+    found = cli("pause")
+
+    assert found.status == 2
+    assert "which queue? name one with --queue: 'documents', 'other'" in found.err
+    assert cli("pause", "--queue", "other", "--json").document["queue"] == "other"
+
+
+def test_cancel(cli: Cli, engine: Engine) -> None:
+    """Each message is told apart: withdrawn, in a consumer's hands, or not there, which is status 1."""
+    out, waiting = enqueue(engine, "a", "b")
+    lease(engine, 1)
+
+    found = cli("cancel", str(waiting), str(out), "999", "--json")
+
+    assert found.status == 1
+    assert found.document == {
+        "queue": "documents",
+        "messages": [
+            {"message_id": waiting, "outcome": "cancelled"},
+            {"message_id": out, "outcome": "leased"},
+            {"message_id": 999, "outcome": "missing"},
+        ],
+    }
+    assert lease(engine) == []
+
+
+def test_cancel_in_words(cli: Cli, engine: Engine) -> None:
+    """Withdrawing what is there is status 0, and says what became of it."""
+    [message_id] = enqueue(engine, "a")
+
+    found = cli("cancel", str(message_id))
+
+    assert (found.status, found.rows()) == (0, [["id", "outcome"], [str(message_id), "withdrawn"]])
+    assert cli("cancel", "0").status == 2
+    assert cli("cancel").status == 2
+
+
+def test_purge(cli: Cli, engine: Engine) -> None:
+    """A channel is emptied of what is not delivered after a question that tells how much that is."""
+    enqueue(engine, "a", "a", "a", "b")
+    enqueue(engine, "a", delay=timedelta(hours=1))
+    lease(engine, 1)
+
+    declined = cli("purge", "a", answer="no\n")
+    assert declined.status == 1
+    assert "delete 3 undelivered messages of channel 'a' of queue 'documents' for good? [y/N]" in declined.err
+
+    assert cli("purge", "a", "--yes", "--json").document == {"queue": "documents", "channel": "a", "purged": 3}
+    assert [(one.channel, one.ready, one.scheduled, one.leased) for one in QUEUE.channels(engine)] == [
+        ("a", 0, 0, 1), ("b", 1, 0, 0),
+    ]  # fmt: skip
+    assert cli("purge", "a").out.startswith("0 messages of channel 'a' of queue 'documents' deleted")
+
+
+def test_purge_needs_an_answer(cli: Cli, engine: Engine) -> None:
+    """Where nobody can answer nothing is deleted; a channel that is not there is told."""
+    enqueue(engine, "a")
+
+    assert cli("purge", "a").status == 2
+    assert cli("purge", "x", "--yes").status == 1
+    assert QUEUE.stats(engine).ready == 1

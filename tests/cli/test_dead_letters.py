@@ -1,0 +1,178 @@
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import BytesCodec, Queue
+from tests.cli.conftest import Cli
+from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, lease
+from tests.fixtures.database import Database
+
+
+def test_no_dead_letters(cli: Cli, engine: Engine) -> None:
+    """A queue without dead letters is no error."""
+    enqueue(engine, "a")
+
+    assert cli("dead", "list").out == "queue 'documents' has no such dead letters\n"
+    assert cli("dead", "list", "--json").document == {"queue": "documents", "dead_letters": [], "more": False}
+
+
+def test_list(cli: Cli, engine: Engine) -> None:
+    """Dead letters are listed, the oldest death first, with what killed them; channel and kind restrict."""
+    first, second = bury(engine, "a", "b")
+    [third] = bury(engine, "a", kind="print")
+
+    found = cli("dead", "list")
+    assert found.rows()[0] == ["id", "channel", "kind", "attempts", "died (UTC)", "reason", "error"]
+    assert [row[:4] for row in found.rows()[1:]] == [
+        [str(first), "a", "parse", "1/20"], [str(second), "b", "parse", "1/20"], [str(third), "a", "print", "1/20"],
+    ]  # fmt: skip
+    assert found.rows()[1][5:] == ["cannot be read", "ValueError: no such page"]
+
+    def ids(*words: str) -> list[int]:
+        return [one["message_id"] for one in cli("dead", "list", "--json", *words).document["dead_letters"]]
+
+    assert ids("--channel", "a") == [first, third]
+    assert ids("--kind", "print") == [third]
+    assert ids("--channel", "b", "--kind", "print") == []
+
+
+def test_pages(cli: Cli, engine: Engine) -> None:
+    """A page says whether there are more and how to get them."""
+    ids = bury(engine, *"abcde")
+
+    first = cli("dead", "list", "--limit", "2", "--json").document
+    assert first["more"]
+    rest = cli("dead", "list", "--after", str(ids[1]), "--json").document
+    assert [one["message_id"] for one in first["dead_letters"] + rest["dead_letters"]] == ids
+    assert not rest["more"]
+    assert cli("dead", "list", "--limit", "2").out.splitlines()[-1] == f"there are more: --after {ids[1]}"
+
+
+def test_show(cli: Cli, engine: Engine) -> None:
+    """One dead letter is shown whole, its payload decoded and its traceback line by line."""
+    [message_id] = bury(engine, "köln", payload={"page": 7}, headers={"trace": "abc"}, key="k1")
+
+    found = cli("dead", "show", str(message_id))
+    assert ["payload", '{"page": 7}'] in found.rows()
+    assert ["attempts", "1 of 20, handed out 1 time"] in found.rows()
+    assert found.out.splitlines()[-2:] == ["Traceback ...", "ValueError: no such page"]
+    document = cli("dead", "show", str(message_id), "--json").document
+    expected = {
+        "message_id": message_id, "queue": "documents", "channel": "köln", "kind": "parse", "key": "k1", "attempts": 1,
+        "max_attempts": 20, "deliveries": 1, "reason": "cannot be read", "payload": {"page": 7},
+        "headers": {"trace": "abc"}, "error": "Traceback ...\nValueError: no such page",
+    }  # fmt: skip
+    assert {name: document[name] for name in expected} == expected
+
+
+def test_a_payload_that_is_no_json(cli: Cli, engine: Engine) -> None:
+    """A payload that cannot be decoded is shown as bytes, and the rest is shown all the same."""
+    [message_id] = bury(engine, "a", queue=Queue("documents", codec=BytesCodec()), payload=b"\xff\x00")
+
+    assert r"b'\xff\x00'" in cli("dead", "show", str(message_id)).out
+    document = cli("dead", "show", str(message_id), "--json").document
+    assert (document["payload"], document["content_base64"]) == (None, "/wA=")
+
+
+def test_names_that_command_a_terminal(cli: Cli, engine: Engine) -> None:
+    """Whatever a message and its error hold is shown and not obeyed."""
+    ids = bury(engine, *ODD_NAMES, kind="\x1b[31m", payload={"text": "\x1b]0;title\x07"})
+
+    assert "\x1b" not in cli("dead", "list").out
+    shown = cli("dead", "show", str(ids[0])).out
+    assert "\x1b" not in shown
+    assert "[red]bold[/]" in shown
+
+
+def test_show_what_is_not_there(cli: Cli, engine: Engine) -> None:
+    """A message that is no dead letter is told."""
+    enqueue(engine, "a")
+
+    found = cli("dead", "show", "77", "--json")
+    assert (found.status, found.error["kind"]) == (1, "not_found")
+    assert "message 77 is no dead letter of queue 'documents'" in found.err
+
+
+def test_redrive_named_ones(cli: Cli, engine: Engine) -> None:
+    """Named dead letters go back without a question; what is not there is told, with status 1."""
+    first, second, third = bury(engine, "a", "b", "c")
+
+    assert cli("dead", "redrive", str(first), str(second)).out == "2 redriven\n"
+    mixed = cli("dead", "redrive", str(third), str(first), "--json")
+    assert mixed.status == 1
+    assert mixed.document == {
+        "queue": "documents", "redriven": 1, "duplicate": 0, "missing": 1,
+        "not_redriven": [{"message_id": first, "outcome": "missing"}],
+    }  # fmt: skip
+    assert [delivery.message_id for delivery in lease(engine)] == [first, second, third]
+    assert f"1 not among the dead letters of queue 'documents': {first}" in cli("dead", "redrive", str(first)).out
+
+
+def test_redrive_in_bulk(cli: Cli, engine: Engine, database: Database) -> None:
+    """Many go back page by page; those that must stay dead do not stand in the way of the others."""
+    bury(engine, "b", kind="print")
+    ids = bury(engine, *["a"] * 700)
+    database.execute(f"update fq_dead_letter set dedupe_key = 'k' where message_id between {ids[0]} and {ids[599]}")
+    enqueue(engine, "a", key="k")
+
+    found = cli("dead", "redrive", "--kind", "parse", "--yes", "--json")
+
+    assert found.status == 0
+    outcomes = {name: found.document[name] for name in ("redriven", "duplicate", "missing")}
+    assert outcomes == {"redriven": 100, "duplicate": 600, "missing": 0}
+    assert len(found.document["not_redriven"]) == 600
+    assert "600 left as they are: another message holds their key" in cli("dead", "redrive", "--all", "--yes").out
+
+
+@pytest.mark.parametrize(("answer", "redriven"), [("y\n", 2), ("yes\n", 2), ("n\n", 0), ("\n", 0), ("", 0)])
+def test_bulk_asks(cli: Cli, engine: Engine, answer: str, redriven: int) -> None:
+    """Without ids redrive asks; anything but yes changes nothing, with status 1."""
+    bury(engine, "a", "a")
+
+    found = cli("dead", "redrive", "--channel", "a", answer=answer)
+
+    assert "redrive all dead letters of queue 'documents', channel 'a'? [y/N]" in found.err
+    assert len(lease(engine)) == redriven
+    assert (found.status, "nothing was changed" in found.err) == ((0, False) if redriven else (1, True))
+
+
+@pytest.mark.parametrize("command", ["redrive", "purge"])
+def test_nobody_to_ask(cli: Cli, engine: Engine, command: str) -> None:
+    """Where no terminal is there to answer, nothing is done, and --yes is named."""
+    bury(engine, "a")
+
+    found = cli("dead", command, "--all", "--json")
+
+    assert (found.status, found.error["kind"]) == (2, "usage")
+    assert "give --yes" in found.err
+    assert QUEUE.stats(engine).dead == 1
+
+
+@pytest.mark.parametrize("command", ["redrive", "purge"])
+def test_all_must_be_said(cli: Cli, engine: Engine, command: str) -> None:
+    """No ids and no restriction is no way to say all; ids and a restriction contradict."""
+    [message_id] = bury(engine, "a")
+
+    assert "give ids, --channel, --kind or --all" in cli("dead", command, "--yes").err
+    assert cli("dead", command, str(message_id), "--all", "--yes").status == 2
+    assert cli("dead", command, str(message_id), "--kind", "parse", "--yes").status == 2
+    assert QUEUE.stats(engine).dead == 1
+
+
+def test_purge(cli: Cli, engine: Engine, database: Database) -> None:
+    """Dead letters are deleted by id, channel, kind or age, and all of them only if that is said."""
+    first, second, third, fourth = bury(engine, "a", "b", "c", "c")
+    old = timedelta(days=40) // timedelta(microseconds=1)
+    database.execute(f"update fq_dead_letter set died_at = died_at - {old} where message_id = {second}")
+
+    assert cli("dead", "purge", str(first), "--yes", "--json").document == {"queue": "documents", "purged": 1}
+    assert cli("dead", "purge", str(first), "--yes").status == 1
+    assert cli("dead", "purge", "--older-than", "30d", "--yes").out == "1 dead letter of queue 'documents' deleted\n"
+    assert {one.message_id for one in QUEUE.dead_letters(engine)} == {third, fourth}
+    declined = cli("dead", "purge", "--all", "--json", answer="n\n")
+    assert (declined.status, declined.error["kind"]) == (1, "declined")
+    question = "delete all dead letters of queue 'documents', channel 'c' for good? [y/N]"
+    purged = cli("dead", "purge", "--channel", "c", answer="y\n")
+    assert question in purged.err
+    assert purged.out == "2 dead letters of queue 'documents' deleted\n"

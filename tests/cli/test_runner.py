@@ -1,0 +1,202 @@
+import signal
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from tests.cli.conftest import PROGRAM, Cli, Start, ended
+from tests.cli.messages import enqueue
+from tests.fixtures.connections import Connect
+from tests.fixtures.database import Database
+from tests.fixtures.options import PATIENCE
+from tests.fixtures.waits import Waits
+
+_WAITS = (
+    "select pid from pg_stat_activity where datname = current_database() and application_name = 'fairqueue' "
+    "and wait_event_type = 'Lock'"
+)
+
+_WITHOUT = """
+import sys
+sys.modules[{missing!r}] = None
+from sqlalchemy_fairqueue.cli.__main__ import run
+run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["nonsense"], "No such command"),
+        (["stats", "--nonsense"], "No such option"),
+        (["cancel", "x"], "valid integer"),
+        (["dead", "nonsense"], "No such command"),
+        (["top", "--sort", "beauty"], "beauty"),
+        (["top", "--interval", "soon"], "'soon' is no duration"),
+        (["channels", "--limit", "0"], "--limit"),
+        (["doctor", "--max-age", "old"], "'old' is no duration"),
+    ],
+)
+def test_command_lines_that_cannot_be_used(cli: Cli, words: list[str], complaint: str) -> None:
+    """A bad command line is told on stderr with where to read on, as a document too if one is asked for, status 2."""
+    found = cli(*words)
+    assert (found.status, found.out) == (2, "")
+    assert complaint in found.err
+    assert "--help' tells more" in found.err
+    assert "Traceback" not in found.err
+
+    asked = cli(*words, "--json")
+    assert (asked.status, asked.error["kind"], asked.error["status"]) == (2, "usage", 2)
+
+
+@pytest.mark.parametrize("group", [[], ["dead"], ["configure"], ["history"]])
+def test_help(cli: Cli, group: list[str]) -> None:
+    """Each group tells its commands, on --help with status 0 and without a command with status 2."""
+    found = cli(*group, "--help")
+    assert (found.status, found.err) == (0, "")
+    assert "Commands" in found.out
+    assert cli(*group).status == 2
+
+
+def test_version(cli: Cli) -> None:
+    """The version of the library is told without a command."""
+    found = cli("--version")
+    assert (found.status, found.out) == (0, f"sqlalchemy-fairqueue {metadata.version('sqlalchemy-fairqueue')}\n")
+
+
+def test_an_unknown_version(bare_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the library was put without its metadata, in a zipapp or a folder of copies, that is told in a line."""
+    monkeypatch.setattr(metadata.Distribution, "discover", lambda **_: iter(()))
+
+    found = bare_cli("--version")
+    assert (found.status, found.err) == (0, "")
+    assert found.out.startswith("sqlalchemy-fairqueue, version unknown: No package metadata was found")
+    assert found.out.count("\n") == 1
+
+
+def test_exit_statuses_are_documented_in_the_help(cli: Cli) -> None:
+    """The help names the exit statuses."""
+    assert "Exit status: 0 done; 1 a problem was found" in " ".join(cli("--help").out.split())
+
+
+def test_debug(cli: Cli, engine: Engine) -> None:
+    """--debug adds the traceback of whatever failed."""
+    enqueue(engine, "a")
+
+    found = cli("pause", "x", "--debug")
+    assert found.status == 1
+    assert found.err.startswith("Traceback (most recent call last):")
+    assert found.err.splitlines()[-1].startswith("fairqueue: queue 'documents' has no channel 'x'")
+
+
+def test_a_mistake_of_ours(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever nobody thought of is one line too, and its status tells it from the others."""
+    monkeypatch.setattr("sqlalchemy_fairqueue.cli.installation.Installation.queue_names", lambda _: 1 / 0)
+
+    found = cli("stats", "--json")
+    assert (found.status, found.error["kind"]) == (70, "failed")
+    assert found.err == "fairqueue: ZeroDivisionError: division by zero; --debug shows where it comes from\n"
+
+
+def test_ctrl_c(start: Start, engine: Engine, connect: Connect, waits: Waits) -> None:
+    """Ctrl-C ends a command that waits for the database, without a word and with status 130."""
+    enqueue(engine, "a")
+    connect().exec_driver_sql("lock table fq_queue in access exclusive mode")
+
+    with start("pause", "--queue", "documents") as process:
+        waits.until(_WAITS)
+        process.send_signal(signal.SIGINT)
+        found = ended(process)
+
+    assert (found.status, found.out, found.err) == (130, "", "")
+
+
+def test_a_connection_that_is_lost(
+    start: Start, engine: Engine, connect: Connect, waits: Waits, database: Database
+) -> None:
+    """A server that ends the connection on the way is away: status 3."""
+    enqueue(engine, "a")
+    connect().exec_driver_sql("lock table fq_queue in access exclusive mode")
+
+    with start("pause", "--queue", "documents", "--json") as process:
+        waits.until(_WAITS)
+        database.execute(f"select pg_terminate_backend(pid) from ({_WAITS}) waiting")
+        found = ended(process)
+
+    assert (found.status, found.error["kind"]) == (3, "database_away")
+    assert "cannot reach postgresql://" in found.err
+    assert f"/{database.name}" in found.err
+    assert ": terminating connection due to administrator command" in found.err
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_broken_pipe(start: Start, engine: Engine, unbuffered: str) -> None:
+    """Whoever stops reading is left in peace: no word, status 141."""
+    enqueue(engine, *(f"{number:05}{'x' * 400}" for number in range(1000)))
+
+    with start("channels", "--limit", "1000", PYTHONUNBUFFERED=unbuffered) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith("channel")
+        process.stdout.close()
+        assert process.wait(PATIENCE.total_seconds()) == 141
+        assert process.stderr.read() == ""
+
+
+def test_a_narrow_locale(start: Start, engine: Engine) -> None:
+    """Output in a locale without a character for a name still comes, with an escape in its place."""
+    enqueue(engine, "köln")
+
+    with start("channels", PYTHONIOENCODING="ascii") as process:
+        found = ended(process)
+    assert (found.status, found.err) == (0, "")
+    assert r"k\xf6ln" in found.out
+    with start("channels", "--json", PYTHONIOENCODING="ascii") as process:
+        assert ended(process).document["channels"][0]["channel"] == "köln"
+
+
+def test_without_the_extra() -> None:
+    """Without typer or rich the command says which extra to install."""
+    for missing in ("typer", "rich"):
+        found = subprocess.run(
+            [sys.executable, "-c", _WITHOUT.format(missing=missing)],
+            check=False, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert found.returncode == 1
+        assert "pip install 'sqlalchemy-fairqueue[cli]'" in found.stderr
+        assert "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
+@pytest.mark.parametrize("words", ["enqueue messages.parquet", "archive folder", "report", "replay scenarios.toml"])
+def test_without_the_extra_of_spark(start: Start, tmp_path: Path, words: str, missing: str) -> None:
+    """Without Spark, or what its data sources need, each command of the group says which extra to install."""
+    (tmp_path / "scenarios.toml").write_text('[[scenario]]\nname = "other"\n')
+
+    with start(
+        "spark", *words.split(), "--json", program=[sys.executable, "-c", _WITHOUT.format(missing=missing)]
+    ) as process:
+        found = ended(process)
+
+    assert (found.status, found.error["kind"]) == (2, "usage"), found.err
+    assert found.err.startswith("fairqueue: Spark cannot be used: ")
+    assert "; pip install 'sqlalchemy-fairqueue[spark]'" in found.err
+
+
+def test_the_library_does_without_it() -> None:
+    """Importing the library loads neither the command line nor what that needs."""
+    source = (
+        "import sys\nimport sqlalchemy_fairqueue\n"
+        "print([name for name in sys.modules if name.startswith(('typer', 'rich', 'sqlalchemy_fairqueue.cli'))])"
+    )
+    found = subprocess.run([sys.executable, "-c", source], check=True, capture_output=True, text=True, timeout=60)
+    assert found.stdout == "[]\n"
+
+
+def test_as_a_module() -> None:
+    """It runs as a module too."""
+    found = subprocess.run([*PROGRAM, "--help"], check=True, capture_output=True, text=True, timeout=60)
+    assert "Usage: fairqueue" in found.stdout

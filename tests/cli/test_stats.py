@@ -1,0 +1,155 @@
+from datetime import timedelta
+
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import ChannelPolicy, Queue
+from tests.cli.conftest import Cli
+from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, lease
+from tests.fixtures.database import Database
+
+
+def test_stats_without_queues(cli: Cli) -> None:
+    """An installation that nobody has used yet has no queues, which is no error."""
+    assert cli("stats").out == "schema 'public' has no queue yet\n"
+    assert cli("stats", "--json").document == {"queues": []}
+
+
+def test_stats(cli: Cli, engine: Engine) -> None:
+    """Each queue has a row with its counts; the document has them by the names of QueueStats."""
+    bury(engine, "a")
+    enqueue(engine, "a", "a", "b")
+    enqueue(engine, "a", delay=timedelta(hours=1))
+    lease(engine, 1)
+    QUEUE.configure(engine, max_concurrency=7)
+    Queue("other").pause(engine)
+
+    found = cli("stats")
+    document = cli("stats", "--json").document
+
+    assert found.status == 0
+    headings, documents, other = found.rows()
+    assert headings[:6] == ["queue", "ready", "scheduled", "leased", "limit", "dead"]
+    assert documents[:8] == ["documents", "2", "1", "1", "7", "1", "0", "2"]
+    assert other[0] == "other"
+    assert other[-1] == "paused"
+    first, second = document["queues"]
+    assert first["queue"] == "documents"
+    counts = {name: first[name] for name in ("ready", "scheduled", "leased", "dead", "channels", "max_concurrency")}
+    assert counts == {"ready": 2, "scheduled": 1, "leased": 1, "dead": 1, "channels": 2, "max_concurrency": 7}
+    assert first["oldest_ready_seconds"] >= 0
+    assert first["oldest_ready_at"].endswith("+00:00")
+    assert second["paused_at"] is not None
+    assert second["oldest_ready_seconds"] is None
+
+
+def test_one_queue(cli: Cli, engine: Engine) -> None:
+    """--queue restricts to one, and one that is not there is told with those that are."""
+    enqueue(engine, "a")
+    enqueue(engine, "a", queue=Queue("other"))
+
+    assert [queue["queue"] for queue in cli("stats", "--json", "--queue", "other").document["queues"]] == ["other"]
+    missing = cli("stats", "--queue", "documets")
+    assert missing.status == 1
+    assert "no queue 'documets' in schema 'public'; its queues are 'documents', 'other'" in missing.err
+
+
+def test_channels(cli: Cli, engine: Engine) -> None:
+    """Each channel has a row with its counts and its policy."""
+    QUEUE.configure_channel(
+        engine,
+        "a",
+        ChannelPolicy(
+            max_concurrency=4, release_interval=timedelta(milliseconds=100), weight=3, max_backlog=50, on_full="drop"
+        ),
+    )
+    enqueue(engine, "a", "a", "b")
+    lease(engine, 1)
+    QUEUE.pause(engine, "b")
+
+    found = cli("channels")
+    document = cli("channels", "--json").document
+
+    headings, first, second = found.rows()
+    assert headings == [
+        "channel", "ready", "scheduled", "leased", "limit", "rate", "weight", "backlog", "dead", "dropped",
+        "oldest ready", "state",
+    ]  # fmt: skip
+    assert first[:8] == ["a", "1", "0", "1", "1/4", "10/s", "3", "1/50"]
+    assert second[0] == "b"
+    assert second[-1] == "paused"
+    assert document["more"] is False
+    channel = document["channels"][0]
+    assert channel["channel"] == "a"
+    assert channel["release_interval_seconds"] == 0.1
+    assert (channel["max_concurrency"], channel["max_backlog"], channel["on_full"]) == (4, 50, "drop")
+
+
+def test_one_channel(cli: Cli, engine: Engine) -> None:
+    """A channel can be named; one that is not there is told."""
+    enqueue(engine, "a", "b")
+
+    assert [one["channel"] for one in cli("channels", "b", "--json").document["channels"]] == ["b"]
+    missing = cli("channels", "c", "--json")
+    assert missing.status == 1
+    assert missing.error["kind"] == "not_found"
+    assert "queue 'documents' has no channel 'c'" in missing.err
+
+
+def test_channels_of_several_queues(cli: Cli, engine: Engine) -> None:
+    """Without --queue the channels of every queue are shown, each below the name of its queue."""
+    enqueue(engine, "a")
+    enqueue(engine, "b", queue=Queue("other"))
+
+    assert [line[0] for line in cli("channels").rows()] == [
+        "queue documents", "channel", "a", "queue other", "channel", "b",
+    ]  # fmt: skip
+    document = cli("channels", "--json").document
+    assert [(one["queue"], one["channel"]) for one in document["channels"]] == [("documents", "a"), ("other", "b")]
+
+
+def test_odd_names(cli: Cli, engine: Engine) -> None:
+    """Names reach the screen as text, nothing in them is obeyed, and the document has them as they are."""
+    enqueue(engine, *ODD_NAMES)
+
+    found = cli("channels")
+    names = {one["channel"] for one in cli("channels", "--json").document["channels"]}
+
+    assert names == set(ODD_NAMES)
+    assert len(found.out.splitlines()) == 1 + len(ODD_NAMES)
+    assert "\x1b" not in found.out
+    for shown in ("[red]bold[/]", r"two\nlines", r"\x1b[2Jclear", "a  b", "köln", "x" * 300):
+        assert shown in found.out
+
+
+def test_odd_names_as_arguments(cli: Cli, engine: Engine) -> None:
+    """Every name that a queue takes can be named on the command line, after -- where it begins with a dash."""
+    names = [*ODD_NAMES, "--json"]
+    enqueue(engine, *names)
+
+    for name in names:
+        document = cli("channels", "--json", "--", name).document
+        assert [one["channel"] for one in document["channels"]] == [name]
+
+
+def test_ten_thousand_channels(cli: Cli, database: Database) -> None:
+    """Channels come in pages, which lead from the first to the last."""
+    database.execute(
+        "with made as (insert into fq_channel (queue, name) select 'documents', 'c' || lpad(n::text, 5, '0') "
+        "from generate_series(1, 10000) n returning id) "
+        "insert into fq_channel_state (channel_id, queue) select id, 'documents' from made"
+    )
+
+    first = cli("channels")
+    assert len(first.out.splitlines()) == 1 + 100 + 1
+    assert first.out.splitlines()[-1] == "there are more: --after c00100, or a higher --limit"
+
+    seen: list[str] = []
+    page = cli("channels", "--json", "--limit", "4000").document
+    while page["more"]:
+        seen += [one["channel"] for one in page["channels"]]
+        page = cli("channels", "--json", "--limit", "4000", "--after", seen[-1]).document
+    seen += [one["channel"] for one in page["channels"]]
+    assert seen == [f"c{number:05}" for number in range(1, 10001)]
+
+    everything = cli("stats", "--json").document["queues"][0]
+    assert everything["channels"] == 10000

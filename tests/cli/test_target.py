@@ -1,0 +1,218 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, NullPool, create_engine
+
+from sqlalchemy_fairqueue.cli.options import APP_VARIABLE, DATABASE_URL_VARIABLE
+from tests.cli.conftest import Cli, install_into
+from tests.cli.messages import bury, enqueue
+from tests.fixtures.database import Database, MakeDatabase
+
+Module = Callable[[str], str]
+
+_ENGINE = """
+from sqlalchemy import NullPool, create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy_fairqueue import BytesCodec, ChannelPolicy, Queue
+
+URL = {url!r}
+{name} = {make}(URL, poolclass=NullPool)
+documents = Queue("documents", codec=BytesCodec(), defaults=ChannelPolicy(weight=7))
+"""
+SECRET = "s3cret-pass"  # noqa: S105 - what must not be shown
+
+
+def url_of(database: Database) -> str:
+    """The URL with everything in it, for a module's source."""
+    return database.url.render_as_string(hide_password=False)
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment names nothing."""
+    monkeypatch.delenv(DATABASE_URL_VARIABLE, raising=False)
+    monkeypatch.delenv(APP_VARIABLE, raising=False)
+
+
+def test_no_database(bare_cli: Cli) -> None:
+    """Where no database is named, each way to name one is told."""
+    found = bare_cli("stats", "--json")
+
+    assert (found.status, found.error["kind"]) == (2, "usage")
+    for way in (DATABASE_URL_VARIABLE, "--database-url postgresql://user@host/database", "--app module:engine"):
+        assert way in found.err
+
+
+@pytest.mark.parametrize("driver", ["postgresql", "postgres", "postgresql+psycopg2", "postgresql+asyncpg"])
+def test_every_driver_is_psycopg(bare_cli: Cli, database: Database, engine: Engine, driver: str) -> None:
+    """A URL of an application is taken whatever driver it names."""
+    enqueue(engine, "a")
+    url = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+    found = bare_cli("stats", "--json", "--database-url", url.replace("postgresql:", f"{driver}:", 1))
+    assert found.document["queues"][0]["ready"] == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        (f"mysql://root:{SECRET}@host/x", "names a mysql database"),
+        (f"root:{SECRET}@host/x", "--database-url cannot be read"),
+        (f"postgresql://root:{SECRET}@host:port/x", "--database-url cannot be read"),
+        ("", "no database is named"),
+    ],
+)
+def test_bad_urls(bare_cli: Cli, url: str, complaint: str) -> None:
+    """A URL that cannot be used is refused without a word of it."""
+    found = bare_cli("stats", "--json", "--debug", "--database-url", url)
+
+    assert found.status == 2
+    assert complaint in found.err
+    assert SECRET not in found.err + found.out
+
+
+@pytest.mark.parametrize("debug", [[], ["--debug"]])
+@pytest.mark.parametrize("query", ["", f"?password={SECRET}", f"?options=-csecret={SECRET}"])
+def test_passwords_are_never_printed(bare_cli: Cli, query: str, debug: list[str]) -> None:
+    """A database that is away is named without its password, wherever in the URL that stands."""
+    found = bare_cli("stats", "--json", *debug, "--database-url", f"postgresql://u:{SECRET}@127.0.0.1:1/shop{query}")
+
+    assert (found.status, found.error["kind"]) == (3, "database_away")
+    assert "cannot reach postgresql://u@127.0.0.1:1/shop: " in found.error["message"]
+    assert SECRET not in found.err + found.out
+
+
+def test_the_environment_names_the_database(
+    bare_cli: Cli, database: Database, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment is asked where the command line is silent, and the command line wins."""
+    enqueue(engine, "a")
+    monkeypatch.setenv(DATABASE_URL_VARIABLE, url_of(database))
+
+    assert bare_cli("stats", "--json").document["queues"][0]["ready"] == 1
+    assert bare_cli("stats", "--database-url", "postgresql://u@127.0.0.1:1/x").status == 3
+    monkeypatch.setenv(DATABASE_URL_VARIABLE, "nonsense")
+    assert "FAIRQUEUE_DATABASE_URL cannot be read" in bare_cli("stats").err
+
+
+@pytest.mark.parametrize("make", ["create_engine", "create_async_engine"])
+def test_an_application(bare_cli: Cli, database: Database, module: Module, make: str) -> None:
+    """A queue of an application brings its name, its codec and the engine beside it; an engine brings the database."""
+    name = module(_ENGINE.format(url=url_of(database), name="db", make=make))
+    engine = create_engine(database.url, poolclass=NullPool)
+    [message_id] = bury(engine, "a", payload={"page": 1})
+    by_queue = bare_cli("dead", "show", str(message_id), "--json", "--app", f"{name}:documents")
+    assert by_queue.status == 0, by_queue.err
+    assert by_queue.document["payload"] == repr(b'{"page":1}')
+    by_engine = bare_cli("stats", "--json", "--app", f"{name}:db")
+    assert by_engine.document["queues"][0]["dead"] == 1
+    made = bare_cli("configure", "channel", "new", "--burst", "2", "--json", "--app", f"{name}:documents")
+    assert made.document["policy"]["weight"] == 7
+
+
+def test_another_folder(
+    bare_cli: Cli, database: Database, module: Module, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Modules are looked for in the current folder, or in the one that --app-dir names."""
+    name = module(_ENGINE.format(url=url_of(database), name="db", make="create_engine"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    assert bare_cli("stats", "--app", f"{name}:db").status == 2
+    assert bare_cli("stats", "--app", f"{name}:db", "--app-dir", str(tmp_path)).status == 0
+
+
+def test_which_database_wins(
+    bare_cli: Cli, database: Database, module: Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--database-url wins over a named engine, that over the environment, that over the engine beside a queue."""
+    away = module(_ENGINE.format(url="postgresql+psycopg://u@127.0.0.1:1/x", name="db", make="create_engine"))
+    here = module(_ENGINE.format(url=url_of(database), name="db", make="create_engine"))
+    monkeypatch.setenv(APP_VARIABLE, f"{away}:db")
+
+    def status(*words: str) -> int:
+        return bare_cli("history", "prune", *words).status
+
+    assert status() == 3
+    assert status("--app", f"{away}:documents") == 3
+    assert status("--database-url", url_of(database)) == 0
+    assert status("--app", f"{here}:db") == 0
+    monkeypatch.setenv(DATABASE_URL_VARIABLE, url_of(database))
+    assert status() == 3
+    assert status("--app", f"{away}:documents") == 0
+
+
+@pytest.mark.parametrize(
+    ("place", "complaint"),
+    [
+        ("nonsense", "give module:name, like shop.queues:documents"),
+        (":x", "give module:name"),
+        ("nowhere_at_all:x", "there is no module 'nowhere_at_all'; looked in "),
+        ("nowhere_at_all.queues:x", "there is no module 'nowhere_at_all'"),
+        ("{module}:missing", "there is no 'missing' in module {module}; its queues are {module}:documents"),
+        ("{module}:documents.missing", "there is no 'missing' in a Queue"),
+        ("{module}:URL", "is a str, not a Queue or an Engine"),
+        ("{broken}:x", "cannot be imported: ZeroDivisionError: division by zero; --debug shows where"),
+        ("{needy}:x", "cannot be imported: No module named 'nowhere_at_all'"),
+        ("{several}:documents", "has several engines: a, b; say which database is meant by --app {several}:a"),
+    ],
+)
+def test_applications_that_cannot_be_used(bare_cli: Cli, module: Module, place: str, complaint: str) -> None:
+    """An application that cannot be loaded is told with what is missing and what there is."""
+    url = "postgresql+psycopg://u@127.0.0.1:1/x"
+    source = _ENGINE.format(url=url, name="db", make="create_engine")
+    names = {
+        "module": module(source),
+        "broken": module("1 / 0"),
+        "needy": module("import nowhere_at_all"),
+        "several": module(_ENGINE.format(url=url, name="a", make="create_engine") + "b = create_engine(URL)"),
+    }
+
+    found = bare_cli("stats", "--json", "--app", place.format(**names))
+
+    assert (found.status, found.error["kind"]) == (2, "usage")
+    assert complaint.format(**names) in found.err
+
+
+def test_an_application_that_is_no_postgresql(bare_cli: Cli, module: Module) -> None:
+    """An engine of another database is refused with what it is."""
+    name = module("from sqlalchemy import create_engine\nengine = create_engine('sqlite://')")
+
+    found = bare_cli("stats", "--app", f"{name}:engine")
+    assert found.status == 2
+    assert "the engine speaks sqlite+pysqlite" in found.err
+
+
+def test_an_autocommit_engine(bare_cli: Cli, database: Database, engine: Engine, module: Module) -> None:
+    """Commands that change something have transactions, however the application's engine is set."""
+    enqueue(engine, "a")
+    source = _ENGINE.format(url=url_of(database), name="db", make="create_engine")
+    name = module(source.replace("poolclass=NullPool", "poolclass=NullPool, isolation_level='AUTOCOMMIT'"))
+
+    found = bare_cli("pause", "--app", f"{name}:db")
+    assert found.status == 0, found.err
+
+
+def test_a_schema(bare_cli: Cli, make_database: MakeDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installation in a schema of any name is found by --schema."""
+    schema = 'Odd "schema": %s'
+    database = make_database(installed=False)
+    made = create_engine(database.url, poolclass=NullPool)
+    with made.begin() as connection:
+        connection.exec_driver_sql('create schema "Odd ""schema"": %s"', execution_options={"no_parameters": True})
+    install_into(database, schema)
+    monkeypatch.setenv(DATABASE_URL_VARIABLE, url_of(database))
+
+    where = ("--schema", schema, "--queue", "documents")
+    assert bare_cli("configure", "queue", "--max-concurrency", "2", *where).status == 0
+    assert bare_cli("configure", "channel", "a", "--weight", "2", *where).status == 0
+    for words in (["stats"], ["channels"], ["pause"], ["resume", "a"], ["dead", "list"], ["history", "prune"]):
+        assert bare_cli(*words, "--json", *where).status == 0
+    assert bare_cli("cancel", "1", *where).status == 1
+    assert bare_cli("purge", "a", "--yes", *where).status == 0
+    assert bare_cli("top", "--once", *where).status == 0
+    findings = bare_cli("doctor", "--json", *where).document["findings"]
+    levels = {finding["check"]: finding["level"] for finding in findings}
+    assert [levels[check] for check in ("version", "privileges", "leases", "history")] == ["ok"] * 4
+    assert "could not be checked" not in str(findings)
