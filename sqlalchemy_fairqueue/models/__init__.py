@@ -1,23 +1,23 @@
 """Mapped classes for queries and relationships over fairqueue's tables.
 
 They map what ``op.create_fairqueue`` installs, names included, so that Alembic finds nothing to change. They are for
-reading: a flush that would write a row is refused with the verb to use instead. Three ways to have them: the classes
-here, on a MetaData of their own (:data:`metadata`); :func:`make_models` for the MetaData of your Base; and the mixins,
-for classes of your own.
+reading: a flush that would write a row is refused, and the error names the verb to use instead. There are three ways
+to use them: the classes here, on a MetaData of their own (:data:`metadata`); :func:`make_models` for the MetaData of
+your Base; and the mixins, for classes of your own.
 """
 
 from __future__ import annotations
 
 from sqlalchemy.orm import DeclarativeBase
 
+from sqlalchemy_fairqueue.models.base import FairqueueMixin
 from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin
+from sqlalchemy_fairqueue.models.factory import Models, make_models
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
 from sqlalchemy_fairqueue.models.loads import LoadMixin
-from sqlalchemy_fairqueue.models.making import Models, make_models
 from sqlalchemy_fairqueue.models.messages import DeadLetterMixin, LeaseMixin, MessageMixin, SignalMixin
-from sqlalchemy_fairqueue.models.mixin import FairqueueMixin
 from sqlalchemy_fairqueue.models.queues import QueueConfigMixin, QueueStateMixin
-from sqlalchemy_fairqueue.models.refusal import ReadOnlyModel
+from sqlalchemy_fairqueue.models.read_only import ReadOnlyModel
 from sqlalchemy_fairqueue.models.types import Duration, Instant, Xid8, interval, timestamp
 
 __all__ = [
@@ -65,7 +65,7 @@ class QueueConfig(QueueConfigMixin, _Base):
 
 
 class QueueState(QueueStateMixin, _Base):
-    """The count of a queue that has a limit, in the connection's default schema."""
+    """The concurrency of a queue that has a limit, in the connection's default schema."""
 
 
 class Channel(ChannelMixin, _Base):
@@ -101,7 +101,7 @@ class Load(LoadMixin, _Base):
 
 
 class PrunedHistory(PrunedHistoryMixin, _Base):
-    """What was taken away from the history, in the connection's default schema."""
+    """A record of pruned history, in the connection's default schema."""
 
 
 metadata = _Base.metadata

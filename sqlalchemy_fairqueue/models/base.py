@@ -1,4 +1,4 @@
-"""What the mixins share: they are read-only, live in one schema, and are related where both partners are mapped."""
+"""Base of the mixins: read-only rows of one schema, with relationships to the other mixins that are mapped."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy import event
 
-from sqlalchemy_fairqueue.models.refusal import ReadOnly
-from sqlalchemy_fairqueue.models.relations import Related, relate
+from sqlalchemy_fairqueue.models.read_only import ReadOnly
+from sqlalchemy_fairqueue.models.relationships import Related, relate
 
 if TYPE_CHECKING:
     from sqlalchemy import FromClause
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 class FairqueueMixin(ReadOnly):
-    """What the mixins share.
+    """Base of the mixins.
 
-    The relationships of a mixin exist where its partner's mixin is mapped too, on the same Base and in the same schema.
+    A relationship of a mixin exists if the mixin of the other table is mapped too, on the same Base and in the same
+    schema.
 
     Attributes:
         __fairqueue_schema__: The schema that fairqueue is installed in. None is the schema of the Base's MetaData, and
@@ -31,7 +32,7 @@ class FairqueueMixin(ReadOnly):
 
 @event.listens_for(FairqueueMixin, "instrument_class", propagate=True)
 def _check(mapper: Mapper[Any], class_: type[Any]) -> None:
-    """Refuse a class whose own ``__table_args__`` took the place of those that its mixin gives the table."""
+    """Refuse a class whose own ``__table_args__`` replaces that of its mixin."""
     given = [base for base in class_.__mro__ if "__table_args__" in vars(base)]
     ours: list[Any] = [base for base in given if issubclass(base, FairqueueMixin)]
     if not ours or given[0] is ours[-1] or mapper.inherits is not None:
@@ -44,8 +45,8 @@ def _check(mapper: Mapper[Any], class_: type[Any]) -> None:
         lost.append(f"schema {class_.__fairqueue_schema__!r}")
     if lost:
         problem = (
-            f"{class_.__name__} maps {table} without {', '.join(lost)}: its __table_args__ stands in the place of "
-            f"{mixin.__name__}'s; make it @declared_attr.directive, and return (..., *super().__table_args__) from it"
+            f"{class_.__name__} maps {table} without {', '.join(lost)}: its __table_args__ replaces that of "
+            f"{mixin.__name__}; make it @declared_attr.directive, and return (..., *super().__table_args__) from it"
         )
         raise TypeError(problem)
 

@@ -23,8 +23,8 @@ from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
 
-from sqlalchemy_fairqueue.models.mixin import FairqueueMixin
-from sqlalchemy_fairqueue.models.relations import Related
+from sqlalchemy_fairqueue.models.base import FairqueueMixin
+from sqlalchemy_fairqueue.models.relationships import Related
 from sqlalchemy_fairqueue.models.types import Duration, Instant
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 class ChannelMixin(FairqueueMixin):
-    """A channel: one tenant's line in a queue.
+    """A channel: the messages of one tenant in a queue.
 
     Attributes:
-        state: What the dispatcher knows of the channel: its policy, its place in the line, its count.
-        queue_config: The configuration of the channel's queue, or None where nobody configured it.
+        state: The dispatcher's state of the channel: policy, turn order, concurrency.
+        queue_config: The configuration of the channel's queue, or None if it was never configured.
         messages: The channel's messages, leased ones too.
         dead_letters: The channel's messages that will not be tried again.
     """
@@ -47,7 +47,7 @@ class ChannelMixin(FairqueueMixin):
     __tablename__ = "fq_channel"
     __fairqueue_related__: ClassVar = {
         "state": Related("fq_channel_state", own="id", other="channel_id"),
-        "queue_config": Related("fq_queue", own="queue", other="name", named_here=True),
+        "queue_config": Related("fq_queue", own="queue", other="name", foreign_key_here=True),
         "messages": Related("fq_message", own="id", other="channel_id", many=True),
         "dead_letters": Related("fq_dead_letter", own="id", other="channel_id", many=True),
     }
@@ -87,11 +87,11 @@ class ChannelMixin(FairqueueMixin):
 
 
 class ChannelStateMixin(FairqueueMixin):
-    """The dispatcher's view of a channel. One row a channel is the key; the table has no unique index, by design.
+    """The dispatcher's state of a channel. One row a channel is the key; the table has no unique index, by design.
 
-    The times are microseconds since the epoch and places in a line, which may be negative; head and next are None while
-    the channel has nothing that the dispatcher knows of. ``backlog`` is what the dispatcher was told of: signals that
-    are not heard yet say more.
+    Times are microseconds since the epoch; they order the turns, and may be negative. Head and next are None while the
+    dispatcher knows of no message in the channel. ``backlog`` is what the dispatcher has heard of: signals that are not
+    heard yet add to it.
 
     Attributes:
         channel: The channel.
@@ -99,7 +99,9 @@ class ChannelStateMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "the dispatcher writes it; a policy is set by queue.configure_channel(session, ...)"
     __tablename__ = "fq_channel_state"
-    __fairqueue_related__: ClassVar = {"channel": Related("fq_channel", own="channel_id", other="id", named_here=True)}
+    __fairqueue_related__: ClassVar = {
+        "channel": Related("fq_channel", own="channel_id", other="id", foreign_key_here=True)
+    }
     if TYPE_CHECKING:
         channel: Mapped[Any]
 

@@ -1,4 +1,4 @@
-"""Mapped classes for a MetaData of the user's."""
+"""Factory of mapped classes for a MetaData of the user's."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _MIXINS: dict[str, type[Any]] = {
 
 
 def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Models:
-    """Map fairqueue's tables into the MetaData of a Base; asked again for the same schema, give the same classes.
+    """Map fairqueue's tables into the MetaData of a Base. For the same schema it returns the same classes again.
 
     The classes share the Base's MetaData and nothing else: they take no columns, dataclass behaviour or table names
     from it, and their names do not clash with classes of the user's in ``relationship("Message")``. Relate to them by
@@ -83,29 +83,29 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
             connection's default schema.
 
     Raises:
-        ValueError: The MetaData has tables of these names in that schema, which classes of the user's map.
+        ValueError: Classes of the user's map tables of these names in that schema.
     """
     metadata = base.metadata
-    place = schema or metadata.schema
+    target = schema or metadata.schema
     kept: dict[str | None, Models] = metadata.info.setdefault("fairqueue", {})
-    held = {table.name: table for table in metadata.tables.values() if table.schema == place}
-    if place in kept and kept[place].Message.__table__ is held.get("fq_message"):
-        return kept[place]
+    held = {table.name: table for table in metadata.tables.values() if table.schema == target}
+    if target in kept and kept[target].Message.__table__ is held.get("fq_message"):
+        return kept[target]
     if taken := sorted(held.keys() & {mixin.__tablename__ for mixin in _MIXINS.values()}):
         problem = (
-            f"the MetaData has {', '.join(taken)} in {named_schema(place)}, and "
-            "make_models() did not make them; map each table once: take your classes of them away, or call no "
-            "make_models() and map the others by their mixins too"
+            f"the MetaData has {', '.join(taken)} in {named_schema(target)}, and "
+            "make_models() did not make them; map each table once: remove your classes of these tables, or do "
+            "not call make_models() and map the other tables by their mixins too"
         )
         raise ValueError(problem)
 
-    class Made(DeclarativeBase):
-        # A registry of its own, so that class names that the user's relationships look up are the user's.
+    class GeneratedBase(DeclarativeBase):
+        # A registry of its own: class names in the user's relationships must find the user's classes.
         registry = registry(metadata=metadata)
 
-    def made(name: str, mixin: type[Any]) -> type[Any]:
+    def mapped_class(name: str, mixin: type[Any]) -> type[Any]:
         body = {"__fairqueue_schema__": schema, "__doc__": mixin.__doc__, "__module__": __name__}
-        return type(name, (mixin, Made), body)
+        return type(name, (mixin, GeneratedBase), body)
 
-    kept[place] = Models(**{name: made(name, mixin) for name, mixin in _MIXINS.items()})
-    return kept[place]
+    kept[target] = Models(**{name: mapped_class(name, mixin) for name, mixin in _MIXINS.items()})
+    return kept[target]

@@ -1,4 +1,4 @@
-"""The mixins of the history: attempts that have ended, of the queues that record them, and what was taken away."""
+"""Mixins of the history: finished attempts of the queues that record them, and the record of pruned attempts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
 
-from sqlalchemy_fairqueue.models.mixin import FairqueueMixin
+from sqlalchemy_fairqueue.models.base import FairqueueMixin
 from sqlalchemy_fairqueue.models.types import Duration, Instant, Xid8
 
 if TYPE_CHECKING:
@@ -35,15 +35,15 @@ def _between(earlier: Any, later: Any) -> ColumnElement[timedelta]:
 class HistoryMixin(FairqueueMixin):
     """An attempt that has ended.
 
-    Queues record their attempts once ``queue.configure(session, history=True)`` said so, and the records go with their
-    day. The table is partitioned by the day of ``finished_at``: a query that says from when to when reads those days
-    only. Ids commit out of order: whoever follows the history goes on after (recorded_xid, id), and stays below the
+    A queue records its attempts after ``queue.configure(session, history=True)``, and whole days of them are pruned.
+    The table is partitioned by the day of ``finished_at``: a query with limits on it reads those days only. Ids commit
+    out of order: a reader that follows the history continues after the last (recorded_xid, id), and stays below the
     transactions that are still open (``pg_snapshot_xmin``).
 
     ``outcome`` is "completed", "retried", "released", "buried", "expired" (its lease ended) or "cancelled".
     """
 
-    __fairqueue_verbs__ = "attempts are recorded where queue.configure(session, history=True) said so"
+    __fairqueue_verbs__ = "attempts are recorded after queue.configure(session, history=True)"
     __tablename__ = "fq_history"
     __fairqueue_related__: ClassVar = {}
 
@@ -103,9 +103,9 @@ class HistoryMixin(FairqueueMixin):
 
 
 class PrunedHistoryMixin(FairqueueMixin):
-    """What housekeeping took away from the history, a row a time and day.
+    """Record of attempts that housekeeping removed from the history: a row a time and day.
 
-    ``(recorded_xid, history_id)`` is the last attempt of what went: a reader that had come that far has missed nothing.
+    ``(recorded_xid, history_id)`` is the last of these attempts: a reader that had read up to it has missed nothing.
     """
 
     __fairqueue_verbs__ = "the housekeeping of the queues' history writes it"

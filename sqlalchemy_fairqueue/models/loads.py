@@ -1,4 +1,4 @@
-"""The mixin of bulk loads that were committed."""
+"""Mixin of bulk loads that were committed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from sqlalchemy import BigInteger, CheckConstraint, PrimaryKeyConstraint, Text
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
 
-from sqlalchemy_fairqueue.models.mixin import FairqueueMixin
+from sqlalchemy_fairqueue.models.base import FairqueueMixin
 from sqlalchemy_fairqueue.models.types import Instant
 
 
 class LoadMixin(FairqueueMixin):
     """A bulk load that was committed, by the name of its job: the same job again adds nothing.
 
-    Of a stream it is the last micro-batch, ``batch_id``, and ``source`` is the query that the batches belong to. The
+    For a stream the row is that of the last micro-batch, ``batch_id``, and ``source`` is the query of the batches. The
     counts are those of that load.
     """
 

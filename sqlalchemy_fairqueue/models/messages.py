@@ -1,4 +1,4 @@
-"""Mixins of what moves: messages, signals, leases and dead letters."""
+"""Mixins of messages, signals, leases and dead letters."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
 
 from sqlalchemy_fairqueue.codecs import JsonCodec
-from sqlalchemy_fairqueue.models.mixin import FairqueueMixin
-from sqlalchemy_fairqueue.models.relations import Related
+from sqlalchemy_fairqueue.models.base import FairqueueMixin
+from sqlalchemy_fairqueue.models.relationships import Related
 from sqlalchemy_fairqueue.models.types import Instant
 from sqlalchemy_fairqueue.times import instant
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _JSON = JsonCodec()
 
-TO_CHANNEL = {"channel": Related("fq_channel", own="channel_id", other="id", named_here=True)}
+TO_CHANNEL = {"channel": Related("fq_channel", own="channel_id", other="id", foreign_key_here=True)}
 
 
 class ContentMixin(FairqueueMixin):
@@ -81,9 +81,9 @@ class ContentMixin(FairqueueMixin):
 class MessageMixin(ContentMixin):
     """A unit of work, from enqueue to completion.
 
-    ``dequeue_at`` is the place in the channel's order: microseconds since the epoch, or minus the priority. ``due_at``
-    and ``priority`` say which. ``delivered_at`` is kept where the queue records its history. A message that is
-    ``cancelled`` was withdrawn while a consumer had it.
+    ``dequeue_at`` orders the messages of the channel: microseconds since the epoch, or minus the priority. ``due_at``
+    and ``priority`` tell which. ``delivered_at`` is kept where the queue records its history. A message that is
+    ``cancelled`` was cancelled while a consumer had leased it.
 
     Attributes:
         lease: The lease under which a consumer holds the message, or None.
@@ -95,7 +95,7 @@ class MessageMixin(ContentMixin):
     __tablename__ = "fq_message"
     __fairqueue_related__: ClassVar = {
         **TO_CHANNEL,
-        "lease": Related("fq_lease", own="lease_id", other="id", named_here=True),
+        "lease": Related("fq_lease", own="lease_id", other="id", foreign_key_here=True),
     }
     if TYPE_CHECKING:
         lease: Mapped[Any]
@@ -114,7 +114,7 @@ class MessageMixin(ContentMixin):
 
     @hybrid_property
     def due_at(self) -> datetime | None:
-        """The instant before which the message is not delivered; None for a prioritised one, which is due always."""
+        """The instant before which the message is not delivered; None for one with a priority, which is always due."""
         return instant(self.dequeue_at) if self.dequeue_at >= 0 else None
 
     @due_at.inplace.expression
@@ -180,13 +180,13 @@ class DeadLetterMixin(ContentMixin):
 
 
 class SignalMixin(FairqueueMixin):
-    """A note that a transaction left for the dispatcher, until it is heard.
+    """A note of a transaction for the dispatcher, until it is heard.
 
     Attributes:
         channel: The channel.
     """
 
-    __fairqueue_verbs__ = "the verbs of a queue leave signals, and the dispatcher takes them away"
+    __fairqueue_verbs__ = "the verbs of a queue insert signals, and the dispatcher deletes them"
     __tablename__ = "fq_signal"
     __fairqueue_related__: ClassVar = TO_CHANNEL
     if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class SignalMixin(FairqueueMixin):
 
 
 class LeaseMixin(FairqueueMixin):
-    """A consumer's claim on messages, until ``expires_at``.
+    """A consumer's lease of messages, until ``expires_at``.
 
     Attributes:
         messages: The messages held under the lease.

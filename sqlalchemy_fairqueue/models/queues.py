@@ -1,4 +1,4 @@
-"""Mixins of queues: their configuration, and the count of those that have a limit on the whole."""
+"""Mixins of queues: their configuration, and the concurrency of queues that limit it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
 
-from sqlalchemy_fairqueue.models.mixin import FairqueueMixin
-from sqlalchemy_fairqueue.models.relations import Related
+from sqlalchemy_fairqueue.models.base import FairqueueMixin
+from sqlalchemy_fairqueue.models.relationships import Related
 from sqlalchemy_fairqueue.models.types import Duration, Instant
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 class QueueConfigMixin(FairqueueMixin):
-    """A configured queue: the policy that channels made from now on start with, and what is the queue's own.
+    """A configured queue: the policy of channels that are made from now on, and the settings of the queue itself.
 
-    ``history_retention`` None is 30 days. Without ``has_policy`` the policy here counts for nothing.
+    ``history_retention`` None is 30 days. Without ``has_policy`` the policy here has no effect.
 
     Attributes:
         channels: The queue's channels.
-        state: The count of a queue that has, or once had, a limit on the whole; or None.
+        state: The concurrency of a queue that has, or once had, a limit for the whole queue; or None.
     """
 
     __fairqueue_verbs__ = "use queue.configure(session, ...)"
@@ -92,7 +92,7 @@ class QueueConfigMixin(FairqueueMixin):
 
 
 class QueueStateMixin(FairqueueMixin):
-    """How many messages of a queue with a limit on the whole are in consumers' hands.
+    """The number of leased messages of a queue that has a limit for the whole queue.
 
     One row a queue is the key; the table has no unique index, by design.
 
@@ -102,7 +102,9 @@ class QueueStateMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "the dispatcher writes it; the limit is set by queue.configure(session, max_concurrency=...)"
     __tablename__ = "fq_queue_state"
-    __fairqueue_related__: ClassVar = {"queue_config": Related("fq_queue", own="queue", other="name", named_here=True)}
+    __fairqueue_related__: ClassVar = {
+        "queue_config": Related("fq_queue", own="queue", other="name", foreign_key_here=True)
+    }
     if TYPE_CHECKING:
         queue_config: Mapped[Any]
 

@@ -1,7 +1,7 @@
-"""Why mapped rows are read-only, and how a session is told.
+"""Read-only rows: a session cannot write them.
 
-The rows carry invariants that only the SQL functions keep: a message without its signal would never be delivered. So a
-flush that would write one is refused, and so is ``session.add`` of a new one, where the mistake was made.
+Only the SQL functions keep the invariants of the rows: a message without its signal would never be delivered. So a
+flush that would write a row is refused, and so is ``session.add`` of a new one, where the mistake was made.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class ReadOnlyModel(FairQueueError, TypeError):
-    """A session was asked to write a row of fairqueue's. Nothing was sent."""
+    """A session was asked to write a row of fairqueue. Nothing was sent to the database."""
 
 
 class ReadOnly:
-    """Base of the mixins: rows of a mapped subclass are read, and never written by a flush."""
+    """Rows of a mapped subclass are read, and never written by a flush."""
 
     __fairqueue_verbs__: ClassVar[str] = "the functions of fairqueue write it"
 
@@ -50,7 +50,7 @@ def _refuse_insert(_mapper: Mapper[Any], _connection: Connection, target: ReadOn
 
 @event.listens_for(ReadOnly, "before_update", propagate=True)
 def _refuse_update(_mapper: Mapper[Any], _connection: Connection, target: ReadOnly) -> None:
-    # The event also fires for a row whose attributes were set to what they were.
+    # The event also fires for a row whose attributes were set to their present values.
     session = object_session(target)
     if session is None or session.is_modified(target):
         _refuse(target, "updated")

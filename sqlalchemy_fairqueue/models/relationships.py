@@ -1,7 +1,7 @@
-"""Relationships without foreign keys: the tables have none, so each mapping says itself what belongs together.
+"""Relationships of the mixins, without foreign keys: the tables have none.
 
-A mixin lists its relationships, and each is made when both of its classes are mapped on the same Base in the same
-schema. So a user may map one mixin alone, under any class name, and no name is looked up that is the user's to choose.
+A mixin lists its relationships. Each is made when both of its classes are mapped on the same Base and in the same
+schema. So a user may map one mixin alone, under any class name: no class is looked up by its name.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ class Related:
 
     Attributes:
         table: The other table.
-        own: The column here.
-        other: The column there that equals it.
-        many: Whether several rows there may belong to one here.
-        named_here: Whether it is the row here that names the one there.
+        own: The column of the mixin.
+        other: The column of the other table that equals it.
+        many: Whether several rows of the other table may belong to one here.
+        foreign_key_here: Whether the column here refers to the other table, as a foreign key would.
     """
 
     table: str
     own: str
     other: str
     many: bool = False
-    named_here: bool = False
+    foreign_key_here: bool = False
 
 
 def relate(mapper: Mapper[Any]) -> None:
-    """Give a class that was just mapped, and those mapped before, the relationships between them."""
+    """Make the relationships between a class that was just mapped and those mapped before."""
     for partner in mapper.registry.mappers:
         _connect(mapper, partner)
         _connect(partner, mapper)
@@ -55,7 +55,7 @@ def _connect(mapper: Mapper[Any], partner: Mapper[Any]) -> None:
 def _relationship(cls: type[Any], partner: type[Any], related: Related) -> Any:
     def condition() -> ColumnElement[bool]:
         here, there = getattr(cls, related.own), getattr(partner, related.other)
-        joined: ColumnElement[bool] = foreign(here) == there if related.named_here else here == foreign(there)
+        joined: ColumnElement[bool] = foreign(here) == there if related.foreign_key_here else here == foreign(there)
         return joined
 
     return relationship(partner, primaryjoin=condition, uselist=related.many, viewonly=True)

@@ -1,7 +1,7 @@
 """Column types: BIGINT microseconds in the database, aware datetimes and timedeltas in Python; transaction ids.
 
-Importing this module tells SQLAlchemy's PostgreSQL dialects of the type xid8, which they would warn of when they
-reflect the history.
+Importing this module registers the type xid8 with SQLAlchemy's PostgreSQL dialects, which would else warn of it when
+they reflect the history.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def interval(duration: SQLColumnExpression[Any]) -> ColumnElement[timedelta]:
 
 
 def _kind(value: Any) -> TypeEngine[Any] | None:
-    """The type of an expression, without what an application decorates it with; None for a value of Python."""
+    """The type of an expression, without a TypeDecorator of the application; None for a value of Python."""
     element = value.__clause_element__() if hasattr(value, "__clause_element__") else value
     if not isinstance(element, ColumnElement):
         return None
@@ -55,33 +55,33 @@ def _kind(value: Any) -> TypeEngine[Any] | None:
     return kind
 
 
-def _counted(value: Any) -> Any:
-    """PostgreSQL's own times and intervals as the microseconds that the columns hold; all else as it is."""
+def _to_microseconds(value: Any) -> Any:
+    """PostgreSQL's own times and intervals as microseconds, as the columns hold them; anything else unchanged."""
     kind = _kind(value)
     if isinstance(kind, (DateTime, Date)):
         # As PostgreSQL compares a timestamp with a timestamptz: in the connection's time zone.
-        return type_coerce(_count(cast(value, DateTime(timezone=True))), Instant)
+        return type_coerce(_epoch_microseconds(cast(value, DateTime(timezone=True))), Instant)
     if isinstance(kind, (Interval, INTERVAL)):
-        return type_coerce(_count(value), Duration)
+        return type_coerce(_epoch_microseconds(value), Duration)
     return value
 
 
-def _count(value: Any) -> ColumnElement[int]:
+def _epoch_microseconds(value: Any) -> ColumnElement[int]:
     return cast(extract("epoch", value) * literal_column("1000000"), BigInteger)
 
 
 class _Comparator(TypeDecorator.Comparator[Any]):
-    """Lets instants and durations meet PostgreSQL's own, on their right."""
+    """Comparison and arithmetic of instants and durations with PostgreSQL's own types on their right."""
 
     def operate(self, op: OperatorType, *other: Any, **given: Any) -> Any:
-        others = [_counted(value) for value in other]
+        others = [_to_microseconds(value) for value in other]
         return self._typed(op, others, super().operate(op, *others, **given))
 
     def reverse_operate(self, op: OperatorType, other: Any, **given: Any) -> Any:
         return self._typed(op, [other], super().reverse_operate(op, other, **given))
 
     def _typed(self, op: OperatorType, others: list[Any], result: Any) -> Any:
-        """An instant less another one is a duration."""
+        """The difference of two instants is a duration."""
         if op is not sub or not isinstance(self.type, Instant):
             return result
         length = isinstance(others[0], timedelta) or isinstance(_kind(others[0]), Duration)
@@ -105,7 +105,7 @@ class Instant(TypeDecorator[datetime]):
         return instant_microseconds(value)
 
     def coerce_compared_value(self, op: OperatorType | None, value: Any) -> TypeEngine[Any]:
-        """An instant, but for what is added to one."""
+        """An instant; a timedelta that is added to one is a duration."""
         return Duration() if isinstance(value, timedelta) else self
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
@@ -114,7 +114,7 @@ class Instant(TypeDecorator[datetime]):
 
     @property
     def python_type(self) -> type[Any]:
-        """What a value is in Python."""
+        """The type of values in Python."""
         return datetime
 
 
@@ -140,7 +140,7 @@ class Duration(TypeDecorator[timedelta]):
 
     @property
     def python_type(self) -> type[Any]:
-        """What a value is in Python."""
+        """The type of values in Python."""
         return timedelta
 
 
@@ -155,16 +155,16 @@ class Xid8(UserDefinedType[int]):
         return "xid8"
 
     def bind_processor(self, dialect: Dialect) -> Callable[[int | None], str | None]:
-        """An int as PostgreSQL reads it."""
+        """Converts an int to PostgreSQL's text."""
         return lambda value: None if value is None else str(value)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], int | None]:
-        """What PostgreSQL wrote as an int."""
+        """Converts PostgreSQL's text to an int."""
         return lambda value: None if value is None else int(value)
 
     @property
     def python_type(self) -> type[Any]:
-        """What a value is in Python."""
+        """The type of values in Python."""
         return int
 
 
