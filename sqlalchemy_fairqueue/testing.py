@@ -1,6 +1,6 @@
-"""Deliveries and contexts for tests of handlers, without a database.
+"""Deliveries and contexts for tests of handlers that need no database.
 
-A handler that uses its queue's database is tested with one: see docs/workers.md.
+Handlers that use the queue's database are tested with one: see docs/workers.md.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ def make_delivery(
     max_attempts: int | None = None,
     enqueued_at: datetime | None = None,
 ) -> Delivery:
-    """A delivery as a worker would give it to a handler; in the database there is none.
+    """A delivery as a worker would give it to a handler, without a message in the database.
 
-    Its payload has been through the queue's codec: with JSON a tuple comes as a list, as in production.
+    Its payload is encoded and decoded by the queue's codec: with JSON a tuple becomes a list, as in production.
 
     Args:
-        queue: The queue that it is of.
-        payload: What is enqueued.
+        queue: The queue of the message.
+        payload: The payload.
         channel: As in ``enqueue``.
         kind: As in ``enqueue``.
         headers: As in ``enqueue``.
-        message_id: The id.
-        attempt: Which attempt it is, from 1.
+        message_id: The message's id.
+        attempt: The number of the attempt, from 1.
         max_attempts: The message's limit. Default: the queue's.
         enqueued_at: Default: now.
 
     Returns:
-        A delivery under a lease of an hour. To settle it by ``queue.complete`` and the like raises LeaseLost: nobody
-        holds such a message.
+        A delivery under a lease of an hour. ``queue.complete`` and the other verbs raise LeaseLost for it: the message
+        does not exist.
 
     Raises:
-        InvalidArgument, PayloadError: What ``enqueue`` would refuse.
+        InvalidArgument, PayloadError: As ``enqueue`` does.
     """
     message = Enqueue(channel=channel, payload=payload, kind=kind, headers=headers, max_attempts=max_attempts)
-    sent = queue._operation(message)  # noqa: SLF001 - what is refused here is what an enqueue refuses
+    sent = queue._operation(message)  # noqa: SLF001 - it refuses the arguments that enqueue refuses
     now = datetime.now(UTC)
     return Delivery(
         message_id=message_id,
@@ -89,16 +89,16 @@ def make_context(
     lost: bool = False,
     timed_out: bool = False,
 ) -> Context:
-    """The context of a delivery that a handler works on.
+    """The context that a worker would give to the handler of a delivery.
 
-    ``context.stopping`` and ``context.cancelled`` may be set later, too.
+    ``context.stopping`` and ``context.cancelled`` can also be set later.
 
     Args:
         delivery: The delivery.
-        stopping: Whether the worker is asked to stop.
-        cancelled: Whether the message was withdrawn.
+        stopping: Whether the worker is stopping.
+        cancelled: Whether the message was cancelled.
         lost: Whether the lease is lost.
-        timed_out: Whether the handler has had its time.
+        timed_out: Whether the handler's timeout has passed.
     """
     # Only workers need the queue of a delivery.
     lease = TrackedLease(delivery.lease.id, math.inf, monotonic)

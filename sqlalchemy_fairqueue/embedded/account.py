@@ -1,4 +1,4 @@
-"""The account that runs the server: PostgreSQL refuses root, so root hands it to one without rights."""
+"""Account that runs the server. PostgreSQL refuses root, so that root runs it as an account without rights."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NOBODY = 65534
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who runs the server.
+    """The account that runs the server.
 
     Attributes:
-        user: numeric user; None stands for whoever runs this.
+        user: numeric user; None: the user of this process.
         group: numeric group; None as above.
     """
 
@@ -30,7 +30,7 @@ class Account:
 
     @classmethod
     def for_server(cls) -> Account:
-        """``nobody`` where this runs as root, or else whoever runs this."""
+        """``nobody`` if this process runs as root, else its own account."""
         if os.geteuid() != 0:
             return cls()
         try:
@@ -55,7 +55,7 @@ class Account:
         """Start *command* as this account, with pipes to its input and output and in a session of its own.
 
         Raises:
-            EmbeddedServerError: this account cannot be taken on.
+            EmbeddedServerError: this process may not switch to the account.
         """
         environment = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         environment["PATH"] = os.pathsep.join(filter(None, (os.environ.get("PATH"), os.defpath)))

@@ -1,4 +1,4 @@
-"""Which server to use, and a database on it that is gone afterwards."""
+"""Choice of a server, and a temporary database on it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def scratch_database(server: URL, name: str | None = None) -> Iterator[URL]:
 
     Args:
         server: a URL with the right to create databases.
-        name: default: one that nobody else uses.
+        name: default: a random one.
     """
     name = name or f"fairqueue_{uuid.uuid4().hex[:12]}"
     engine = create_engine(server, isolation_level="AUTOCOMMIT")

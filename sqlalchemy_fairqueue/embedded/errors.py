@@ -1,4 +1,4 @@
-"""What goes wrong with a private server, and the variable that names another one instead."""
+"""Error of a private server, and the variable that names another server instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the PostgreSQL programs, and put them where the account that runs them can reach them."""
+"""PostgreSQL programs, found in a package or a directory, and copied to where the server's account can run them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Start a private server for the time of a block."""
+"""Private server for the time of a block."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sqlalchemy import URL
 
 from sqlalchemy_fairqueue.embedded.account import Account
 from sqlalchemy_fairqueue.embedded.errors import EmbeddedServerError
-from sqlalchemy_fairqueue.embedded.keeper import Keeper, keeper
 from sqlalchemy_fairqueue.embedded.programs import Programs
+from sqlalchemy_fairqueue.embedded.supervisor import Supervisor, supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ class Server:
 
     directory: Path
     version: str
-    _keeper: Keeper = field(repr=False, compare=False)
+    _supervisor: Supervisor = field(repr=False, compare=False)
 
     @property
     def data_directory(self) -> Path:
@@ -42,8 +42,8 @@ class Server:
 
     @property
     def log_path(self) -> Path:
-        """What initdb, pg_ctl and the server said."""
-        return self._keeper.log_path
+        """The output of initdb, pg_ctl and the server."""
+        return self._supervisor.log_path
 
     def url(self, database: str = "postgres") -> URL:
         """The URL of *database* as the superuser, for ``create_engine`` and ``create_async_engine`` alike."""
@@ -59,7 +59,7 @@ class Server:
         Raises:
             EmbeddedServerError: it did not come back.
         """
-        self._keeper.run("pg_ctl", "restart", "-w", "-t", "60", "-m", mode, "-l", str(self.log_path))
+        self._supervisor.run("pg_ctl", "restart", "-w", "-t", "60", "-m", mode, "-l", str(self.log_path))
 
 
 @contextlib.contextmanager
@@ -90,11 +90,11 @@ def embedded_server(
     in_place = account.may_run(programs.directory / "postgres", "--version")
     directory = _make_directory(account, parent or tempfile.gettempdir())
     copy = directory / "programs"
-    with keeper(account, directory, programs if in_place else programs.below(copy)) as started:
+    with supervisor(account, directory, programs if in_place else programs.below(copy)) as running:
         if not in_place:
             programs.copy_below(copy, account)
-        started.run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
-        server = Server(directory, version, started)
+        running.run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+        server = Server(directory, version, running)
         durability = "on" if durable else "off"
         _append_settings(
             server.data_directory / "postgresql.auto.conf",
@@ -107,7 +107,7 @@ def embedded_server(
                 **(settings or {}),
             },
         )
-        started.run("pg_ctl", "start", "-w", "-t", "60", "-l", str(server.log_path))
+        running.run("pg_ctl", "start", "-w", "-t", "60", "-l", str(server.log_path))
         yield server
 
 

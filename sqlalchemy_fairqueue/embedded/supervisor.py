@@ -1,4 +1,4 @@
-"""The process beside the server that owns it, so that nothing is left behind however Python ends."""
+"""Supervisor process of a server: it stops the server and removes its files, however the Python process ends."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.embedded.account import Account
     from sqlalchemy_fairqueue.embedded.programs import Programs
 
-# Runs each line that it is sent and answers its exit status. At the end of its input, which the kernel brings about
-# when the last process holding the other end is gone, it stops the server and removes the folder.
+# Runs each line of its input and answers the exit status. The input ends when the last process that holds the other end
+# of the pipe is gone; then it stops the server and removes the folder.
 _SCRIPT = """
 trap '' HUP INT TERM PIPE
 while IFS= read -r command; do
@@ -32,8 +32,8 @@ rm -rf "$1"
 
 
 @dataclass(frozen=True, slots=True)
-class Keeper:
-    """Runs the programs of one server, one after the other, in the folder that it will remove.
+class Supervisor:
+    """Runs the programs of one server, one after the other, in the folder that it removes at the end.
 
     Attributes:
         directory: the folder.
@@ -46,14 +46,14 @@ class Keeper:
 
     @property
     def log_path(self) -> Path:
-        """What all the programs said."""
+        """The output of all programs."""
         return self.directory / "server.log"
 
     def run(self, program: str, *arguments: str) -> None:
         """Run one of the programs on the data directory and wait for its end.
 
         Raises:
-            EmbeddedServerError: it failed, or the keeper is gone.
+            EmbeddedServerError: it failed, or the supervisor is gone.
         """
         command = [str(self.programs.directory / program), "-D", str(self.directory / "data"), *arguments]
         status = ""
@@ -64,18 +64,18 @@ class Keeper:
             log = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
             message = (
                 f"{program} of {str(self.programs.directory)!r} failed with status {status or 'unknown'} after "
-                f"{shlex.join(arguments)!r}; it said {log[-2000:].strip()!r}: mend that, or name a running server in "
-                f"{DATABASE_URL_VARIABLE}"
+                f"{shlex.join(arguments)!r}; its log ends with {log[-2000:].strip()!r}; fix that, or name a running "
+                f"server in {DATABASE_URL_VARIABLE}"
             )
             raise EmbeddedServerError(message)
 
 
 @contextlib.contextmanager
-def keeper(account: Account, directory: Path, programs: Programs) -> Iterator[Keeper]:
-    """Start a keeper; the end of the block is the end of the server and of *directory*."""
-    process = account.start(["/bin/sh", "-c", _SCRIPT, "fairqueue-keeper", str(directory), str(programs.directory)])
+def supervisor(account: Account, directory: Path, programs: Programs) -> Iterator[Supervisor]:
+    """Start a supervisor; at the end of the block it stops the server and removes *directory*."""
+    process = account.start(["/bin/sh", "-c", _SCRIPT, "fairqueue-supervisor", str(directory), str(programs.directory)])
     try:
-        yield Keeper(directory, programs, process)
+        yield Supervisor(directory, programs, process)
     finally:
         cast("IO[str]", process.stdin).close()
         cast("IO[str]", process.stdout).close()

@@ -36,7 +36,7 @@ from sqlalchemy_fairqueue.embedded import Programs, embedded_server
 with embedded_server(Programs.in_directory(sys.argv[1]), durable=False) as server:
     print(server.directory, flush=True)
     print((server.data_directory / "postmaster.pid").read_text().split()[0], flush=True)
-    print(server._keeper._process.pid, flush=True)
+    print(server._supervisor._process.pid, flush=True)
     sys.stdin.read()
 """
 
