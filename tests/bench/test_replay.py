@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from sqlalchemy_fairqueue.spark.replaying.compiling import compiled
-from sqlalchemy_fairqueue.spark.replaying.playing import attempts_under, play
-from sqlalchemy_fairqueue.spark.replaying.scenarios import Scenario
-from sqlalchemy_fairqueue.spark.replaying.simulator import simulate
-from sqlalchemy_fairqueue.spark.replaying.trace import trace_of
+from sqlalchemy_fairqueue.spark.simulation.compilation import compiled
+from sqlalchemy_fairqueue.spark.simulation.replay import replay_queue, simulated_attempts
+from sqlalchemy_fairqueue.spark.simulation.scenarios import Scenario
+from sqlalchemy_fairqueue.spark.simulation.simulator import simulate
+from sqlalchemy_fairqueue.spark.simulation.trace import trace_of
 from tests.bench.figures import Figure
 
 if TYPE_CHECKING:
@@ -80,11 +80,11 @@ def test_events(report: "Report", rounds: range, channels: int, *, full: bool) -
     recorded = history(attempts, channels)
     trace = trace_of(recorded)
     began = process_time()
-    attempts_under(trace_of(recorded.slice(0, 1)), _SCENARIOS[0], compile_=True)
+    simulated_attempts(trace_of(recorded.slice(0, 1)), _SCENARIOS[0], compile_=True)
     first = process_time() - began
     for scenario in _SCENARIOS:
-        fast = speed(lambda one=scenario: attempts_under(trace, one, compile_=True), attempts, rounds)  # type: ignore[misc]
-        whole = speed(lambda one=scenario: play(recorded, one), attempts, rounds)  # type: ignore[misc]
+        fast = speed(lambda one=scenario: simulated_attempts(trace, one, compile_=True), attempts, rounds)  # type: ignore[misc]
+        whole = speed(lambda one=scenario: replay_queue(recorded, one), attempts, rounds)  # type: ignore[misc]
         report.add(
             Figure(
                 f"replay of {attempts:,} attempts of {channels:,} channels, {scenario.name}",
@@ -100,7 +100,7 @@ def test_events(report: "Report", rounds: range, channels: int, *, full: bool) -
             )
         )
     few = trace_of(recorded.slice(0, 30_000))
-    slow = speed(lambda: attempts_under(few, _SCENARIOS[0], compile_=False), 30_000, rounds)
+    slow = speed(lambda: simulated_attempts(few, _SCENARIOS[0], compile_=False), 30_000, rounds)
     report.add(
         Figure(
             f"replay of 30,000 attempts of {channels:,} channels, interpreted",

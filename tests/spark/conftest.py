@@ -1,4 +1,4 @@
-"""One Spark session for all of these tests, and a place to write and read by."""
+"""One Spark session for all of these tests, and the queue that they write and read."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Target:
     """A queue in the test's database, as options of the data source: ``.options(**place.options)``."""
 
     database: Database
@@ -66,6 +66,6 @@ class Place:
 
 
 @pytest.fixture
-def place(database: Database) -> Place:
+def target(database: Database) -> Target:
     """Queue ``documents`` in the test's own database."""
-    return Place(database, "documents")
+    return Target(database, "documents")

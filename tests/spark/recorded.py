@@ -33,15 +33,15 @@ from fq_history order by id
 
 
 def add(
-    place: Database | psycopg.Connection, count: int = 1, *, finished: datetime = NOON, queue: str = "documents"
+    target: Database | psycopg.Connection, count: int = 1, *, finished: datetime = NOON, queue: str = "documents"
 ) -> None:
     """Record so many attempts in one transaction, which is the caller's where a connection is given."""
     microseconds = (finished - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     values = {"queue": queue, "finished": microseconds, "count": count}
-    if isinstance(place, psycopg.Connection):
-        place.execute(_INSERT.encode(), values)
+    if isinstance(target, psycopg.Connection):
+        target.execute(_INSERT.encode(), values)
         return
-    with closing(psycopg.connect(place.conninfo)) as connection:
+    with closing(psycopg.connect(target.conninfo)) as connection:
         connection.execute(_INSERT.encode(), values)
         connection.commit()
 

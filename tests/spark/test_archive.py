@@ -19,11 +19,11 @@ from sqlalchemy_fairqueue.spark.archiving import (
     ArchivedDay,
     ArchiveError,
     ArchiveResult,
-    running,
+    archive_run,
 )
-from sqlalchemy_fairqueue.spark.archiving.names import Piece
+from sqlalchemy_fairqueue.spark.archiving.files import ArchiveFile
 from sqlalchemy_fairqueue.spark.archiving.storage import Storage
-from sqlalchemy_fairqueue.spark.reading.losses import DataLoss
+from sqlalchemy_fairqueue.spark.reading.data_loss import DataLoss
 from sqlalchemy_fairqueue.spark.reading.origin import OriginChanged
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, frame_schema
 from tests.fixtures.clock import Clock
@@ -134,7 +134,7 @@ class Death:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.met: set[str] = set()
         self.calls: Counter[str] = Counter()
-        for name in ("mark", "clean", "write", "publish", "_rename"):
+        for name in ("save_marker", "clean", "write", "publish", "_rename"):
             monkeypatch.setattr(Storage, name, self._around(name))
 
     def _around(self, name: str) -> Callable[..., Any]:
@@ -161,13 +161,13 @@ class Death:
 def rows_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows by no data source, three a day: reading is not what the test is about, and takes Spark seconds."""
 
-    def frame(spark: "SparkSession", _words: object, piece: Piece, _start: object) -> object:
+    def frame(spark: "SparkSession", _words: object, archive_file: ArchiveFile, _start: object) -> object:
         columns = (
             f"cast(null as {one.dataType.simpleString()}) as {one.name}" for one in frame_schema(HISTORY, ()).fields[1:]
         )
-        return spark.range(piece.day * 10, piece.day * 10 + 3, numPartitions=1).selectExpr("id", *columns)
+        return spark.range(archive_file.day * 10, archive_file.day * 10 + 3, numPartitions=1).selectExpr("id", *columns)
 
-    monkeypatch.setattr(running, "_frame", frame)
+    monkeypatch.setattr(archive_run, "_frame", frame)
 
 
 @pytest.mark.usefixtures("rows_at_hand")
@@ -206,7 +206,7 @@ def test_one_process_at_a_time(archive: Archive, database: Database, noon: Clock
             " where application_name = 'fairqueue spark archive'"
         )
 
-    with pytest.raises(ArchiveError, match="the connection that keeps other processes from the archive was lost"):
+    with pytest.raises(ArchiveError, match="the connection that holds the archive's lock was lost"):
         archive(progress=meanwhile)
     assert [one.day for one in archive().days] == [(noon.now() - DAY).date()]
 
@@ -222,7 +222,7 @@ def test_days_that_went_unarchived_are_noticed(
     noon.advance(40 * DAY)
     database.execute("select fq_keep_history(0)")
     lost = noon.now().date() - 40 * DAY
-    with pytest.raises(DataLoss, match=f"attempts of {lost} were taken away from the history before"):
+    with pytest.raises(DataLoss, match=f"attempts of {lost} were pruned from the history before"):
         archive()
     assert archive(fail_on_data_loss=False).lost == (lost,)
     add(database, 1, finished=noon.now() - DAY)
@@ -247,7 +247,7 @@ def test_days_that_leave_the_archive_are_no_loss(
     noon.advance(40 * DAY)
     database.execute("select fq_keep_history(0)")
     for _ in range(2):
-        with pytest.raises(DataLoss, match=f"attempts of {noon.now().date() - 40 * DAY} were taken away"):
+        with pytest.raises(DataLoss, match=f"attempts of {noon.now().date() - 40 * DAY} were pruned"):
             archive()
     assert ids(spark, folder) == {}
 

@@ -15,11 +15,11 @@ from sqlalchemy_fairqueue import ChannelPolicy, Queue
 from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.spark.errors import BadFrame, BadOption
 from sqlalchemy_fairqueue.spark.reading import reader, schema
-from sqlalchemy_fairqueue.spark.reading.losses import DataLoss
+from sqlalchemy_fairqueue.spark.reading.data_loss import DataLoss
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
-from tests.spark.conftest import Place
+from tests.spark.conftest import Target
 from tests.spark.recorded import COLUMNS, DAY, NOON, add, in_order, table
 
 if TYPE_CHECKING:
@@ -44,16 +44,16 @@ def read(database: Database, **options: object) -> list[dict[str, Any]]:
     return rows(*parts(database, **options))
 
 
-def test_the_history_arrives_row_for_row(spark: "SparkSession", place: Place) -> None:
+def test_the_history_arrives_row_for_row(spark: "SparkSession", target: Target) -> None:
     """Every column of every row is what the table has: nulls, empty texts, quotes, ends of lines, microseconds."""
-    add(place.database, 40)
-    add(place.database, 8, finished=NOON - DAY)
-    frame = spark.read.format("fairqueue").options(**place.options, numPartitions="3").load()
+    add(target.database, 40)
+    add(target.database, 8, finished=NOON - DAY)
+    frame = spark.read.format("fairqueue").options(**target.options, numPartitions="3").load()
     assert tuple(frame.columns) == COLUMNS
     assert frame.rdd.getNumPartitions() == 3
     seen = frame.selectExpr("* except (enqueued_at, ready_at, started_at, finished_at)").collect()
     times = frame.selectExpr("id", *(f"unix_micros({name}) - 0 as {name}" for name in COLUMNS[8:12])).collect()
-    held = table(place.database)
+    held = table(target.database)
     assert in_order(seen) == [row[:8] + row[12:] for row in held]
     assert sorted(map(tuple, times)) == [(row[0], *(round(at.timestamp() * 1e6) for at in row[8:12])) for row in held]
 
@@ -69,8 +69,8 @@ def test_columns_channels_and_times_are_chosen(database: Database) -> None:
     ]
     since = (NOON + timedelta(microseconds=3)).isoformat()
     until = (NOON + timedelta(microseconds=5)).replace(tzinfo=None).isoformat()
-    chosen = read(database, since=since, until=until, columns="message_id", queue="documents", numPartitions=4)
-    assert [row["message_id"] for row in chosen] == [3, 4]
+    frame_columns = read(database, since=since, until=until, columns="message_id", queue="documents", numPartitions=4)
+    assert [row["message_id"] for row in frame_columns] == [3, 4]
     assert read(database, columns="error", queue="none") == []
     nulls = read(database, columns="consumer", queue="other", channels="customer-0,customer-1")
     assert [row["consumer"] for row in nulls] == [None, None, 'worker, "two"', 'worker, "two"']
@@ -144,7 +144,7 @@ def test_days_that_go_while_they_are_read_are_noticed(database: Database, clock:
     other, elsewhere = parts(database, since=(NOON + 5 * DAY).isoformat())
     clock.advance(40 * DAY)
     database.execute("select fq_keep_history(0)")
-    with pytest.raises(DataLoss, match=f"from {NOON:%Y-%m-%d} until .* were taken away .*; go on without them with"):
+    with pytest.raises(DataLoss, match=f"from {NOON:%Y-%m-%d} until .* were pruned .*; go on without them with"):
         rows(made, planned)
     assert rows(tolerant, same) == []
     assert rows(other, elsewhere) == []
@@ -153,7 +153,7 @@ def test_days_that_go_while_they_are_read_are_noticed(database: Database, clock:
 
 def test_between_two_offsets(database: Database) -> None:
     """Behind one offset up to another the rows are those that a stream gives: below the open transactions."""
-    from sqlalchemy_fairqueue.spark.reading.lags import history_lag  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.reading.history_lag import history_lag  # noqa: PLC0415
     from tests.spark.streams import edge  # noqa: PLC0415
 
     add(database, 4)
@@ -212,11 +212,11 @@ def test_a_read_that_is_left_or_refused_leaves_nothing_behind(database: Database
         rows(made, [part])
 
 
-def test_live_tables_in_spark(spark: "SparkSession", place: Place) -> None:
+def test_live_tables_in_spark(spark: "SparkSession", target: Target) -> None:
     """Durations and binaries are Spark's own types."""
-    frame = spark.read.format("fairqueue").options(**place.options, table="channels").load()
+    frame = spark.read.format("fairqueue").options(**target.options, table="channels").load()
     assert frame.collect() == []
-    frame = spark.read.format("fairqueue").options(**place.options, table="messages", columns="content,due_at").load()
+    frame = spark.read.format("fairqueue").options(**target.options, table="messages", columns="content,due_at").load()
     assert frame.dtypes == [("content", "binary"), ("due_at", "timestamp")]
 
 
@@ -262,16 +262,16 @@ def test_a_schema_of_the_user_chooses_columns() -> None:
         reader(given, StructType().add("error", "string", nullable=False))
 
 
-def test_spark_knows_which_columns_are_never_null(spark: "SparkSession", place: Place) -> None:
+def test_spark_knows_which_columns_are_never_null(spark: "SparkSession", target: Target) -> None:
     """The history's columns are nullable as the table's are, or as the user's schema says, which takes what comes."""
-    add(place.database, 3)
-    source = spark.read.format("fairqueue").options(**place.options)
+    add(target.database, 3)
+    source = spark.read.format("fairqueue").options(**target.options)
     nullable = {field.name for field in source.load().schema if field.nullable}
     missing = (
         "select attname from pg_attribute where attrelid = 'fq_history'::regclass and attnum > 0 and not attnotnull"
     )
-    assert nullable == {row.attname for row in place.database.rows(missing)} == {"consumer", "error"}
+    assert nullable == {row.attname for row in target.database.rows(missing)} == {"consumer", "error"}
     frame = source.schema("id bigint, error string, message_id bigint not null").load()
     assert sorted(tuple(row) for row in frame.collect()) == [
-        (i, row[13], row[4]) for i, row in enumerate(table(place.database), 1)
+        (i, row[13], row[4]) for i, row in enumerate(table(target.database), 1)
     ]

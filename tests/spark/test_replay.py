@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.spark import Scenario, replay, replays
 from sqlalchemy_fairqueue.spark.reporting.figures import Policy
 from tests.fixtures.database import Database
-from tests.spark.replaying import Doing, Program, Task, name_of
+from tests.spark.replay_programs import KernelRun, Program, Task, name_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,8 +42,8 @@ def program() -> Program:
 @pytest.fixture
 def recorded(spark: "SparkSession", database: Database, program: Program) -> "DataFrame":
     """The history that PostgreSQL recorded of it."""
-    kernel = Doing.prepare(database)
-    Doing(kernel, program).run()
+    kernel = KernelRun.prepare(database)
+    KernelRun(kernel, program).run()
     times = ", ".join(f"timestamptz 'epoch' + {name} * interval '1 microsecond' as {name}" for name in _TIMES)
     rows = kernel.rows(_HISTORY.format(times=times))
     kernel.connection.close()

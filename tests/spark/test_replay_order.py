@@ -6,10 +6,10 @@ from itertools import count
 import pytest
 from hypothesis import given, settings
 
-from sqlalchemy_fairqueue.spark.replaying.playing import attempts_under
-from sqlalchemy_fairqueue.spark.replaying.trace import trace_of
+from sqlalchemy_fairqueue.spark.simulation.replay import simulated_attempts
+from sqlalchemy_fairqueue.spark.simulation.trace import trace_of
 from tests.fixtures.database import Database
-from tests.spark.replaying import START, Doing, Program, programs
+from tests.spark.replay_programs import START, KernelRun, Program, programs
 from tests.sql.client import Kernel
 
 _queues = count(1)
@@ -18,7 +18,7 @@ _queues = count(1)
 @pytest.fixture
 def kernel(database: Database) -> Iterator[Kernel]:
     """The functions, under a clock that stands still until it is set."""
-    kernel = Doing.prepare(database)
+    kernel = KernelRun.prepare(database)
     yield kernel
     kernel.connection.close()
 
@@ -26,13 +26,13 @@ def kernel(database: Database) -> Iterator[Kernel]:
 def done(kernel: Kernel, program: Program) -> list[tuple[int, int, int]]:
     """Each delivery of the SQL functions in turn, in a queue of its own: when, which task, which of its attempts."""
     kernel.queue = f"q{next(_queues)}"
-    return Doing(kernel, program).run()
+    return KernelRun(kernel, program).run()
 
 
 def simulated(program: Program) -> list[tuple[int, int, int]]:
     """The same, of the simulator."""
     trace = trace_of(program.history())._replace(begin=START + program.begin)
-    attempts = attempts_under(trace, program.scenario)
+    attempts = simulated_attempts(trace, program.scenario)
     deliveries = sorted(
         (int(attempts["order"][number]), int(attempts["started"][number]), task, number - int(message["attempt"]))
         for task, message in enumerate(trace.messages)

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from sqlalchemy_fairqueue.spark.replaying.compiling import compiled
-from sqlalchemy_fairqueue.spark.replaying.playing import attempts_under
-from sqlalchemy_fairqueue.spark.replaying.scenarios import Discipline, Scenario
-from sqlalchemy_fairqueue.spark.replaying.simulator import simulate
-from sqlalchemy_fairqueue.spark.replaying.trace import Trace, trace_of
-from tests.spark.replaying import Program, name_of, programs
+from sqlalchemy_fairqueue.spark.simulation.compilation import compiled
+from sqlalchemy_fairqueue.spark.simulation.replay import simulated_attempts
+from sqlalchemy_fairqueue.spark.simulation.scenarios import Discipline, Scenario
+from sqlalchemy_fairqueue.spark.simulation.simulator import simulate
+from sqlalchemy_fairqueue.spark.simulation.trace import Trace, trace_of
+from tests.spark.replay_programs import Program, name_of, programs
 
 _disciplines: st.SearchStrategy[Discipline] = st.sampled_from(("fair", "fifo"))
 
@@ -35,7 +35,7 @@ def channels_of(trace: Trace) -> Any:
 def test_limits(program: Program, discipline: Discipline) -> None:
     """All attempts are made, and never more are out than workers, queue and channels allow."""
     trace = trace_of(program.history())
-    attempts = attempts_under(trace, replace(program.scenario, discipline=discipline))
+    attempts = simulated_attempts(trace, replace(program.scenario, discipline=discipline))
 
     assert sorted(attempts["order"]) == list(range(len(trace.attempts)))
     assert most_out(attempts) <= min(program.workers * program.batch, program.max_concurrency or len(attempts))
@@ -48,7 +48,7 @@ def test_limits(program: Program, discipline: Discipline) -> None:
 def test_rates(program: Program, discipline: Discipline) -> None:
     """In any stretch a channel begins no more than its burst and what its interval allows in it."""
     trace = trace_of(program.history())
-    attempts = attempts_under(trace, replace(program.scenario, discipline=discipline))
+    attempts = simulated_attempts(trace, replace(program.scenario, discipline=discipline))
 
     for number, name in enumerate(trace.channels):
         policy = program.scenario.policies[name]
@@ -65,7 +65,7 @@ def test_first_come_first_served(program: Program, workers: int) -> None:
     limits = [policy.max_concurrency for policy in program.policies]
     policies = {name_of(number): ChannelPolicy(max_concurrency=limit) for number, limit in enumerate(limits)}
     trace = trace_of(program.history())
-    attempts = attempts_under(trace, Scenario(name="line", discipline="fifo", workers=workers, policies=policies))
+    attempts = simulated_attempts(trace, Scenario(name="line", discipline="fifo", workers=workers, policies=policies))
 
     out: Counter[str] = Counter()
     line: set[tuple[int, int]] = set()
@@ -108,7 +108,7 @@ def test_compiled() -> None:
     @given(programs(), _disciplines)
     def check(program: Program, discipline: Discipline) -> None:
         trace, scenario = trace_of(program.history()), replace(program.scenario, discipline=discipline)
-        both = [attempts_under(trace, scenario, compile_=one) for one in (False, True)]
+        both = [simulated_attempts(trace, scenario, compile_=one) for one in (False, True)]
         assert (both[0] == both[1]).all()
 
     check()

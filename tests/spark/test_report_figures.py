@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(900)
 @pytest.fixture(scope="module")
 def figures(spark: "SparkSession") -> Figures:
     """What the report finds."""
-    from sqlalchemy_fairqueue.spark.reporting.measuring import measure  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.reporting.measurement import measure  # noqa: PLC0415
 
     return measure(frame(spark, nasty()), policies=policies(spark), bucket=timedelta(seconds=37))
 
@@ -145,14 +145,14 @@ def test_fairness(figures: Figures, reference: Database, queue: str) -> None:
 
 def test_buckets_do_not_matter(spark: "SparkSession", figures: Figures) -> None:
     """The same figures come from one bucket as from hundreds."""
-    from sqlalchemy_fairqueue.spark.reporting.measuring import measure  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.reporting.measurement import measure  # noqa: PLC0415
 
     assert measure(frame(spark, nasty()), policies=policies(spark), bucket=timedelta(days=30)) == figures
 
 
 def test_a_fair_queue_is_called_fair_and_a_line_unfair(spark: "SparkSession") -> None:
     """Small tenants behind a giant are denied their share by a line, and of the same messages by turns nobody is."""
-    from sqlalchemy_fairqueue.spark.reporting.measuring import measure  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.reporting.measurement import measure  # noqa: PLC0415
 
     figures = measure(frame(spark, served_in_line_and_in_turn()))
     by_turns, in_line = figures.queues
@@ -174,7 +174,7 @@ def test_a_fair_queue_is_called_fair_and_a_line_unfair(spark: "SparkSession") ->
 
 def test_a_history_of_several_databases_is_refused(spark: "SparkSession") -> None:
     """An id that stands for two channels is named."""
-    from sqlalchemy_fairqueue.spark.reporting.measuring import measure  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.reporting.measurement import measure  # noqa: PLC0415
 
     rows = frame(spark, nasty(attempts=3))
     other = rows.withColumn("channel", rows.channel.substr(2, 9))
@@ -185,12 +185,12 @@ def test_a_history_of_several_databases_is_refused(spark: "SparkSession") -> Non
 def test_what_is_missing_is_named(spark: "SparkSession") -> None:
     """A frame that is no history, policies that are none, and an empty history are refused in words."""
     from sqlalchemy_fairqueue.spark.reporting.attempts import HistoryEmpty  # noqa: PLC0415
-    from sqlalchemy_fairqueue.spark.reporting.measuring import measure  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.reporting.measurement import measure  # noqa: PLC0415
 
     rows = frame(spark, nasty(attempts=1))
     with pytest.raises(InvalidArgument, match="the history lacks ready_at, outcome: it has id, "):
         measure(rows.drop("ready_at", "outcome"))
     with pytest.raises(InvalidArgument, match="the policies lack weight: they have queue, "):
         measure(rows, policies=policies(spark).drop("weight"))
-    with pytest.raises(HistoryEmpty, match="the history has no attempts; queues record them once"):
+    with pytest.raises(HistoryEmpty, match="the history has no attempts; queues record them after"):
         measure(rows.where("id < 0"))

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from sqlalchemy_fairqueue.spark.reporting import ChannelFigures, QueueFigures, WindowFigures, wording
+from sqlalchemy_fairqueue.spark.reporting import ChannelFigures, QueueFigures, WindowFigures, formats
 from sqlalchemy_fairqueue.spark.reporting.definitions import DEFINITIONS
 from sqlalchemy_fairqueue.spark.reporting.figures import document_of
 from sqlalchemy_fairqueue.spark.reporting.page import page_of
@@ -94,8 +94,8 @@ def test_names_stand_as_they_are(page: _Page) -> None:
     """Whatever a tenant is called is shown as text, in tables and drawings; what does not print, as an escape."""
     words = "\n".join(page.words)
     for name in HOSTILE[:4]:
-        assert wording.name(name) in words
-        assert wording.name(name, 26) in words
+        assert formats.name(name) in words
+        assert formats.name(name, 26) in words
     assert r"\u202eright to left\u2028\x1b[2J\x00" in words
     assert not re.search("[\u202e\u2028\x1b\x00]", page.text)
     assert len(page.every("style")) == 1
@@ -152,10 +152,10 @@ def test_replays_stand_beside_what_was(page: _Page) -> None:
 
 
 def test_many_tenants() -> None:
-    """The page of ten thousand tenants shows those that suffered most, and says how many are left out."""
+    """The page of ten thousand tenants shows those that were denied most, and says how many are left out."""
     text = page_of(report(*(f"tenant-{number}" for number in range(10_000))))
     assert len(text) < 1_500_000
-    assert "9,900 that suffered less are left out" in text
+    assert "9,900 that were denied less are left out" in text
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_many_tenants() -> None:
 )  # fmt: skip
 def test_durations(micros: int, words: str) -> None:
     """Durations are told in the units that people think in."""
-    assert wording.duration(timedelta(microseconds=micros)) == words
+    assert formats.duration(timedelta(microseconds=micros)) == words
 
 
 def test_documents() -> None:

@@ -14,14 +14,14 @@ from psycopg import pq
 
 from sqlalchemy_fairqueue.spark.errors import BadOption
 from sqlalchemy_fairqueue.spark.reading import schema, stream_reader
+from sqlalchemy_fairqueue.spark.reading.data_loss import DataLoss
 from sqlalchemy_fairqueue.spark.reading.limits import LIMITS_ARE_KNOWN, ReadMaxRows
-from sqlalchemy_fairqueue.spark.reading.losses import DataLoss
 from sqlalchemy_fairqueue.spark.reading.offsets import offset_of
 from sqlalchemy_fairqueue.spark.reading.origin import OriginChanged
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
-from tests.spark.conftest import Place
+from tests.spark.conftest import Target
 from tests.spark.recorded import COLUMNS, DAY, add, in_order, table
 from tests.spark.streams import Follower, edge
 
@@ -111,12 +111,12 @@ def test_under_concurrent_writers_each_row_comes_once(database: Database, follow
     assert follower.batch() == []
 
 
-def test_a_query_of_spark_gives_the_table(spark: "SparkSession", place: Place, tmp_path: Path) -> None:
+def test_a_query_of_spark_gives_the_table(spark: "SparkSession", target: Target, tmp_path: Path) -> None:
     """Through Spark, with stops, restarts and a transaction open for long: what arrives is the table, row for row."""
-    database = place.database
+    database = target.database
 
     def query() -> "StreamingQuery":
-        options = place.options | ({"maxOffsetsPerTrigger": "200"} if LIMITS_ARE_KNOWN else {})
+        options = target.options | ({"maxOffsetsPerTrigger": "200"} if LIMITS_ARE_KNOWN else {})
         frame = spark.readStream.format("fairqueue").options(**options).load()
         writing = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
         return writing.trigger(availableNow=True).start(str(tmp_path / "rows"))
@@ -267,9 +267,9 @@ def test_days_that_went_unread_are_noticed(database: Database, clock: Clock, fol
     add(database, 2, finished=clock.now())
     clock.advance(35 * DAY)
     database.execute("select fq_keep_history(0)")
-    with pytest.raises(DataLoss, match=r"taken away from the history .* before they were read"):
+    with pytest.raises(DataLoss, match=r"pruned from the history .* before they were read"):
         reader.batch()
-    with pytest.raises(DataLoss, match="taken away"):
+    with pytest.raises(DataLoss, match="pruned"):
         follow(behind).reader.partitions(behind, fresh.checkpoint)
     add(database, 1, finished=clock.now())
     tolerant = follow(reader.checkpoint, failOnDataLoss=False)

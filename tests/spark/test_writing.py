@@ -15,8 +15,8 @@ from sqlalchemy import NullPool, create_engine
 from sqlalchemy_fairqueue.spark import enqueue
 from sqlalchemy_fairqueue.spark.errors import BadFrame, BadOption, BadRows
 from tests.fixtures.database import install
-from tests.spark.conftest import Place
-from tests.spark.loading import stages
+from tests.spark.conftest import Target
+from tests.spark.staged_loads import stages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,9 +31,9 @@ def frame(spark: "SparkSession", rows: int = 10, channels: int = 3) -> "DataFram
     )
 
 
-def documents(place: Place) -> list[Any]:
+def documents(target: Target) -> list[Any]:
     """The documents of all messages, in order."""
-    rows = place.database.rows(
+    rows = target.database.rows(
         "select (convert_from(content, 'UTF8')::jsonb -> 'document')::bigint as document from fq_message order by 1"
     )
     return [row.document for row in rows]
@@ -42,39 +42,39 @@ def documents(place: Place) -> list[Any]:
 def plans(spark: "SparkSession") -> str:
     """Every plan that Spark has kept to show."""
     kept = spark._jsparkSession.sharedState().statusStore().executionsList()
-    shown = (kept.apply(place) for place in range(kept.size()))
+    shown = (kept.apply(target) for target in range(kept.size()))
     return "\n".join(one.physicalPlanDescription() + one.description() + one.details() for one in shown)
 
 
-def test_a_frame_is_saved_once(spark: "SparkSession", place: Place) -> None:
+def test_a_frame_is_saved_once(spark: "SparkSession", target: Target) -> None:
     """Each row is a message of its channel; the job that is run again adds nothing; the password is nowhere."""
-    url = place.database.url.set(drivername="postgresql", password="hunter2")  # noqa: S106 - trust needs none
+    url = target.database.url.set(drivername="postgresql", password="hunter2")  # noqa: S106 - trust needs none
     dsn = url.render_as_string(hide_password=False)
     for _ in range(2):
         write = frame(spark).write.format("fairqueue").mode("append")
-        write.option("dsn", dsn).option("queue", place.queue).option("jobId", "once").save()
-    assert documents(place) == list(range(10))
-    assert stages(place.database) == 0
+        write.option("dsn", dsn).option("queue", target.queue).option("jobId", "once").save()
+    assert documents(target) == list(range(10))
+    assert stages(target.database) == 0
     assert "fairqueue" in plans(spark)
     assert "hunter2" not in plans(spark)
 
 
-def test_a_write_that_cannot_be_is_refused_before_any_task(spark: "SparkSession", place: Place) -> None:
+def test_a_write_that_cannot_be_is_refused_before_any_task(spark: "SparkSession", target: Target) -> None:
     """The driver says which option, and leaves nothing behind."""
-    write = frame(spark).write.format("fairqueue").mode("append").options(**place.options)
+    write = frame(spark).write.format("fairqueue").mode("append").options(**target.options)
     write.option("badRows", "reject").option("rejectsPath", "s3a://lake/rejects")
     with pytest.raises(PySparkException, match=r"option rejectsPath is 's3a://lake/rejects': .*give a folder, or"):
         write.save()
     with pytest.raises(PySparkException, match="option 'jobid2' is unknown; did you mean jobId"):
         write.option("jobID2", "x").save()
     with pytest.raises(BadOption, match="queue"):
-        enqueue(frame(spark), dsn=place.database.conninfo)
+        enqueue(frame(spark), dsn=target.database.conninfo)
     with pytest.raises(BadFrame, match="column 'id' is unknown"):
-        enqueue(spark.range(1), **place.options)
-    assert stages(place.database) == 0
+        enqueue(spark.range(1), **target.options)
+    assert stages(target.database) == 0
 
 
-def test_a_stream_is_enqueued_once(spark: "SparkSession", place: Place, tmp_path: Path) -> None:
+def test_a_stream_is_enqueued_once(spark: "SparkSession", target: Target, tmp_path: Path) -> None:
     """Each micro-batch once, also when the query is stopped and goes on from its checkpoint."""
     source = str(tmp_path / "source")
     queries = []
@@ -82,18 +82,18 @@ def test_a_stream_is_enqueued_once(spark: "SparkSession", place: Place, tmp_path
         frame(spark).selectExpr(f"payload.document + {10 * batch} as id").write.mode("append").parquet(source)
         rows = spark.readStream.schema("id long").parquet(source)
         writing = rows.selectExpr("'c' as channel", "named_struct('document', id) as payload").writeStream
-        options = place.options | {"jobId": "stream", "checkpointLocation": str(tmp_path / "checkpoint")}
+        options = target.options | {"jobId": "stream", "checkpointLocation": str(tmp_path / "checkpoint")}
         query = writing.format("fairqueue").options(**options).trigger(availableNow=True).start()
         query.awaitTermination()
         queries.append(query.id)
-    assert documents(place) == list(range(20))
-    assert stages(place.database) == 0
-    (load,) = place.database.rows("select batch_id, messages, source from fq_load")
+    assert documents(target) == list(range(20))
+    assert stages(target.database) == 0
+    (load,) = target.database.rows("select batch_id, messages, source from fq_load")
     assert (load.batch_id, load.messages) == (1, 10)
     assert queries == [load.source, load.source]
 
 
-def test_a_task_that_fails_fails_the_load(spark: "SparkSession", place: Place) -> None:
+def test_a_task_that_fails_fails_the_load(spark: "SparkSession", target: Target) -> None:
     """Although the other task has staged its rows, none is enqueued, and the stage is gone."""
 
     def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -103,12 +103,12 @@ def test_a_task_that_fails_fails_the_load(spark: "SparkSession", place: Place) -
             raise OSError("the disk of this executor is full")
 
     with pytest.raises(PySparkException, match="the disk of this executor is full"):
-        enqueue(frame(spark).mapInArrow(fail, SCHEMA), **place.options)
-    assert documents(place) == []
-    assert stages(place.database) == 0
+        enqueue(frame(spark).mapInArrow(fail, SCHEMA), **target.options)
+    assert documents(target) == []
+    assert stages(target.database) == 0
 
 
-def test_a_task_whose_process_is_killed_is_tried_again(spark: "SparkSession", place: Place) -> None:
+def test_a_task_whose_process_is_killed_is_tried_again(spark: "SparkSession", target: Target) -> None:
     """What the first try had copied does not count."""
 
     def kill_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -117,33 +117,33 @@ def test_a_task_whose_process_is_killed_is_tried_again(spark: "SparkSession", pl
         if context is not None and context.partitionId() == 1 and context.attemptNumber() == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    result = enqueue(frame(spark).mapInArrow(kill_once, SCHEMA), job_id="killed", **place.options)
+    result = enqueue(frame(spark).mapInArrow(kill_once, SCHEMA), job_id="killed", **target.options)
     assert (result.merged, result.created) == (True, 10)
-    assert documents(place) == list(range(10))
+    assert documents(target) == list(range(10))
 
 
-def test_bad_rows(spark: "SparkSession", place: Place, tmp_path: Path) -> None:
+def test_bad_rows(spark: "SparkSession", target: Target, tmp_path: Path) -> None:
     """They fail the load and are shown, or are kept back where told; run again, the job writes them anew."""
     bad = frame(spark, 30).selectExpr("if(payload.document >= 18, '', channel) as channel", "payload")
     with pytest.raises(BadRows, match="have bad values") as error:
-        enqueue(bad, **place.options)
+        enqueue(bad, **target.options)
     assert len(error.value.examples) == 10
     assert "channel '': channel '' has 0 bytes" in str(error.value)
-    assert (documents(place), stages(place.database)) == ([], 0)
+    assert (documents(target), stages(target.database)) == ([], 0)
 
     path = str(tmp_path / "rejects")
-    result = enqueue(bad, job_id="a/b", bad_rows="reject", rejects_path=path, **place.options)
+    result = enqueue(bad, job_id="a/b", bad_rows="reject", rejects_path=path, **target.options)
     assert (result.messages, result.created, result.rejected) == (18, 18, 12)
     rejects = spark.read.parquet(path)
     assert sorted(row.payload.document for row in rejects.collect()) == list(range(18, 30))
     assert {(row.job_id, row.problem[:10]) for row in rejects.collect()} == {("a/b", "channel ''")}
-    assert documents(place) == list(range(18))
+    assert documents(target) == list(range(18))
 
 
-def test_rejects_of_other_loads_are_left_alone(spark: "SparkSession", place: Place, tmp_path: Path) -> None:
+def test_rejects_of_other_loads_are_left_alone(spark: "SparkSession", target: Target, tmp_path: Path) -> None:
     """The same job of another queue or schema has a folder of its own, whatever the names; run again, so has each."""
-    place.database.execute("create schema other")
-    with create_engine(place.database.url, poolclass=NullPool).begin() as connection:
+    target.database.execute("create schema other")
+    with create_engine(target.database.url, poolclass=NullPool).begin() as connection:
         install(connection, schema="other")
     path = tmp_path / "rejects"
     older = path / "job_id=daily"
@@ -152,8 +152,8 @@ def test_rejects_of_other_loads_are_left_alone(spark: "SparkSession", place: Pla
     bad = spark.sql("select '' as channel, 'x' as payload")
     loads = [("public", "documents"), ("public", "a/b=c %41 ü"), ("other", "documents")]
     for schema, queue in loads * 2:
-        place.database.execute(f"delete from {schema}.fq_load")
-        options = {"dsn": place.database.conninfo, "schema": schema, "queue": queue, "job_id": "daily"}
+        target.database.execute(f"delete from {schema}.fq_load")
+        options = {"dsn": target.database.conninfo, "schema": schema, "queue": queue, "job_id": "daily"}
         assert enqueue(bad, bad_rows="reject", rejects_path=str(path), **options).rejected == 1
     rejects = spark.read.option("basePath", str(path)).parquet(str(path / "schema=*"))
     assert sorted((row.schema, row.queue, row.job_id) for row in rejects.collect()) == sorted(

@@ -19,7 +19,7 @@ from sqlalchemy_fairqueue.embedded import Server
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, StageIncomplete
 from tests.fixtures.database import Database, install
 from tests.fixtures.waits import Waits
-from tests.spark.loading import messages, stage, stage_batches, stages, start
+from tests.spark.staged_loads import messages, stage, stage_batches, stages, start
 
 ROWS = [("a", "1", None), ("b", "2", None)]
 HOLD_KEY = """
@@ -28,12 +28,12 @@ select * from fq_enqueue('q', '{a}', '{x}', '{x}', '{null}', '{null}', '{null}',
 DRIVER = """
 import os, sys
 from tests.fixtures.database import Database
-from tests.spark import loading
+from tests.spark import staged_loads
 from sqlalchemy import make_url
 
 database = Database(make_url(os.environ["DATABASE"]))
-load = loading.start(database)
-said = [loading.stage(load, 1, ("a", "1", "held"), ("b", "2", None))]
+load = staged_loads.start(database)
+said = [staged_loads.stage(load, 1, ("a", "1", "held"), ("b", "2", None))]
 print("staged", flush=True)
 if sys.argv[1] == "before":
     sys.stdin.read()

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
 from sqlalchemy_fairqueue.spark import enqueue
-from sqlalchemy_fairqueue.spark.writing import files
-from tests.spark.conftest import Place
-from tests.spark.loading import stages
+from sqlalchemy_fairqueue.spark.writing import text_files
+from tests.spark.conftest import Target
+from tests.spark.staged_loads import stages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,20 +35,20 @@ def test_csv_is_read_as_it_was_written(rows: list[tuple[str, str]], dialect: tup
     text = io.StringIO()
     end, quoting = dialect
     csv.writer(text, lineterminator=end, quoting=quoting).writerows([("channel", "payload"), *rows])
-    found = list(files._csv(False, text.getvalue()))
+    found = list(text_files._csv(False, text.getvalue()))
     assert [(row["channel"], json.loads(row["payload"])) for row in found] == rows
 
 
 @pytest.fixture
-def load(spark: "SparkSession", place: Place, tmp_path: Path) -> Load:
+def load(spark: "SparkSession", target: Target, tmp_path: Path) -> Load:
     """Enqueue the text of a file, and give what is in the queue then: ``load("json", text)``."""
 
     def run(file_format: str, text: str, *, json_payload: bool = False) -> list[tuple[Any, ...]]:
         path = tmp_path / f"messages.{file_format}"
         path.write_text(text, newline="")
-        frame = files.read_messages(spark, str(path), file_format, json_payload=json_payload)
-        enqueue(frame, payload_format="json", **place.options)
-        rows = place.database.rows(
+        frame = text_files.read_messages(spark, str(path), file_format, json_payload=json_payload)
+        enqueue(frame, payload_format="json", **target.options)
+        rows = target.database.rows(
             "select c.name, convert_from(m.content, 'UTF8'), m.kind, m.headers::text, m.dedupe_key, m.max_attempts,"
             " m.dequeue_at, m.enqueued_at from fq_message m join fq_channel c on c.id = m.channel_id order by c.name"
         )
@@ -117,13 +117,13 @@ def test_csv_of_documents_and_of_all_columns(load: Load) -> None:
 def test_what_cannot_be_read_is_told(text: str, words: str) -> None:
     """With the line, or where lines are read apart from each other with its length; nothing of a payload."""
     with pytest.raises(ValueError, match=words.replace("(", r"\(")):
-        list((files._csv if text.startswith("channel") else files._json)(False, text))
+        list((text_files._csv if text.startswith("channel") else text_files._json)(False, text))
 
 
-def test_a_file_that_cannot_be_read_enqueues_nothing(spark: "SparkSession", place: Place, load: Load) -> None:
+def test_a_file_that_cannot_be_read_enqueues_nothing(spark: "SparkSession", target: Target, load: Load) -> None:
     """Neither what is before the mistake nor what is behind it; the file is named."""
     for file_format, text in (("csv", 'channel,payload\na,1\na,"2\n'), ("json", '{"channel":"a","payload":1}\n{')):
         with pytest.raises(PySparkException, match=rf"messages\.{file_format} cannot be read: "):
             load(file_format, text)
     assert spark.version
-    assert place.database.value("select count(*) from fq_message") == stages(place.database) == 0
+    assert target.database.value("select count(*) from fq_message") == stages(target.database) == 0

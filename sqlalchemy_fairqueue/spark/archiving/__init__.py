@@ -1,16 +1,16 @@
-"""The archive: the history as Parquet, a folder a UTC day, kept up to date by runs that may die at any time.
+"""Archive: the history as Parquet, a folder a UTC day, kept up to date by runs that may die at any time.
 
-What a reader finds is decided by single renames: the rows of a day that a run adds are one file, which its name says
-all about. ``names`` knows those names, ``storage`` the files, ``marker`` whose archive it is, ``pending`` what is
-missing, ``running`` puts them together.
+Readers see a change by a single rename: the rows of a day that a run adds are one file, and its name tells its content.
+``files`` has the names, ``storage`` the file system, ``marker`` the identity of the archive, ``pending`` the rows that
+are missing; ``archive_run`` puts them together.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlalchemy_fairqueue.spark.archiving.archive_run import ArchivedDay, ArchiveResult, update_archive
 from sqlalchemy_fairqueue.spark.archiving.errors import ArchiveBusy, ArchiveDamaged, ArchiveError
-from sqlalchemy_fairqueue.spark.archiving.running import ArchivedDay, ArchiveResult, run
 from sqlalchemy_fairqueue.spark.options import read_options
 from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, frame_schema
@@ -46,9 +46,9 @@ def archive(
 ) -> ArchiveResult:
     """Bring the archive at *path* up to date with the history.
 
-    A day is added whole by one rename, and so is what was recorded later of a day that is there: readers never see half
-    of what a run adds to a day. A run that dies leaves the days that it finished; the next goes on from there. Run it
-    after midnight UTC at the latest before housekeeping drops the oldest day.
+    A day is added whole by one rename, and so are rows of an archived day that were recorded later: readers never see
+    half of what a run adds to a day. A run that dies leaves the days that it finished; the next run continues there.
+    Run it after midnight UTC, and before housekeeping drops the oldest day.
 
     Args:
         spark: A classic session (not Spark Connect: it works with the session's file systems).
@@ -56,24 +56,26 @@ def archive(
         dsn: Where the history is; or *dsn_env*, the variable that holds it on driver and executors.
         dsn_env: See *dsn*.
         schema: The schema of the installation; None: the connection's default.
-        today: Whether the day that is not over is archived as far as it goes, which makes a file each time.
+        today: Whether the present day is archived as far as it goes, which makes a file each time.
         num_partitions: How many tasks read a day; None: one for a quarter of a million rows, up to 16.
-        fail_on_data_loss: Whether days that were dropped before they were archived are an error, or a warning.
-        accepted_origin: The origin, as the error wrote it, with which the archive of another one goes on.
+        fail_on_data_loss: Whether days that were dropped before they were archived are an error; else a warning.
+        accepted_origin: The origin, as the error wrote it, with which an archive of another origin continues.
         progress: Called after each day that was added to.
 
     Raises:
-        ArchiveBusy: Another process is at it.
-        ArchiveDamaged: The folder holds what no run leaves there.
+        ArchiveBusy: Another process updates the archive.
+        ArchiveDamaged: The folder holds files that no run leaves there.
         OriginChanged: The archive is of another history.
         DataLoss: Days were dropped from the history before they were archived.
     """
     given = {"dsn": dsn, "dsnEnv": dsn_env, "schema": schema, "acceptedOrigin": accepted_origin}
-    words = {name: value for name, value in given.items() if value is not None}
-    words |= {"failOnDataLoss": str(fail_on_data_loss).lower()}
+    raw_options = {name: value for name, value in given.items() if value is not None}
+    raw_options |= {"failOnDataLoss": str(fail_on_data_loss).lower()}
     if num_partitions is not None:
-        words["numPartitions"] = str(num_partitions)
-    return run(spark, path, read_options(ReadOptions, words), words, today=today, progress=progress)
+        raw_options["numPartitions"] = str(num_partitions)
+    return update_archive(
+        spark, path, read_options(ReadOptions, raw_options), raw_options, today=today, progress=progress
+    )
 
 
 def read_archive(spark: SparkSession, path: str) -> DataFrame:

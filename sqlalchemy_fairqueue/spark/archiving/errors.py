@@ -1,4 +1,4 @@
-"""What can go wrong with an archive, beyond what goes wrong with reading."""
+"""Errors of archives."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sqlalchemy_fairqueue.spark.errors import PipelineError
 
 
 class ArchiveError(PipelineError):
-    """An archive could not be brought up to date; what was finished of it stays as it is."""
+    """An archive could not be brought up to date. Finished days stay as they are."""
 
 
 class ArchiveBusy(ArchiveError):
@@ -14,4 +14,4 @@ class ArchiveBusy(ArchiveError):
 
 
 class ArchiveDamaged(ArchiveError):
-    """A folder holds what no run leaves there."""
+    """A folder holds files that no run leaves there."""

@@ -1,4 +1,4 @@
-"""Whose archive a folder is: ``_fairqueue.json``, which readers of Parquet pass over."""
+"""Marker of an archive, ``_fairqueue.json``: the history that it is of. Readers of Parquet ignore the file."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What the file says.
+    """The content of the marker.
 
     Attributes:
-        archive: A random name: what processes lock.
-        origin: Which history is archived.
-        pruned: The entry of ``fq_pruned_history`` up to which what was taken away is of no concern.
+        archive: A random name, which processes lock.
+        origin: The history that is archived.
+        pruned: The entry of ``fq_pruned_history`` up to which pruned rows are of no concern.
     """
 
     archive: str
@@ -28,30 +28,30 @@ class Marker:
     pruned: int
 
     def text(self) -> str:
-        """As it is written."""
+        """The text of the file."""
         return json.dumps({"format": _FORMAT, "archive": self.archive, "pruned": self.pruned, **asdict(self.origin)})
 
-    def of(self, origin: Origin, pruned: int) -> Marker:
-        """The same archive, gone on with another history, or without what was taken away."""
+    def updated(self, origin: Origin, pruned: int) -> Marker:
+        """The same archive, continued with another origin or another entry of pruned rows."""
         return replace(self, origin=origin, pruned=pruned)
 
 
 def new_marker(origin: Origin, pruned: int) -> Marker:
-    """For a new archive."""
+    """The marker of a new archive."""
     return Marker(secrets.token_hex(8), origin, pruned)
 
 
 def read_marker(text: str) -> Marker:
-    """What the file says.
+    """The marker in the text of the file.
 
     Raises:
         ArchiveDamaged: It cannot be read.
     """
     try:
-        words = json.loads(text)
-        if words.pop("format") != _FORMAT:
+        raw_options = json.loads(text)
+        if raw_options.pop("format") != _FORMAT:
             raise ArchiveDamaged(f"{NAME} is of another format than {_FORMAT}; upgrade this library")
-        archive, pruned = str(words.pop("archive")), int(words.pop("pruned"))
-        return Marker(archive, Origin(**words), pruned)
+        archive, pruned = str(raw_options.pop("archive")), int(raw_options.pop("pruned"))
+        return Marker(archive, Origin(**raw_options), pruned)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise ArchiveDamaged(f"{NAME} cannot be read; put it back, or archive to another folder") from None

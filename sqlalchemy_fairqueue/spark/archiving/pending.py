@@ -1,10 +1,10 @@
-"""What the history has and an archive has not, counted on one snapshot."""
+"""Rows of the history that an archive lacks, counted on one snapshot."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.spark.archiving.names import DAY
+from sqlalchemy_fairqueue.spark.archiving.files import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,38 +28,38 @@ order by p.id
 """
 
 
-def pending(
+def pending_rows(
     connection: psycopg.Connection, schema: str, archived: Mapping[int, int], high: int, until: int
 ) -> dict[int, int]:
-    """How many rows of each day an archive lacks.
+    """The number of rows that an archive lacks, by day.
 
-    A day that was never archived is read whole; of one that was, the index on (recorded_xid, id) gives what came later.
+    A day that was never archived is read whole; for the others the index on (recorded_xid, id) gives the later rows.
 
     Args:
-        connection: Where the history is, outside of a transaction.
-        schema: The schema as it stands in statements.
+        connection: A connection to the history, outside of a transaction.
+        schema: The schema as statements quote it.
         archived: Up to which transaction each day is archived.
         high: The first transaction that is not to be archived.
-        until: The first day that is not.
+        until: The first day that is not to be archived.
     """
     found: dict[int, int] = {}
     with connection.transaction():
-        # Rows that housekeeping moves to their day are counted once.
+        # Housekeeping may move rows to the partition of their day: on one snapshot they are counted once.
         connection.execute("set transaction isolation level repeatable read")
-        for first, last, low in _stretches(archived, until):
+        for first, last, low in _day_ranges(archived, until):
             values = {"since": first * DAY, "until": last * DAY, "low": str(low), "high": str(high)}
             found |= dict(connection.execute(_NEW.format(schema=schema).encode(), values).fetchall())
     return dict(sorted(found.items()))
 
 
 def lost_days(connection: psycopg.Connection, schema: str, archived: Mapping[int, int], pruned: int) -> list[int]:
-    """The days of which rows were taken away before they were archived."""
+    """The days of which rows were pruned before they were archived."""
     rows = connection.execute(_LOST.format(schema=schema).encode(), {"pruned": pruned}).fetchall()
     return sorted({day for _, day, xid in rows if xid >= archived.get(day, 0)})
 
 
-def _stretches(archived: Mapping[int, int], until: int) -> Iterator[tuple[int, int, int]]:
-    """Days from one to another and the transaction to begin at: each archived day, and the stretches between them."""
+def _day_ranges(archived: Mapping[int, int], until: int) -> Iterator[tuple[int, int, int]]:
+    """Ranges of days with the transaction to begin at: each archived day, and the days between them."""
     reached = 0
     for day, high in sorted(archived.items()):
         if day >= until:

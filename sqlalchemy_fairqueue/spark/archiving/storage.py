@@ -1,6 +1,6 @@
-"""An archive's files, on whatever file system Spark knows, through Hadoop's own interface.
+"""Storage of an archive's files, on any file system that Spark knows, through Hadoop's interface.
 
-Nothing is ever written in place: files are made in a folder that readers pass over, and renamed.
+Nothing is written in place: files are written to a folder that readers ignore, and renamed.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 
 from sqlalchemy_fairqueue.spark.archiving.errors import ArchiveBusy, ArchiveDamaged, ArchiveError
+from sqlalchemy_fairqueue.spark.archiving.files import ArchiveFile, archive_file
 from sqlalchemy_fairqueue.spark.archiving.marker import NAME, Marker, read_marker
-from sqlalchemy_fairqueue.spark.archiving.names import Piece, piece
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,14 +44,14 @@ class Storage:
         self._replace[0] = options.OVERWRITE
 
     def marker(self) -> Marker | None:
-        """Whose archive it is; None: there is none yet.
+        """The marker of the archive; None: there is no archive yet.
 
         Raises:
             ArchiveDamaged: The folder holds other things, or the marker cannot be read.
         """
-        place = self._at(NAME)
-        if self._files.exists(place):
-            stream = self._files.open(place)
+        path = self._at(NAME)
+        if self._files.exists(path):
+            stream = self._files.open(path)
             try:
                 return read_marker(bytes(stream.readAllBytes()).decode())
             finally:
@@ -63,8 +63,8 @@ class Storage:
             )
         return None
 
-    def mark(self, marker: Marker, *, new: bool) -> None:
-        """Say whose archive it is; a new marker replaces none that another process made meanwhile."""
+    def save_marker(self, marker: Marker, *, new: bool) -> None:
+        """Write the marker; a new one never replaces that of another process."""
         work = self._at(_WORK, f"marker-{marker.archive}")
         stream = self._files.create(work, True)
         try:
@@ -73,47 +73,47 @@ class Storage:
             stream.close()
         self._rename(work, self._at(NAME), self._keep if new else self._replace)
 
-    def pieces(self) -> list[Piece]:
+    def archive_files(self) -> list[ArchiveFile]:
         """Every file of the archive.
 
         Raises:
-            ArchiveDamaged: There are others.
+            ArchiveDamaged: The archive has files of other names.
         """
         folders = [name for name in self._names(self._root) if not name.startswith(("_", "."))]
         return [
-            piece(folder, file)
+            archive_file(folder, file)
             for folder in folders
             for file in self._names(self._at(folder))
             if not file.startswith(("_", "."))
         ]
 
-    def write(self, rows: DataFrame, one: Piece) -> int:
-        """Write the file of a piece where no reader sees it; how many rows it has."""
-        place = self._at(_WORK, one.folder)
-        # One file, whatever the session says.
-        rows.write.mode("overwrite").option("maxRecordsPerFile", "0").parquet(str(place))
-        return self._spark.read.parquet(str(place)).count()
+    def write(self, rows: DataFrame, file: ArchiveFile) -> int:
+        """Write a file where no reader sees it; returns the number of its rows."""
+        path = self._at(_WORK, file.folder)
+        # One file, whatever the session's settings.
+        rows.write.mode("overwrite").option("maxRecordsPerFile", "0").parquet(str(path))
+        return self._spark.read.parquet(str(path)).count()
 
-    def publish(self, one: Piece) -> None:
-        """Show the file of a piece to readers, at once and whole; an existing one is never replaced."""
-        work = self._at(_WORK, one.folder)
+    def publish(self, file: ArchiveFile) -> None:
+        """Make a file visible to readers by a rename; an existing one is never replaced."""
+        work = self._at(_WORK, file.folder)
         written = [name for name in self._names(work) if name.startswith("part-")]
         if len(written) != 1:
             raise ArchiveError(
-                f"Spark wrote {len(written)} files for {one.folder} instead of one; run the archive again"
+                f"Spark wrote {len(written)} files for {file.folder} instead of one; run the archive again"
             )
-        self._files.mkdirs(self._at(one.folder))
-        self._rename(self._fs.Path(work, written[0]), self._at(one.folder, one.file), self._keep)
+        self._files.mkdirs(self._at(file.folder))
+        self._rename(self._fs.Path(work, written[0]), self._at(file.folder, file.file), self._keep)
 
     def clean(self) -> None:
-        """Take away what runs that died had begun."""
+        """Remove unfinished files of runs that died."""
         self._files.delete(self._at(_WORK), True)
 
     def _at(self, *names: str) -> Any:
-        place = self._root
+        path = self._root
         for name in names:
-            place = self._fs.Path(place, name)
-        return place
+            path = self._fs.Path(path, name)
+        return path
 
     def _names(self, folder: Any) -> list[str]:
         if not self._files.exists(folder):
@@ -129,6 +129,4 @@ class Storage:
                 raise ArchiveBusy(
                     f"another process has just made {name} in {self._root}; run the archive again"
                 ) from error
-            raise ArchiveError(
-                f"{name} could not be put in its place in {self._root}; run the archive again"
-            ) from error
+            raise ArchiveError(f"{name} could not be renamed in {self._root}; run the archive again") from error

@@ -1,7 +1,7 @@
-"""Reading queues into Spark: once (history, messages, channels, dead letters) and as a stream (history).
+"""Reading of queues into Spark: once (history, messages, channels, dead letters) and as a stream (history).
 
-It reads only, and holds no lock that a queue's verb waits for. Making the days of the history and dropping them
-(``fq_keep_history``) leaves a day that is being read for its next time.
+It writes nothing, and holds no lock that a verb of a queue waits for. Housekeeping of the history
+(``fq_keep_history``) skips a day that is being read.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue.spark.options import read_options
 from sqlalchemy_fairqueue.spark.reading.batch import BatchReader
 from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
+from sqlalchemy_fairqueue.spark.reading.python_workers import freeze_modules
 from sqlalchemy_fairqueue.spark.reading.stream import StreamReader
-from sqlalchemy_fairqueue.spark.reading.tables import chosen, frame_schema, table_named
-from sqlalchemy_fairqueue.spark.reading.workers import spare_modules
+from sqlalchemy_fairqueue.spark.reading.tables import frame_columns, frame_schema, table_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,12 +24,12 @@ __all__ = ["reader", "schema", "stream_reader"]
 
 
 def schema(given: Mapping[str, str]) -> StructType:
-    """The columns that the options ask for, with their types.
+    """The columns that the options name, with their types.
 
     Raises:
         BadOption: An option is unknown or wrong, or names a column that the table does not have.
     """
-    spare_modules()
+    freeze_modules()
     options = read_options(ReadOptions, given)
     return frame_schema(table_named(options.table), options.columns)
 
@@ -39,10 +39,10 @@ def reader(given: Mapping[str, str], schema: StructType) -> BatchReader:
 
     Raises:
         BadOption: An option is unknown or wrong, or meant for streams.
-        BadFrame: The schema that the user gave names other columns or types than the table has.
+        BadFrame: The schema that the user gave has other columns or types than the table.
     """
     options = read_options(ReadOptions, given).for_batch()
-    return BatchReader(options, chosen(table_named(options.table), schema))
+    return BatchReader(options, frame_columns(table_named(options.table), schema))
 
 
 def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
@@ -50,7 +50,7 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
 
     Raises:
         BadOption: An option is unknown or wrong, or meant for reading once.
-        BadFrame: The schema that the user gave names other columns or types than the history has.
+        BadFrame: The schema that the user gave has other columns or types than the history.
     """
     options = read_options(ReadOptions, given).for_stream()
-    return StreamReader(options, chosen(table_named(options.table), schema))
+    return StreamReader(options, frame_columns(table_named(options.table), schema))

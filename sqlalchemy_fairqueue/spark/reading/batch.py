@@ -1,8 +1,8 @@
-"""Reading once.
+"""Batch reads of a table.
 
-The history is append-only, so that one instant can be read by many tasks, each on a connection and a snapshot of its
-own: the plan notes the snapshot of the driver, and tasks take what was committed in it, by the transaction that
-recorded each row. Live tables change: with one task all rows are of one instant, with several each task has its own.
+The history is append-only, so that many tasks can read the rows of one instant, each on a connection and a snapshot of
+its own: the plan holds the snapshot of the driver, and tasks read the rows whose recording transaction is visible in
+it. Live tables change: with one task all rows are of one instant, with several each task has its own.
 """
 
 from __future__ import annotations
@@ -12,13 +12,19 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from sqlalchemy_fairqueue.spark.connecting import refusals
-from sqlalchemy_fairqueue.spark.reading.losses import check_losses, last_pruned
+from sqlalchemy_fairqueue.spark.connections import translated_errors
+from sqlalchemy_fairqueue.spark.reading.data_loss import check_losses, last_pruned
+from sqlalchemy_fairqueue.spark.reading.history_position import first_and_last, last_position
+from sqlalchemy_fairqueue.spark.reading.key_ranges import KeyRange, key_ranges, task_count
 from sqlalchemy_fairqueue.spark.reading.offsets import EARLIEST, LATEST, Offset, Position, read_offset
 from sqlalchemy_fairqueue.spark.reading.origin import check_origin, horizon
-from sqlalchemy_fairqueue.spark.reading.places import ends, last_position
-from sqlalchemy_fairqueue.spark.reading.querying import Condition, between, opened, rows, wanted
-from sqlalchemy_fairqueue.spark.reading.spans import Span, parts_of, spans
+from sqlalchemy_fairqueue.spark.reading.queries import (
+    Condition,
+    base_condition,
+    position_range,
+    reading_connection,
+    rows,
+)
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, table_named
 
 if TYPE_CHECKING:
@@ -35,22 +41,22 @@ _DAY = 86_400_000_000
 
 
 @dataclass
-class Part(InputPartition):
-    """What one task reads.
+class TablePartition(InputPartition):
+    """The rows that one task reads.
 
     Attributes:
-        span: Keys from one to another.
-        condition: What else holds of its rows.
-        after: History: where reading began; what was taken away behind it is a loss.
+        key_range: Their keys.
+        condition: Further conditions.
+        after: History: the offset of the start; rows after it that were pruned are lost.
     """
 
-    span: Span
+    key_range: KeyRange
     condition: Condition
     after: Offset | None = None
 
 
 class BatchReader(DataSourceReader):
-    """Reads a table once. Made on the driver, used there (``partitions``) and in the tasks (``read``)."""
+    """Reads a table once: ``partitions`` runs on the driver, ``read`` in the tasks."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[Column]) -> None:
         self._options = options
@@ -61,35 +67,40 @@ class BatchReader(DataSourceReader):
         return table_named(self._options.table)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """What each task reads, planned on one snapshot."""
-        with opened(self._options, "plan") as (connection, schema), refusals(f"plan to read {self._table.name}"):
+        """The partitions of the tasks, planned on one snapshot."""
+        with (
+            reading_connection(self._options, "plan") as (connection, schema),
+            translated_errors(f"plan to read {self._table.name}"),
+        ):
             if self._table is not HISTORY:
                 return self._live_parts(connection, schema)
             pruned = last_pruned(connection, schema)
             now = horizon(connection, schema)
             if self._options.is_incremental:
                 return self._incremental_parts(connection, schema, now, pruned)
-            condition = wanted(HISTORY, self._options).also(
+            condition = base_condition(HISTORY, self._options).also(
                 "(h.recorded_xid < %(xmin)s::text::xid8"
                 " or pg_visible_in_snapshot(h.recorded_xid, %(snapshot)s::text::pg_snapshot))",
                 xmin=str(now.xmin),
                 snapshot=now.snapshot,
             )
             low, high = _bounds(connection, schema, HISTORY, self._days())
-            count = parts_of(low, high, self._options.num_partitions)
+            count = task_count(low, high, self._options.num_partitions)
             start = Offset(now.origin, Position(), pruned)
-            return [Part(span, condition, start) for span in spans(HISTORY.key, low, high, count)]
+            return [
+                TablePartition(key_range, condition, start) for key_range in key_ranges(HISTORY.key, low, high, count)
+            ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
-        assert isinstance(partition, Part)  # noqa: S101 - Spark gives what partitions() gave
+        assert isinstance(partition, TablePartition)  # noqa: S101 - Spark gives what partitions() gave
         after = partition.after
-        with opened(self._options, "read") as (connection, schema):
+        with reading_connection(self._options, "read") as (connection, schema):
             if after is not None:
                 check_origin(after, horizon(connection, schema), self._options.accepted_origin)
             with connection.transaction():
                 yield from rows(
-                    connection, schema, self._table, self._columns, partition.span.narrow(partition.condition)
+                    connection, schema, self._table, self._columns, partition.key_range.narrow(partition.condition)
                 )
                 if after is not None:
                     check_losses(
@@ -103,13 +114,14 @@ class BatchReader(DataSourceReader):
 
     def _live_parts(self, connection: psycopg.Connection, schema: str) -> list[InputPartition]:
         low, high = _bounds(connection, schema, self._table, Condition())
-        count = self._options.num_partitions or 1
-        return [Part(span, wanted(self._table, self._options)) for span in spans(self._table.key, low, high, count)]
+        condition = base_condition(self._table, self._options)
+        ranges = key_ranges(self._table.key, low, high, self._options.num_partitions or 1)
+        return [TablePartition(key_range, condition) for key_range in ranges]
 
     def _incremental_parts(
         self, connection: psycopg.Connection, schema: str, now: Horizon, pruned: int
     ) -> list[InputPartition]:
-        """Between two offsets, shared by transaction."""
+        """Partitions of the rows between two offsets, by recording transaction."""
         start, end = Offset(now.origin, Position(), pruned), None
         if self._options.starting_offsets not in (None, EARLIEST):
             start = read_offset(self._options.starting_offsets or "", "option startingOffsets")
@@ -118,15 +130,18 @@ class BatchReader(DataSourceReader):
             end = read_offset(self._options.ending_offsets or "", "option endingOffsets")
             check_origin(end, now, self._options.accepted_origin)
         upto = end.position if end else last_position(connection, schema, now.xmin)
-        first, last = ends(connection, schema, between(self._days(), start.position, upto))
-        # Ids are as good as rows to count by, transactions are not.
-        count = parts_of(first.id, last.id, self._options.num_partitions)
-        condition = between(wanted(HISTORY, self._options), start.position, upto)
+        first, last = first_and_last(connection, schema, position_range(self._days(), start.position, upto))
+        # The number of ids is about that of rows, the number of transactions is not.
+        count = task_count(first.id, last.id, self._options.num_partitions)
+        condition = position_range(base_condition(HISTORY, self._options), start.position, upto)
         found = Offset(now.origin, start.position, start.pruned)
-        return [Part(span, condition, found) for span in spans("h.recorded_xid", first.xid, last.xid, count)]
+        return [
+            TablePartition(key_range, condition, found)
+            for key_range in key_ranges("h.recorded_xid", first.xid, last.xid, count)
+        ]
 
     def _days(self) -> Condition:
-        """The days that hold what was asked for: whole days, whose indexes give their first and last row at once."""
+        """The condition for whole days that hold the rows: their indexes give the first and last row at once."""
         condition = Condition()
         since, until = self._options.finished
         if self._options.since is not None:
@@ -137,7 +152,7 @@ class BatchReader(DataSourceReader):
 
 
 def _bounds(connection: psycopg.Connection, schema: str, table: Table, condition: Condition) -> tuple[int, int]:
-    """The least and the greatest key, about; nothing depends on it but how evenly tasks share."""
+    """About the least and the greatest key: they decide only how evenly rows are split among tasks."""
     statement = table.bounds.format(schema=schema, where=condition.text).encode()
     row = connection.execute(statement, condition.values).fetchone()
     return (int(row[0]), int(row[1])) if row and row[0] is not None else (0, 0)

@@ -1,4 +1,4 @@
-"""Spark's words for how much a micro-batch may read. PySpark 4.1 has none of them."""
+"""Read limits of micro-batches, as Spark defines them. PySpark 4.1 has none of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     @dataclass
     class ReadAllAvailable:
-        """All that there is."""
+        """No limit."""
 
     @dataclass
     class ReadMaxRows:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         max_rows: int
 
     class AvailableNow:
-        """What a reader is that knows where "now" ends."""
+        """A reader that supports the trigger AvailableNow."""
 
 else:
     try:
@@ -32,10 +32,10 @@ else:
         LIMITS_ARE_KNOWN = False
 
         class ReadAllAvailable:
-            """Never asked for."""
+            """Not used by this PySpark."""
 
         class ReadMaxRows:
-            """Never asked for."""
+            """Not used by this PySpark."""
 
         class AvailableNow:
-            """Never asked for."""
+            """Not used by this PySpark."""

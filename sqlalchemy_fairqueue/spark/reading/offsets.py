@@ -1,8 +1,8 @@
-"""How far a reader of the history has come, and in which history.
+"""Offsets of readers of the history: a position, and the history that it is a position in.
 
-A place in the history is ``(recorded_xid, id)``: the transaction that recorded an attempt, and the attempt's number
-within the table. Ids commit out of order, so that a reader that goes on after the last id it saw loses rows. Below the
-oldest transaction that is still open (``pg_snapshot_xmin``) nothing is added any more, so that places are final.
+A position in the history is ``(recorded_xid, id)``: the transaction that recorded an attempt, and the attempt's id. Ids
+commit out of order, so that a reader that continues after the last id loses rows. Below the oldest transaction that is
+still open (``pg_snapshot_xmin``) no rows are added any more, so that positions are final.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LATEST = "latest"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A place in the history: behind the row of this transaction and id.
+    """A position in the history: after the row of this transaction and id.
 
     Attributes:
         xid: The transaction that recorded the row (``recorded_xid``).
@@ -35,7 +35,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Which history it is. Another cluster, a restored or a promoted one, another database have other origins.
+    """The identity of a history. A restored or promoted cluster and another database have other origins.
 
     Attributes:
         system: The cluster's system identifier.
@@ -56,12 +56,12 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """A position, and what it is a position in. What Spark writes down in a checkpoint, as JSON.
+    """A position in a history. Spark writes it to a checkpoint, as JSON.
 
     Attributes:
-        origin: Which history.
-        position: How far.
-        pruned: The last entry of ``fq_pruned_history`` when it was made: what was taken away before is of no concern.
+        origin: The history.
+        position: The position.
+        pruned: The last entry of ``fq_pruned_history`` when it was made: rows pruned before are of no concern.
     """
 
     origin: Origin
@@ -69,7 +69,7 @@ class Offset:
     pruned: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain words and numbers, always in the same order: Spark compares the text."""
+        """The fields as texts and numbers, always in the same order: Spark compares the JSON text."""
         return asdict(self.origin) | asdict(self.position) | {"pruned": self.pruned}
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class Offset:
 
 
 def offset_of(words: Mapping[str, Any], source: str = "the checkpoint's offset") -> Offset:
-    """The offset that was written as these words.
+    """The offset of these fields.
 
     Raises:
         BadOption: They are not an offset.
@@ -91,17 +91,17 @@ def offset_of(words: Mapping[str, Any], source: str = "the checkpoint's offset")
         )
     except (KeyError, TypeError, ValueError):
         raise BadOption(
-            f"{source} is {words!r:.200}, which is no offset of the history; give one as it was given out"
+            f"{source} is {words!r:.200}, which is no offset of the history; give one as Spark or this library wrote it"
         ) from None
 
 
 def read_offset(text: str, source: str, instead: str = "") -> Offset:
-    """The offset that was written as this text.
+    """The offset in a JSON text.
 
     Args:
         text: JSON.
-        source: Where it comes from, for the message.
-        instead: What could have been given as well, for the message.
+        source: The origin of the text, for the message.
+        instead: Other values that are allowed, for the message.
 
     Raises:
         BadOption: It is not an offset.

@@ -1,4 +1,4 @@
-"""The options of reading, once or as a stream."""
+"""Options of reading, once or as a stream."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from sqlalchemy_fairqueue.spark.errors import BadOption
-from sqlalchemy_fairqueue.spark.options import PlaceOptions
+from sqlalchemy_fairqueue.spark.options import TargetOptions
 from sqlalchemy_fairqueue.spark.reading.offsets import EARLIEST, LATEST, read_offset
 from sqlalchemy_fairqueue.times import instant_microseconds
 
@@ -15,24 +15,24 @@ MOST_PARTITIONS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ReadOptions(PlaceOptions):
-    """What to read.
+class ReadOptions(TargetOptions):
+    """Options of a read.
 
     Attributes:
         table: ``history``, ``messages``, ``channels`` or ``dead_letters``.
         queue: Rows of this queue only; None: of every queue.
         channels: Rows of the channels of these names only; empty: of every channel.
-        columns: These columns, in this order; empty: all. The rest is not even sent by the server.
+        columns: These columns, in this order; empty: all. The server does not send the others.
         num_partitions: How many tasks read at most, each on a connection of its own. None: of the history one
             for a quarter of a million rows, up to 16; of a live table 1, so that all rows are of one instant.
         since: History: attempts that finished at this instant (ISO 8601, UTC unless it says otherwise) or later.
         until: History: attempts that finished before this instant.
-        starting_offsets: History: ``earliest``, ``latest`` (streams), or an offset as JSON, behind which to begin.
-        ending_offsets: History, read once: ``latest`` or an offset as JSON, up to which to read. With one of the two
-            offsets given, the rows are those that a stream would give: below the transactions that are still open.
+        starting_offsets: History: ``earliest``, ``latest`` (streams), or an offset as JSON, after which to begin.
+        ending_offsets: History, read once: ``latest`` or an offset as JSON, up to which to read. If one of the
+            two offsets is given, the rows are those of a stream: below the transactions that are still open.
         max_offsets_per_trigger: Streams: at most so many rows of the history a micro-batch (PySpark 4.2 or later).
-        fail_on_data_loss: Whether rows that housekeeping took away before they were read are an error, or a warning.
-        accepted_origin: The origin, as the error wrote it, from which a stream or an archive may go on although
+        fail_on_data_loss: Whether rows that housekeeping pruned before they were read are an error; else a warning.
+        accepted_origin: The origin, as the error wrote it, with which a stream or an archive may continue although
             its offset is of another one. See "Another database" in the documentation.
     """
 
@@ -52,7 +52,7 @@ class ReadOptions(PlaceOptions):
     def __post_init__(self) -> None:
         """Refuse values out of range, and options of the history for other tables."""
         # super() of a dataclass with slots would be that of the class it replaced.
-        PlaceOptions.__post_init__(self)
+        TargetOptions.__post_init__(self)
         for name, value, most in (
             ("numPartitions", self.num_partitions, MOST_PARTITIONS),
             ("maxOffsetsPerTrigger", self.max_offsets_per_trigger, 2**31 - 1),
@@ -77,7 +77,7 @@ class ReadOptions(PlaceOptions):
 
     @property
     def finished(self) -> tuple[int, int]:
-        """From when to when attempts finished, in microseconds, the second excluded."""
+        """The range of ``finished_at`` in microseconds, its end excluded."""
         return _instant("since", self.since, -(2**63)), _instant("until", self.until, 2**63 - 1)
 
     @property
@@ -86,7 +86,7 @@ class ReadOptions(PlaceOptions):
         return self.starting_offsets is not None or self.ending_offsets is not None
 
     def for_batch(self) -> ReadOptions:
-        """Itself, if it can be read once."""
+        """The options, if they are for reading once."""
         if self.max_offsets_per_trigger is not None:
             raise BadOption("option maxOffsetsPerTrigger is for streams; leave it out, or use spark.readStream")
         if self.starting_offsets == LATEST or self.ending_offsets == EARLIEST:
@@ -94,7 +94,7 @@ class ReadOptions(PlaceOptions):
         return self
 
     def for_stream(self) -> ReadOptions:
-        """Itself, if it can be followed."""
+        """The options, if they are for a stream."""
         if self.table != "history":
             raise BadOption(f"table {self.table!r} cannot be followed as a stream; use spark.read, or the history")
         for name, value in (("endingOffsets", self.ending_offsets), ("since", self.since), ("until", self.until)):

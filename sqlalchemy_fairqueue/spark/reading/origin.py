@@ -1,4 +1,4 @@
-"""Which history a connection leads to, and whether an offset is of it."""
+"""Origin of a history: the history that a connection leads to, and the check that an offset is of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.spark.reading.offsets import Offset
 
-# The last checkpoint of a server that was just promoted still names the timeline before: the log itself is asked.
+# The last checkpoint of a server that was just promoted still has the previous timeline: the log itself tells it.
 _HORIZON = """
 select s.system_identifier::text,
   case when pg_is_in_recovery() then c.timeline_id
@@ -29,11 +29,11 @@ from pg_control_system() s, pg_control_checkpoint() c
 
 
 class OriginChanged(PipelineError):
-    """An offset is of another history than the one that the connection leads to, or of its future.
+    """An offset is of another history than that of the connection, or ahead of it.
 
     Attributes:
-        offset_origin: What the offset is of.
-        found_origin: What the connection leads to.
+        offset_origin: The origin of the offset.
+        found_origin: The origin of the connection's history.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class OriginChanged(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """What a connection saw at one instant.
+    """The state of the history in one snapshot.
 
     Attributes:
-        origin: Which history.
+        origin: The history.
         snapshot: The snapshot, as ``pg_visible_in_snapshot`` takes it.
-        xmin: The oldest transaction that was still open: all below had ended.
+        xmin: The oldest transaction that was still open.
         xmax: The first transaction that had not begun.
     """
 
@@ -62,11 +62,11 @@ class Horizon:
 
 
 def horizon(connection: psycopg.Connection, schema: str) -> Horizon:
-    """Which history the connection leads to, and what has ended in it.
+    """The history of the connection, and its snapshot.
 
     Args:
-        connection: Any.
-        schema: The schema as it stands in statements.
+        connection: Any connection.
+        schema: The schema as statements quote it.
 
     Raises:
         SchemaMismatch: There is no history.
@@ -79,10 +79,10 @@ def horizon(connection: psycopg.Connection, schema: str) -> Horizon:
 
 
 def check_origin(offset: Offset, found: Horizon, accepted: str | None) -> None:
-    """Refuse an offset of another history, unless the user accepted this very one; refuse one of the future always.
+    """Refuse an offset of another history, unless the user accepted this history; always refuse one ahead of it.
 
     Raises:
-        OriginChanged: It is refused.
+        OriginChanged: The offset is refused.
     """
     if offset.origin != found.origin and accepted != str(found.origin):
         raise OriginChanged(

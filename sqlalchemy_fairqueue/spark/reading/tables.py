@@ -1,4 +1,4 @@
-"""What can be read: the columns of each table with their types in Spark, and the SQL that gives them."""
+"""Tables that can be read: their columns with types in Spark and SQL expressions."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Column:
         name: Its name in the frame.
         type: Its type in Spark.
         sql: The expression that gives it.
-        nullable: Whether it can be null. Where it cannot, Spark need not look.
-        since: The instant, never null, that it is some microseconds after; where that is read too, it is sent as those.
+        nullable: Whether it can be null. If not, Spark need not check.
+        since: A column of instants, never null, that this one follows: if both are read, only the difference is sent.
     """
 
     name: str
@@ -51,13 +51,13 @@ class Table:
     """A table that can be read.
 
     Attributes:
-        name: What the option calls it.
+        name: The value of the option ``table``.
         columns: All of its columns.
         source: The from clause, with ``{schema}`` for the quoted schema.
-        key: The expression that tasks share the rows by.
+        key: The expression by which rows are split among tasks.
         queue: The expression of the queue's name.
         channel: The expression of the channel's name.
-        bounds: A statement that gives the least and the greatest key, about.
+        bounds: A statement for about the least and the greatest key.
     """
 
     name: str
@@ -79,7 +79,7 @@ def _present(**types: DataType) -> list[Column]:
 
 
 def _later(*names: str) -> list[Column]:
-    """Instants of the history that come soon after the enqueue."""
+    """Instants of the history that follow the enqueue."""
     return [Column(name, _INSTANT, f"h.{name}", nullable=False, since="enqueued_at") for name in names]
 
 
@@ -98,7 +98,7 @@ HISTORY = Table(
     key="h.id",
     queue="h.queue",
     channel="h.channel",
-    # The first and the last row recorded, by the index on that: their ids are about the least and the greatest.
+    # The first and the last recorded row, by their index: their ids are about the least and the greatest.
     bounds=(
         "select (select h.id from {schema}.fq_history h where {where} order by h.recorded_xid, h.id limit 1), "
         "(select h.id from {schema}.fq_history h where {where} order by h.recorded_xid desc, h.id desc limit 1)"
@@ -161,7 +161,7 @@ _TABLES = (
 
 
 def table_named(name: str) -> Table:
-    """The table of that name, which is one of the option's words."""
+    """The table of that name, which is a value of the option ``table``."""
     return next(table for table in _TABLES if table.name == name)
 
 
@@ -169,7 +169,7 @@ def frame_schema(table: Table, names: Sequence[str]) -> StructType:
     """The columns of these names, or all, as Spark knows them.
 
     Raises:
-        BadOption: The table has no column of a name, or a name stands twice.
+        BadOption: The table has no column of a name, or a name is there twice.
     """
     known = {column.name: column for column in table.columns}
     for name in names:
@@ -180,8 +180,8 @@ def frame_schema(table: Table, names: Sequence[str]) -> StructType:
     return StructType([StructField(name, known[name].type, known[name].nullable) for name in names or known])
 
 
-def chosen(table: Table, schema: StructType) -> tuple[Column, ...]:
-    """The columns of a frame of that schema, which may be the user's own.
+def frame_columns(table: Table, schema: StructType) -> tuple[Column, ...]:
+    """The columns of a frame's schema, which the user may have given.
 
     Raises:
         BadFrame: The table has no such column, or one of another type, or one that can be null.

@@ -1,12 +1,13 @@
-"""The fairness report: what a history tells about who was served, as figures and as a page.
+"""Fairness report of a history: figures about the service of channels, and a page that shows them.
 
-Read ``definitions`` first: what each figure means, and where that comes from. ``attempts`` is what is read of the
-history. ``sweeping`` goes through its events in time, ``fairness`` compares with the fair share, ``ranking`` finds
-exact percentiles, ``rates`` and ``windows`` count; ``measuring`` puts it together. ``page`` and ``plots`` show it.
+Read ``definitions`` first: the meaning and the source of each figure. ``attempts`` reads the history. ``sweep`` goes
+through its events in time, ``fairness`` compares with the fair share, ``percentiles`` are exact, ``rates`` and
+``windows`` count; ``measurement`` puts them together. ``page`` and ``plots`` show the figures.
 """
 
 from __future__ import annotations
 
+from sqlalchemy_fairqueue.spark.reporting.fairness_report import report
 from sqlalchemy_fairqueue.spark.reporting.figures import (
     ChannelFigures,
     Figures,
@@ -20,8 +21,7 @@ from sqlalchemy_fairqueue.spark.reporting.figures import (
     Starvation,
     WindowFigures,
 )
-from sqlalchemy_fairqueue.spark.reporting.making import report
-from sqlalchemy_fairqueue.spark.reporting.measuring import measure
+from sqlalchemy_fairqueue.spark.reporting.measurement import measure
 
 __all__ = [
     "ChannelFigures",

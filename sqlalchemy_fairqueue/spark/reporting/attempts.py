@@ -1,6 +1,6 @@
-"""What is read of a history: whose attempt, its three times in microseconds, how it ended. Checked, and kept on disk.
+"""Attempts of a history: channel, times in microseconds and outcome, checked, and kept on disk.
 
-It is read once. A live history may have grown the next time, and every figure must be of the same rows.
+The history is read once. A live one may grow meanwhile, and every figure must be of the same rows.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from sqlalchemy_fairqueue.spark.reporting.asking import Asking
+    from sqlalchemy_fairqueue.spark.reporting.queries import SparkQueries
 
 COLUMNS = ("queue", "channel_id", "channel", "ready_at", "started_at", "finished_at", "outcome")
 
-# A clock that was set back must not make time run backwards: what comes later counts as no earlier.
+# A clock that was set back must not make time run backwards: a later event counts as no earlier one.
 _ROWS = """
 select queue, channel_id as channel, channel as name, unix_micros(ready_at) as ready,
   greatest(unix_micros(ready_at), unix_micros(started_at)) as started,
@@ -55,7 +55,7 @@ class Attempts:
     """The attempts of a history.
 
     Attributes:
-        frame: A row an attempt: queue (its place in *queues*, from 1), channel (its id), ready, started, finished,
+        frame: A row an attempt: queue (its index in *queues*, from 1), channel (its id), ready, started, finished,
             wait, service (microseconds), slowdown (thousandths), outcome.
         queues: Names of the queues.
         totals: A row a channel.
@@ -77,11 +77,11 @@ class Attempts:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of attempts."""
         return int(sum(row.attempts for row in self.totals))
 
 
-def attempts_of(history: DataFrame, asking: Asking) -> Attempts:
+def attempts_of(history: DataFrame, queries: SparkQueries) -> Attempts:
     """Read a history.
 
     Raises:
@@ -94,14 +94,14 @@ def attempts_of(history: DataFrame, asking: Asking) -> Attempts:
             f"the history lacks {', '.join(missing)}: it has {', '.join(history.columns)}; "
             'read it by format("fairqueue") or from an archive'
         )
-    rows = asking.keep(asking.sql(_ROWS, history=history))
-    queues = [row.queue for row in asking.sql(_QUEUES, rows=rows).collect()]
+    rows = queries.persist(queries.sql(_ROWS, history=history))
+    queues = [row.queue for row in queries.sql(_QUEUES, rows=rows).collect()]
     if not queues:
         raise HistoryEmpty(
-            "the history has no attempts; queues record them once queue.configure(session, history=True) said so"
+            "the history has no attempts; queues record them after queue.configure(session, history=True)"
         )
-    frame = asking.sql(_ATTEMPTS, rows=rows, queues=queues)
-    totals = asking.sql(_TOTALS, attempts=frame).collect()
+    frame = queries.sql(_ATTEMPTS, rows=rows, queues=queues)
+    totals = queries.sql(_TOTALS, attempts=frame).collect()
     _check_ids(totals, queues)
     return Attempts(frame, queues, totals)
 

@@ -1,8 +1,8 @@
-"""Compares what each channel got with its max-min fair share, window by window.
+"""Fairness of service: the messages that each channel got, compared with its max-min fair share, window by window.
 
-The fair share is found by water-filling: the level up to which every channel is filled, in proportion to its weight and
-no further than it could use, so that all of what was served is given out. In the order of use by weight, the level is
-the greatest of (served - what those before use) / (weights from here on).
+The fair share is found by water-filling: every channel is filled up to one level, in proportion to its weight and no
+further than it could use, so that all served messages are distributed. In the order of use / weight, the level is the
+greatest of (served - use of the channels before) / (weights of this channel and those after it).
 
 Max-min fairness: D. Bertsekas, R. Gallager, "Data Networks", 2nd edition, 1992, section 6.5.2. The index: R. Jain,
 D. Chiu, W. Hawe, "A quantitative measure of fairness and discrimination for resource allocation in shared computer
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sqlalchemy_fairqueue.spark.reporting.asking import Asking
+    from sqlalchemy_fairqueue.spark.reporting.queries import SparkQueries
 
-# Windows without an event in which somebody waits have rows too: nobody served him then.
+# Windows without an event in which a channel waits have rows too: it was not served then.
 _CHANNEL_WINDOWS = """
 with counts as (
   select /*+ broadcast(w) */ a.queue, a.channel, w.width, e.at div w.width as window,
@@ -78,7 +78,7 @@ levels as (
 select queue, window, channel, width, waiting, served, least(uses, level * weight) as share
 from levels
 """
-# Who got all that it could use, and no more than its share, tells nothing of fairness. The tolerance is for rounding.
+# A channel that got all it could use, and no more than its share, does not compete. The tolerance is for rounding.
 _INDEXES = """
 select queue, window, width, sum(served) as served, count_if(competed) as channels,
   case when count_if(competed) > 1 then
@@ -113,21 +113,21 @@ group by i.queue, i.window * i.width div w.shown
 
 
 class Fairness:
-    """What channels got, beside their fair shares.
+    """Served messages of channels, and their fair shares.
 
     Args:
         attempts: A row an attempt.
         widths: A row a queue: width, that of its windows, and shown, that of the windows in which it is shown.
         policies: A row a channel whose policy is known, with its mean service.
-        asking: Whom to ask, and where to keep what is used twice.
+        queries: Runs the queries, and persists frames that are used twice.
     """
 
-    def __init__(self, attempts: DataFrame, widths: DataFrame, policies: DataFrame, asking: Asking) -> None:
-        sql = asking.sql
+    def __init__(self, attempts: DataFrame, widths: DataFrame, policies: DataFrame, queries: SparkQueries) -> None:
+        sql = queries.sql
         windows = sql(_CHANNEL_WINDOWS, attempts=attempts, widths=widths)
         uses = sql(_USES, windows=windows, policies=policies)
-        shares = asking.keep(sql(_SHARES, uses=uses))
-        indexes = asking.keep(sql(_INDEXES, shares=shares))
+        shares = queries.persist(sql(_SHARES, uses=uses))
+        indexes = queries.persist(sql(_INDEXES, shares=shares))
         self.channels = sql(_CHANNELS, shares=shares)
         """A row a channel: share and served while it had a backlog, denied (messages by microseconds)."""
         self.queues = sql(_QUEUES, indexes=indexes)

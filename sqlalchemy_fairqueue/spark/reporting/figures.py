@@ -1,4 +1,4 @@
-"""The figures of a report, as values. What each one means stands in ``definitions``, and on the page."""
+"""Figures of a report, as values. Their meanings are in ``definitions``, and on the page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Ratios:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """How attempts ended, counted."""
+    """Numbers of attempts by outcome."""
 
     completed: int = 0
     retried: int = 0
@@ -50,7 +50,7 @@ class Starvation:
     """The longest stretch in which a channel was starved.
 
     Attributes:
-        lasted: How long others were served in it.
+        lasted: The time in it in which other channels were served.
         from_: When it began.
         to: When the channel's next attempt began.
     """
@@ -62,7 +62,7 @@ class Starvation:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the policy of a channel was when the report was made. None: no limit."""
+    """The policy of a channel when the report was made. None: no limit."""
 
     max_concurrency: int | None = None
     release_interval: timedelta | None = None
@@ -72,25 +72,25 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelFigures:
-    """What a channel of a queue got.
+    """The figures of a channel.
 
     Attributes:
         queue: Name of the queue.
         channel: Name of the channel.
         attempts: Attempts that have ended.
-        outcomes: How.
+        outcomes: Their outcomes.
         wait: From ready to started.
         service: From started to finished.
         slowdown: (wait + service) / service.
         mean_wait: Mean of the waits.
-        denied_wait: How much of it the channel would not have had at its fair share, at least.
-        fair_share: Served in relation to its fair share, while it had a backlog; None: it had none.
-        backlogged: For how long it had messages ready and not started.
-        starved: For how long of that it had nobody and others were served.
+        denied_wait: The part of it that the channel would not have had with its fair share, at least.
+        fair_share: Served / fair share, while it had a backlog; None: it had none.
+        backlogged: The time in which it had messages ready and not started.
+        starved: The part of it in which none of its messages was leased and other channels were served.
         longest_starvation: The longest stretch of that; None: there was none.
-        greatest_concurrency: Most of its messages in consumers' hands at once.
+        greatest_concurrency: Most of its messages leased at once.
         greatest_rate: Most attempts begun in one second.
-        greatest_burst: Most messages in a row, by the interval of its policy; None: the policy has no rate.
+        greatest_burst: The least burst that would have allowed its attempts; None: its policy has no rate.
         policy: Its policy; None: not known.
     """
 
@@ -114,13 +114,13 @@ class ChannelFigures:
 
     @property
     def over_concurrency(self) -> bool:
-        """Whether more of its messages were out at once than the policy allows now."""
+        """Whether more of its messages were leased at once than the policy allows now."""
         limit = self.policy.max_concurrency if self.policy else None
         return limit is not None and self.greatest_concurrency > limit
 
     @property
     def over_rate(self) -> bool:
-        """Whether more messages came in a row than the policy allows now."""
+        """Whether its attempts were faster than the policy allows now."""
         return bool(self.policy and self.greatest_burst and self.greatest_burst > self.policy.release_burst)
 
 
@@ -134,7 +134,7 @@ class WindowFigures:
         completed: Attempts that completed their message.
         waiting: Messages that were ready and not started when it ended.
         wait: Waits of the attempts begun; None: there were none.
-        fairness: Mean of Jain's index over it; None: nobody was served in it.
+        fairness: Mean of Jain's index over it; None: no channels competed in it.
     """
 
     begin: datetime
@@ -155,17 +155,17 @@ class QueueFigures:
         to: When its last attempt ended.
         channels: How many channels were served.
         attempts: Attempts that have ended.
-        outcomes: How.
+        outcomes: Their outcomes.
         wait: From ready to started.
         service: From started to finished.
-        busy: For how long at least one message was in a consumer's hands.
-        greatest_concurrency: Most messages in consumers' hands at once.
-        fairness: Mean of Jain's index over its windows; None: nobody was served.
+        busy: The time in which at least one message was leased.
+        greatest_concurrency: Most messages leased at once.
+        fairness: Mean of Jain's index over its windows; None: no channels competed.
         least_fairness: The index of its least fair window.
         fairness_window: Width of the windows of the index.
-        contended: The part of these windows in which somebody was denied service.
+        contended: The part of these windows in which at least two channels competed.
         window: Width of the windows in *windows*.
-        windows: Its course over time.
+        windows: Its windows of time.
     """
 
     queue: str
@@ -192,23 +192,23 @@ class Figures:
 
     Attributes:
         queues: Queues by name.
-        channels: Channels, those that suffered most first: by denied wait, then mean wait, then name.
+        channels: Channels in descending order of denied wait, then mean wait, then by name.
     """
 
     queues: tuple[QueueFigures, ...]
     channels: tuple[ChannelFigures, ...]
 
     def of(self, queue: str) -> tuple[ChannelFigures, ...]:
-        """The channels of a queue, those that suffered most first."""
+        """The channels of a queue, in the same order."""
         return tuple(channel for channel in self.channels if channel.queue == queue)
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What would have been, to be shown beside what was.
+    """The figures of a replay, for comparison with the history.
 
     Attributes:
-        name: What it is called on the page, like "customer-7 with three workers".
+        name: Its name on the page, like "customer-7 with three workers".
         channels: Figures of the same channels.
         queues: Figures of the same queues, where known.
     """
@@ -224,8 +224,8 @@ class Report:
 
     Attributes:
         title: Its title.
-        figures: What happened.
-        replays: What would have been.
+        figures: The figures of the history.
+        replays: The figures of replays.
         path: The page; None: none was asked for.
         made_at: When it was made.
     """
@@ -238,7 +238,7 @@ class Report:
 
     @property
     def channels(self) -> DataFrame:
-        """A row a channel, those that suffered most first; nested figures as ``wait_p95`` and the like."""
+        """A row a channel, in descending order of denied wait; nested figures as ``wait_p95`` and the like."""
         return frame_of(self.figures.channels)
 
     @property

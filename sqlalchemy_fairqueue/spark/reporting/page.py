@@ -1,7 +1,7 @@
-"""The page of a report: one HTML file that needs nothing else, neither a network nor a script.
+"""Page of a report: one HTML file without scripts and external resources.
 
-Names of tenants are whatever people typed: jinja2 escapes them, what does not print is shown as an escape, and the page
-forbids scripts and foreign resources besides (Content-Security-Policy).
+Names of tenants are arbitrary text: jinja2 escapes them, characters that do not print are shown as escapes, and the
+page forbids scripts and foreign resources (Content-Security-Policy).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.spark.reporting import plots, wording
+from sqlalchemy_fairqueue.spark.reporting import formats, plots
 from sqlalchemy_fairqueue.spark.reporting.definitions import DEFINITIONS
 from sqlalchemy_fairqueue.spark.reporting.figures import Outcomes
 from sqlalchemy_fairqueue.spark.reporting.svg import drawing
@@ -27,20 +27,20 @@ _COMPARED = 15
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """What the page shows of a queue."""
+    """Section of the page about a queue."""
 
     queue: QueueFigures
     channels: Sequence[ChannelFigures]
     starved: Sequence[ChannelFigures]
     replays: Sequence[tuple[ChannelFigures, Sequence[tuple[str, ChannelFigures | None]]]]
     plots: dict[str, Any]
-    verdict: str
+    summary: str
     left_out: str
 
 
 def page_of(report: Report) -> str:
     """The page as HTML."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - the figures are had without it
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - the figures do not need it
 
     environment = Environment(
         loader=PackageLoader("sqlalchemy_fairqueue.spark.reporting", "template"),
@@ -50,12 +50,12 @@ def page_of(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.globals |= {
-        "name": wording.name,
-        "duration": wording.duration,
-        "amount": wording.number,
-        "ratio": wording.ratio,
-        "percent": wording.percent,
-        "moment": wording.moment,
+        "name": formats.name,
+        "duration": formats.duration,
+        "amount": formats.number,
+        "ratio": formats.ratio,
+        "percent": formats.percent,
+        "moment": formats.moment,
         "anchors": {field: one.anchor for one in DEFINITIONS for field in one.fields},
         "titles": {field: one.title for one in DEFINITIONS for field in one.fields},
     }
@@ -83,7 +83,7 @@ def _section(queue: QueueFigures, report: Report, number: int) -> _Section:
     )[:_DRAWN]
     drawn = channels[:_DRAWN]
     pictures = {
-        "suffering": plots.suffering(drawn, f"s{number}a"),
+        "denied_waits": plots.denied_waits(drawn, f"s{number}a"),
         "course": plots.course(queue, f"s{number}b"),
         "waits": plots.waits(queue, f"s{number}c"),
         "fairness": plots.fairness(queue, f"s{number}d") if queue.fairness is not None else "",
@@ -100,8 +100,8 @@ def _section(queue: QueueFigures, report: Report, number: int) -> _Section:
         starved,
         _compared(drawn[:_COMPARED], compared) if compared else (),
         {key: _safe(picture) for key, picture in pictures.items()},
-        _verdict(queue, channels),
-        f" ({left:,} that suffered less are left out)" if left > 0 else "",
+        _summary(queue, channels),
+        f" ({left:,} that were denied less are left out)" if left > 0 else "",
     )
 
 
@@ -110,28 +110,28 @@ def _compared(
 ) -> list[tuple[ChannelFigures, list[tuple[str, ChannelFigures | None]]]]:
     found = [(one.name, {(other.queue, other.channel): other for other in one.channels}) for one in replays]
     return [
-        (one, [("as it was", one), *((name, by_name.get((one.queue, one.channel))) for name, by_name in found)])
+        (one, [("as recorded", one), *((name, by_name.get((one.queue, one.channel))) for name, by_name in found)])
         for one in channels
     ]
 
 
-def _verdict(queue: QueueFigures, channels: Sequence[ChannelFigures]) -> str:
+def _summary(queue: QueueFigures, channels: Sequence[ChannelFigures]) -> str:
     denied = [one for one in channels if one.denied_wait]
     if not denied:
         return (
-            f"In no window of {wording.duration(queue.fairness_window)} was any of the {len(channels):,} tenants "
-            "denied a part of its fair share."
+            f"None of the {len(channels):,} tenants was denied a part of its fair share in any window of "
+            f"{formats.duration(queue.fairness_window)}."
         )
     worst = denied[0]
     return (
         f"{len(denied):,} of {len(channels):,} tenants were denied a part of their fair share at some time. "
-        f"{wording.name(worst.channel, 60)} suffered most: it waited {wording.duration(worst.mean_wait)} on average, "
-        f"at least {wording.duration(worst.denied_wait)} of that because others got what was its share."
+        f"{formats.name(worst.channel, 60)} was denied most: it waited {formats.duration(worst.mean_wait)} on average, "
+        f"at least {formats.duration(worst.denied_wait)} of that because other tenants got its share."
     )
 
 
 def _safe(text: str) -> Any:
     from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
 
-    # Our own style sheet, and drawings whose texts matplotlib has escaped.
+    # The package's own style sheet, and drawings whose texts matplotlib has escaped.
     return Markup(text)  # noqa: S704

@@ -1,10 +1,10 @@
-"""The plots of a report."""
+"""Plots of a report."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.spark.reporting import wording
+from sqlalchemy_fairqueue.spark.reporting import formats
 from sqlalchemy_fairqueue.spark.reporting.svg import INK, PALE, SERIES, svg_of
 
 if TYPE_CHECKING:
@@ -72,16 +72,16 @@ def fairness(queue: QueueFigures, key: str) -> str:
     return svg_of(figure, key, "Index of fairness over time")
 
 
-def suffering(channels: Sequence[ChannelFigures], key: str) -> str:
-    """Mean waits, and what of them was denied."""
+def denied_waits(channels: Sequence[ChannelFigures], key: str) -> str:
+    """Mean waits, and their denied parts."""
     figure, panel = _rows(channels)
     rows = range(len(channels))
     panel.barh(rows, [one.mean_wait.total_seconds() for one in channels], color=PALE, height=0.62, label="mean wait")
     denied = [one.denied_wait.total_seconds() for one in channels]
-    panel.barh(rows, denied, color=SERIES[4], height=0.62, label="of it denied, at least")
+    panel.barh(rows, denied, color=SERIES[4], height=0.62, label="of which denied, at least")
     panel.set_xlabel("seconds")
     _legend(panel)
-    return svg_of(figure, key, "Mean wait of each tenant and what of it was denied")
+    return svg_of(figure, key, "Mean wait of each tenant and its denied part")
 
 
 def limits(channels: Sequence[ChannelFigures], key: str) -> str:
@@ -97,7 +97,7 @@ def limits(channels: Sequence[ChannelFigures], key: str) -> str:
     if any(one.over_concurrency for one in channels):
         panel.plot([], [], "o", color=SERIES[4], label="above the policy")
     panel.set_xlim(left=0)
-    panel.set_xlabel("messages in consumers' hands")
+    panel.set_xlabel("messages leased at once")
     _legend(panel)
     return svg_of(figure, key, "Greatest concurrency of each tenant beside its limit")
 
@@ -112,7 +112,7 @@ def starvation(channels: Sequence[ChannelFigures], queue: QueueFigures, key: str
             lasted: Any = longest.to - longest.from_
             panel.barh(row, lasted, left=begin, height=0.6, color=SERIES[2])
             panel.annotate(
-                wording.duration(longest.lasted), (longest.to, row), (4, 0), textcoords="offset points",
+                formats.duration(longest.lasted), (longest.to, row), (4, 0), textcoords="offset points",
                 va="center", fontsize=8,
             )  # fmt: skip
     _over_time([panel], queue)
@@ -120,9 +120,11 @@ def starvation(channels: Sequence[ChannelFigures], queue: QueueFigures, key: str
 
 
 def comparison(channels: Sequence[ChannelFigures], replays: Sequence[Replay], key: str) -> str:
-    """95th percentiles of waits, as they were and as they would have been."""
+    """95th percentiles of waits, recorded and replayed."""
     figure, panel = _rows(channels)
-    for number, (label, found) in enumerate([("as it was", channels), *((one.name, one.channels) for one in replays)]):
+    for number, (label, found) in enumerate(
+        [("as recorded", channels), *((one.name, one.channels) for one in replays)]
+    ):
         by_name = {(one.queue, one.channel): one for one in found}
         points = [
             (_micros(other.wait.p95), row + 0.09 * (number - len(replays) / 2))
@@ -131,17 +133,17 @@ def comparison(channels: Sequence[ChannelFigures], replays: Sequence[Replay], ke
         ]
         panel.plot(
             [x for x, _ in points], [y for _, y in points], "os^DvP"[number % 6],
-            color=INK if not number else SERIES[(number - 1) % len(SERIES)], label=wording.name(label, _LONGEST_NAME),
+            color=INK if not number else SERIES[(number - 1) % len(SERIES)], label=formats.name(label, _LONGEST_NAME),
             linestyle="", markersize=5,
         )  # fmt: skip
     _durations(panel, "x")
     panel.set_xlabel("95th percentile of waits")
     _legend(panel)
-    return svg_of(figure, key, "Waits of each tenant as they were and as they would have been")
+    return svg_of(figure, key, "Waits of each tenant, as recorded and replayed")
 
 
 def _micros(value: timedelta) -> float:
-    # A wait of zero has no place on a logarithmic axis; a microsecond is as short as can be told.
+    # A logarithmic axis has no zero; a microsecond is the shortest duration.
     return max(value.total_seconds() * _SECOND, 1)
 
 
@@ -161,7 +163,7 @@ def _figure(panels: int, height: float) -> tuple[Figure, list[Axes]]:
 
 def _rows(channels: Sequence[ChannelFigures]) -> tuple[Figure, Axes]:
     figure, (panel,) = _figure(1, 0.95 + _ROW * len(channels))
-    panel.set_yticks(range(len(channels)), [wording.name(one.channel, _LONGEST_NAME) for one in channels])
+    panel.set_yticks(range(len(channels)), [formats.name(one.channel, _LONGEST_NAME) for one in channels])
     panel.set_ylim(len(channels) - 0.4, -0.6)
     panel.grid(visible=False, axis="y")
     return figure, panel
@@ -189,7 +191,7 @@ def _over_time(panels: Sequence[Axes], queue: QueueFigures) -> None:
 
 
 def _durations(panel: Axes, axis: str) -> None:
-    """A logarithmic axis of microseconds, told as durations."""
+    """Make an axis of microseconds logarithmic, with durations as labels."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator  # noqa: PLC0415 - within drawing()
 
     getattr(panel, f"set_{axis}scale")("log")

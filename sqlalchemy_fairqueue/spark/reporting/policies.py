@@ -1,4 +1,4 @@
-"""The policies of channels, as a frame beside their history."""
+"""Policies of channels, joined with their attempts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sqlalchemy_fairqueue.times import duration
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sqlalchemy_fairqueue.spark.reporting.asking import Asking
     from sqlalchemy_fairqueue.spark.reporting.attempts import Attempts
+    from sqlalchemy_fairqueue.spark.reporting.queries import SparkQueries
 
 _COLUMNS = ("queue", "channel", "max_concurrency", "release_interval", "release_burst", "weight")
 _KNOWN = """
@@ -22,14 +22,16 @@ from {{policies}}
 """
 
 
-def policies_of(policies: DataFrame | None, attempts: Attempts, asking: Asking) -> tuple[DataFrame, dict[Any, Policy]]:
+def policies_of(
+    policies: DataFrame | None, attempts: Attempts, queries: SparkQueries
+) -> tuple[DataFrame, dict[Any, Policy]]:
     """Policies by the keys of the attempts.
 
     Args:
         policies: What ``table=channels`` reads: queue, channel, max_concurrency, release_interval (an interval, or
             whole microseconds), release_burst, weight. Channels that it does not have count as without limits.
-        attempts: Whose they are.
-        asking: Whom to ask.
+        attempts: The attempts of the channels.
+        queries: Runs the queries.
 
     Returns:
         A row a channel, with its mean service; and the policies that are known.
@@ -37,7 +39,9 @@ def policies_of(policies: DataFrame | None, attempts: Attempts, asking: Asking) 
     Raises:
         InvalidArgument: A column is missing.
     """
-    found = {(row.queue, row.channel): row for row in _read(policies, asking).collect()} if policies is not None else {}
+    found = (
+        {(row.queue, row.channel): row for row in _read(policies, queries).collect()} if policies is not None else {}
+    )
     known: dict[Any, Policy] = {}
     rows = []
     for total in attempts.totals:
@@ -55,10 +59,10 @@ def policies_of(policies: DataFrame | None, attempts: Attempts, asking: Asking) 
         "queue int, channel long, weight long, release_interval long, release_burst long, max_concurrency long, "
         "mean_service double"
     )
-    return asking.frame(rows, columns), known
+    return queries.frame(rows, columns), known
 
 
-def _read(policies: DataFrame, asking: Asking) -> DataFrame:
+def _read(policies: DataFrame, queries: SparkQueries) -> DataFrame:
     missing = [name for name in _COLUMNS if name not in policies.columns]
     if missing:
         raise InvalidArgument(
@@ -67,6 +71,6 @@ def _read(policies: DataFrame, asking: Asking) -> DataFrame:
         )
     kind = policies.schema["release_interval"].dataType.typeName()
     whole = "cast(release_interval as bigint)"
-    # An interval is counted in whole microseconds by how far it moves an instant.
+    # An interval in whole microseconds is the distance by which it moves an instant.
     interval = "unix_micros(timestamp_micros(0) + release_interval)" if "interval" in kind else whole
-    return asking.sql(_KNOWN.format(interval=interval), policies=policies)
+    return queries.sql(_KNOWN.format(interval=interval), policies=policies)

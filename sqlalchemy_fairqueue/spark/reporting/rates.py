@@ -1,9 +1,9 @@
-"""How fast channels were served at their fastest, as such and by what their policies allow.
+"""Greatest rates of channels, a second and in relation to their policies.
 
-The policies' rate is the generic cell rate algorithm (ITU-T I.371): it keeps a theoretical time of the next message,
-the later of that and now plus the interval, and a message may come while that is at most the burst's intervals ahead.
-With the n-th message at t(n), it is the greatest of t(k) - (k - 1) interval up to here, plus n intervals: a running
-maximum, which is put together over buckets like a running sum.
+The rate of a policy is the generic cell rate algorithm (ITU-T I.371): it keeps a theoretical time of the next message,
+the later of that time and now, plus the interval. A message is allowed while this time is at most the burst's intervals
+ahead. With the n-th message at t(n), it is the greatest of t(k) - (k - 1) interval for k up to n, plus n intervals: a
+running maximum, which is combined over buckets like a running sum.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sqlalchemy_fairqueue.spark.reporting.asking import Asking
-    from sqlalchemy_fairqueue.spark.reporting.grid import Grid
+    from sqlalchemy_fairqueue.spark.reporting.queries import SparkQueries
+    from sqlalchemy_fairqueue.spark.reporting.time_grid import Grid
 
 _RATES = """
 select queue, channel, max(number) as rate
@@ -66,12 +66,12 @@ group by queue, channel
 """
 
 
-def rates(attempts: DataFrame, asking: Asking) -> DataFrame:
+def rates(attempts: DataFrame, queries: SparkQueries) -> DataFrame:
     """A row a channel: most attempts begun in one second of UTC."""
-    return asking.sql(_RATES, attempts=attempts)
+    return queries.sql(_RATES, attempts=attempts)
 
 
-def bursts(attempts: DataFrame, policies: DataFrame, grid: Grid, asking: Asking) -> DataFrame:
+def bursts(attempts: DataFrame, policies: DataFrame, grid: Grid, queries: SparkQueries) -> DataFrame:
     """A row a channel whose policy has a rate: the least burst that would have allowed what it got."""
-    cells = asking.sql(_CELLS, attempts=attempts, policies=policies, bucket=grid.bucket)
-    return asking.sql(_BURSTS, cells=cells)
+    cells = queries.sql(_CELLS, attempts=attempts, policies=policies, bucket=grid.bucket)
+    return queries.sql(_BURSTS, cells=cells)

@@ -1,4 +1,4 @@
-"""A matplotlib figure as SVG that lives inside a page: its colours are the page's, its ids nobody else's."""
+"""SVG of a matplotlib figure, for inclusion in a page: with the page's colours and unique ids."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def svg_of(figure: Figure, key: str, title: str) -> str:
 
     Args:
         figure: What was drawn.
-        key: What makes its ids differ from those of other figures in the page.
-        title: What it shows, for those who do not see it. It must be safe: no markup is escaped.
+        key: A prefix of its ids, unique in the page.
+        title: A description for screen readers. It must be safe: no markup is escaped.
     """
     out = io.StringIO()
     figure.savefig(out, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     text = out.getvalue()
     text = text[text.index("<svg") :]
-    # What matplotlib styles is styled by the page: a style element in here would be for the whole page.
+    # A style element of matplotlib's would apply to the whole page.
     text = re.sub(r"<(metadata|style)\b.*?</\1>", "", text, flags=re.DOTALL)
     text = _ID.sub(rf"\g<1>{key}-", text)
     for colour, named in _COLOURS.items():

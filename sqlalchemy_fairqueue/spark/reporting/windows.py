@@ -1,4 +1,4 @@
-"""A queue over time, window by window."""
+"""Windows of time: counts of a queue, and the values of percentiles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sqlalchemy_fairqueue.spark.reporting.asking import Asking
+    from sqlalchemy_fairqueue.spark.reporting.queries import SparkQueries
 
 _WINDOWS = """
 select /*+ broadcast(w) */ a.queue, e.at div w.shown as window, sum(e.became_ready) as became_ready,
@@ -21,7 +21,7 @@ lateral view stack(3,
 ) e as at, became_ready, started, completed, wait
 group by a.queue, e.at div w.shown
 """
-# What the percentiles are taken of, and by which numbers they are told apart.
+# Numbers of the subjects that percentiles are taken of.
 WAIT, SERVICE, SLOWDOWN, QUEUE_WAIT, QUEUE_SERVICE, WINDOW_WAIT = range(6)
 _VALUES = """
 select /*+ broadcast(w) */ e.subject, a.queue, e.key, e.value
@@ -38,11 +38,11 @@ lateral view stack(6,
 """
 
 
-def windows(attempts: DataFrame, widths: DataFrame, asking: Asking) -> DataFrame:
-    """A row a queue and window in which something happened."""
-    return asking.sql(_WINDOWS, attempts=attempts, widths=widths)
+def windows(attempts: DataFrame, widths: DataFrame, queries: SparkQueries) -> DataFrame:
+    """A row a queue and window with an event."""
+    return queries.sql(_WINDOWS, attempts=attempts, widths=widths)
 
 
-def values(attempts: DataFrame, widths: DataFrame, asking: Asking) -> DataFrame:
+def values(attempts: DataFrame, widths: DataFrame, queries: SparkQueries) -> DataFrame:
     """The values that percentiles are taken of, with their groups."""
-    return asking.sql(_VALUES, attempts=attempts, widths=widths)
+    return queries.sql(_VALUES, attempts=attempts, widths=widths)

@@ -1,6 +1,6 @@
-"""A frame's columns as columns of the staging table: checked once on the driver by their types, then row by row.
+"""Columns of a frame as columns of the staging table: their types are checked on the driver, their values by tasks.
 
-It must not open connections.
+This module must not open connections.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from pyspark.sql import types
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.spark.errors import BadFrame
-from sqlalchemy_fairqueue.spark.writing.contents import Problems, checked_json, json_texts
+from sqlalchemy_fairqueue.spark.writing.payloads import Problems, checked_json, json_texts
 from sqlalchemy_fairqueue.values.checks import NAME_BYTES, check_name
 
 if TYPE_CHECKING:
-    from sqlalchemy_fairqueue.spark.writing.settings import WriteOptions
+    from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
 
 _TEXT = (types.StringType,)
 _WHOLE = (types.ByteType, types.ShortType, types.IntegerType, types.LongType)
 _NESTED = (types.StructType, types.MapType)
-_TAKEN: dict[str, tuple[tuple[type[types.DataType], ...], str]] = {
+_ACCEPTED: dict[str, tuple[tuple[type[types.DataType], ...], str]] = {
     "channel": (_TEXT, "a string"),
     "payload": (
         (*_NESTED, types.ArrayType, types.StringType, types.BinaryType),
@@ -39,43 +39,43 @@ _TAKEN: dict[str, tuple[tuple[type[types.DataType], ...], str]] = {
     "max_attempts": (_WHOLE, "a whole number"),
 }
 _REQUIRED = ("channel", "payload")
-# What JSON has words for, besides structs, maps with text keys and arrays of these.
-_PLAIN = (*_TEXT, *_WHOLE, types.BooleanType, types.FloatType, types.DoubleType, types.NullType)
+# Types that can be encoded as JSON, besides structs, maps with text keys and arrays of these.
+_JSON_SCALARS = (*_TEXT, *_WHOLE, types.BooleanType, types.FloatType, types.DoubleType, types.NullType)
 _NUMBERS = {"delay": (0, 3_153_600_000_000_000), "priority": (1, 2**31 - 1), "max_attempts": (1, 2**31 - 1)}
 _STAGED = {"payload": "content"}
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns a frame has, and how its rows become rows of the stage.
+    """The columns of a frame, and their conversion to columns of the stage.
 
     Attributes:
-        places: Where each of our columns is in the frame, by our name.
+        indexes: The index of each column in the frame, by its name in lower case.
     """
 
-    places: dict[str, int]
+    indexes: dict[str, int]
     kind: str
     max_attempts: int | None
     json_payload: bool
 
     @property
     def staged(self) -> tuple[str, ...]:
-        """The columns of the stage that rows are copied into, apart from the attempt."""
-        return (*(_STAGED.get(name, name) for name in self.places), *self._constants())
+        """The columns of the stage that rows are copied to, without the attempt."""
+        return (*(_STAGED.get(name, name) for name in self.indexes), *self._constants())
 
     def rows(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], Problems]:
         """The rows as columns in the order of ``staged``, those with problems included, and the problems."""
         problems: Problems = {}
-        given = {name: batch.column(place) for name, place in self.places.items()}
+        given = {name: batch.column(index) for name, index in self.indexes.items()}
         columns = [self._encoded(name, values, problems) for name, values in given.items()]
         _check_one_time(given, problems)
         count = batch.num_rows
         return [*columns, *(pa.array([value] * count) for value in self._constants().values())], problems
 
     def _constants(self) -> dict[str, Any]:
-        """What all rows share because the frame does not say it."""
+        """Values that all rows share, as the frame has no such column."""
         found = {"kind": self.kind} | ({"max_attempts": self.max_attempts} if self.max_attempts else {})
-        return {name: value for name, value in found.items() if name not in self.places}
+        return {name: value for name, value in found.items() if name not in self.indexes}
 
     def _encoded(self, name: str, values: pa.Array, problems: Problems) -> pa.Array:
         if name == "payload":
@@ -98,15 +98,15 @@ class Columns:
     def _headers(values: pa.Array, problems: Problems) -> pa.Array:
         found: Problems = {}
         texts = checked_json(values, found, objects=True) if _is_text(values) else json_texts(values, found)
-        for place, problem in found.items():
-            problems.setdefault(place, "headers" + problem.removeprefix("payload"))
+        for index, problem in found.items():
+            problems.setdefault(index, "headers" + problem.removeprefix("payload"))
         return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string())) if values.null_count else texts
 
     def _contents(self, values: pa.Array, problems: Problems) -> pa.Array:
-        """Contents in the words of PostgreSQL's bytea: hexadecimal, or text with backslashes doubled."""
+        """Contents as text of PostgreSQL's bytea: hexadecimal, or text with backslashes doubled."""
         if values.null_count:
-            for place in pc.indices_nonzero(values.is_null()).to_pylist():
-                problems.setdefault(place, "payload is null; drop the row, or give it a value")
+            for index in pc.indices_nonzero(values.is_null()).to_pylist():
+                problems.setdefault(index, "payload is null; drop the row, or give it a value")
         if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
             return pa.array(["\\x" + (value or b"").hex() for value in values.to_pylist()], pa.string())
         if self.json_payload and _is_text(values):
@@ -120,51 +120,55 @@ def columns_of(schema: types.StructType, options: WriteOptions) -> Columns:
     """The columns of a frame.
 
     Raises:
-        BadFrame: One is unknown, missing, there twice, or of a type that it cannot have.
+        BadFrame: One is unknown, missing, there twice, or has a type that is not accepted.
     """
-    places: dict[str, int] = {}
-    for place, field in enumerate(schema.fields):
-        name = known_name(field.name)
-        if name in places:
+    indexes: dict[str, int] = {}
+    for index, field in enumerate(schema.fields):
+        name = column_name(field.name)
+        if name in indexes:
             raise BadFrame(f"column {name!r} is there twice; select one of them")
-        kinds, words = _TAKEN[name]
+        kinds, words = _ACCEPTED[name]
         if not isinstance(field.dataType, kinds):
             raise BadFrame(f"column {field.name!r} is {field.dataType.simpleString()}; make it {words}")
         if name in {"payload", "headers"} and not isinstance(field.dataType, types.BinaryType):
-            _check_words(field.dataType, field.name)
-        places[name] = place
-    if missing := [name for name in _REQUIRED if name not in places]:
+            _check_json_type(field.dataType, field.name)
+        indexes[name] = index
+    if missing := [name for name in _REQUIRED if name not in indexes]:
         raise BadFrame(f"the frame has no column {missing[0]!r}; it has {', '.join(schema.fieldNames()) or 'none'}")
-    return Columns(places, options.kind, options.max_attempts, options.payload_format == "json")
+    return Columns(indexes, options.kind, options.max_attempts, options.payload_format == "json")
 
 
-def known_name(given: str) -> str:
-    """A column by its name in any case.
+def column_name(given: str) -> str:
+    """The name of a column, which may be given in any case.
 
     Raises:
-        BadFrame: There is none.
+        BadFrame: There is no such column.
     """
     name = given.lower()
-    if name not in _TAKEN:
-        close = difflib.get_close_matches(name, _TAKEN, n=1)
-        meant = f"did you mean {close[0]}?" if close else f"the columns are {', '.join(_TAKEN)}; put others in payload"
+    if name not in _ACCEPTED:
+        close = difflib.get_close_matches(name, _ACCEPTED, n=1)
+        meant = (
+            f"did you mean {close[0]}?" if close else f"the columns are {', '.join(_ACCEPTED)}; put others in payload"
+        )
         raise BadFrame(f"column {given!r} is unknown; {meant}")
     return name
 
 
-def _check_words(kind: types.DataType, path: str) -> None:
-    """Refuse what JSON has no word for, wherever it is nested."""
+def _check_json_type(kind: types.DataType, path: str) -> None:
+    """Refuse types that cannot be encoded as JSON, at any depth."""
     if isinstance(kind, types.StructType):
         for field in kind.fields:
-            _check_words(field.dataType, f"{path}.{field.name}")
+            _check_json_type(field.dataType, f"{path}.{field.name}")
     elif isinstance(kind, types.MapType):
         if not isinstance(kind.keyType, types.StringType):
             raise BadFrame(f"{path} has keys of type {kind.keyType.simpleString()}; cast them to string for JSON")
-        _check_words(kind.valueType, f"{path}.*")
+        _check_json_type(kind.valueType, f"{path}.*")
     elif isinstance(kind, types.ArrayType):
-        _check_words(kind.elementType, f"{path}[]")
-    elif not isinstance(kind, _PLAIN):
-        raise BadFrame(f"{path} is {kind.simpleString()}, which JSON has no word for; cast it to string or a number")
+        _check_json_type(kind.elementType, f"{path}[]")
+    elif not isinstance(kind, _JSON_SCALARS):
+        raise BadFrame(
+            f"{path} is {kind.simpleString()}, which cannot be encoded as JSON; cast it to string or a number"
+        )
 
 
 def _is_text(values: pa.Array) -> bool:
@@ -174,23 +178,23 @@ def _is_text(values: pa.Array) -> bool:
 
 def _check_texts(name: str, values: pa.Array, problems: Problems) -> None:
     if name == "channel" and values.null_count:
-        for place in pc.indices_nonzero(values.is_null()).to_pylist():
-            problems.setdefault(place, "channel is null; drop the row, or give it a value")
+        for index in pc.indices_nonzero(values.is_null()).to_pylist():
+            problems.setdefault(index, "channel is null; drop the row, or give it a value")
     size = pc.binary_length(values)
     wrong = pc.or_(pc.or_(pc.less(size, 1), pc.greater(size, NAME_BYTES)), pc.match_substring(values, "\x00"))
-    for place in pc.indices_nonzero(pc.fill_null(wrong, False)).to_pylist():
+    for index in pc.indices_nonzero(pc.fill_null(wrong, False)).to_pylist():
         try:
-            check_name(name, values[place].as_py())
+            check_name(name, values[index].as_py())
         except InvalidArgument as error:
-            problems.setdefault(place, str(error))
+            problems.setdefault(index, str(error))
 
 
 def _check_numbers(name: str, values: pa.Array, problems: Problems) -> None:
     least, most = _NUMBERS[name]
     wrong = pc.or_(pc.less(values, least), pc.greater(values, most))
-    for place in pc.indices_nonzero(pc.fill_null(wrong, False)).to_pylist():
+    for index in pc.indices_nonzero(pc.fill_null(wrong, False)).to_pylist():
         unit = " microseconds" if name == "delay" else ""
-        problems.setdefault(place, f"{name} is {values[place].as_py()}{unit}; give {least} to {most}")
+        problems.setdefault(index, f"{name} is {values[index].as_py()}{unit}; give {least} to {most}")
 
 
 def _check_one_time(given: dict[str, pa.Array], problems: Problems) -> None:
@@ -200,5 +204,5 @@ def _check_one_time(given: dict[str, pa.Array], problems: Problems) -> None:
     total = times[0]
     for more in times[1:]:
         total = pc.add(total, more)
-    for place in pc.indices_nonzero(pc.greater(total, 1)).to_pylist():
-        problems.setdefault(place, "two of at, delay and priority are given; leave the others null")
+    for index in pc.indices_nonzero(pc.greater(total, 1)).to_pylist():
+        problems.setdefault(index, "two of at, delay and priority are given; leave the others null")

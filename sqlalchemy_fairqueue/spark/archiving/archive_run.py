@@ -1,0 +1,217 @@
+"""Run of the archive: it takes the archive's lock, and adds the missing rows day by day."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import psycopg
+from pyspark.errors import AnalysisException
+
+from sqlalchemy_fairqueue.spark import register
+from sqlalchemy_fairqueue.spark.archiving.errors import ArchiveBusy, ArchiveError
+from sqlalchemy_fairqueue.spark.archiving.files import DAY, ArchiveFile, archived_through, day_of
+from sqlalchemy_fairqueue.spark.archiving.marker import Marker, new_marker
+from sqlalchemy_fairqueue.spark.archiving.pending import lost_days, pending_rows
+from sqlalchemy_fairqueue.spark.archiving.storage import Storage
+from sqlalchemy_fairqueue.spark.connections import translated_errors
+from sqlalchemy_fairqueue.spark.reading.data_loss import DataLoss, last_pruned
+from sqlalchemy_fairqueue.spark.reading.key_ranges import task_count
+from sqlalchemy_fairqueue.spark.reading.offsets import Offset, Position
+from sqlalchemy_fairqueue.spark.reading.origin import check_origin, horizon
+from sqlalchemy_fairqueue.spark.reading.queries import reading_connection
+from sqlalchemy_fairqueue.times import instant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import date
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
+    from sqlalchemy_fairqueue.spark.reading.origin import Horizon
+
+_log = logging.getLogger(__name__)
+# Time limit of waiting for the lock of an archive.
+_LOCK_TIMEOUT = "2s"
+
+_LAST_ID = 2**63 - 1
+_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedDay:
+    """The rows that a run added to a day.
+
+    Attributes:
+        day: The UTC day.
+        rows: The number of attempts.
+        is_late: Whether the day was archived before.
+    """
+
+    day: date
+    rows: int
+    is_late: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveResult:
+    """The result of a run.
+
+    Attributes:
+        days: The days that were added to, in their order.
+        through_xid: All rows of these days that transactions below this one recorded are archived.
+        until: The first day that is not archived yet.
+        lost: Days of which attempts were pruned before they were archived.
+    """
+
+    days: tuple[ArchivedDay, ...]
+    through_xid: int
+    until: date
+    lost: tuple[date, ...] = field(default=())
+
+    @property
+    def rows(self) -> int:
+        """The number of attempts that were added."""
+        return sum(day.rows for day in self.days)
+
+
+def update_archive(
+    spark: SparkSession,
+    path: str,
+    options: ReadOptions,
+    raw_options: dict[str, str],
+    *,
+    today: bool,
+    progress: Callable[[ArchivedDay], None] | None,
+) -> ArchiveResult:
+    """Bring the archive up to date; the arguments are those of :func:`archive`."""
+    storage = Storage(spark, path)
+    with (
+        _prepared(spark),
+        reading_connection(options, "archive") as (connection, schema),
+        translated_errors("archive the history"),
+    ):
+        pruned = last_pruned(connection, schema)
+        now = horizon(connection, schema)
+        marker = _marker(storage, now, pruned)
+        with _locked(connection, marker, path) as check_lock:
+            # Another process may have made the archive at the same time, and been faster.
+            if storage.marker() != marker:
+                raise ArchiveBusy(f"another process has just begun the archive at {path}; run it again")
+            storage.clean()
+            archived = archived_through(storage.archive_files())
+            reached = Offset(marker.origin, Position(max(archived.values(), default=1) - 1, _LAST_ID), marker.pruned)
+            check_origin(reached, now, options.accepted_origin)
+            lost = _lost(connection, schema, archived, marker, options)
+            if marker != marker.updated(now.origin, pruned):
+                # Rows pruned until now were archived, or are reported as lost once: a folder that is removed from the
+                # archive later must not count as lost.
+                marker = marker.updated(now.origin, pruned)
+                storage.save_marker(marker, new=False)
+            until = _today(connection, schema) + today
+            added = []
+            for day, rows in pending_rows(connection, schema, archived, now.xmin, until).items():
+                file = ArchiveFile(day, archived.get(day, 0), now.xmin)
+                given = raw_options | {"numPartitions": str(task_count(0, rows, options.num_partitions))}
+                frame = _frame(spark, given, file, Offset(now.origin, Position(), marker.pruned))
+                written = storage.write(frame, file)
+                if written != rows and options.fail_on_data_loss:
+                    raise ArchiveError(
+                        f"{file.folder} was read as {written} rows and counted as {rows}: rows of the history were "
+                        "deleted or changed meanwhile; run the archive again, with fail_on_data_loss=False to go on"
+                    )
+                check_lock()
+                storage.publish(file)
+                added.append(ArchivedDay(day_of(day), written, is_late=day in archived))
+                if progress is not None:
+                    progress(added[-1])
+            storage.clean()
+    return ArchiveResult(tuple(added), now.xmin, day_of(until), tuple(map(day_of, lost)))
+
+
+@contextmanager
+def _prepared(spark: SparkSession) -> Iterator[None]:
+    """Register the data source, and have the session write timestamps in UTC for the time of the block."""
+    try:
+        register(spark)
+    except AnalysisException as error:
+        # Some sessions refuse a second registration.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+    before = spark.conf.get(_TIMESTAMPS)
+    spark.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+    try:
+        yield
+    finally:
+        spark.conf.set(_TIMESTAMPS, str(before))
+
+
+def _marker(storage: Storage, now: Horizon, pruned: int) -> Marker:
+    found = storage.marker()
+    if found is None:
+        found = new_marker(now.origin, pruned)
+        storage.save_marker(found, new=True)
+    return found
+
+
+@contextmanager
+def _locked(connection: psycopg.Connection, marker: Marker, path: str) -> Iterator[Callable[[], None]]:
+    """Hold the archive's lock, which ends with the connection; yields a check that it is still held."""
+    key = f"fairqueue archive {marker.archive}"
+    try:
+        # Waits, as the server may not have noticed yet that a process died. The lock outlives the transaction, the
+        # timeout does not.
+        with connection.transaction():
+            connection.execute("select set_config('lock_timeout', %s, true)", [_LOCK_TIMEOUT])
+            connection.execute("select pg_advisory_lock(hashtextextended(%s, 0))", [key])
+    except psycopg.errors.LockNotAvailable:
+        raise ArchiveBusy(f"another process is bringing the archive at {path} up to date; wait for its end") from None
+
+    def check_lock() -> None:
+        try:
+            connection.execute("select")
+        except psycopg.OperationalError as error:
+            raise ArchiveError(
+                "the connection that holds the archive's lock was lost; run the archive again: it goes "
+                "on after the last finished day"
+            ) from error
+
+    yield check_lock
+
+
+def _lost(
+    connection: psycopg.Connection, schema: str, archived: Mapping[int, int], marker: Marker, options: ReadOptions
+) -> list[int]:
+    lost = lost_days(connection, schema, archived, marker.pruned)
+    if lost:
+        days = ", ".join(str(day_of(day)) for day in lost)
+        if options.fail_on_data_loss:
+            raise DataLoss(
+                f"attempts of {days} were pruned from the history before they were archived; go on without them "
+                "with fail_on_data_loss=False, and archive more often or keep the history longer"
+            )
+        _log.warning("attempts of %s were pruned from the history before they were archived", days)
+    return lost
+
+
+def _today(connection: psycopg.Connection, schema: str) -> int:
+    row = connection.execute(f"select {schema}.fq_now()".encode(), {}).fetchone()
+    return int(row[0]) // DAY if row else 0
+
+
+def _frame(spark: SparkSession, raw_options: Mapping[str, str], file: ArchiveFile, start: Offset) -> DataFrame:
+    """The rows of a file, in one partition, in the order in which they finished."""
+    after = Position(file.low - 1, _LAST_ID) if file.low else Position()
+    found = spark.read.format("fairqueue").options(
+        **raw_options,
+        since=instant(file.day * DAY).isoformat(),
+        until=instant((file.day + 1) * DAY).isoformat(),
+        startingOffsets=str(Offset(start.origin, after, start.pruned)),
+        endingOffsets=str(Offset(start.origin, Position(file.high - 1, _LAST_ID), start.pruned)),
+    )
+    frame = found.load()
+    together = frame.coalesce(1) if raw_options["numPartitions"] == "1" else frame.repartition(1)
+    return together.sortWithinPartitions("finished_at", "id")

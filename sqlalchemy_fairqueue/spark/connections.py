@@ -1,0 +1,154 @@
+"""Connections of driver and executors to an installation. No message shows a secret."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
+from sqlalchemy_fairqueue.installation import to_upgrade, too_old
+from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, Unreachable
+from sqlalchemy_fairqueue.sql import latest_version, named_schema, quoted, schema_argument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy_fairqueue.spark.options import TargetOptions
+
+_CONNECT_SECONDS = 10
+_SCHEMES = ("postgresql://", "postgres://", "postgresql+psycopg://", "postgresql+psycopg2://", "postgresql+asyncpg://")
+_SECRET_PARAMETERS = ("password", "sslpassword", "passfile", "oauth_client_secret")
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """The installation that a connection leads to.
+
+    Attributes:
+        schema: The schema's name, also when the options leave it to the connection.
+    """
+
+    schema: str
+
+    @property
+    def quoted(self) -> str:
+        """The schema as an identifier."""
+        return quoted(self.schema)
+
+
+def connect(target: TargetOptions, purpose: str, *, autocommit: bool = False) -> psycopg.Connection:
+    """A connection to the target. The caller closes it.
+
+    Args:
+        target: The options of the target.
+        purpose: The purpose; pg_stat_activity shows it as ``fairqueue spark PURPOSE``.
+        autocommit: Each statement its own transaction.
+
+    Raises:
+        BadOption: The dsn cannot be read, or the variable that should hold it is not set.
+        Unreachable: The server cannot be reached, or refuses.
+    """
+    conninfo = _conninfo(target)
+    secrets = _secrets(conninfo)
+    try:
+        # The application name is set whatever the dsn says: it tells an operator what the connection is for.
+        return psycopg.connect(
+            make_conninfo(conninfo, application_name=f"fairqueue spark {purpose}"), autocommit=autocommit
+        )
+    except psycopg.Error as error:
+        said = _without(secrets, str(error).strip())
+        raise Unreachable(
+            f"cannot connect to {display_target(target)}: {said}; check the dsn from this machine"
+        ) from None
+
+
+def find_installation(connection: psycopg.Connection, schema: str | None) -> Installation:
+    """The installation in the schema of the options.
+
+    Raises:
+        SchemaMismatch: There is none, or it is too old.
+    """
+    row = connection.execute(
+        "select n.nspname, exists (select from pg_proc p where p.pronamespace = n.oid and p.proname = 'fq_version') "
+        "from pg_namespace n where n.nspname = coalesce(%s::text, current_schema())",
+        [schema],
+    ).fetchone()
+    if row is None or not row[1]:
+        raise SchemaMismatch(
+            f"fairqueue is not installed in {named_schema(schema)}; run a migration with "
+            f"op.create_fairqueue(version={latest_version()}{schema_argument(schema)}), or give the option schema"
+        )
+    name = str(row[0])
+    found = connection.execute(f"select {quoted(name)}.fq_version()".encode()).fetchone()
+    version = int(found[0]) if found else 0
+    if problem := too_old(version, name):
+        raise SchemaMismatch(f"{problem}; run a migration with {to_upgrade(version, schema)}")
+    return Installation(name)
+
+
+@contextmanager
+def translated_errors(action: str) -> Iterator[None]:
+    """Raise errors of the server as errors of this package: by SQLSTATE, else as PipelineError.
+
+    They keep the server's message, but not its DETAIL, which may quote a row: a payload may be confidential.
+
+    Args:
+        action: What was tried, for the message: ``"merge job 'j1'"``.
+    """
+    try:
+        yield
+    except psycopg.Error as error:
+        diagnostics = error.diag
+        kind = FairQueueError.of_sqlstate.get(error.sqlstate or "", PipelineError)
+        what = diagnostics.message_primary or str(error).strip() or type(error).__name__
+        # The details of fairqueue's own codes quote no payload.
+        detail = diagnostics.message_detail if (error.sqlstate or "").startswith("QF") else None
+        problem = f"{what} ({detail})" if detail else what
+        hint = diagnostics.message_hint or f"SQLSTATE {error.sqlstate or 'none: the connection was lost'}"
+        raise kind(f"cannot {action}: {problem}; {hint}") from error
+
+
+def display_target(target: TargetOptions) -> str:
+    """The server and database as text, without anything secret."""
+    words = conninfo_to_dict(_conninfo(target))
+    host = words.get("host") or words.get("hostaddr") or "the default host"
+    port = f":{words['port']}" if words.get("port") else ""
+    return f"database {words.get('dbname') or 'of the default name'!r} on {host}{port}"
+
+
+def _conninfo(target: TargetOptions) -> str:
+    """The dsn for libpq, with a time limit for connecting."""
+    dsn, source = target.dsn, "option dsn"
+    if target.dsn_env is not None:
+        dsn, source = os.environ.get(target.dsn_env), f"variable {target.dsn_env}"
+        if not dsn:
+            raise BadOption(
+                f"variable {target.dsn_env}, which option dsnEnv names, is not set in this process; "
+                "set it on the driver and on every executor (spark.executorEnv.NAME)"
+            )
+    assert dsn is not None  # noqa: S101 - PlaceOptions has one of the two
+    for scheme in _SCHEMES:
+        if dsn.startswith(scheme):
+            dsn = "postgresql://" + dsn.removeprefix(scheme)
+    try:
+        words = conninfo_to_dict(dsn)
+    except psycopg.Error:
+        # libpq quotes what it cannot read, which may be the password.
+        raise BadOption(f"{source} cannot be read; give postgresql://user@host/database") from None
+    return make_conninfo(dsn, **({} if "connect_timeout" in words else {"connect_timeout": _CONNECT_SECONDS}))
+
+
+def _secrets(conninfo: str) -> list[str]:
+    words = conninfo_to_dict(conninfo)
+    return [str(words[word]) for word in _SECRET_PARAMETERS if words.get(word)]
+
+
+def _without(secrets: list[str], text: str) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text

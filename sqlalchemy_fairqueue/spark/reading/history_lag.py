@@ -1,0 +1,111 @@
+"""Lag of a reader of the history, and the transaction that holds it back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy_fairqueue.spark.connections import translated_errors
+from sqlalchemy_fairqueue.spark.options import read_options
+from sqlalchemy_fairqueue.spark.reading.history_position import last_position, rows_after
+from sqlalchemy_fairqueue.spark.reading.offsets import Offset, read_offset
+from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
+from sqlalchemy_fairqueue.spark.reading.origin import check_origin, horizon
+from sqlalchemy_fairqueue.spark.reading.queries import reading_connection
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import psycopg
+
+_MAX_COUNTED = 100_000
+# The oldest transaction that has written and is open or prepared, in any database of the cluster.
+_HOLDER = """
+select a.pid, extract(epoch from clock_timestamp() - a.xact_start)::float8, coalesce(a.application_name, '')
+from pg_stat_activity a
+where a.backend_xid is not null
+order by age(a.backend_xid) desc
+limit 1
+"""
+_FIRST_UNREAD = """
+select {schema}.fq_now() - h.finished_at
+from {schema}.fq_history h
+where (h.recorded_xid, h.id) > (%(xid)s::text::xid8, %(id)s)
+order by h.recorded_xid, h.id
+limit 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLag:
+    """The lag of an offset.
+
+    Attributes:
+        rows: Rows after it that can be read now, counted up to 100,000.
+        held_rows: Rows after it that are committed and must wait for an older transaction, counted alike.
+        seconds: The age of the first unread row; 0 without any.
+        held_seconds: The age of the oldest open transaction that has written; 0 without any. It holds back every
+            reader of the history, whatever it wrote and in whichever database of the cluster.
+        held_by: That transaction's process id in ``pg_stat_activity``, None without any.
+        held_by_application: The application name of that transaction.
+        latest: The offset of the end of what can be read now.
+    """
+
+    rows: int
+    held_rows: int
+    seconds: float
+    held_seconds: float
+    held_by: int | None
+    held_by_application: str
+    latest: Offset
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields of the latest offset and of the lag."""
+        fields = asdict(self)
+        del fields["latest"]
+        # Spark allows whole numbers and texts in offsets.
+        fields |= {
+            "seconds": round(self.seconds),
+            "held_seconds": round(self.held_seconds),
+            "held_by": self.held_by or 0,
+        }
+        return self.latest.as_dict() | fields
+
+
+def history_lag(offset: str | Mapping[str, Any] | Offset, **options: str) -> HistoryLag:
+    """The lag of an offset: that of a checkpoint, or a query's ``lastProgress["sources"][0]["endOffset"]``.
+
+    Args:
+        offset: As Spark gives it: JSON text or its fields.
+        **options: Options of the data source: ``dsn=...`` or ``dsnEnv=...``, ``schema=...``.
+
+    Raises:
+        BadOption: It is not an offset, or an option is wrong.
+        OriginChanged: The offset is of another history.
+    """
+    text = offset if isinstance(offset, str) else str(offset) if isinstance(offset, Offset) else json.dumps(offset)
+    reached = read_offset(text, "offset")
+    read = read_options(ReadOptions, options)
+    with reading_connection(read, "lag") as (connection, schema), translated_errors("measure the lag"):
+        check_origin(reached, horizon(connection, schema), read.accepted_origin)
+        return measure_lag(connection, schema, reached)
+
+
+def measure_lag(connection: psycopg.Connection, schema: str, reached: Offset) -> HistoryLag:
+    """The lag of an offset of this history."""
+    now = horizon(connection, schema)
+    readable = rows_after(connection, schema, reached.position, now.xmin, _MAX_COUNTED)
+    position = max(reached.position, last_position(connection, schema, now.xmin))
+    values = {"xid": str(reached.position.xid), "id": reached.position.id}
+    unread = connection.execute(_FIRST_UNREAD.format(schema=schema).encode(), values).fetchone()
+    holder = connection.execute(_HOLDER).fetchone()
+    return HistoryLag(
+        rows=readable,
+        held_rows=rows_after(connection, schema, position, 2**63, _MAX_COUNTED),
+        seconds=max(0.0, unread[0] / 1_000_000) if unread else 0.0,
+        held_seconds=max(0.0, float(holder[1] or 0)) if holder else 0.0,
+        held_by=int(holder[0]) if holder else None,
+        held_by_application=str(holder[2]) if holder else "",
+        latest=Offset(now.origin, position, reached.pruned),
+    )

@@ -1,0 +1,61 @@
+"""Formats of durations, numbers and names on the page."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+_MICRO = timedelta(microseconds=1)
+_MILLISECOND, _SECOND = 1_000, 1_000_000
+_UNITS = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s"))
+_LARGE = 100
+_DIGITS = 10
+
+
+def name(text: str, longest: int | None = None) -> str:
+    """A name, with characters that do not print as escapes, and cut off if it is too long."""
+    clean = "".join(
+        character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
+        for character in text
+    )
+    return clean if longest is None or len(clean) <= longest else f"{clean[: longest - 1]}\u2026"
+
+
+def duration(value: timedelta | None) -> str:
+    """``0``, ``17 us``, ``3.2 ms``, ``1.25 s``, ``2 min 05 s``, ``3 h 02 min``, ``4 d 03 h``; a dash for None."""
+    if value is None:
+        return "\u2013"
+    micros = value // _MICRO
+    if micros < _MILLISECOND:
+        return f"{micros} \u00b5s" if micros else "0"
+    if micros < _SECOND:
+        return f"{_digits(micros / _MILLISECOND)} ms"
+    seconds = round(micros / _SECOND)
+    if seconds < 60:  # noqa: PLR2004 - a minute
+        return f"{_digits(micros / _SECOND)} s"
+    size, unit, lower_size, lower = next(one for one in _UNITS if seconds >= one[0])
+    return f"{seconds // size} {unit} {seconds % size // lower_size:02} {lower}"
+
+
+def _digits(value: float) -> str:
+    digits = 0 if value >= _LARGE else 1 if value >= _DIGITS else 2
+    return f"{value:.{digits}f}"
+
+
+def number(value: float | None, digits: int = 0) -> str:
+    """A number with its thousands apart; a dash for None."""
+    return "\u2013" if value is None else f"{value:,.{digits}f}"
+
+
+def ratio(value: float) -> str:
+    """A ratio with its significant digits."""
+    return number(value) if value >= _LARGE else _digits(value)
+
+
+def percent(value: float | None) -> str:
+    """A part as a percentage; a dash for None."""
+    return "\u2013" if value is None else f"{100 * value:,.1f} %"
+
+
+def moment(value: datetime) -> str:
+    """An instant, to the second."""
+    return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}"

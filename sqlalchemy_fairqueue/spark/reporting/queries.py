@@ -1,0 +1,38 @@
+"""Queries in Spark SQL, and frames that are persisted between them."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class SparkQueries(ExitStack):
+    """Runs queries in a session; frames that it persists are released when the block ends.
+
+    Args:
+        spark: The session.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__()
+        self._spark = spark
+
+    def sql(self, text: str, **values: Any) -> DataFrame:
+        """A query in which ``{name}`` is a frame and ``:name`` a value."""
+        frames = {name: value for name, value in values.items() if hasattr(value, "schema")}
+        return self._spark.sql(text, {name: values[name] for name in values.keys() - frames.keys()}, **frames)
+
+    def frame(self, rows: list[tuple[Any, ...]], columns: str) -> DataFrame:
+        """A frame of rows."""
+        return self._spark.createDataFrame(rows, columns)
+
+    def persist(self, frame: DataFrame) -> DataFrame:
+        """Compute a frame once and keep it on disk, so that memory stays for the queries."""
+        from pyspark import StorageLevel  # noqa: PLC0415 - the figures can be read without Spark
+
+        frame.persist(StorageLevel.DISK_ONLY)
+        self.callback(frame.unpersist)
+        return frame

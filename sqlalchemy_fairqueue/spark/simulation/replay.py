@@ -1,0 +1,204 @@
+"""Replay of one queue's history under a scenario, as a history of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sqlalchemy_fairqueue.spark.simulation.compilation import compiled
+from sqlalchemy_fairqueue.spark.simulation.simulator import simulate
+from sqlalchemy_fairqueue.spark.simulation.state import (
+    NEVER,
+    Attempt,
+    Channel,
+    Dispatcher,
+    Message,
+    Selection,
+    Worker,
+    WorkerPool,
+    objects,
+    records,
+)
+from sqlalchemy_fairqueue.spark.simulation.trace import trace_of
+from sqlalchemy_fairqueue.times import microseconds
+
+if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.spark.simulation.scenarios import Scenario
+    from sqlalchemy_fairqueue.spark.simulation.trace import Trace
+
+# To compile takes longer than to interpret fewer attempts than this.
+_WORTH_COMPILING = 200_000
+
+_TIME = pa.timestamp("us", "UTC")
+SCHEMA = pa.schema(
+    [
+        ("scenario", pa.string()),
+        ("id", pa.int64()),
+        ("queue", pa.string()),
+        ("channel_id", pa.int64()),
+        ("channel", pa.string()),
+        ("message_id", pa.int64()),
+        ("kind", pa.string()),
+        ("consumer", pa.string()),
+        ("attempt", pa.int32()),
+        ("enqueued_at", _TIME),
+        ("ready_at", _TIME),
+        ("started_at", _TIME),
+        ("finished_at", _TIME),
+        ("outcome", pa.string()),
+        ("error", pa.string()),
+        ("recorded_xid", pa.int64()),
+    ]
+)
+"""The columns of a replay: those of a history, and the scenario."""
+
+
+def replay_queue(history: pa.Table, scenario: Scenario) -> pa.Table:
+    """The history of a queue that a scenario would have given.
+
+    Args:
+        history: All attempts of one queue.
+        scenario: The scenario.
+
+    Returns:
+        A row an attempt. Times are the replay's; ids count the attempts in the order of their ends; the consumer is a
+        worker's number; outcomes are the recorded ones; error and recorded_xid are null.
+    """
+    trace = trace_of(history)
+    attempts = simulated_attempts(trace, scenario)
+    started, finished = attempts["started"], attempts["finished"]
+    ready = _ready_times(trace, started, finished)
+    ids = np.empty(len(attempts), np.int64)
+    ids[np.lexsort((attempts["order"], finished))] = np.arange(1, len(attempts) + 1)
+    workers = pa.array([f"worker {number + 1}" for number in range(int(attempts["worker"].max()) + 1)])
+    recorded = trace.history
+    columns: dict[str, Any] = {
+        "scenario": pa.repeat(scenario.name, len(attempts)),
+        "id": ids,
+        "consumer": workers.take(pa.array(attempts["worker"])),
+        "ready_at": pa.array(ready).cast(_TIME),
+        "started_at": pa.array(started).cast(_TIME),
+        "finished_at": pa.array(finished).cast(_TIME),
+        "error": pa.nulls(len(attempts), pa.string()),
+        "recorded_xid": pa.nulls(len(attempts), pa.int64()),
+    }
+    return pa.table(
+        [columns[one.name] if one.name in columns else recorded[one.name].cast(one.type) for one in SCHEMA],
+        schema=SCHEMA,
+    )
+
+
+def simulated_attempts(trace: Trace, scenario: Scenario, *, compile_: bool | None = None) -> Any:
+    """The attempts of a trace under a scenario, as a record array.
+
+    Args:
+        trace: The trace.
+        scenario: The scenario.
+        compile_: Whether to compile the simulator. None: if numba is installed and the trace is long enough.
+    """
+    count = len(trace.messages)
+    workers = min(scenario.workers or trace.peak_concurrency, len(trace.attempts))
+    batch = min(scenario.batch, count)
+    channels = _channels(trace, scenario)
+    first_ready: Any = np.array([NEVER, 1], np.int64)
+    dispatcher = Dispatcher(
+        channels=channels,
+        messages=trace.messages.copy(),
+        ready_heap=_zeros(len(channels) + 1),
+        in_order=_zeros(count),
+        out_of_order=_zeros(count),
+        selections=records(Selection, min(batch, len(channels))),
+        deferred=_zeros(len(channels)),
+        first_ready=first_ready,
+        max_concurrency=scenario.max_concurrency or NEVER,
+        fair=scenario.discipline == "fair",
+    )
+    pool = _worker_pool(workers, batch, scenario.batch, trace.begin)
+    attempts = trace.attempts.copy()
+    if compile_ is None:
+        compile_ = len(attempts) >= _WORTH_COMPILING
+    compiled_simulate = compiled(simulate) if compile_ else None
+    if compiled_simulate is not None:
+        compiled_simulate(tuple(dispatcher), tuple(pool), trace.arrivals, attempts)
+        return attempts
+    interpreted = objects(Attempt, attempts)
+    simulate(_interpreted_dispatcher(dispatcher), _interpreted_pool(pool), trace.arrivals.tolist(), interpreted)
+    for name in ("started", "finished", "worker", "order"):
+        attempts[name] = [getattr(attempt, name) for attempt in interpreted]
+    return attempts
+
+
+def _channels(trace: Trace, scenario: Scenario) -> Any:
+    channels = records(Channel, len(trace.channels))
+    counts = np.bincount(trace.messages["channel"], minlength=len(channels))
+    channels["stop"] = np.cumsum(counts)
+    for name in ("offset", "begin", "end"):
+        channels[name] = channels["stop"] - counts
+    channels["tie_breaker"] = np.arange(len(channels))
+    for policy, numbers in scenario.policies_of(trace.channels):
+        if policy.max_concurrency is not None:
+            channels["max_concurrency"][numbers] = policy.max_concurrency
+        channels["release_interval"][numbers] = microseconds(policy.release_interval)
+        channels["release_burst"][numbers] = policy.release_burst
+        channels["weight"][numbers] = policy.weight
+    return channels
+
+
+def _worker_pool(count: int, batch: int, requested: int, begin: int) -> WorkerPool:
+    workers = records(Worker, count)
+    workers["tie_breaker"] = np.arange(count)
+    # Workers are taken from the end of the list, the first one first.
+    idle: Any = np.arange(count)[::-1].copy()
+    assigned = _zeros(count * batch)
+    return WorkerPool(
+        workers=workers,
+        heap=_zeros(count + 1),
+        idle=idle,
+        assigned=assigned,
+        batch=batch,
+        requested=requested,
+        begin=begin,
+    )
+
+
+def _ready_times(trace: Trace, started: Any, finished: Any) -> Any:
+    """When each attempt was ready: the first when its message was due, others a delay after the previous end."""
+    ready = np.empty(len(started), np.int64)
+    first = trace.messages["attempt"]
+    ready[1:] = finished[:-1] + trace.attempts["delay"][:-1]
+    # Messages with a priority have a negative due time, and are ready when they arrive.
+    ready[first] = np.maximum(trace.messages["arrives_at"], trace.messages["due"])
+    return np.minimum(ready, started)
+
+
+def _zeros(count: int) -> Any:
+    return np.zeros(count, np.int64)
+
+
+def _interpreted_dispatcher(dispatcher: Dispatcher) -> Dispatcher:
+    return Dispatcher(
+        channels=objects(Channel, dispatcher.channels),
+        messages=objects(Message, dispatcher.messages),
+        ready_heap=[0] * len(dispatcher.ready_heap),
+        in_order=[0] * len(dispatcher.in_order),
+        out_of_order=[0] * len(dispatcher.out_of_order),
+        selections=objects(Selection, dispatcher.selections),
+        deferred=[0] * len(dispatcher.deferred),
+        first_ready=[NEVER, 1],
+        max_concurrency=dispatcher.max_concurrency,
+        fair=dispatcher.fair,
+    )
+
+
+def _interpreted_pool(pool: WorkerPool) -> WorkerPool:
+    return WorkerPool(
+        workers=objects(Worker, pool.workers),
+        heap=[0] * len(pool.heap),
+        idle=list(range(len(pool.idle)))[::-1],
+        assigned=[0] * len(pool.assigned),
+        batch=pool.batch,
+        requested=pool.requested,
+        begin=pool.begin,
+    )

@@ -1,0 +1,108 @@
+"""Scenarios of a replay: the discipline, the workers, and the policies of channels."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from fnmatch import translate
+from typing import TYPE_CHECKING, Literal
+
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.values import ChannelPolicy
+from sqlalchemy_fairqueue.values.checks import check_choice, check_count, check_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Discipline = Literal["fair", "fifo"]
+
+RECORDED = "as recorded"
+"""The scenario of the recorded history."""
+
+_MOST = 2**31 - 1
+_PATTERN = re.compile(r"[*?[]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A scenario of a replay.
+
+    Attributes:
+        name: Its name in the result.
+        discipline: "fair": channels take turns as in dequeue, round robin or by weight. "fifo": messages are delivered
+            in the order of their due times, whatever their channel.
+        workers: Messages handled at once, over all worker processes. None: the peak concurrency of the history.
+        batch: Messages that each worker dequeues at once, to handle them one after the other. More than one shows the
+            effect of prefetching on the fair order.
+        max_concurrency: Limit of the queue. None: none.
+        defaults: The policy of channels that *policies* does not name.
+        policies: Policies by the name of the channel, or by a pattern: ``*`` any text, ``?`` one character, ``[ab]``
+            one of these. A channel's own name comes first, then the first pattern that fits. A policy holds as a
+            whole: no field is taken from *defaults*.
+    """
+
+    name: str
+    discipline: Discipline = "fair"
+    workers: int | None = None
+    batch: int = 1
+    max_concurrency: int | None = None
+    defaults: ChannelPolicy = field(default_factory=ChannelPolicy)
+    policies: Mapping[str, ChannelPolicy] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot be replayed."""
+        check_name("name", self.name)
+        check_choice("discipline", self.discipline, ("fair", "fifo"))
+        check_count("batch", self.batch, 1, 100_000)
+        for what, value in (("workers", self.workers), ("max_concurrency", self.max_concurrency)):
+            if value is not None:
+                check_count(what, value, 1, _MOST)
+        if self.name == RECORDED:
+            raise InvalidArgument(
+                f"a scenario is called {RECORDED!r}, as the recorded history is; give it another name"
+            )
+        self._check_policy("defaults", self.defaults)
+        for pattern, policy in self.policies.items():
+            check_name("policies", pattern)
+            self._check_policy(f"policies[{pattern!r}]", policy)
+
+    def policies_of(self, channels: Sequence[str]) -> list[tuple[ChannelPolicy, list[int]]]:
+        """The policies that apply, each with the numbers of its channels."""
+        patterns = [
+            (re.compile(translate(name)), policy) for name, policy in self.policies.items() if _PATTERN.search(name)
+        ]
+        found: dict[int, tuple[ChannelPolicy, list[int]]] = {}
+        for number, name in enumerate(channels):
+            policy = self.policies.get(name)
+            if policy is None:
+                fitting = (policy for pattern, policy in patterns if pattern.match(name))
+                policy = next(fitting, self.defaults)
+            found.setdefault(id(policy), (policy, []))[1].append(number)
+        return list(found.values())
+
+    def _check_policy(self, what: str, policy: object) -> None:
+        if not isinstance(policy, ChannelPolicy):
+            raise InvalidArgument(f"{what} of scenario {self.name!r} is {policy!r:.80}; give a ChannelPolicy")
+        if policy.max_backlog is not None:
+            raise InvalidArgument(
+                f"{what} of scenario {self.name!r} has max_backlog {policy.max_backlog}: a history does not record "
+                "the messages that a full channel refused; leave it out"
+            )
+
+
+def check_scenarios(scenarios: Sequence[Scenario]) -> dict[str, Scenario]:
+    """Scenarios by name.
+
+    Raises:
+        InvalidArgument: There are none, one is something else, or two have one name.
+    """
+    named: dict[str, Scenario] = {}
+    for scenario in scenarios:
+        if not isinstance(scenario, Scenario):
+            raise InvalidArgument(f"a scenario is {scenario!r:.80}; give a Scenario")
+        if scenario.name in named:
+            raise InvalidArgument(f"two scenarios are called {scenario.name!r}; give each a name of its own")
+        named[scenario.name] = scenario
+    if not named:
+        raise InvalidArgument("there is no scenario to replay; give at least one, like Scenario(name='round robin')")
+    return named

@@ -1,0 +1,429 @@
+"""Simulator of a queue, event by event: the rules of fq_hear and fq_dequeue on rows of integers.
+
+Every comparison is that of the SQL, so that both deliver the same messages in the same order, as
+tests/spark/test_replay_order.py shows. Calls take no time here, signals are heard at once, and nothing is locked. An
+event is an arrival, a start or a finish: an attempt has one of each. An event costs O(log channels + log workers).
+
+All compiled functions are in this module: numba keeps compiled code until the file of that function changes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.spark.simulation.compilation import compilable
+from sqlalchemy_fairqueue.spark.simulation.state import NEVER, Dispatcher, WorkerPool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy_fairqueue.spark.simulation.state import Attempt, Channel, Integers, Message, Selection, Worker
+
+    Members = Sequence[Channel] | Sequence[Worker]
+
+
+# A heap of members by (sort_key, tie_breaker): first its size, then the numbers of members, the first on top.
+
+
+@compilable
+def _before(members: Members, one: int, other: int) -> bool:
+    if members[one].sort_key != members[other].sort_key:
+        return members[one].sort_key < members[other].sort_key
+    return members[one].tie_breaker < members[other].tie_breaker
+
+
+@compilable
+def _sift_up(heap: Integers, members: Members, member: int) -> None:
+    at = members[member].heap_index
+    while at > 1:
+        other = heap[at >> 1]
+        if not _before(members, member, other):
+            break
+        heap[at] = other
+        members[other].heap_index = at
+        at >>= 1
+    heap[at] = member
+    members[member].heap_index = at
+
+
+@compilable
+def _sift_down(heap: Integers, members: Members, member: int) -> None:
+    at = members[member].heap_index
+    size = heap[0]
+    while 2 * at <= size:
+        below = 2 * at
+        if below < size and _before(members, heap[below + 1], heap[below]):
+            below += 1
+        other = heap[below]
+        if not _before(members, other, member):
+            break
+        heap[at] = other
+        members[other].heap_index = at
+        at = below
+    heap[at] = member
+    members[member].heap_index = at
+
+
+@compilable
+def _push(heap: Integers, members: Members, member: int) -> None:
+    heap[0] += 1
+    members[member].heap_index = heap[0]
+    _sift_up(heap, members, member)
+
+
+@compilable
+def _pop(heap: Integers, members: Members) -> int:
+    """Remove the top of the heap."""
+    member = heap[1]
+    other = heap[heap[0]]
+    heap[0] -= 1
+    members[member].heap_index = 0
+    if other != member:
+        members[other].heap_index = 1
+        _sift_down(heap, members, other)
+    return member
+
+
+# The undelivered messages of a channel, by (due, number). Those that arrive in order, as nearly all do, are appended to
+# an array; the others are pushed to a heap. Each channel has room for all of its messages in both.
+
+
+@compilable
+def _earlier(messages: Sequence[Message], one: int, other: int) -> bool:
+    if messages[one].due != messages[other].due:
+        return messages[one].due < messages[other].due
+    return one < other
+
+
+@compilable
+def _head(dispatcher: Dispatcher, channel: Channel) -> int:
+    """The first message of a channel, or -1."""
+    head = dispatcher.in_order[channel.begin] if channel.begin < channel.end else -1
+    if channel.out_of_order > 0:
+        other = dispatcher.out_of_order[channel.offset]
+        if head < 0 or _earlier(dispatcher.messages, other, head):
+            head = other
+    return head
+
+
+@compilable
+def _add(dispatcher: Dispatcher, channel: Channel, message: int) -> None:
+    if channel.begin == channel.end:
+        channel.begin = channel.end = channel.offset
+    if channel.begin == channel.end or (
+        channel.end < channel.stop and _earlier(dispatcher.messages, dispatcher.in_order[channel.end - 1], message)
+    ):
+        dispatcher.in_order[channel.end] = message
+        channel.end += 1
+        return
+    out_of_order, offset = dispatcher.out_of_order, channel.offset
+    at = channel.out_of_order
+    channel.out_of_order += 1
+    while at > 0:
+        above = (at - 1) >> 1
+        if not _earlier(dispatcher.messages, message, out_of_order[offset + above]):
+            break
+        out_of_order[offset + at] = out_of_order[offset + above]
+        at = above
+    out_of_order[offset + at] = message
+
+
+@compilable
+def _take(dispatcher: Dispatcher, channel: Channel, head: int) -> None:
+    """Remove the first message of a channel, which is *head*."""
+    if channel.begin < channel.end and dispatcher.in_order[channel.begin] == head:
+        channel.begin += 1
+        return
+    channel.out_of_order -= 1
+    messages, out_of_order, offset, size = (
+        dispatcher.messages,
+        dispatcher.out_of_order,
+        channel.offset,
+        channel.out_of_order,
+    )
+    message = out_of_order[offset + size]
+    at = 0
+    while 2 * at + 1 < size:
+        below = 2 * at + 1
+        if below + 1 < size and _earlier(messages, out_of_order[offset + below + 1], out_of_order[offset + below]):
+            below += 1
+        if not _earlier(messages, out_of_order[offset + below], message):
+            break
+        out_of_order[offset + at] = out_of_order[offset + below]
+        at = below
+    out_of_order[offset + at] = message
+
+
+# The steps of fq_hear and fq_dequeue.
+
+
+@compilable
+def _allowed_at(channel: Channel) -> int:
+    """The time from which on the channel's rate allows a message."""
+    return channel.release_at - (channel.release_burst - 1) * channel.release_interval
+
+
+@compilable
+def _update_ready(dispatcher: Dispatcher, number: int) -> None:
+    """Put a channel in its order among the ready ones, if its limit allows."""
+    channel = dispatcher.channels[number]
+    if channel.heap_index > 0:
+        _sift_up(dispatcher.ready_heap, dispatcher.channels, number)
+        _sift_down(dispatcher.ready_heap, dispatcher.channels, number)
+    elif channel.sort_key != NEVER and channel.held < channel.max_concurrency:
+        _push(dispatcher.ready_heap, dispatcher.channels, number)
+
+
+@compilable
+def _hear(dispatcher: Dispatcher, message: int) -> None:
+    """Hear of a message that is ready, or will be."""
+    number = dispatcher.messages[message].channel
+    channel = dispatcher.channels[number]
+    _add(dispatcher, channel, message)
+    if _head(dispatcher, channel) != message:
+        return
+    sort_key = dispatcher.messages[message].due
+    if dispatcher.fair:
+        sort_key = max(sort_key, channel.last)
+    if channel.release_interval > 0:
+        sort_key = max(sort_key, _allowed_at(channel))
+    if dispatcher.fair:
+        channel.sort_key = min(channel.sort_key, sort_key)
+    else:
+        channel.sort_key = sort_key
+        channel.tie_breaker = message
+    _update_ready(dispatcher, number)
+
+
+@compilable
+def _select_channels(dispatcher: Dispatcher, now: int, until: int, width: int, deferred_count: int) -> tuple[int, int]:
+    """Remove up to *width* channels from the ready ones, and those that must be deferred to the next call."""
+    found = 0
+    while (
+        found < width
+        and dispatcher.ready_heap[0] > 0
+        and dispatcher.channels[dispatcher.ready_heap[1]].sort_key <= until
+    ):
+        number = _pop(dispatcher.ready_heap, dispatcher.channels)
+        channel = dispatcher.channels[number]
+        # A message that became due after the call began waits for the next call.
+        if dispatcher.messages[_head(dispatcher, channel)].due > now or _allowed_at(channel) > now:
+            dispatcher.deferred[deferred_count] = number
+            deferred_count += 1
+        else:
+            dispatcher.selections[found].channel = number
+            found += 1
+    return found, deferred_count
+
+
+@compilable
+def _set_quotas(dispatcher: Dispatcher, found: int, left: int, width: int, now: int) -> None:
+    """Set the quota of each selected channel: as many whole turns as the batch has room for, within limit and rate.
+
+    It is one turn while there may be further ready channels that were not selected.
+    """
+    weights = 0
+    for i in range(found):
+        weights += dispatcher.channels[dispatcher.selections[i].channel].weight
+    turns = 1 if found == width and width < left else max(1, left // weights)
+    room = left
+    for i in range(found):
+        selection = dispatcher.selections[i]
+        channel = dispatcher.channels[selection.channel]
+        selection.taken = 0
+        selection.turn_left = channel.credit if channel.credit > 0 else channel.weight
+        quota = selection.turn_left + (turns - 1) * channel.weight if dispatcher.fair else 1
+        quota = min(quota, room, channel.max_concurrency - channel.held)
+        if channel.release_interval > 0:
+            first_ready = (channel.release_burst - 1) * channel.release_interval
+            quota = min(quota, (now + first_ready - max(channel.release_at, now)) // channel.release_interval + 1)
+        selection.quota = quota
+        room -= quota
+
+
+@compilable
+def _take_in_turns(dispatcher: Dispatcher, found: int, now: int, assigned: Integers, end: int) -> int:
+    """Take the quotas, turn by turn, to the end of *assigned*. Returns the new end."""
+    turn = 0
+    more = True
+    while more:
+        more = False
+        for i in range(found):
+            selection = dispatcher.selections[i]
+            channel = dispatcher.channels[selection.channel]
+            most = min(selection.quota, selection.turn_left + turn * channel.weight)
+            while selection.taken < most:
+                head = _head(dispatcher, channel)
+                if head < 0 or dispatcher.messages[head].due > now:
+                    selection.quota = selection.taken
+                    break
+                _take(dispatcher, channel, head)
+                assigned[end] = head
+                end += 1
+                selection.taken += 1
+            more = more or selection.taken < selection.quota
+        turn += 1
+    return end
+
+
+@compilable
+def _update_served(dispatcher: Dispatcher, selection: Selection, sort_key: int, now: int) -> None:
+    """Update a channel that was served: fq_credit_after, fq_place_after. *sort_key*: its order if its turn is over."""
+    channel = dispatcher.channels[selection.channel]
+    channel.held += selection.taken
+    if channel.release_interval > 0:
+        channel.release_at = max(channel.release_at, now) + selection.taken * channel.release_interval
+    channel.last = sort_key
+    head = _head(dispatcher, channel)
+    if head < 0:
+        channel.credit, channel.sort_key = 0, NEVER
+        return
+    due = dispatcher.messages[head].due
+    if due > now:
+        channel.credit = 0
+        sort_key = due
+    elif selection.taken < selection.turn_left:
+        channel.credit = selection.turn_left - selection.taken
+        sort_key = channel.sort_key
+    else:
+        channel.credit = (channel.weight - (selection.taken - selection.turn_left) % channel.weight) % channel.weight
+    if not dispatcher.fair:
+        sort_key = due
+        channel.tie_breaker = head
+    if channel.release_interval > 0:
+        sort_key = max(sort_key, _allowed_at(channel))
+    channel.sort_key = sort_key
+
+
+@compilable
+def _dequeue(dispatcher: Dispatcher, now: int, assigned: Integers, begin: int, limit: int) -> int:
+    """Fill *assigned* from *begin* on with up to *limit* messages. Returns their end."""
+    sort_key = now
+    end = begin
+    deferred_count = 0
+    # As many channels as the limit has turns, if all have the weight of the first ready one.
+    width = (limit - 1) // (dispatcher.first_ready[1] if dispatcher.first_ready[0] <= now else 1) + 1
+    while end < begin + limit:
+        left = begin + limit - end
+        if not dispatcher.fair:
+            width = 1
+        found, deferred_count = _select_channels(dispatcher, now, sort_key, width, deferred_count)
+        if found == 0:
+            break
+        _set_quotas(dispatcher, found, left, width, now)
+        end = _take_in_turns(dispatcher, found, now, assigned, end)
+        taken = left - (begin + limit - end)
+        left -= taken
+        width = 2 * width if taken == 0 else min(left, (left * found + taken - 1) // taken)
+        for i in range(found):
+            if dispatcher.fair:
+                sort_key += 1
+            if dispatcher.selections[i].taken > 0:
+                _update_served(dispatcher, dispatcher.selections[i], sort_key, now)
+            _update_ready(dispatcher, dispatcher.selections[i].channel)
+    for i in range(deferred_count):
+        _update_ready(dispatcher, dispatcher.deferred[i])
+    first = dispatcher.ready_heap[1]
+    dispatcher.first_ready[0] = dispatcher.channels[first].sort_key if dispatcher.ready_heap[0] > 0 else NEVER
+    dispatcher.first_ready[1] = dispatcher.channels[first].weight
+    return end
+
+
+@compilable
+def _finish(dispatcher: Dispatcher, attempts: Sequence[Attempt], done: int, now: int) -> None:
+    """End an attempt of a message: free its slot, and hear of its next attempt if there is one."""
+    message = dispatcher.messages[done]
+    attempt = attempts[message.attempt]
+    attempt.finished = now
+    channel = dispatcher.channels[message.channel]
+    channel.held -= 1
+    if channel.heap_index == 0:
+        _update_ready(dispatcher, message.channel)
+    if message.attempt + 1 < message.stop:
+        message.attempt += 1
+        if attempt.delay > 0:
+            message.due = now + attempt.delay
+        _hear(dispatcher, done)
+
+
+@compilable
+def _begin(dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], number: int, count: int) -> None:
+    """A worker begins with the first of its new messages."""
+    assigned = pool.assigned
+    first, last = number * pool.batch, number * pool.batch + count - 1
+    # Handled from the end, so that a count tells how many are left.
+    for i in range(count // 2):
+        assigned[first + i], assigned[last - i] = assigned[last - i], assigned[first + i]
+    attempt = attempts[dispatcher.messages[assigned[last]].attempt]
+    worker = pool.workers[number]
+    worker.rest = count - 1
+    worker.sort_key = attempt.started + attempt.service
+    _push(pool.heap, pool.workers, number)
+
+
+def simulate(dispatcher: Dispatcher, pool: WorkerPool, arrivals: Integers, attempts: Sequence[Attempt]) -> None:
+    """Simulate a trace: fill in the times of each attempt.
+
+    At one instant, attempts finish first, then messages arrive, and then workers dequeue.
+
+    Args:
+        dispatcher: The state of the dispatcher, with all messages of the trace.
+        pool: The workers, all idle.
+        arrivals: The messages in the order in which they were enqueued.
+        attempts: The attempts of the trace.
+    """
+    # Compiled, it gets plain tuples: numba's code on disk must not name classes, which a later version may lack.
+    dispatcher, pool = Dispatcher(*dispatcher), WorkerPool(*pool)
+    ready_heap, channels, messages = dispatcher.ready_heap, dispatcher.channels, dispatcher.messages
+    heap, workers, idle, assigned, batch, requested = (
+        pool.heap,
+        pool.workers,
+        pool.idle,
+        pool.assigned,
+        pool.batch,
+        pool.requested,
+    )
+    arrived = 0
+    delivered = 0
+    held = 0
+    free = len(workers)
+    now = -NEVER
+    while True:
+        finishes_at = workers[heap[1]].sort_key if heap[0] > 0 else NEVER
+        arrives_at = messages[arrivals[arrived]].arrives_at if arrived < len(arrivals) else NEVER
+        dequeues_at = NEVER
+        if free > 0 and ready_heap[0] > 0 and held < dispatcher.max_concurrency:
+            dequeues_at = max(pool.begin, now, channels[ready_heap[1]].sort_key)
+        now = min(finishes_at, arrives_at, dequeues_at)
+        if now == NEVER:
+            break
+        if finishes_at == now:
+            number = heap[1]
+            worker = workers[number]
+            _finish(dispatcher, attempts, assigned[number * batch + worker.rest], now)
+            held -= 1
+            if worker.rest > 0:
+                worker.rest -= 1
+                following = messages[assigned[number * batch + worker.rest]].attempt
+                worker.sort_key = now + attempts[following].service
+                _sift_down(heap, workers, number)
+            else:
+                _pop(heap, workers)
+                idle[free] = number
+                free += 1
+        elif arrives_at == now:
+            _hear(dispatcher, arrivals[arrived])
+            arrived += 1
+        else:
+            number = idle[free - 1]
+            at = number * batch
+            count = _dequeue(dispatcher, now, assigned, at, min(requested, dispatcher.max_concurrency - held)) - at
+            for i in range(at, at + count):
+                attempt = attempts[messages[assigned[i]].attempt]
+                attempt.started = now
+                attempt.worker = number
+                attempt.order = delivered
+                delivered += 1
+            _begin(dispatcher, pool, attempts, number, count)
+            held += count
+            free -= 1

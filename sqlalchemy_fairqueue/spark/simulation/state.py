@@ -1,0 +1,203 @@
+"""State of the simulator, in rows: of numpy record arrays if it is compiled, else objects.
+
+All fields are 64-bit integers, times in microseconds. Messages are numbered by their ids, attempts by message and then
+in their order, channels by their ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import MutableSequence, Sequence
+
+    Integers = MutableSequence[int]
+
+NEVER = 2**63 - 1
+"""The sort key of a channel or worker that is in no heap, and the value of no limit."""
+
+
+@dataclass(slots=True)
+class Channel:
+    """A channel's policy and state, as in fq_channel_state.
+
+    Attributes:
+        max_concurrency: Most messages leased at once; NEVER: no limit.
+        release_interval: Time between two messages on average; zero: no rate limit.
+        release_burst: Messages that may be delivered before the rate applies.
+        weight: Messages a turn.
+        held: Leased messages.
+        last: The turn order that its last service gave it.
+        release_at: When its rate allows the full burst again.
+        credit: Messages left of its turn.
+        sort_key: Its turn order; NEVER: it has no message.
+        tie_breaker: The order of channels with equal sort keys.
+        heap_index: Its index in the heap of ready channels; zero: it is not in it.
+        begin: Start of its messages that arrived in order.
+        end: End of these.
+        out_of_order: Number of its messages that arrived out of order.
+        offset: Start of its part of the arrays of messages.
+        stop: End of that part.
+    """
+
+    max_concurrency: int = NEVER
+    release_interval: int = 0
+    release_burst: int = 1
+    weight: int = 1
+    held: int = 0
+    last: int = 0
+    release_at: int = 0
+    credit: int = 0
+    sort_key: int = NEVER
+    tie_breaker: int = 0
+    heap_index: int = 0
+    begin: int = 0
+    end: int = 0
+    out_of_order: int = 0
+    offset: int = 0
+    stop: int = 0
+
+
+@dataclass(slots=True)
+class Message:
+    """A message and its state.
+
+    Attributes:
+        arrives_at: When it was enqueued.
+        due: Its order in the channel: its dequeue_at.
+        channel: Its channel.
+        attempt: Its present attempt, or the next.
+        stop: One past its last attempt.
+    """
+
+    arrives_at: int = 0
+    due: int = 0
+    channel: int = 0
+    attempt: int = 0
+    stop: int = 0
+
+
+@dataclass(slots=True)
+class Attempt:
+    """An attempt: its recorded durations, and its simulated times.
+
+    Attributes:
+        service: Its duration.
+        delay: The delay of the next attempt; zero: the message keeps its order.
+        started: When it began.
+        finished: When it ended.
+        worker: The number of its worker.
+        order: The number of the delivery, from zero.
+    """
+
+    service: int = 0
+    delay: int = 0
+    started: int = 0
+    finished: int = 0
+    worker: int = 0
+    order: int = 0
+
+
+@dataclass(slots=True)
+class Worker:
+    """A worker, which handles one message after the other and then dequeues more.
+
+    Attributes:
+        sort_key: When its present message is done.
+        tie_breaker: Its number.
+        heap_index: Its index in the heap of busy workers; zero: it is idle.
+        rest: Number of further messages that it has leased.
+    """
+
+    sort_key: int = NEVER
+    tie_breaker: int = 0
+    heap_index: int = 0
+    rest: int = 0
+
+
+@dataclass(slots=True)
+class Selection:
+    """A channel that one pass of a dequeue has selected.
+
+    Attributes:
+        channel: Its number.
+        turn_left: Messages left in its turn.
+        quota: Messages that may be taken from it.
+        taken: Messages that were taken from it.
+    """
+
+    channel: int = 0
+    turn_left: int = 0
+    quota: int = 0
+    taken: int = 0
+
+
+class Dispatcher(NamedTuple):
+    """State of the dispatcher.
+
+    Attributes:
+        channels: The channels, with their policies and their parts of the arrays of messages.
+        messages: All messages of the trace.
+        ready_heap: A heap of channels: its size, then the channels that may be served, the first on top.
+        in_order: Array for the messages that arrived in order, a part a channel.
+        out_of_order: Array for the others, a heap a channel.
+        selections: Array for as many channels as a batch has messages or, if fewer, all channels.
+        deferred: Array for all channels.
+        first_ready: Sort key and weight of the first ready channel at the end of the last call, as the next call sees
+            them before it hears of anything.
+        max_concurrency: Limit of the queue; NEVER: no limit.
+        fair: Whether channels take turns; else messages are delivered in the order of their due times.
+    """
+
+    channels: Sequence[Channel]
+    messages: Sequence[Message]
+    ready_heap: Integers
+    in_order: Integers
+    out_of_order: Integers
+    selections: Sequence[Selection]
+    deferred: Integers
+    first_ready: Integers
+    max_concurrency: int
+    fair: bool
+
+
+class WorkerPool(NamedTuple):
+    """The workers.
+
+    Attributes:
+        workers: All workers.
+        heap: A heap of the busy ones: its size, then the workers, the first to be done on top.
+        idle: The others.
+        assigned: Array for the leased messages, a batch a worker.
+        batch: Most messages that a worker can get at once.
+        requested: Messages that it requests, which may be more than there are.
+        begin: When they begin to dequeue.
+    """
+
+    workers: Sequence[Worker]
+    heap: Integers
+    idle: Integers
+    assigned: Integers
+    batch: int
+    requested: int
+    begin: int
+
+
+Row = TypeVar("Row", Channel, Message, Attempt, Worker, Selection)
+
+
+def records(kind: type[Row], count: int) -> Any:
+    """A numpy record array of rows of a kind, each with the defaults of its fields."""
+    rows = np.zeros(count, dtype=[(field.name, np.int64) for field in fields(kind)])
+    for field in fields(kind):
+        if field.default:
+            rows[field.name] = field.default
+    return rows
+
+
+def objects(kind: type[Row], rows: Any) -> list[Row]:
+    """The rows of a record array as objects."""
+    return [kind(*row) for row in rows.tolist()]

@@ -1,0 +1,189 @@
+"""Merge of staged rows, in one transaction of the driver after their channels are made; retried if that can help."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from threading import Event
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from sqlalchemy_fairqueue.spark.connections import connect, translated_errors
+from sqlalchemy_fairqueue.spark.errors import Unreachable
+from sqlalchemy_fairqueue.times import microseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy_fairqueue.spark.connections import Installation
+    from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
+    from sqlalchemy_fairqueue.spark.writing.stage import Stage
+
+_CHANNELS_AT_ONCE = 20_000
+_RETRY_SECONDS = 120.0
+_PAUSE_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
+# A lock timeout, a deadlock, a serialization failure, a server that is starting or stopping.
+_TRANSIENT = {"55P03", "40P01", "40001", "57P01", "57P02", "57P03", "53300"}
+_SETTINGS = (
+    "set statement_timeout = 0",
+    "set idle_in_transaction_session_timeout = 0",
+    # The statement of a driver that died must not run on for minutes: its successor would wait for it.
+    "set client_connection_check_interval = '2s'",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """The result of a load.
+
+    Attributes:
+        job_id: The id of the job.
+        merged: Whether this run enqueued it. False: an earlier run did, and the counts are those of that run.
+        messages: Good rows of the frame.
+        created: Messages that were added.
+        replaced: Messages with the same key that were replaced.
+        duplicates: Rows whose key another message or row had; they were skipped.
+        dropped: Rows for channels that were full and drop messages then.
+        rejected: Rows with bad values, which were rejected.
+    """
+
+    job_id: str
+    merged: bool
+    messages: int
+    created: int
+    replaced: int
+    duplicates: int
+    dropped: int
+    rejected: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """The successful attempts of tasks, whose rows count.
+
+    Attributes:
+        ids: Their ids, one a partition.
+        messages: The number of their rows.
+        rejected: The number of rejected rows.
+    """
+
+    ids: tuple[int, ...]
+    messages: int
+    rejected: int
+
+
+def committed(
+    connection: psycopg.Connection, installation: Installation, queue: str, job_id: str
+) -> tuple[LoadResult, int | None] | None:
+    """The result of a job that was committed before, and its last micro-batch; None without one."""
+    statement = (
+        "select batch_id, messages, created, replaced, duplicates, dropped, rejected "  # noqa: S608 - quoted
+        f"from {installation.quoted}.fq_load where queue = %s and job_id = %s"
+    )
+    row = connection.execute(statement.encode(), [queue, job_id]).fetchone()
+    return None if row is None else (LoadResult(job_id, False, *row[1:]), row[0])
+
+
+def merge(  # noqa: PLR0917 - a merge needs all of them
+    options: WriteOptions,
+    installation: Installation,
+    stage: Stage,
+    job_id: str,
+    attempts: Attempts,
+    batch_id: int | None = None,
+    source: str | None = None,
+) -> LoadResult:
+    """Enqueue the staged rows once, in one transaction.
+
+    After a lost connection it is not known whether the commit succeeded: the same call again tells, as the job is
+    recorded. So a lost connection and a lock timeout are retried for two minutes.
+
+    Raises:
+        PipelineError: The merge failed. Unless the message says that the connection was lost, nothing was enqueued.
+        StageIncomplete, KeyStands, ChannelFull, InvalidArgument: As the class says; nothing was enqueued.
+    """
+    action = f"merge job {job_id!r}" + (f", batch {batch_id}" if batch_id is not None else "")
+    started = monotonic()
+    for tried in range(1_000):
+        try:
+            with (
+                translated_errors(action),
+                contextlib.closing(connect(options, "merge", autocommit=True)) as connection,
+            ):
+                for setting in _SETTINGS:
+                    connection.execute(setting.encode())
+                _make_channels(connection, installation, options, stage, attempts)
+                return _merge(connection, installation, options, stage, job_id, attempts, batch_id, source)
+        except Exception as error:
+            if not _is_transient(error) or monotonic() - started > _RETRY_SECONDS:
+                raise
+        Event().wait(_PAUSE_SECONDS[min(tried, len(_PAUSE_SECONDS) - 1)])
+    raise AssertionError
+
+
+def _make_channels(
+    connection: psycopg.Connection, installation: Installation, options: WriteOptions, stage: Stage, attempts: Attempts
+) -> None:
+    policy: Sequence[Any] = (
+        options.max_concurrency,
+        None if options.release_interval is None else microseconds(options.release_interval),
+        options.release_burst,
+        options.weight,
+        options.max_backlog,
+        options.drop_when_full,
+    )
+    statement = (
+        f"select {installation.quoted}.fq_make_stage_channels("
+        "%s, %s, %s::bigint[], %s, %s::integer, %s::bigint, %s::integer, %s::integer, %s::integer, %s::boolean)"
+    )
+    existing_stage = _CHANNELS_AT_ONCE
+    while existing_stage == _CHANNELS_AT_ONCE:
+        row = connection.execute(
+            statement.encode(), [options.queue, stage.name, list(attempts.ids), _CHANNELS_AT_ONCE, *policy]
+        ).fetchone()
+        existing_stage = int(row[0]) if row else 0
+
+
+def _merge(  # noqa: PLR0917 - as merge
+    connection: psycopg.Connection,
+    installation: Installation,
+    options: WriteOptions,
+    stage: Stage,
+    job_id: str,
+    attempts: Attempts,
+    batch_id: int | None,
+    source: str | None,
+) -> LoadResult:
+    statement = (
+        "select merged, messages, created, replaced, duplicates, dropped, rejected "  # noqa: S608 - quoted
+        f"from {installation.quoted}.fq_merge(%s, %s, %s, %s::bigint[], %s, %s::bigint, %s::text, %s, %s)"
+    )
+    connection.execute("begin isolation level read committed")
+    row = connection.execute(
+        statement.encode(),
+        [
+            options.queue,
+            job_id,
+            stage.name,
+            list(attempts.ids),
+            attempts.messages,
+            batch_id,
+            source,
+            options.on_duplicate,
+            attempts.rejected,
+        ],
+    ).fetchone()
+    connection.execute("commit")
+    assert row is not None  # noqa: S101 - a function returns a row
+    return LoadResult(job_id, *row)
+
+
+def _is_transient(error: Exception) -> bool:
+    """Whether the same merge may succeed a little later."""
+    cause = error.__cause__ if isinstance(error.__cause__, psycopg.Error) else error
+    if isinstance(cause, psycopg.Error):
+        return cause.sqlstate in _TRANSIENT if cause.sqlstate else isinstance(cause, psycopg.OperationalError)
+    # A server that restarts cannot be reached for a while.
+    return isinstance(error, Unreachable)

@@ -1,0 +1,80 @@
+"""Options of a write, and checks of their values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.spark.errors import BadOption
+from sqlalchemy_fairqueue.spark.options import TargetOptions, option_name, read_fields
+from sqlalchemy_fairqueue.values.checks import check_count, check_name
+from sqlalchemy_fairqueue.values.policies import ChannelPolicy
+
+_MOST = 2**31 - 1
+_POLICY = ("max_concurrency", "release_interval", "release_burst", "weight", "max_backlog")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions(TargetOptions):
+    """Options of a write.
+
+    Attributes:
+        queue: The queue.
+        job_id: The id of the load: the same job again enqueues nothing. None: a random one, so that a retry enqueues
+            again. A stream needs one.
+        kind: The kind of messages whose row has none.
+        max_attempts: The limit of attempts of messages whose row has none.
+        payload_format: The meaning of a string payload: ``value``, a payload that is a string; ``json``, a JSON
+            document, which is checked.
+        on_duplicate: The action for a row whose key a message of its channel has: ``skip``, ``raise`` (the load fails)
+            or ``replace``.
+        bad_rows: The action for rows with bad values: ``fail``, the load fails and shows up to ten; ``reject``, they
+            are written to rejects_path and counted.
+        rejects_path: A folder or URI that driver and executors can write to; Parquet files by
+            schema, queue, job and batch.
+        staging_rows: The number of rows that an executor encodes at once.
+        staging_ttl: The age from which on the next load drops staging tables of drivers that died.
+        max_concurrency, release_interval, release_burst, weight, max_backlog, drop_when_full: The policy of channels
+            that the load is the first to use, unless the queue has one: the same as in your ``Queue(defaults=...)``.
+    """
+
+    queue: str
+    job_id: str | None = None
+    kind: str = "default"
+    max_attempts: int | None = None
+    payload_format: Literal["value", "json"] = "value"
+    on_duplicate: Literal["skip", "raise", "replace"] = "skip"
+    bad_rows: Literal["fail", "reject"] = "fail"
+    rejects_path: str | None = None
+    staging_rows: int = 10_000
+    staging_ttl: timedelta = timedelta(days=1)
+    max_concurrency: int | None = None
+    release_interval: timedelta | None = None
+    release_burst: int | None = None
+    weight: int | None = None
+    max_backlog: int | None = None
+    drop_when_full: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse invalid values before anything is staged."""
+        read_fields(self)
+        # slots make super() without arguments fail in a dataclass
+        TargetOptions.__post_init__(self)
+        policy = {name: getattr(self, name) for name in _POLICY if getattr(self, name) is not None}
+        try:
+            for name in ("queue", "kind", "job_id"):
+                if getattr(self, name) is not None:
+                    check_name(name, getattr(self, name))
+            if self.max_attempts is not None:
+                check_count("max_attempts", self.max_attempts, 1, _MOST)
+            check_count("staging_rows", self.staging_rows, 1, _MOST)
+            ChannelPolicy(**policy)
+        except InvalidArgument as error:
+            name, _, problem = str(error).partition(" ")
+            raise BadOption(f"option {option_name(name)} {problem}") from None
+        if self.staging_ttl < timedelta():
+            raise BadOption(f"option stagingTtl is {self.staging_ttl}; give a duration from 0 on")
+        if (self.bad_rows == "reject") != (self.rejects_path is not None):
+            raise BadOption("badRows=reject and rejectsPath go together: give both, or neither")

@@ -1,0 +1,139 @@
+"""Rejected rows: ``PATH/schema=SCHEMA/queue=QUEUE/job_id=JOB[/batch_id=N]/part-PARTITION.parquet``.
+
+The folder depends on the load alone, by its key in fq_load: a load that is run again replaces its files, and touches
+those of no other load. Tasks write to a folder of their run that readers ignore. The driver moves the files of the
+successful attempts to their folder before it merges, as a row must never be missing in both places.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from sqlalchemy_fairqueue.spark.errors import BadOption
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlalchemy_fairqueue.spark.writing.payloads import Problems
+
+PROBLEM = "problem"
+"""Name of the column with the problem, after the frame's own columns."""
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_CREDENTIALS = re.compile(r"//[^/]*@")
+# Characters that Spark and Hive escape in a folder's name. They read %XX as a character, not as a byte of UTF-8, so
+# that characters beyond ASCII stay unchanged.
+_SPECIAL = re.compile(r"[\x00-\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRows:
+    """The rejected rows of one run.
+
+    Attributes:
+        path: The folder or URI that the user named.
+        run: A unique name of the run.
+    """
+
+    path: str
+    run: str
+
+    def writer(self, attempt: int) -> RejectedRowsWriter:
+        """The writer of one task."""
+        return RejectedRowsWriter(self, attempt)
+
+    def publish(self, schema: str, queue: str, job_id: str, batch_id: int | None, attempts: Mapping[int, int]) -> None:
+        """Move the files of the successful attempts to the load's folder, instead of the files of an earlier run.
+
+        Args:
+            schema: The schema of the installation.
+            queue: The queue.
+            job_id: The job.
+            batch_id: The micro-batch of a stream.
+            attempts: The attempt of each partition with rejected rows.
+        """
+        files, root = self._file_system()
+        names = {"schema": schema, "queue": queue, "job_id": job_id}
+        folder = "/".join((root, *(f"{name}={_escaped(value)}" for name, value in names.items())))
+        folder += "" if batch_id is None else f"/batch_id={batch_id}"
+        with contextlib.suppress(FileNotFoundError):
+            files.delete_dir(folder)
+        for partition, attempt in attempts.items():
+            files.create_dir(folder)
+            files.move(self.file(root, attempt), f"{folder}/part-{partition:05}.parquet")
+        self.delete_work()
+
+    def delete_work(self) -> None:
+        """Delete the folder of the run."""
+        files, root = self._file_system()
+        with contextlib.suppress(FileNotFoundError):
+            files.delete_dir(self._folder(root))
+
+    def file(self, root: str, attempt: int) -> str:
+        """The file of one task."""
+        return f"{self._folder(root)}/{attempt}.parquet"
+
+    def _folder(self, root: str) -> str:
+        # Readers of Parquet pass over names that begin with an underscore.
+        return f"{root}/_{self.run}"
+
+    def _file_system(self) -> tuple[fs.FileSystem, str]:
+        return file_system(self.path)
+
+
+def file_system(path: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a folder or URI, and the folder on it.
+
+    Raises:
+        BadOption: pyarrow has no file system for the URI.
+    """
+    if not _URI.match(path):
+        return fs.LocalFileSystem(), path.rstrip("/")
+    try:
+        files, root = fs.FileSystem.from_uri(path)
+    except (pa.ArrowException, OSError) as error:
+        problem = str(error).partition("\n")[0].replace(path, "the URI")
+        raise BadOption(
+            f"option rejectsPath is {_CREDENTIALS.sub('//***@', path)!r}: {problem}; give a folder, or a URI that "
+            "pyarrow can write to: file, s3 (not s3a), gs, hdfs or abfss"
+        ) from None
+    return files, root.rstrip("/")
+
+
+def _escaped(name: str) -> str:
+    """A name escaped for a folder."""
+    return _SPECIAL.sub(lambda found: quote(found[0], safe=""), name)
+
+
+class RejectedRowsWriter:
+    """The file of one task, opened at its first bad row."""
+
+    def __init__(self, rejects: RejectedRows, attempt: int) -> None:
+        self._rejects = rejects
+        self._attempt = attempt
+        self._file: pq.ParquetWriter | None = None
+
+    def add(self, batch: pa.RecordBatch, problems: Problems) -> None:
+        """Write the rows that have problems."""
+        indexes = pa.array(sorted(problems), pa.int64())
+        rows = pa.Table.from_batches([batch]).take(indexes)
+        rows = rows.append_column(PROBLEM, pa.array([problems[index] for index in sorted(problems)], pa.string()))
+        if self._file is None:
+            files, root = self._rejects._file_system()  # noqa: SLF001 - the two classes belong together
+            path = self._rejects.file(root, self._attempt)
+            files.create_dir(path.rpartition("/")[0])
+            self._file = pq.ParquetWriter(path, rows.schema, filesystem=files)
+        self._file.write_table(rows)
+
+    def close(self) -> None:
+        """Finish the file."""
+        if self._file is not None:
+            self._file.close()

@@ -1,0 +1,107 @@
+"""Staging table, to which executors copy rows. Each task copies in one transaction of its own."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import csv
+
+from sqlalchemy_fairqueue.spark.connections import connect, translated_errors
+from sqlalchemy_fairqueue.sql import quoted
+from sqlalchemy_fairqueue.times import microseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import psycopg
+
+    from sqlalchemy_fairqueue.spark.connections import Installation
+    from sqlalchemy_fairqueue.spark.options import TargetOptions
+    from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
+
+_DROP_WAIT = "5s"
+# Nulls are empty and texts quoted, as COPY reads CSV by default.
+_CSV = csv.WriteOptions(include_header=False, quoting_style="needed")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A staging table.
+
+    Attributes:
+        schema: The schema of the table.
+        name: Its name, which is unique.
+    """
+
+    schema: str
+    name: str
+
+    @property
+    def quoted(self) -> str:
+        """The quoted name of the table."""
+        return f"{quoted(self.schema)}.{quoted(self.name)}"
+
+
+def make_stage(connection: psycopg.Connection, installation: Installation, options: WriteOptions) -> Stage:
+    """Make the table of one run, and drop old tables of runs that died, by the option staging_ttl."""
+    with translated_errors("make a staging table"):
+        row = connection.execute(
+            f"select {installation.quoted}.fq_make_stage(%s)".encode(), [microseconds(options.staging_ttl)]
+        ).fetchone()
+    assert row is not None  # noqa: S101 - a function returns a row
+    return Stage(installation.schema, str(row[0]))
+
+
+def drop_stage(target: TargetOptions, stage: Stage) -> None:
+    """Drop the table if its lock is free within a few seconds; else a later load drops it, when it is old enough.
+
+    A task that Spark has given up may still be copying to it.
+    """
+    with contextlib.suppress(Exception), contextlib.closing(connect(target, "cleanup", autocommit=True)) as connection:
+        connection.execute(f"set lock_timeout = '{_DROP_WAIT}'".encode())
+        connection.execute(f"drop table if exists {stage.quoted}".encode())
+
+
+def copy_rows(
+    target: TargetOptions, stage: Stage, attempt: int, names: Sequence[str], batches: Iterable[Sequence[pa.Array]]
+) -> int:
+    """Copy rows to the stage in one transaction; returns their number. Without rows no connection is opened.
+
+    Args:
+        target: The options of the target.
+        stage: The table.
+        attempt: The attempt of the task, which marks the rows.
+        names: The columns of the table that the batches have.
+        batches: Rows as columns.
+    """
+    filled = _not_empty(batches)
+    first = next(filled, None)
+    if first is None:
+        return 0
+    copy_statement = f"copy {stage.quoted} (attempt, {', '.join(names)}) from stdin (format csv)"
+    with translated_errors("stage rows"), contextlib.closing(connect(target, "staging")) as connection:
+        connection.execute("set statement_timeout = 0")
+        rows = 0
+        batch: Sequence[pa.Array] | None = first
+        with connection.cursor() as cursor, cursor.copy(copy_statement.encode()) as copy:
+            while batch is not None:
+                rows += len(batch[0])
+                copy.write(_csv(attempt, names, batch))
+                batch = next(filled, None)
+        connection.commit()
+    return rows
+
+
+def _not_empty(batches: Iterable[Sequence[pa.Array]]) -> Iterator[Sequence[pa.Array]]:
+    return (batch for batch in batches if len(batch[0]))
+
+
+def _csv(attempt: int, names: Sequence[str], batch: Sequence[pa.Array]) -> bytes:
+    marks = pa.repeat(pa.scalar(attempt, pa.int64()), len(batch[0]))
+    sink = pa.BufferOutputStream()
+    csv.write_csv(pa.table([marks, *batch], ["attempt", *names]), sink, _CSV)
+    written: bytes = sink.getvalue().to_pybytes()
+    return written

@@ -1,0 +1,92 @@
+"""Writers that Spark calls, of frames and of micro-batches. They delegate to ``load``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+
+from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError
+from sqlalchemy_fairqueue.spark.options import read_options
+from sqlalchemy_fairqueue.spark.writing.columns import columns_of
+from sqlalchemy_fairqueue.spark.writing.load import Load, Staged, begin
+from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import WriterCommitMessage
+    from pyspark.sql.types import StructType
+
+# Options for Spark itself, which it passes to the writer too.
+_SPARK_OPTIONS = ("checkpointLocation", "queryName")
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Enqueues a frame."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the rows of one task."""
+        return self._load.stage_rows(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Merge the rows of the successful attempts."""
+        self._load.merge(_all(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Drop the staged rows."""
+        self._load.drop(_reports(messages))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Enqueues micro-batches."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the rows of one task."""
+        return self._load.stage_rows(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Merge the rows of the successful attempts, unless the batch was merged before."""
+        self._load.merge(_all(messages), batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        """Drop the staged rows."""
+        self._load.drop(_reports(messages))
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
+    """Begin a load of a frame."""
+    return BatchWriter(_begin(options, schema, overwrite=overwrite, stream=False))
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> StreamWriter:
+    """Begin the load of a micro-batch."""
+    return StreamWriter(_begin(options, schema, overwrite=overwrite, stream=True))
+
+
+def _begin(given: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool) -> Load:
+    options = read_options(WriteOptions, given, _SPARK_OPTIONS if stream else ())
+    if overwrite:
+        raise BadOption("a queue is not overwritten; write with mode append")
+    if stream and options.job_id is None:
+        raise BadOption("a stream was not given jobId; add .option('jobId', ...), and keep it with the checkpoint")
+    return begin(options, columns_of(schema, options), stream=stream)
+
+
+def _all(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    if None in messages:
+        raise PipelineError(
+            f"{sum(one is None for one in messages)} of {len(messages)} tasks sent no report; run the load again"
+        )
+    return _reports(messages)
+
+
+def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    return [cast("Staged", one) for one in messages if one is not None]

@@ -1,0 +1,261 @@
+"""Work that is done twice: by the SQL functions under a clock that stands still, and by the simulator."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from sqlalchemy_fairqueue import ChannelPolicy
+from sqlalchemy_fairqueue.spark.simulation.scenarios import Scenario
+from tests.fixtures.clock import install_clock
+from tests.fixtures.database import Database
+from tests.sql.answers import Hand
+from tests.sql.client import Kernel
+from tests.sql.kernel.verbs import limit, record
+
+START = 1_700_000_000_000_000
+_YEAR = 31_536_000_000_000
+_STILL = """
+create or replace function public.fq_now() returns bigint language sql volatile as $$
+  select last_value from public.test_clock
+$$
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A message: when it is enqueued, for when, how long each attempt takes, how it is tried again.
+
+    Attributes:
+        channel: Number of its channel.
+        gap: Microseconds since the enqueue before.
+        delay: Microseconds until it is ready.
+        priority: Or its priority; zero: none.
+        attempts: Microseconds that each attempt takes, and the delay of the next one.
+    """
+
+    channel: int
+    gap: int
+    delay: int
+    priority: int
+    attempts: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Tasks, and under which policies by how many workers they are done.
+
+    Attributes:
+        tasks: In the order of their enqueues.
+        policies: One a channel.
+        workers: How many.
+        batch: Messages that each takes at once.
+        max_concurrency: Of the queue.
+        begin: When the workers begin, in microseconds.
+    """
+
+    tasks: tuple[Task, ...]
+    policies: tuple[ChannelPolicy, ...]
+    workers: int
+    batch: int
+    max_concurrency: int | None
+    begin: int
+
+    @property
+    def scenario(self) -> Scenario:
+        """What the simulator is to do."""
+        return Scenario(
+            name="program",
+            workers=self.workers,
+            batch=self.batch,
+            max_concurrency=self.max_concurrency,
+            policies={name_of(number): policy for number, policy in enumerate(self.policies)},
+        )
+
+    @property
+    def enqueues_at(self) -> list[int]:
+        """When each task is enqueued."""
+        at, times = START, []
+        for task in self.tasks:
+            at += task.gap
+            times.append(at)
+        return times
+
+    def history(self) -> pa.Table:
+        """The attempts, as if each had begun when it was ready."""
+        rows: list[dict[str, Any]] = []
+        for number, (task, at) in enumerate(zip(self.tasks, self.enqueues_at, strict=True)):
+            ready = at + task.delay
+            for attempt, (service, again) in enumerate(task.attempts):
+                rows.append(
+                    {
+                        "id": len(rows) + 1,
+                        "queue": "q",
+                        "channel_id": task.channel + 1,
+                        "channel": name_of(task.channel),
+                        "message_id": number + 1,
+                        "kind": "work",
+                        "attempt": attempt + 1,
+                        "enqueued_at": at,
+                        "ready_at": ready,
+                        "started_at": ready,
+                        "finished_at": ready + service,
+                        "outcome": "completed" if attempt + 1 == len(task.attempts) else "retried",
+                        "priority": task.priority or None,
+                    }
+                )
+                ready += service + again
+        return pa.Table.from_pylist(rows)
+
+
+def name_of(channel: int) -> str:
+    """The name of a channel, by its number."""
+    return f"tenant-{channel}"
+
+
+def policies() -> st.SearchStrategy[ChannelPolicy]:
+    """Limits, rates and weights, or none."""
+    return st.builds(
+        ChannelPolicy,
+        max_concurrency=st.none() | st.integers(1, 3),
+        release_interval=st.sampled_from((0, 0, 7, 40)).map(lambda us: timedelta(microseconds=us)),
+        release_burst=st.integers(1, 3),
+        weight=st.integers(1, 4),
+    )
+
+
+@st.composite
+def programs(draw: st.DrawFn, *, batch: int | None = None, priorities: bool = True) -> Program:
+    """Up to forty tasks in up to five channels, close together, so that much happens at one instant."""
+    channels = draw(st.integers(1, 5))
+    attempt = st.tuples(st.integers(0, 60), st.sampled_from((0, 0, 25)))
+    task = st.builds(
+        Task,
+        channel=st.integers(0, channels - 1),
+        gap=st.sampled_from((0, 0, 0, 1, 9, 30)),
+        delay=st.sampled_from((0, 0, 0, 50)),
+        priority=st.just(0),
+        attempts=st.lists(attempt, min_size=1, max_size=3).map(tuple),
+    )
+    # Turns within a batch need a backlog: short programs seldom have one.
+    tasks = draw(st.lists(task, min_size=draw(st.sampled_from((1, 25))), max_size=40).map(tuple))
+    if priorities:
+        urgent = draw(st.lists(st.sampled_from((0, 0, 0, 1, 5)), min_size=len(tasks), max_size=len(tasks)))
+        tasks = tuple(
+            Task(one.channel, one.gap, 0 if priority else one.delay, priority, one.attempts)
+            for one, priority in zip(tasks, urgent, strict=True)
+        )
+    return Program(
+        tasks=tasks,
+        policies=tuple(draw(st.lists(policies(), min_size=channels, max_size=channels))),
+        workers=draw(st.integers(1, 4)),
+        batch=draw(st.integers(1, 20)) if batch is None else batch,
+        max_concurrency=draw(st.none() | st.integers(1, 6)),
+        begin=draw(st.sampled_from((0, 0, 100))),
+    )
+
+
+@dataclass(slots=True)
+class KernelRun:
+    """A program, done with the SQL functions step by step.
+
+    At one instant, attempts end first, then messages are enqueued, and then workers ask.
+    """
+
+    kernel: Kernel
+    program: Program
+    now: int = 0
+    deliveries: list[tuple[int, int, int]] = field(default_factory=list)
+    _tasks: dict[int, Task] = field(default_factory=dict)
+    _attempts: dict[int, int] = field(default_factory=dict)
+    _numbers: dict[int, int] = field(default_factory=dict)
+    _hands: list[deque[Hand]] = field(default_factory=list)
+    _ends: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def prepare(cls, database: Database) -> Kernel:
+        """A connection to a database whose clock stands still until it is set."""
+        install_clock(database)
+        database.execute(_STILL)
+        return Kernel.open(database.conninfo, autocommit=True)
+
+    def run(self) -> list[tuple[int, int, int]]:
+        """Each delivery in turn: when, which task, which of its attempts."""
+        program, kernel = self.program, self.kernel
+        self._set_clock(START - 1)
+        record(kernel, history=True)
+        if program.max_concurrency is not None:
+            limit(kernel, program.max_concurrency)
+        for number, policy in enumerate(program.policies):
+            kernel.configure(
+                name_of(number),
+                policy.max_concurrency,
+                interval=policy.release_interval // timedelta(microseconds=1),
+                burst=policy.release_burst,
+                weight=policy.weight,
+            )
+        self._hands = [deque() for _ in range(program.workers)]
+        arrivals = deque(zip(program.enqueues_at, program.tasks, strict=True))
+        begin = START + program.begin
+        arrivals = deque(zip(program.enqueues_at, program.tasks, strict=True))
+        asks_at: int | None = begin
+        while arrivals or self._ends or asks_at is not None:
+            times = [*self._ends.values(), *(at for at, _ in list(arrivals)[:1])]
+            if asks_at is not None and len(self._ends) < program.workers:
+                times.append(asks_at)
+            self._set_clock(max(self.now, min(times)))
+            if self.now in self._ends.values():
+                self._end(next(worker for worker, end in self._ends.items() if end == self.now))
+                asks_at = max(begin, self.now)
+            elif arrivals and arrivals[0][0] == self.now:
+                self._enqueue(arrivals.popleft()[1])
+                asks_at = max(begin, self.now)
+            else:
+                asks_at = self._ask()
+        return self.deliveries
+
+    def _set_clock(self, now: int) -> None:
+        self.now = now
+        self.kernel.rows("select setval('public.test_clock', %(now)s)", now=now)
+
+    def _enqueue(self, task: Task) -> None:
+        (added,) = self.kernel.enqueue(
+            name_of(task.channel),
+            delays=[task.delay or None],
+            priorities=[task.priority or None],
+        )
+        self._numbers[added.message_id] = len(self._numbers)
+        self._tasks[added.message_id] = task
+
+    def _ask(self) -> int | None:
+        """One that is idle asks. Returns when to ask again."""
+        worker = next(worker for worker in range(self.program.workers) if worker not in self._ends)
+        call = self.kernel.dequeue(self.program.batch, lease=_YEAR)
+        assert call.signals_after is None
+        for hand in call.hands:
+            self.deliveries.append((self.now, self._numbers[hand.id], self._attempts.setdefault(hand.id, 0)))
+        if call.hands:
+            self._hands[worker].extend(call.hands)
+            self._begin(worker)
+            return self.now
+        # What is due when a lease ends is nothing: the program ends before.
+        return None if call.due_in is None or call.due_in > _YEAR // 2 else self.now + call.due_in
+
+    def _begin(self, worker: int) -> None:
+        hand = self._hands[worker][0]
+        self._ends[worker] = self.now + self._tasks[hand.id].attempts[self._attempts[hand.id]][0]
+
+    def _end(self, worker: int) -> None:
+        hand = self._hands[worker].popleft()
+        attempts, attempt = self._tasks[hand.id].attempts, self._attempts[hand.id]
+        self._attempts[hand.id] += 1
+        if attempt + 1 == len(attempts):
+            assert self.kernel.complete(hand) == {}
+        else:
+            assert self.kernel.retry(hand, delay=attempts[attempt][1] or None) == {}
+        del self._ends[worker]
+        if self._hands[worker]:
+            self._begin(worker)
