@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from sqlalchemy_fairqueue.demo import ending
+from sqlalchemy_fairqueue.demo import signals
 
 
 def run() -> None:
     """Run the demo; clean up also when a signal asks it to end."""
-    ending.listen()
+    signals.listen()
     try:
         _run()
-    except ending.AskedToEndError as asked:
+    except signals.AskedToEndError as asked:
         print("\nstopped; nothing was left behind", file=sys.stderr)
         sys.exit(asked.status)
 
@@ -22,7 +22,7 @@ def _run() -> None:
         from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415
 
         from sqlalchemy_fairqueue.demo.command import main  # noqa: PLC0415 - so that a missing extra can be told
-        from sqlalchemy_fairqueue.demo.failures import DemoError  # noqa: PLC0415
+        from sqlalchemy_fairqueue.demo.errors import DemoError  # noqa: PLC0415
         from sqlalchemy_fairqueue.embedded import EmbeddedServerError  # noqa: PLC0415
         from sqlalchemy_fairqueue.errors import FairQueueError  # noqa: PLC0415
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Who was served when, as a picture: the fair queue above the FIFO, time from left to right, one row a customer."""
+"""Picture of who was served when: the fair queue above the FIFO, time from left to right, one row a customer."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from sqlalchemy_fairqueue.demo.accident import Takeover
-    from sqlalchemy_fairqueue.demo.measuring import Outcome
+    from sqlalchemy_fairqueue.demo.outcome import Outcome
     from sqlalchemy_fairqueue.demo.scenario import Scenario
+    from sqlalchemy_fairqueue.demo.takeover import Takeover
 
 _BOB, _SERVED, _WAITING, _INK, _PALE = "#8195a8", "#0f766e", "#f4a582", "#1f2933", "#d9dee3"
 _ACCIDENT = "#b42318"

@@ -1,4 +1,4 @@
-"""The command: what can be asked, and one run after the other."""
+"""Command of the demo: its options, and one run after the other."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from sqlalchemy_fairqueue.demo.chart import draw
 from sqlalchemy_fairqueue.demo.database import migrated_database
-from sqlalchemy_fairqueue.demo.failures import DemoError
-from sqlalchemy_fairqueue.demo.measuring import measure
-from sqlalchemy_fairqueue.demo.performance import perform
-from sqlalchemy_fairqueue.demo.picture import draw
-from sqlalchemy_fairqueue.demo.pipeline import check_spark, make_report
+from sqlalchemy_fairqueue.demo.errors import DemoError
+from sqlalchemy_fairqueue.demo.outcome import measure
+from sqlalchemy_fairqueue.demo.progress_table import Screen
+from sqlalchemy_fairqueue.demo.report import check_spark, make_report
+from sqlalchemy_fairqueue.demo.run import perform
 from sqlalchemy_fairqueue.demo.scenario import make_scenario
-from sqlalchemy_fairqueue.demo.screen import Screen
 from sqlalchemy_fairqueue.demo.services import FAIR, FIFO, SERVICES
 from sqlalchemy_fairqueue.demo.summary import print_summary
 from sqlalchemy_fairqueue.embedded import any_server, named_server

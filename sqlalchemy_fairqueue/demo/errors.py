@@ -1,4 +1,4 @@
-"""The one error that the demo ends with when something did not go as promised."""
+"""Error that the demo ends with when it cannot keep a promise."""
 
 from __future__ import annotations
 

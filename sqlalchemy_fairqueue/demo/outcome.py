@@ -1,4 +1,4 @@
-"""What a run came to, read from the business tables: who waited how long, and whether every promise was kept.
+"""Outcome of a run, read from the business tables: how long each customer waited, and whether every file is done.
 
 A wait is the time from the transaction that uploads a file to the result of its parsing, both by the database's clock.
 """
@@ -15,7 +15,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue.demo.app.models import Customer, SourceStats, Upload
-from sqlalchemy_fairqueue.demo.failures import DemoError
+from sqlalchemy_fairqueue.demo.errors import DemoError
 from sqlalchemy_fairqueue.demo.services import SERVICES
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
 
-    from sqlalchemy_fairqueue.demo.accident import Takeover
     from sqlalchemy_fairqueue.demo.scenario import Scenario
+    from sqlalchemy_fairqueue.demo.takeover import Takeover
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What is to be seen while it runs: a table that moves in a terminal, a few lines elsewhere."""
+"""Progress on the screen: a live table in a terminal, a few lines elsewhere."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from sqlalchemy_fairqueue.demo.accident import Takeover
-    from sqlalchemy_fairqueue.demo.performance import Standing, Standings
+    from sqlalchemy_fairqueue.demo.run import Standing, Standings
     from sqlalchemy_fairqueue.demo.scenario import Scenario
+    from sqlalchemy_fairqueue.demo.takeover import Takeover
 
 LONG = 1.0
 """Seconds that a small customer notices."""

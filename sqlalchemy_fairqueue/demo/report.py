@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.demo.failures import DemoError
+from sqlalchemy_fairqueue.demo.errors import DemoError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""One run: customers come, workers work, until every file is parsed."""
+"""One run of the scenario on one service: customers upload, workers parse, until every file is done."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Protocol
 from sqlalchemy import Interval, cast, func, select
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue.demo.accident import kill_one, takeover_of
 from sqlalchemy_fairqueue.demo.app.models import Customer, SourceStats, Upload
-from sqlalchemy_fairqueue.demo.crew import crew
-from sqlalchemy_fairqueue.demo.ending import end_if_asked
-from sqlalchemy_fairqueue.demo.failures import DemoError
+from sqlalchemy_fairqueue.demo.errors import DemoError
 from sqlalchemy_fairqueue.demo.services import SERVICES
+from sqlalchemy_fairqueue.demo.signals import end_if_asked
+from sqlalchemy_fairqueue.demo.takeover import kill_one, takeover_of
+from sqlalchemy_fairqueue.demo.worker_processes import running_workers
 from sqlalchemy_fairqueue.models import History
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
 
-    from sqlalchemy_fairqueue.demo.accident import Accident, Takeover
-    from sqlalchemy_fairqueue.demo.crew import Crew
     from sqlalchemy_fairqueue.demo.scenario import Scenario, Visit
+    from sqlalchemy_fairqueue.demo.takeover import Accident, Takeover
+    from sqlalchemy_fairqueue.demo.worker_processes import WorkerProcesses
 
 _TICK = 0.1
 _ATTENTIVE = 0.02
@@ -80,7 +80,7 @@ def perform(name: str, engine: Engine, scenario: Scenario, workers: int, audienc
         ids = {customer.name: customer.id for customer in customers}
         SERVICES[name].prepare(session)
 
-    with crew(name, engine.url, workers) as running:
+    with running_workers(name, engine.url, workers) as running:
         running.wait_until_ready()
         audience.tell(f"{name}: at work")
         coming = list(scenario.visits)
@@ -101,11 +101,13 @@ def _upload(name: str, engine: Engine, customer_id: int, visit: Visit) -> None:
 class _Run:
     """A run under way: what is seen of it, and the accident."""
 
-    def __init__(self, name: str, engine: Engine, scenario: Scenario, running: Crew, audience: Audience) -> None:
+    def __init__(
+        self, name: str, engine: Engine, scenario: Scenario, running: WorkerProcesses, audience: Audience
+    ) -> None:
         self._name = name
         self._engine = engine
         self._scenario = scenario
-        self._crew = running
+        self._processes = running
         self._audience = audience
         self._accident: Accident | None = None
         self.takeover: Takeover | None = None
@@ -117,12 +119,12 @@ class _Run:
             yield parsed
             end_if_asked()
             to_come = self._accident is None
-            self._crew.watch(_ATTENTIVE if to_come else _TICK)
+            self._processes.watch(_ATTENTIVE if to_come else _TICK)
             standings = standings_of(self._engine)
             self._audience.show(self._name, standings)
             before, parsed = parsed, sum(standing.parsed for standing in standings.values())
             if to_come and parsed >= self._scenario.accident_after:
-                self._accident = kill_one(self._crew, self._engine)
+                self._accident = kill_one(self._processes, self._engine)
             self._look_at_takeover()
             if parsed != before:
                 moved_at = time.monotonic()

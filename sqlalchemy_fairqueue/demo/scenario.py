@@ -1,4 +1,4 @@
-"""Who uploads what, and when: the input of both runs; and when a worker is killed."""
+"""Scenario of both runs: which customer uploads which files, and when, and when a worker is killed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from sqlalchemy_fairqueue.demo.failures import DemoError
+from sqlalchemy_fairqueue.demo.errors import DemoError
 
 BOB = "Bob"
 OTHERS = ("Alice", "Carol", "Dave", "Erin", "Frank", "Grace", "Heidi", "Ivan", "Judy", "Kim")

@@ -1,4 +1,4 @@
-"""Ending early: Ctrl-C, or another signal that asks for it, ends the demo through its clean-up.
+"""Signals that stop the demo: Ctrl-C and the others run its clean-up first.
 
 Python raises what a signal handler raises wherever it just is, and where that is a finalizer it is lost. So the handler
 also leaves a note, which the main loop looks at.

@@ -1,4 +1,4 @@
-"""The end: one table with both runs side by side, and in a sentence what it shows."""
+"""Summary at the end: one table with both runs side by side, and a sentence on what it shows."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from sqlalchemy_fairqueue.demo.app.models import LEASE
+from sqlalchemy_fairqueue.demo.progress_table import LONG
 from sqlalchemy_fairqueue.demo.scenario import BOB
-from sqlalchemy_fairqueue.demo.screen import LONG
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sqlalchemy_fairqueue.demo.accident import Takeover
-    from sqlalchemy_fairqueue.demo.measuring import Outcome
+    from sqlalchemy_fairqueue.demo.outcome import Outcome
     from sqlalchemy_fairqueue.demo.scenario import Scenario
+    from sqlalchemy_fairqueue.demo.takeover import Takeover
 
 
 def print_summary(console: Console, scenario: Scenario, outcomes: list[Outcome]) -> None:

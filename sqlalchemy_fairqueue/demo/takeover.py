@@ -1,4 +1,4 @@
-"""The accident: a worker process is killed in mid-work, and the results tell how soon others have done its work.
+"""Takeover of a killed worker's files: the kill in mid-work, and how soon other workers have parsed the files.
 
 All times are the database's. The kill is SIGKILL, which leaves a process no last word: the files that it holds stay
 leased to it until the lease ends.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
 
-    from sqlalchemy_fairqueue.demo.crew import Crew
+    from sqlalchemy_fairqueue.demo.worker_processes import WorkerProcesses
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +69,20 @@ class Takeover:
         return len(self.results) == self.held
 
 
-def kill_one(crew: Crew, engine: Engine) -> Accident | None:
+def kill_one(processes: WorkerProcesses, engine: Engine) -> Accident | None:
     """Kill a worker process that holds files, and start another, as a supervisor does. None: no worker holds any.
 
     The worker is stopped while the demo reads what it holds, so that it does not finish that work meanwhile.
     """
-    for member in crew.members:
+    for member in processes.members:
         with member.stopped() as pid, Session(engine) as session:
-            keys = frozenset(SERVICES[crew.service].held(session, member.name))
+            keys = frozenset(SERVICES[processes.service].held(session, member.name))
             now = session.scalars(select(func.clock_timestamp())).one()
             if keys:
                 os.kill(pid, signal.SIGKILL)
         if keys:
-            crew.remove(member)
-            crew.hire()
+            processes.remove(member)
+            processes.add()
             return Accident(member.name, now, keys)
     return None
 

@@ -1,4 +1,4 @@
-"""Worker processes, and the certainty that none fails unseen and none stays behind.
+"""Worker processes of one run: none fails unseen, and none is left behind.
 
 Each holds one end of a pipe. What a worker sends after it is ready is a failure. What ends a worker is that the other
 end is closed, which the operating system sees to should this process die.
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import create_engine
 
-from sqlalchemy_fairqueue.demo.failures import DemoError
+from sqlalchemy_fairqueue.demo.errors import DemoError
 from sqlalchemy_fairqueue.demo.services import SERVICES
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ _PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class WorkerProcess:
     """One process, and our end of its pipe."""
 
     name: str
     process: SpawnProcess
-    line: Connection
+    pipe: Connection
 
     def hear(self) -> str:
         """The next thing that the worker says.
@@ -49,7 +49,7 @@ class Member:
             DemoError: The process ended without a word.
         """
         try:
-            return str(self.line.recv())
+            return str(self.pipe.recv())
         except EOFError:
             self.process.join()
             code = self.process.exitcode or 0
@@ -69,7 +69,7 @@ class Member:
             os.kill(pid, signal.SIGCONT)
 
 
-class Crew:
+class WorkerProcesses:
     """The workers of one run.
 
     Args:
@@ -80,20 +80,20 @@ class Crew:
     def __init__(self, service: str, url: URL) -> None:
         self.service = service
         self._url = url
-        self._hired = 0
-        self.members: list[Member] = []
+        self._started = 0
+        self.members: list[WorkerProcess] = []
 
-    def hire(self) -> Member:
+    def add(self) -> WorkerProcess:
         """Start one more worker."""
-        self._hired += 1
-        member = _start(f"worker {self._hired}", self.service, self._url)
+        self._started += 1
+        member = _start(f"worker {self._started}", self.service, self._url)
         self.members.append(member)
         return member
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: WorkerProcess) -> None:
         """Forget a worker that has been killed."""
         member.process.join()
-        member.line.close()
+        member.pipe.close()
         self.members.remove(member)
 
     def wait_until_ready(self) -> None:
@@ -103,7 +103,7 @@ class Crew:
             DemoError: One failed, or is not ready after a minute.
         """
         for member in self.members:
-            if not member.line.poll(_PATIENCE):
+            if not member.pipe.poll(_PATIENCE):
                 problem = f"{member.name} was not ready after {_PATIENCE:.0f} seconds; is the machine overloaded?"
                 raise DemoError(problem)
             _must_be_ready(member)
@@ -114,29 +114,29 @@ class Crew:
         Raises:
             DemoError: One failed.
         """
-        speaking = wait([member.line for member in self.members], seconds)
+        speaking = wait([member.pipe for member in self.members], seconds)
         for member in self.members:
-            if member.line in speaking:
+            if member.pipe in speaking:
                 _must_be_ready(member)
 
 
-def _must_be_ready(member: Member) -> None:
+def _must_be_ready(member: WorkerProcess) -> None:
     if said := member.hear():
         problem = f"{member.name} failed:\n{said}"
         raise DemoError(problem)
 
 
 @contextlib.contextmanager
-def crew(service: str, url: URL, size: int) -> Iterator[Crew]:
+def running_workers(service: str, url: URL, size: int) -> Iterator[WorkerProcesses]:
     """Run *size* workers for the time of the block."""
-    running = Crew(service, url)
+    running = WorkerProcesses(service, url)
     try:
         for _ in range(size):
-            running.hire()
+            running.add()
         yield running
     finally:
         for member in running.members:
-            member.line.close()
+            member.pipe.close()
         for member in running.members:
             member.process.join(5)
             if member.process.is_alive():
@@ -144,7 +144,7 @@ def crew(service: str, url: URL, size: int) -> Iterator[Crew]:
                 member.process.join()
 
 
-def _start(name: str, service: str, url: URL) -> Member:
+def _start(name: str, service: str, url: URL) -> WorkerProcess:
     spawning = multiprocessing.get_context("spawn")
     ours, theirs = spawning.Pipe()
     process = spawning.Process(target=_work, args=(theirs, service, url, name), name=name, daemon=True)
@@ -155,21 +155,21 @@ def _start(name: str, service: str, url: URL) -> Member:
     finally:
         signal.signal(signal.SIGINT, handler)
         theirs.close()
-    return Member(name, process, ours)
+    return WorkerProcess(name, process, ours)
 
 
-def _work(line: Connection, service: str, url: URL, name: str) -> None:
-    """What a worker process does: look for work until the other end of the line is closed."""
+def _work(pipe: Connection, service: str, url: URL, name: str) -> None:
+    """Work of a worker process: parse files until the other end of the pipe is closed."""
     try:
         # What the library logs would be printed into the table; what matters of it the history tells.
         logging.getLogger("sqlalchemy_fairqueue").addHandler(logging.NullHandler())
         engine = create_engine(url)
         engine.connect().close()
         gc.freeze()  # parsing makes many objects: the collector need not visit all that was imported, again and again
-        line.send(_READY)
-        SERVICES[service].run(engine, name, line.poll)
+        pipe.send(_READY)
+        SERVICES[service].run(engine, name, pipe.poll)
         engine.dispose()
     except BaseException:  # noqa: BLE001 - whatever it is, the person at the terminal must see it
         with contextlib.suppress(OSError):  # nobody listens: the demo has ended
-            line.send(traceback.format_exc())
+            pipe.send(traceback.format_exc())
         sys.exit(1)

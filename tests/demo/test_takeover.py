@@ -5,10 +5,10 @@ import pytest
 from sqlalchemy import Engine, func, select
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue.demo.accident import Accident, takeover_of
 from sqlalchemy_fairqueue.demo.app import fair, fifo
 from sqlalchemy_fairqueue.demo.app.models import LEASE, Customer, SourceStats
 from sqlalchemy_fairqueue.demo.services import Service
+from sqlalchemy_fairqueue.demo.takeover import Accident, takeover_of
 
 _NAMES = {1: "Bob", 2: "Alice", 3: "Carol"}
 
