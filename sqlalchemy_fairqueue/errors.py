@@ -6,13 +6,11 @@ which ``database`` turns what the driver raises into the class. This module must
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy.exc import DBAPIError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from datetime import datetime
 
 
@@ -250,17 +248,3 @@ class UnsentWork(FairQueueError):
     for when the transaction had been committed, prepared or rolled back already, from a hook that runs that late or
     after a flush whose error was caught: then that error is the cause. Nothing was recorded.
     """
-
-
-@contextmanager
-def translated(doing: str) -> Iterator[None]:
-    """Raise what the database refused as an error of this package. Only for the worker, until it calls ``database``."""
-    from sqlalchemy_fairqueue.database.calls import translated as refusal_of  # noqa: PLC0415
-
-    try:
-        yield
-    except DBAPIError as error:
-        refusal = refusal_of(error, doing)
-        if refusal is None:
-            raise
-        raise refusal from error

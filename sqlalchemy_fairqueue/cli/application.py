@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.cli.errors import one_line, usage_error
+from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 
 if TYPE_CHECKING:
     from types import ModuleType

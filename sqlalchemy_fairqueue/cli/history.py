@@ -1,16 +1,16 @@
 """``history prune``: housekeeping of the history by hand."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
+from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import Column, text_table
-from sqlalchemy_fairqueue.statements import keep_history
 
 _UNFINISHED = {"emptied", "busy"}
 """Actions after which another round is needed: a table was in use."""
@@ -27,14 +27,14 @@ def prune_history(
     Workers do this by themselves if their role owns the tables. While another process does it, this command does
     nothing.
     """
-    rows: list[Any] = []
+    changes: list[database.PartitionChange] = []
     with open_installation(options) as installation:
         for _ in range(_MAX_ROUNDS):
             with installation.engine.begin() as connection:
-                pruned = connection.execute(keep_history(installation.schema), {"ahead": ahead}).all()
-            rows += pruned
-            if not any(row.action in _UNFINISHED for row in pruned):
+                pruned = database.keep_history(connection, installation.schema, days_ahead=ahead)
+            changes += pruned
+            if not any(change.action in _UNFINISHED for change in pruned):
                 break
-    done = [{"partition": row.partition, "action": row.action} for row in rows]
-    table = text_table((Column("partition"), Column("action")), [(row.partition, row.action) for row in rows])
-    return Result({"partitions": done}, (table if rows else Text("nothing was to be done"),))
+    done = [change._asdict() for change in changes]
+    table = text_table((Column("partition"), Column("action")), [tuple(change) for change in changes])
+    return Result({"partitions": done}, (table if changes else Text("nothing was to be done"),))

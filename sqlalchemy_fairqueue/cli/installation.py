@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import Queue, database
 from sqlalchemy_fairqueue.cli.errors import CommandError, not_found_error, usage_error
 from sqlalchemy_fairqueue.cli.results import ExitStatus
 from sqlalchemy_fairqueue.cli.sql_files import query
 from sqlalchemy_fairqueue.cli.target import open_target
-from sqlalchemy_fairqueue.installation import to_upgrade, too_old
+from sqlalchemy_fairqueue.database.migrations import to_upgrade, too_old
 from sqlalchemy_fairqueue.sql import latest_version, quoted, schema_argument
-from sqlalchemy_fairqueue.statements import queues
-from sqlalchemy_fairqueue.statements import version as version_query
 from sqlalchemy_fairqueue.times import instant
 
 if TYPE_CHECKING:
@@ -141,7 +139,7 @@ def find_installation(connection: Connection, schema: str | None) -> tuple[str, 
             "privilege_missing",
             f"grant {right} to {quoted(role)};",
         )
-    return row.schema, connection.execute(version_query(row.schema)).scalar_one()
+    return row.schema, database.version(connection, row.schema)
 
 
 def version_error(name: str, version: int, schema: str | None) -> CommandError | None:
@@ -159,7 +157,7 @@ def version_error(name: str, version: int, schema: str | None) -> CommandError |
 
 def queue_names(connection: Connection, schema: str) -> list[str]:
     """The names of all queues that are configured or have channels."""
-    return sorted(connection.scalars(queues(schema)))
+    return sorted(database.queues(connection, schema))
 
 
 def queue_time(connection: Connection, schema: str) -> datetime:
@@ -180,8 +178,8 @@ def channel_not_found(queue: Queue, channel: str) -> CommandError:
 def _missing(connection: Connection, schema: str | None) -> CommandError:
     where = f"in schema {schema!r}" if schema else "in any schema of the search_path"
     others = [str(name) for name in connection.scalars(query("queries/other_schemas.sql"))]
-    database = connection.scalar(text("select current_database()"))
-    message = f"fairqueue is not installed {where} of database {database!r}"
+    name = connection.scalar(text("select current_database()"))
+    message = f"fairqueue is not installed {where} of database {name!r}"
     if others:
         return CommandError(
             f"{message}, but in {', '.join(map(repr, others))}; name it with --schema",

@@ -11,8 +11,8 @@ from importlib.resources import files
 
 from sqlalchemy import TextClause, text
 
+from sqlalchemy_fairqueue.database.calls import qualifier
 from sqlalchemy_fairqueue.sql import quoted
-from sqlalchemy_fairqueue.statements.building import qualifier
 
 _QUALIFIER = "fairqueue.fq_"
 

@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.cli.installation import channel_not_found, open_instal
 from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, text_table
-from sqlalchemy_fairqueue.engines import run
+from sqlalchemy_fairqueue.database.engines import run
 from sqlalchemy_fairqueue.errors import clean
 from sqlalchemy_fairqueue.values import ChannelStats, QueueStats
 

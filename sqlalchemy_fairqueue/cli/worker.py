@@ -13,7 +13,6 @@ from sqlalchemy import URL, Engine, create_engine
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.cli.application import AnyEngine, load_callable, load_module, load_object, load_queue
 from sqlalchemy_fairqueue.cli.errors import command_error, usage_error
 from sqlalchemy_fairqueue.cli.formats import parse_duration
@@ -21,6 +20,7 @@ from sqlalchemy_fairqueue.cli.options import Options, option_parser
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.target import application_reference, choose_database
 from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, with_psycopg
+from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.errors import clean
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"

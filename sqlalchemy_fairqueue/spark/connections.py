@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from sqlalchemy_fairqueue.database.migrations import to_upgrade, too_old
 from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
-from sqlalchemy_fairqueue.installation import to_upgrade, too_old
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, Unreachable
 from sqlalchemy_fairqueue.sql import latest_version, named_schema, quoted, schema_argument
 

@@ -100,11 +100,6 @@ class Delivery:
     settled: list[str] = field(default_factory=list, repr=False, compare=False)
 
     @property
-    def ends(self) -> list[str]:
-        """The old name of ``settled``, for the worker."""
-        return self.settled
-
-    @property
     def payload(self) -> Any:
         """The decoded payload. It is decoded when it is first asked for: a large one costs nothing until then.
 

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, event, text
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
-from sqlalchemy_fairqueue.engines import run
+from sqlalchemy_fairqueue.database.engines import run
 from tests.cli.conftest import Cli
 from tests.cli.messages import enqueue
 from tests.cli.test_installation import role

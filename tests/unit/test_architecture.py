@@ -42,14 +42,8 @@ _WRITES_SQL = {
     "embedded": "creates and drops databases",
     "spark": "readers and loads on the driver's own connections",
     "demo": "an application, which queries its tables and the models",
+    "cli": "statements in .sql files: what doctor, top and others ask beyond the library",
 }
-# What is still to be converted to calls of `database`; an entry without need fails.
-_WRITES_SQL_STILL = {"cli"}
-_OLD_PATHS = {"asynchronous", "consumer", "engines", "installation", "statements"}
-_KNOW_OLD_PATHS_STILL = {"cli", "spark"}
-# The error translation of the worker's own statements.
-_CYCLES_STILL = {("errors", "database.calls")}
-
 _EXECUTING = {"execute", "executemany", "exec_driver_sql", "scalar", "scalars", "stream", "stream_scalars"}
 _WRITING = {"sqlalchemy.text", "sqlalchemy.sql.text", "sqlalchemy.select", "sqlalchemy.func"}
 
@@ -108,19 +102,15 @@ def test_layers(module: str) -> None:
     """A module imports only from the parts that its own part may know."""
     part = _part(module)
     known = {_part(other) for other in _known(_MODULES[module])} - {part}
-    if part in _KNOW_OLD_PATHS_STILL:
-        known -= _OLD_PATHS
     if part in _LEAVES:
         assert known & _LEAVES <= _KNOWN_LEAVES.get(part, set())
-    elif part not in _OLD_PATHS:
-        if module in {one for one, _ in _CYCLES_STILL}:
-            known -= {_part(other) for _, other in _CYCLES_STILL}
+    else:
         assert known <= _MAY_KNOW[part]
 
 
 def test_the_layers_have_no_dead_lines() -> None:
     """Every part is in a layer or a leaf, and no layer knows one that comes after it."""
-    assert {_part(module) for module in _MODULES} == set(_MAY_KNOW) | _LEAVES | _OLD_PATHS
+    assert {_part(module) for module in _MODULES} == set(_MAY_KNOW) | _LEAVES
     order = list(_MAY_KNOW)
     for part, known in _MAY_KNOW.items():
         assert all(order.index(other) < order.index(part) for other in known), part
@@ -129,8 +119,6 @@ def test_the_layers_have_no_dead_lines() -> None:
 def test_no_cycles() -> None:
     """No module imports itself by way of others; what is imported for types alone does not count."""
     graph = {module: _known(file, typing_too=False) - {module} for module, file in _MODULES.items()}
-    for module, other in _CYCLES_STILL:
-        graph[module].remove(other)
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -149,16 +137,14 @@ def _sql_in(file: Path) -> list[str]:
 @_ALL
 def test_sql_is_called_by_database_alone(module: str) -> None:
     """Nothing else writes or executes a statement."""
-    if _part(module) not in {*_WRITES_SQL, *_WRITES_SQL_STILL}:
+    if _part(module) not in _WRITES_SQL:
         assert _sql_in(_MODULES[module]) == []
 
 
 def test_exemptions_are_needed() -> None:
     """An exemption that nothing needs any more is taken out."""
     parts = {_part(module) for module, file in _MODULES.items() if _sql_in(file)}
-    assert {*_WRITES_SQL, *_WRITES_SQL_STILL} == parts
-    known = {(_part(module), _part(other)) for module, file in _MODULES.items() for other in _known(file)}
-    assert {part for part, other in known if other in _OLD_PATHS and part not in _OLD_PATHS} == _KNOW_OLD_PATHS_STILL
+    assert set(_WRITES_SQL) == parts
 
 
 @_ALL

@@ -28,8 +28,8 @@ from sqlalchemy_fairqueue.cli.installation import find_installation
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
 from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
 from sqlalchemy_fairqueue.cli.target import open_target
+from sqlalchemy_fairqueue.database.migrations import too_old
 from sqlalchemy_fairqueue.errors import clean
-from sqlalchemy_fairqueue.installation import too_old
 
 Check = Callable[[CheckContext], Iterator[Finding]]
 
