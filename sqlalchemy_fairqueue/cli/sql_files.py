@@ -30,9 +30,10 @@ def query(path: str, schema: str | None = None) -> TextClause:
 
 def pasted(path: str, schema: str) -> list[str]:
     """The statements of a file for people to paste, one a line."""
-    statements = _statement(path).replace(_QUALIFIER, f"{quoted(schema)}.fq_").split(";\n")
-    lines = (" ".join(statement.split()).removesuffix(";") + ";" for statement in statements)
-    return [line.replace("( ", "(").replace(" )", ")") for line in lines]
+    lines = (" ".join(statement.split()).removesuffix(";") + ";" for statement in _statement(path).split(";\n"))
+    tidy = (line.replace("( ", "(").replace(" )", ")") for line in lines)
+    # The schema comes last: its name may hold blanks and brackets.
+    return [line.replace(_QUALIFIER, f"{quoted(schema)}.fq_") for line in tidy]
 
 
 def _statement(path: str) -> str:

@@ -97,7 +97,7 @@ def test_csv_is_enqueued_as_it_was_written(cli: Cli, engine: Engine, spark: "Spa
     assert (broken.status, "messages.csv cannot be read: line 3: unexpected end of data" in broken.err) == (5, True)
     source.write_text("channel,payload\na,1\na,\n")
     bad = cli(*load)
-    assert (bad.status, "payload is null" in bad.err, "keep them back by --rejects PATH" in bad.err) == (5, True, True)
+    assert (bad.status, "payload is null" in bad.err, "reject them with --rejects PATH" in bad.err) == (5, True, True)
     assert lease(engine) == []
 
 

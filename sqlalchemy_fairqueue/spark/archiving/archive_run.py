@@ -62,7 +62,7 @@ class ArchiveResult:
 
     Attributes:
         days: The days that were added to, in their order.
-        through_xid: All rows of these days that transactions below this one recorded are archived.
+        through_xid: All rows of the days before *until* that transactions below this one recorded are archived.
         until: The first day that is not archived yet.
         lost: Days of which attempts were pruned before they were archived.
     """
