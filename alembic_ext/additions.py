@@ -1,4 +1,4 @@
-"""What a user's model adds to a table of ours: columns, constraints and indexes that the installation does not make."""
+"""Additions of a user's model to a table of ours: columns, constraints and indexes beyond the installation's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``alembic revision --autogenerate`` and ``alembic check`` say of fairqueue.
+"""Autogenerate: the operations that ``alembic revision --autogenerate`` and ``alembic check`` propose for fairqueue.
 
 Alembic compares tables, and knows nothing of functions or of versions. When it is done, what it found of our tables is
 taken out and said in our operations: one that installs, one that climbs, one that repairs, or none.

@@ -1,4 +1,4 @@
-"""How the operations are printed into a migration that Alembic writes."""
+"""Rendering of the operations into a migration that Alembic writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a schema holds of fairqueue, object by object, as PostgreSQL's catalog tells it.
+"""Catalog of an installation: the objects of fairqueue in a schema, as PostgreSQL's catalog describes them.
 
 Facts are texts that are the same on every server version and in every schema: names of the schema are taken out.
 """

@@ -1,4 +1,4 @@
-"""Whether an installation is still what its migrations made of it, told object by object."""
+"""Drift of an installation from what its migrations made, object by object."""
 
 from __future__ import annotations
 

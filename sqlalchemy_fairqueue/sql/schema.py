@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 QUALIFIER = "fairqueue.fq_"
-"""What is replaced. Every object of ours starts with the prefix, and nothing else in the files contains this text."""
+"""The text that is replaced: every object of ours starts with it, and nothing else in the files contains it."""
 
 BODY = "$fairqueue$"
 """The quotes of bodies and blocks as they are sent. The files say ``$$``, which a schema's name might contain."""

@@ -37,7 +37,7 @@ left. The listener starts with the fetcher's first poll.
 
 Stop: no handler begins any more, and those at work are told. The fetcher stops after the dequeue that is under way;
 what is in the buffer is given back, uncounted. Handlers have until the end of the grace; then their deliveries are
-given back, and their sessions refuse to commit. The settler stops when all is settled, after ten seconds in any case.
+given back, and their sessions refuse to commit. The settler stops when all is settled, after 15 seconds in any case.
 The heartbeat stops last: leases are extended until then.
 
 Failures, and what the worker does then:

@@ -95,7 +95,7 @@ def test_what_json_has_no_word_for_is_told_with_its_place() -> None:
     problems: dict[int, str] = {}
     json_texts(pa.array(rows, kind), problems)
     assert problems == {
-        0: "payload at $.f: nan has no word in JSON",
+        0: "payload at $.f: nan cannot be encoded as JSON",
         1: "payload at $.t: a string holds a NUL character, which jsonb refuses",
         2: "payload at $.l[1]: inf cannot be encoded as JSON; use None or a string",
     }

@@ -7,7 +7,7 @@ import pytest
 
 _ROOT = Path(__file__).parents[2]
 _PAGES = sorted(_ROOT.glob("docs/*.md"))
-_TEXTS = [_ROOT / "README.md", *_PAGES, *sorted(_ROOT.glob("docs/decisions/*.md"))]
+_TEXTS = [_ROOT / "README.md", *_PAGES, *sorted(_ROOT.glob("docs/*/*.md"))]
 # The page of the SQL functions is made from their headers.
 _WRITTEN = [page for page in _TEXTS if page.name != "sql.md"]
 _WIDTH = 120

@@ -102,7 +102,7 @@ def _each(values: pa.Array, problems: Problems, path: str, encode: Callable[[Any
 
 def _number(value: float) -> str:
     if not math.isfinite(value):
-        raise PayloadError(f"{value!r} has no word in JSON")
+        raise PayloadError(f"{value!r} cannot be encoded as JSON")
     return repr(value)
 
 
