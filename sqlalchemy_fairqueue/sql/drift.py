@@ -61,12 +61,12 @@ class Difference:
 
 def installed_version(connection: Connection, schema: str | None = None) -> int | None:
     """The version of the schema that is installed, which this library may not know; None where there is none."""
-    place = _resolved(connection, schema)
-    if place is None:
+    target = _resolved(connection, schema)
+    if target is None:
         return None
-    if not connection.scalar(text(_HAS_VERSION), {"schema": place}):
+    if not connection.scalar(text(_HAS_VERSION), {"schema": target}):
         return None
-    statement = f"select {quoted(place)}.fq_version()"
+    statement = f"select {quoted(target)}.fq_version()"
     return int(connection.exec_driver_sql(statement, execution_options={"no_parameters": True}).scalar_one())
 
 
@@ -76,10 +76,10 @@ def recognised_version(connection: Connection, schema: str | None = None) -> int
     None where there is none.
     """
     version = installed_version(connection, schema)
-    place = _resolved(connection, schema)
-    if version is not None or place is None:
+    target = _resolved(connection, schema)
+    if version is not None or target is None:
         return version
-    found = read_catalog(connection, place)
+    found = read_catalog(connection, target)
     if "table fq_message" not in found or not any(key.startswith(_VERBS) for key in found):
         return None
     return min(versions(), key=lambda each: len([*_differences(expected_catalog(each), found)]))
@@ -104,15 +104,15 @@ def find_drift(connection: Connection, schema: str | None = None) -> list[Differ
         The differences, sorted by name; none where everything is as it should be.
     """
     version = recognised_version(connection, schema)
-    place = _resolved(connection, schema)
-    if version is None or place is None:
+    target = _resolved(connection, schema)
+    if version is None or target is None:
         return [
-            Difference("installation", "fairqueue", "missing", f"there is no fq_version() in {named_schema(place)}")
+            Difference("installation", "fairqueue", "missing", f"there is no fq_version() in {named_schema(target)}")
         ]
     if version not in versions():
         detail = f"it is version {version}, and this library knows {', '.join(map(str, versions()))}"
         return [Difference("installation", "fairqueue", "unexpected", detail)]
-    found: Mapping[str, Mapping[str, str]] = read_catalog(connection, place)
+    found: Mapping[str, Mapping[str, str]] = read_catalog(connection, target)
     return sorted(_differences(expected_catalog(version), found), key=lambda one: (one.kind, one.name))
 
 
@@ -141,7 +141,7 @@ def _resolved(connection: Connection, schema: str | None) -> str | None:
 
 
 def _differences(want: Mapping[str, Mapping[str, str]], have: Mapping[str, Mapping[str, str]]) -> Iterator[Difference]:
-    replaced = []  # what stands in the place of functions whose parameters were changed
+    replaced = []  # what stands in place of functions whose parameters were changed
     for key, facts in want.items():
         kind, _, name = key.partition(" ")
         short = name.partition("(")[0]

@@ -115,8 +115,8 @@ def known(version: int) -> int:
 
 @cache
 def _texts(step: int, kind: str) -> Mapping[str, str]:
-    place = folder(step) / kind if kind else folder(step)
-    found = [file for file in place.iterdir() if file.name.startswith("fq_")] if place.is_dir() else []
+    directory = folder(step) / kind if kind else folder(step)
+    found = [file for file in directory.iterdir() if file.name.startswith("fq_")] if directory.is_dir() else []
     return MappingProxyType(
         {
             file.name.removesuffix(".sql"): file.read_text(encoding="utf-8").strip()

@@ -6,8 +6,8 @@
 -- may be due (null: nothing is scheduled), and the last signal seen when more are waiting (hear them with fq_hear
 -- first).
 -- The lease p_lease_id is used again if it is good for p_lease microseconds more; else a new one is made, good for a
--- little longer than that. A call that finds nothing in line, nothing to hear and no lease that is over looks at no
--- lease, gives p_lease_id back as it is, and writes nothing: its commit has nothing to wait for.
+-- little longer than that. A call that finds no ready channel, no signal and no expired lease reads no lease,
+-- returns p_lease_id as it is, and writes nothing: its commit has nothing to wait for.
 -- Locks: the queue's gate shared, tried; own lease for key share, state rows (the queue's too if it has a limit) and
 -- messages for no key update, all skip locked: it waits for none. While it cannot have the gate or the queue's state
 -- row it takes nothing, due again in 10 ms. READ COMMITTED only.

@@ -3,10 +3,10 @@
 -- Guarantees: a signal is dropped only together with its effect, while its channel's state row is locked; signals of a
 -- channel that somebody else holds stay. Call again with p_after = last_id while seen = p_limit, so that those never
 -- fill every chunk. Slots of the queue's limit are freed while the queue's state row is locked, whether their signal's
--- channel can be locked or not. The head of a paused channel is lowered, but it gets no place in line. A channel keeps
+-- channel can be locked or not. The head of a paused channel is lowered, but it does not become ready. A channel keeps
 -- the greatest id that it was told by, heard_id: whoever adds up what signals will still add to its backlog reads from
 -- there, and not over all that an old snapshot keeps. heard: signals applied; seen: signals read; first_id, last_id:
--- their least and greatest id; scheduled_at: least place in line of a channel heard of.
+-- their least and greatest id; scheduled_at: earliest position in turn order of a channel heard of.
 -- Locks: state rows for no key update, signals for update, both skip locked; whoever holds a channel's state row is the
 -- only one to delete its signals, and whoever holds the queue's the only one to delete or change those that free its
 -- slots.

@@ -2,7 +2,7 @@
 -- in the caller's transaction.
 -- Guarantees: takes effect with the commit and is exact: messages that are out are counted when a limit is set, and
 -- each frees what its own row says it holds, however the limit is set, lowered and lifted. While more are out than a
--- new limit allows, none is delivered. p_notify: wake consumers that sleep (a transaction that notifies cannot be
+-- new limit allows, none is delivered. p_notify: wake waiting consumers (a transaction that notifies cannot be
 -- prepared for two-phase commit).
 -- Locks: the queue's row, its gate alone (fq_gate_key), the messages that are out in the order of their ids, its state
 -- row. Waits for another configuration of the queue, for transactions that end messages, for dequeues under way. From

@@ -8,7 +8,7 @@
 -- replaced, a duplicate or dropped. One signal a channel for messages without a key whose channel has no max_backlog,
 -- which names the least id of the load; one for those with a key; one each 1000 messages of the others. Memory does not
 -- grow with the load, but for 8 bytes a message that has a key to replace by, and for the name and id of each channel
--- and when the first of its messages is due. p_notify: wake consumers that sleep, with the commit.
+-- and when the first of its messages is due. p_notify: wake waiting consumers, with the commit.
 -- Locks: the job's row, which only the same job waits for. Then what an ordinary enqueue of these messages takes, in
 -- its order, until the commit: nothing for messages without a key; the others come last, in the order (channel, key).
 -- Replacing, or keys in a channel that has a bound, wait 500 ms at most.

@@ -1,8 +1,8 @@
 -- fq_pause: stop the deliveries of a queue, or of one channel (made if it is new), in the caller's transaction. False:
 -- it is paused already.
--- Guarantees: no dequeue that begins after the commit takes a message of it. Messages that are out stay out and may be
--- completed; new ones are added; signals are heard. A paused channel keeps its limits, its place and what is left of
--- its turn. Channels and their queue are paused apart.
+-- Guarantees: no dequeue that begins after the commit takes a message of it. Leased messages stay leased and may be
+-- completed; new ones are added; signals are heard. A paused channel keeps its limits, its position in turn order and
+-- the rest of its turn. Channels and their queue are paused apart.
 -- Locks: queue: its row, as configuration does, and a dequeue under way goes on. Channel: its state row, waits for a
 -- dequeue that serves it (short) or for its configuration; until the commit dequeue passes by the channel.
 -- Index: fq_queue_pkey, fq_channel_state_newest_ix. Errors: QF001 bad name; 40001.

@@ -1,8 +1,8 @@
--- fq_place_after: a channel's place in line after p_got messages were taken from it, its head being at p_head_at now;
--- null: it has no message.
--- Guarantees: no earlier than its head is due and its rate allows; the old place while its turn lasts, else the new
--- one. Found with due messages of which none could be taken, for somebody else has them locked, it is looked at again
--- in 10 ms. One expression, which the planner puts in its place.
+-- fq_place_after: the position of a channel in turn order after p_got messages were taken from it, its head being at
+-- p_head_at now; null: it has no message.
+-- Guarantees: not before its head is due and its rate allows a delivery. The position stays while the turn lasts;
+-- afterwards the channel gets a new one. If the channel has due messages but all are locked by others, it is visited
+-- again in 10 ms. One expression, which the planner inlines.
 -- Locks: none. Errors: none.
 -- Source: generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_place_after(

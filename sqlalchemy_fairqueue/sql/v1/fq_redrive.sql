@@ -3,7 +3,7 @@
 -- Guarantees: the same message with the same id, due now, the oldest death first, those whose key another message holds
 -- last; its attempts count anew, its hand-outs go on counting, so that no token comes twice. Returns each: 'redriven';
 -- 'duplicate': another message holds its key, so that it stays dead; 'missing': a named one that is not a dead letter
--- of the queue. A bound of the backlog is not asked. p_notify: wake consumers that sleep (false in a two-phase
+-- of the queue. A bound of the backlog is not asked. p_notify: wake waiting consumers (false in a two-phase
 -- transaction).
 -- Locks: dead letters, named ones in the order of their ids, waiting for another redrive or purge; others skip locked.
 -- Then keys in the order (channel, key), as in fq_enqueue. Index: fq_dead_letter_pkey or fq_dead_letter_died_ix,

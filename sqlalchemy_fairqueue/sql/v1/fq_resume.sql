@@ -2,7 +2,7 @@
 -- not paused.
 -- Guarantees: takes effect on the next dequeue after the commit: a signal lets the next hearing find the channel,
 -- whatever hints the consumers keep. The channel stands where its last service puts it or, if later, where its first
--- message or its rate does: as one that returns from idleness. p_notify: wake consumers that sleep (a transaction that
+-- message or its rate does: as one that returns from idleness. p_notify: wake waiting consumers (a transaction that
 -- notifies cannot be prepared for two-phase commit).
 -- Locks: as fq_pause. Index: fq_queue_pkey, fq_channel_state_newest_ix. Errors: 40001.
 create function fairqueue.fq_resume(p_queue text, p_channel text default null, p_notify boolean default true)

@@ -1,8 +1,8 @@
 -- fq_retry: try deliveries again later, their attempt counted, in the caller's transaction; a message out of attempts
 -- becomes a dead letter.
 -- Guarantees: as fq_complete for the token; p_delays in microseconds from now (null or 0: where it stood). Returns the
--- lost and the buried ones. One that was cancelled while it was out is gone instead, and is neither. p_notify: wake
--- consumers that sleep (never in a two-phase transaction).
+-- lost and the buried ones. One that was cancelled while it was leased is gone instead, and is neither. p_notify: wake
+-- waiting consumers (never in a two-phase transaction).
 -- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: QF001 bad delay; 40001.
 create function fairqueue.fq_retry(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_delays bigint[],

@@ -1,5 +1,6 @@
--- fq_unwait: a consumer is awake: take the mark of fq_wait away.
--- Guarantees: nobody notifies for its sake from the commit on. A lease that is gone, or has no mark, is left alone.
+-- fq_unwait: end the wait of a consumer (see fq_wait).
+-- Guarantees: from the commit on, producers no longer notify for its sake. A lease that is gone, or does not wait, is
+-- left alone.
 -- Locks: the lease row, no key update: waits for a reclaim or an extension of the same lease. Index: fq_lease_pkey.
 -- Errors: none.
 create function fairqueue.fq_unwait(p_lease_id bigint)

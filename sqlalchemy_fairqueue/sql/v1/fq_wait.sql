@@ -1,9 +1,9 @@
--- fq_wait: mark a consumer as asleep for p_wait microseconds, so that whoever has work for its queue wakes it.
--- Guarantees: the mark stands on the consumer's lease p_lease_id, or on a new one where that is not alive; the lease is
--- good for as long at least. lease_id: the marked lease; topic: what the payload of notifications for this queue and
--- installation ends with (see fq_wake). After the commit, and before it sleeps, the consumer listens and looks once
--- more, for what was committed meanwhile notified nobody. Keep p_wait short: the mark of a consumer that died costs
--- notifications until then.
+-- fq_wait: register that a consumer waits for p_wait microseconds, so that producers for its queue wake it.
+-- Guarantees: the wait stands on the consumer's lease p_lease_id, or on a new lease if that one has ended; the lease
+-- lives at least as long as the wait. lease_id: the lease that waits; topic: the end of the payload of notifications
+-- for this queue and installation (see fq_wake). The consumer listens, commits this call, and polls once more before it
+-- waits: work that was committed in between notified nobody. Keep p_wait short: producers notify a dead consumer until
+-- its wait is over.
 -- Locks: the lease row, no key update: waits for an extension of the same lease. Index: fq_lease_pkey. Errors: QF001
 -- bad argument.
 create function fairqueue.fq_wait(

@@ -1,15 +1,15 @@
--- fq_wake: notify the consumers of a queue that sleep, if any does. Returns whether one did.
--- Guarantees: if a consumer marked itself by fq_wait before this call's snapshot, and is due to sleep on, all that
--- listen are told when the caller's transaction commits: the payload is one marked lease, by chance one of the eight
--- latest marks, a colon, and the queue's topic. The consumer that has that lease should look at once, the others soon:
--- it may have died, or have its hands full. Were all to look at once, most would find nothing. Who marks itself later,
--- or after the snapshot of a REPEATABLE READ or SERIALIZABLE caller, is not: a consumer looks once more after it marked
--- itself, and never sleeps for ever. A transaction that is to be prepared (two-phase) must not call it: PREPARE
--- TRANSACTION refuses notifications.
--- Locks: none here; a COMMIT that notifies takes a lock of the whole server, so that nothing is sent while nobody
--- sleeps.
--- Index: fq_lease_waiting_ix, the latest mark first: versions that an old snapshot keeps are read only while their
--- marks lie ahead. Errors: none.
+-- fq_wake: notify the waiting consumers of a queue. Returns whether there are any.
+-- Guarantees: if a consumer registered its wait (fq_wait) before this call's snapshot, and the wait is not over, then
+-- the commit of the caller's transaction sends one notification to all listeners. Its payload is the id of one waiting
+-- lease, chosen at random from the eight waits that last longest, then a colon and the queue's topic. The consumer of
+-- that lease should poll at once, the others soon: the named one may have died or be busy, and if all polled at once,
+-- most would find nothing. A consumer that registers its wait later, or after the snapshot of a REPEATABLE READ or
+-- SERIALIZABLE caller, is not notified; therefore a consumer polls once more after fq_wait, and never waits for ever.
+-- A two-phase transaction must not call it: PREPARE TRANSACTION refuses notifications.
+-- Locks: none here. A COMMIT that notifies takes a lock of the whole server, so it sends nothing while no consumer
+-- waits.
+-- Index: fq_lease_waiting_ix, longest wait first: versions that an old snapshot keeps are read only while their waits
+-- are not over. Errors: none.
 create function fairqueue.fq_wake(p_queue text)
 returns boolean
 language plpgsql

@@ -1,5 +1,5 @@
--- One row a claim of a consumer: extending it is one row, however many messages it holds.
--- Until waiting_until the consumer sleeps, and wants to be woken.
+-- One row a lease of a consumer: to extend it updates one row, however many messages it holds.
+-- Until waiting_until the consumer waits, and producers wake it.
 create table fairqueue.fq_lease (
   id bigint not null,
   queue text collate "C" not null,
