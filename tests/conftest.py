@@ -1,4 +1,4 @@
-"""Where every fixture is: one module a concern, listed here."""
+"""Fixture modules of the suite, one for each concern."""
 
 import signal
 

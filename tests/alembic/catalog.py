@@ -1,4 +1,4 @@
-"""What a schema holds, object by object, as PostgreSQL's catalog tells it."""
+"""Objects of a schema, one by one, as PostgreSQL's catalog describes them."""
 
 from tests.fixtures.database import Database
 

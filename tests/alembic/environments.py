@@ -1,4 +1,4 @@
-"""What users write into their env.py: models, options and filters."""
+"""Code that users write into their env.py: models, options and filters."""
 
 from textwrap import dedent
 

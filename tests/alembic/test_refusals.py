@@ -1,4 +1,4 @@
-"""What the operations refuse, before anything is changed."""
+"""Refusals of the operations, before anything is changed."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the loader relies on, checked over every SQL file that is shipped."""
+"""Rules that the loader relies on, checked over every SQL file that is shipped."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What the processes of a crew do: consume, or run business transactions."""
+"""Loads that processes put on a queue: consuming, or running business transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What importing the library costs sessions that never enqueue."""
+"""Cost of importing the library for sessions that never enqueue."""
 
 from __future__ import annotations
 

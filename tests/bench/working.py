@@ -1,4 +1,4 @@
-"""What the processes of a crew do through the library's Python face: work, loop by hand, enqueue now and then."""
+"""Loads through the library's Python API: workers, loops by hand, and occasional enqueues."""
 
 from __future__ import annotations
 

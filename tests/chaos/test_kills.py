@@ -25,7 +25,7 @@ STAGES = {
     "stopping": "the worker was asked to stop and takes no more",
     "leaving": "the worker stops, what was not begun or not finished is about to be given back",
 }
-"""Where workers are killed."""
+"""Stages of its work at which a worker is killed."""
 
 
 _SHORT, _LONG = 1.0, 4.0

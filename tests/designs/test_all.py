@@ -1,4 +1,4 @@
-"""What every published design must do to be worth comparing with."""
+"""Requirements that every published design must meet to be worth comparing with."""
 
 from __future__ import annotations
 

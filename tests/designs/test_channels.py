@@ -1,4 +1,4 @@
-"""The channel design with the head pointer updated at enqueue: fair, with limits, and producers in line."""
+"""The channel design with the head pointer updated at enqueue: fair, limited, and producers wait for each other."""
 
 from __future__ import annotations
 

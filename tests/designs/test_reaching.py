@@ -1,4 +1,4 @@
-"""What benchmarks say of the figures that were asked for."""
+"""Targets of the benchmarks: ratios to the best peer, verdicts, and the tables that show them."""
 
 from __future__ import annotations
 

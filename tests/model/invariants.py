@@ -1,4 +1,4 @@
-"""What holds in every snapshot, as SQL: a line for every row that breaks one. docs/invariants.md says them."""
+"""Invariants of every snapshot, as SQL that returns one row for each violation. docs/invariants.md describes them."""
 
 HELD = """
 with state as (

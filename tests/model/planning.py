@@ -1,7 +1,7 @@
-"""What sending work in a transaction does while others are open.
+"""Predictions of what work does when a transaction sends it while others are open.
 
-``plan`` is the whole of it: given work and who has locked what, it says what the work does (effects), which error it
-raises, or that it would wait for another transaction. The machine never does what would wait.
+``plan`` takes the work and the locks of other transactions. It returns the effects of the work, the error that the
+work raises, or that the work would wait for another transaction. The machine never sends work that would wait.
 """
 
 from typing import Literal

@@ -1,4 +1,4 @@
-"""What an observer sees: everything that is committed, in one snapshot, by one statement."""
+"""View of an observer: everything that is committed, read in one snapshot by one statement."""
 
 from dataclasses import dataclass
 from datetime import timedelta

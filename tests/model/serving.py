@@ -1,4 +1,4 @@
-"""What a dequeue may return: an allowance for each channel, and the check of a batch against it."""
+"""Allowances of channels: what a dequeue may return, and the check of a batch against it."""
 
 from collections import defaultdict
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the rules of the machine stand on: the world, the books, and what a commit does to them."""
+"""Base class of the machine's rules: the world, the books, and what a commit does to them."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, ClassVar

@@ -33,7 +33,7 @@ _REACHED = {
     "purge left what is out": 0.01,
     "purge left what was locked or came later": 0.005,
 }
-"""What a run of programs must reach, if it is long enough, and in which share of them it does at least."""
+"""Events that a long enough run of programs must reach, each with the least share of programs that reach it."""
 _SURE = 14
 """So many programs are expected to reach what is asked for: none would do in one run of a million."""
 

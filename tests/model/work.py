@@ -1,4 +1,4 @@
-"""What a transaction can ask for, and what it has done, as values of the reference model."""
+"""Requests of a transaction and their effects, as values of the reference model."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""What the models show of pauses, limits, the history, and messages that are out."""
+"""Pauses, limits, the history and leased messages, as the models show them."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What dequeue remembers between calls is only ever a hint: it may be shared by threads, lost, or forgotten."""
+"""State that dequeue keeps between calls: only a hint, which threads may share, and which may be lost or forgotten."""
 
 import copy
 import os

@@ -1,4 +1,4 @@
-"""What an enqueue does when its key stands already: skip, raise, replace."""
+"""Duplicate policies: an enqueue whose key is taken skips, raises or replaces."""
 
 from datetime import timedelta
 from functools import partial

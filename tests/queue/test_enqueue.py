@@ -1,4 +1,4 @@
-"""What enqueue keeps, and what its receipt tells."""
+"""Values that enqueue stores, and the receipts that it returns."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

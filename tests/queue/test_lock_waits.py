@@ -1,4 +1,4 @@
-"""What waits for an open transaction, and what does not: the table of docs/transactions.md."""
+"""Calls that wait for an open transaction, and calls that do not: the table of docs/transactions.md."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What stats and channels tell of a queue."""
+"""Statistics of a queue, as stats and channels return them."""
 
 from datetime import timedelta
 from typing import Any

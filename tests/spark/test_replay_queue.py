@@ -1,4 +1,4 @@
-"""What a replay takes from a history, and what it makes of it, without a cluster."""
+"""Inputs that a replay takes from a history, and the course that it computes from them, without a cluster."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What holds of every replay, whatever the work and the scenario."""
+"""Properties of every replay, for any work and any scenario."""
 
 from collections import Counter
 from dataclasses import replace

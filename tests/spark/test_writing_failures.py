@@ -1,4 +1,4 @@
-"""Whatever dies when, no row is lost, none is enqueued twice, and none is seen before all are."""
+"""Failures during a load: no row is lost, none is enqueued twice, and none is visible before all are."""
 
 import os
 import signal

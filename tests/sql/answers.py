@@ -1,4 +1,4 @@
-"""What the SQL functions answer."""
+"""Results of the SQL functions, as dataclasses."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What the server really did inside the functions: their nested plans, by auto_explain."""
+"""Plans of the statements inside the functions, as the server executed them, from auto_explain."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Who waits for whom: each pair of verbs, with one of them in an open transaction."""
+"""Lock waits between pairs of verbs, one of them in an open transaction."""
 
 from collections.abc import Callable
 

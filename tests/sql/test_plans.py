@@ -1,4 +1,4 @@
-"""Each statement of each verb reaches its rows by index or by place, as many as the batch needs, whatever lies in the
+"""Each statement of each verb reaches its rows by index or by ctid, as many as the batch needs, whatever lies in the
 tables.
 
 The plans are those of a fresh install that was never analysed: made in a session that starts while the tables are

@@ -1,4 +1,4 @@
-"""What tests of handlers are given."""
+"""Deliveries and contexts for tests of handlers, made by make_delivery and make_context."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""What hooks of a flush or a commit enqueue is sent, or refused aloud: nothing is lost silently."""
+"""Messages enqueued by hooks of a flush or a commit are sent or refused with an error, never lost silently."""
 
 import subprocess
 import sys

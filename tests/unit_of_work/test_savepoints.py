@@ -1,4 +1,4 @@
-"""What was enqueued in a savepoint shares the savepoint's fate."""
+"""Messages enqueued in a savepoint share the savepoint's fate."""
 
 import pytest
 from sqlalchemy import Engine

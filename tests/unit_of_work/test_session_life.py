@@ -1,4 +1,4 @@
-"""What was enqueued shares the fate of the session's transaction, whichever way that ends."""
+"""Messages enqueued in a session share the fate of its transaction, whichever way it ends."""
 
 import pytest
 from sqlalchemy import Engine, text

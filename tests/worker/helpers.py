@@ -22,7 +22,7 @@ LISTENERS = (
     "select count(*) from pg_stat_activity"
     " where datname = current_database() and query in ('listen fairqueue', 'select 1')"
 )
-"""How many connections of the test's database listen for notifications."""
+"""Query for the number of connections to the test's database that listen for notifications."""
 
 LONG_LEASE = timedelta(hours=1)
 """A lease that no machine stalls for."""

@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.embedded.account import Account
 from tests.worker.helpers import until
 
 CONNECTIONS = 4
-"""How many it keeps to the server."""
+"""Connections that the pooler keeps to the server."""
 _PORT = 6432
 # Everybody may come in: the folder is the account's alone, and the account is the server's.
 _CONFIGURATION = """

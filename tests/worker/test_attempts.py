@@ -1,4 +1,4 @@
-"""Attempts of a message, and the places at which a worker sees that none is left."""
+"""Attempts of a message, and the points at which a worker sees that none is left."""
 
 import logging
 from datetime import timedelta

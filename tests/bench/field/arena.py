@@ -1,4 +1,4 @@
-"""Where contestants run: a fresh database each time, two processes that work, one that enqueues, the meter beside."""
+"""Arenas of contestants: a fresh database for each run, two worker processes, a producer process and the meter."""
 
 from __future__ import annotations
 

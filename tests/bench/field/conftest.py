@@ -1,4 +1,4 @@
-"""Who takes part, made ready once, and the report that is written at the end."""
+"""Contestants, made ready once, and the report that is written at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who takes part, and a virtual environment for each peer; who cannot run is told with the reason."""
+"""Contestants, and a virtual environment for each peer. A peer that cannot run is reported with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server did for a workload: commits, log, dead rows, processor time."""
+"""Server resources that a workload used: commits, WAL, dead rows, processor time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was asked for and what was reached: ratios within rounds, their median and spread, the others beside them."""
+"""Targets and results: ratios within rounds, their median and spread, and the other contestants beside them."""
 
 from __future__ import annotations
 

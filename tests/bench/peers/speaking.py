@@ -23,7 +23,7 @@ CHUNK: Final = 500
 """Messages that a bulk enqueue adds in one call."""
 
 BUSINESS: Final = "insert into business (content) values (repeat('x', 100))"
-"""What a business transaction does before it enqueues."""
+"""Statement that a business transaction runs before it enqueues."""
 _TOMORROW: Final = timedelta(days=1)
 _THREADS: Final = 16
 

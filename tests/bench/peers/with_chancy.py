@@ -1,4 +1,4 @@
-"""Chancy with its asyncio executor, and with eager polling, which looks again as soon as a job is done.
+"""Chancy with its asyncio executor, and with eager polling, which polls again as soon as a job is done.
 
 A tenant is an argument: its limits are those of queues, which are declared, and its priorities are the producer's.
 """

@@ -1,4 +1,4 @@
-"""Who waits for whom among the verbs of a message's life, and that nobody who dequeues waits for any of them."""
+"""Lock waits between the verbs of a message's life. A dequeue never waits for any of them."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Each statement of a message's life reaches its rows by index or by place, as many as the batch needs.
+"""Each statement of a message's life reaches its rows by index or by ctid, as many as the batch needs.
 
 The plans are those of a fresh install that was never analysed: made in a session that starts while the tables are
 empty.

@@ -1,4 +1,4 @@
-"""fq_wait, fq_wake, fq_unwait: who sleeps is woken, and nobody is notified while all are awake."""
+"""fq_wait, fq_wake, fq_unwait: a waiting consumer is woken, and no notification is sent while none waits."""
 
 from collections.abc import Callable
 from datetime import timedelta

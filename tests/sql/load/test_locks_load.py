@@ -1,4 +1,4 @@
-"""What a merge that has not committed yet keeps from others: its own job, keys it has added, and nothing else."""
+"""Locks that an uncommitted merge holds: those of its own job and of the keys it has added, and nothing else."""
 
 from typing import Any
 

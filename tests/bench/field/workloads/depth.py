@@ -1,4 +1,4 @@
-"""What a message costs beside many others: deep backlogs, many tenants, idle ones, messages for later, limits."""
+"""Costs of a message beside many others: deep backlogs, many tenants, idle tenants, delayed messages, limits."""
 
 from __future__ import annotations
 

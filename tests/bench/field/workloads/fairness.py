@@ -1,4 +1,4 @@
-"""Who waits for whom: a whale and its minnows, tenants that nobody knew, tenants by Zipf's law."""
+"""Fairness among tenants: a whale and its minnows, newcomers, and tenants by Zipf's law."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workloads have in common: the figures of a crew's work, and of waits."""
+"""Figures that workloads have in common: those of a group of workers, and of waits."""
 
 from __future__ import annotations
 

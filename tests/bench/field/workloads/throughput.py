@@ -1,4 +1,4 @@
-"""How much gets through: drains, enqueues, in and out at once, and all of it under a snapshot that stays open."""
+"""Throughput of drains, of enqueues, of both at once, and under a snapshot that stays open."""
 
 from __future__ import annotations
 

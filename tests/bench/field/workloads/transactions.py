@@ -1,4 +1,4 @@
-"""What an enqueue costs the transaction that it is part of, and those beside it."""
+"""Costs of an enqueue for the transaction that it is part of, and for those beside it."""
 
 from __future__ import annotations
 
