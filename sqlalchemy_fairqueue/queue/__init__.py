@@ -38,10 +38,11 @@ class Queue(
         max_attempts: Deliveries after which a failing message becomes a dead letter, unless the message says otherwise.
         bind_arguments: For sessions with several engines: passed to ``Session.connection(bind_arguments=...)`` to find
             the one that holds the queue, like ``{"mapper": Upload}``.
-        notify: Whether transactions may wake waiting consumers by NOTIFY, which is sent only while one waits. Give
-            False behind a transaction pooler that loses notifications anyway, or for transactions that you prepare by
-            SQL of your own (PREPARE refuses one that has notified; two-phase sessions and connections of SQLAlchemy
-            never notify). Consumers then find work by polling.
+        notify: Whether transactions of this object wake waiting consumers by NOTIFY, which is sent only while one
+            waits. Give False for transactions that you prepare by SQL of your own: PREPARE refuses one that has
+            notified. (Two-phase sessions and connections of SQLAlchemy never notify.) Workers that listen find such
+            work only at their next poll; give them ``Worker(notify=False)`` too, so that they poll more often. A
+            producer behind a transaction pooler can notify; a worker there cannot listen.
 
     Raises:
         InvalidArgument: A bad name or number.

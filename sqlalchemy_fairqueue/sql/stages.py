@@ -1,6 +1,6 @@
-"""Tables that bulk loads stage their rows in: those that died leave theirs behind, to go with fairqueue.
+"""Staging tables of bulk loads: dropping fairqueue also drops those that failed loads left behind.
 
-A load drops what others left, and no load comes where fairqueue is gone.
+Otherwise the next load drops them, but there is none where fairqueue is gone.
 """
 
 from __future__ import annotations

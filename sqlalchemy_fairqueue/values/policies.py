@@ -34,14 +34,14 @@ class ChannelPolicy:
         max_concurrency: Most messages of the channel that consumers hold at once, exactly. None: no limit.
         release_interval: Least time between two messages on average; zero: no rate limit.
         release_burst: Messages that may come in a row before release_interval applies (generic cell rate algorithm,
-            ITU-T I.371). With 1 the rate is a bound that is not reached: what a consumer comes late for one message
-            never comes back, which takes 4 % of 10 messages/s, 16 % of 50 and more of quicker ones. Raise it with the
-            rate, to what comes in a tenth of a second or more.
+            ITU-T I.371). With 1 the channel loses the time by which a consumer comes late for a message: 4 % at 10
+            messages/s, 16 % at 50, more at higher rates. Raise it with the rate, to the messages of a tenth of a second
+            or more.
         weight: Messages a turn: a channel of weight 3 gets three times the share of one of weight 1 while both have
             work.
         max_backlog: Most undelivered messages of the channel: an enqueue beyond is answered by on_full. Approximate by
             what transactions in flight enqueue at the same time. Retried and released messages come back above it.
-            None: no limit.
+            None: no bound.
         on_full: What an enqueue to a full channel does: "raise" ChannelFull, or "drop" the message, count it, and say
             so in its receipt.
     """

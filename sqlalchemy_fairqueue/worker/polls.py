@@ -4,7 +4,8 @@ The worker polls a queue again at once if it gave all that was asked for. If it 
 soon at first and then ever later, up to the poll interval, or when the next message is due. A worker that can be woken
 registers that it waits *before* its last poll, so that any enqueue after that wakes it; it takes that back when there
 is work again and again. A transaction that enqueued before the registration, and commits after that poll, wakes nobody:
-so a worker that begins to wait still polls, ever later, before it relies on being woken.
+so a worker that begins to wait polls once more after about 0.2 seconds, before it relies on being woken. A transaction
+that commits even later is found after one poll interval.
 
 One thread polls. Any thread may call :meth:`~PollSchedule.poll_now`, :meth:`~PollSchedule.poll_at` and
 :meth:`~PollSchedule.poll_later`, also while a poll is under way: what is said then may have been missed by that poll,

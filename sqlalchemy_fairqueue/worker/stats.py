@@ -24,7 +24,7 @@ class WorkerStats:
         empty: Those of them that gave none.
         flushes: Calls that settled deliveries.
         heartbeats: Calls that extended leases.
-        woken: Times that notifications came for queues of this worker.
+        woken: Times that the listener reported notifications for its queues, or its own loss or return.
         failures: Calls to the database that failed.
     """
 

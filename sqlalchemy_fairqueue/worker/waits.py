@@ -1,7 +1,8 @@
 """Registered waits of a worker, so that commits wake it while it has nothing to do.
 
-The worker registers a wait in the database, polls once more, and relies on a notification from then on. Without
-notifications (``notify=False``, or no listening connection just now) it polls more often instead.
+The worker registers a wait in the database and polls once more. Then it relies on notifications, beside one poll after
+about 0.2 seconds and one each poll interval (see ``polls``). Without notifications (``notify=False``, or no listening
+connection just now) it polls more often instead.
 """
 
 from __future__ import annotations

@@ -138,12 +138,12 @@ def _make_channels(
         f"select {installation.quoted}.fq_make_stage_channels("
         "%s, %s, %s::bigint[], %s, %s::integer, %s::bigint, %s::integer, %s::integer, %s::integer, %s::boolean)"
     )
-    existing_stage = _CHANNELS_AT_ONCE
-    while existing_stage == _CHANNELS_AT_ONCE:
+    made = _CHANNELS_AT_ONCE
+    while made == _CHANNELS_AT_ONCE:
         row = connection.execute(
             statement.encode(), [options.queue, stage.name, list(attempts.ids), _CHANNELS_AT_ONCE, *policy]
         ).fetchone()
-        existing_stage = int(row[0]) if row else 0
+        made = int(row[0]) if row else 0
 
 
 def _merge(  # noqa: PLR0917 - as merge

@@ -1,7 +1,7 @@
 -- fq_make_stage_channels: make the channels that a stage names and its queue does not have, at most p_limit of them.
--- Returns how many were new to this call. A load calls it until it returns 0, each call in a transaction of its own,
--- before it merges: a first use is what others could wait for. The policy is what channels start with unless the queue
--- has one of its own, as in fq_enqueue.
+-- Returns how many were new to this call. A load calls it until it returns less than p_limit, each call in a
+-- transaction of its own, before it merges: others could wait for the first use of a channel. Channels start with the
+-- given policy unless the queue has one of its own, as in fq_enqueue.
 -- Guarantees and locks: as fq_make_channels. Index: fq_channel_queue_name_key. Errors: QF001 bad name or policy.
 create function fairqueue.fq_make_stage_channels(
   p_queue text,
