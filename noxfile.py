@@ -1,4 +1,4 @@
-"""What can be run: the suite, a matrix of versions, the installed wheel, lint, types, benchmarks, the demo."""
+"""Sessions of nox: the suite, a matrix of versions, the installed wheel, lint, types, benchmarks, the demo."""
 
 from __future__ import annotations
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 import sys
 from itertools import takewhile
+from textwrap import fill
 
 from sqlalchemy_fairqueue.sql.files import functions, latest_version
 
 _VERBS = ("enqueue", "dequeue", "hear", "complete", "release", "retry", "bury", "extend", "cancel")
+_WIDTH = 120
 _SIGNATURE = re.compile(r"create function fairqueue\.(\w+\(.*?\))\n(?:returns (.*?)\n)?language", re.DOTALL)
 
 
@@ -22,11 +24,11 @@ def reference() -> str:
     verbs = [f"fq_{verb}" for verb in _VERBS]
     names = verbs + sorted(texts.keys() - set(verbs))
     sections = [_section(name, texts[name]) for name in names]
-    title = (
-        f"# SQL functions, version {version}\n\n"
+    about = (
         "Made from the headers of `sqlalchemy_fairqueue/sql/` by `python -m tests.unit.sql_reference`. "
         "Times are microseconds since the epoch, durations microseconds. The schema stands as `fairqueue`."
     )
+    title = f"# SQL functions, version {version}\n\n{_wrapped(about)}"
     return "\n\n".join([title, *sections]) + "\n"
 
 
@@ -35,11 +37,18 @@ def _section(name: str, text: str) -> str:
     header = [line.removeprefix("--").strip() for line in takewhile(lambda line: line.startswith("--"), lines)]
     described = " ".join(header).removeprefix(f"{name}: ")
     described = re.sub(r" (Guarantees|Locks|Index|Errors|Source): ", r"\n- \1: ", described)
+    described = "\n".join(map(_wrapped, described.splitlines())).replace("\n- ", "\n\n- ", 1)
     found = _SIGNATURE.search(text)
     if found is None:
         raise ValueError(f"{name}.sql has no `create function fairqueue.{name}(...)` that this page can show")
     returns = f"\nreturns {found[2]}" if found[2] else ""
-    return f"## {name}\n\n{described.replace(chr(10), chr(10) * 2, 1)}\n\n```sql\n{found[1]}{returns}\n```"
+    return f"## {name}\n\n{described}\n\n```sql\n{found[1]}{returns}\n```"
+
+
+def _wrapped(line: str) -> str:
+    """A paragraph or an item of a list, in lines of the page's width."""
+    indent = "  " if line.startswith("- ") else ""
+    return fill(line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 if __name__ == "__main__":
