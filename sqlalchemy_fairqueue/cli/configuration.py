@@ -1,6 +1,7 @@
 """``configure queue`` and ``configure channel``: policies set by options, or shown where no option is given."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
+from dataclasses import fields
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -179,11 +180,5 @@ def _defaults(installation: Installation, queue: Queue) -> ChannelPolicy:
 
 
 def _policy_of(stats: ChannelStats) -> ChannelPolicy:
-    return ChannelPolicy(
-        max_concurrency=stats.max_concurrency,
-        release_interval=stats.release_interval,
-        release_burst=stats.release_burst,
-        weight=stats.weight,
-        max_backlog=stats.max_backlog,
-        on_full=stats.on_full,
-    )
+    # Every field, also one that is new: what is forgotten here would be reset by the next change.
+    return ChannelPolicy(**{field.name: getattr(stats, field.name) for field in fields(ChannelPolicy)})
