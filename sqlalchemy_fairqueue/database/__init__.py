@@ -38,7 +38,7 @@ from sqlalchemy_fairqueue.database.stats import channel_stats, queues, stats
 from sqlalchemy_fairqueue.database.targets import Target
 from sqlalchemy_fairqueue.database.tokens import Token
 from sqlalchemy_fairqueue.database.versions import check_installed, version
-from sqlalchemy_fairqueue.database.waits import Wait, unwait, wait, wake
+from sqlalchemy_fairqueue.database.waits import Wait, unwait, wait
 from sqlalchemy_fairqueue.database.withdrawals import cancel, purge_channel
 
 __all__ = [
@@ -89,5 +89,4 @@ __all__ = [
     "unwait",
     "version",
     "wait",
-    "wake",
 ]

@@ -63,17 +63,3 @@ def unwait_clause(schema: str | None) -> Clause:
 def unwait(connection: Connection, target: Target, lease_id: int | None) -> None:
     """End a wait. The caller commits."""
     fetch(connection, unwait_clause(target.schema), {"lease_id": lease_id}, f"stop waiting for queue {target.queue!r}")
-
-
-@cache
-def wake_clause(schema: str | None) -> Clause:
-    """``fq_wake``."""
-    return call(schema, "fq_wake", "fq_wake as woken", queue="text")
-
-
-def wake(connection: Connection, target: Target) -> bool:
-    """Notify the waiting consumers of a queue with the commit. Returns whether there are any."""
-    parameters = {"queue": target.queue}
-    [row] = fetch(connection, wake_clause(target.schema), parameters, f"wake the consumers of queue {target.queue!r}")
-    woken: bool = row.woken
-    return woken

@@ -71,17 +71,22 @@ def test_a_heartbeat_names_what_was_cancelled(queue: Queue, engine: Engine, batc
     assert lease.cancelled == [batch[1].message_id]
 
 
+def _wake(connection: Connection) -> bool:
+    """Notify the waiting consumers, as an enqueue does; whether there are any."""
+    return bool(connection.scalar(text("select fq_wake(:queue)"), {"queue": TARGET.queue}))
+
+
 def test_waits(engine: Engine) -> None:
     """While a consumer waits there is somebody to wake, and not when its wait has ended."""
-    assert not run(engine, lambda connection: database.wake(connection, TARGET))
+    assert not run(engine, _wake)
 
     def wait(connection: Connection) -> database.Wait:
         return database.wait(connection, TARGET, consumer="me", lease_id=None, duration=HOUR)
 
     found = run(engine, wait)
-    assert run(engine, lambda connection: database.wake(connection, TARGET))
+    assert run(engine, _wake)
     run(engine, lambda connection: database.unwait(connection, TARGET, found.lease_id))
-    assert not run(engine, lambda connection: database.wake(connection, TARGET))
+    assert not run(engine, _wake)
 
 
 def test_history_and_queues(queue: Queue, engine: Engine, batch: list[Delivery]) -> None:
