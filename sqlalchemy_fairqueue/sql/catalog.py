@@ -28,8 +28,8 @@ A fact that is not so is left out."""
 _FUNCTIONS = """
 select p.proname || '(' || (
     select coalesce(
-      string_agg(replace(format_type(a.type, null), quote_ident(n.nspname) || '.', ''), ', ' order by a.place), '')
-    from unnest(p.proargtypes) with ordinality a(type, place)
+      string_agg(replace(format_type(a.type, null), quote_ident(n.nspname) || '.', ''), ', ' order by a.position), '')
+    from unnest(p.proargtypes) with ordinality a(type, position)
   ) || ')' as name,
   replace(pg_get_function_arguments(p.oid), quote_ident(n.nspname) || '.', '') as arguments,
   replace(pg_get_function_result(p.oid), quote_ident(n.nspname) || '.', '') as result,
@@ -128,7 +128,7 @@ join pg_rewrite r on r.ev_class = o.oid
 order by o.relname, r.rulename
 """
 
-# Whoever may create functions in a schema of the search_path could have theirs called by who looks.
+# A role that may create functions in a schema of the search_path could have its own called by the reader.
 _PLAIN = {"search_path": "pg_catalog, pg_temp", "quote_all_identifiers": "off"}
 _SETTINGS = text(
     "select current_setting('search_path') as search_path, "

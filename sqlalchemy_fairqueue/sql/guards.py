@@ -42,7 +42,7 @@ _NO_SCHEMA = """\
         'create it before: op.execute(sqlalchemy.schema.CreateSchema(...))', v_schema);
   end if;"""
 
-# Whoever drops fq_version() leaves an installation that does not say what it is.
+# A role that drops fq_version() leaves an installation that does not say what it is.
 _LOOK = """\
   v_nameless := to_regprocedure(format('%I.fq_version()', v_schema)) is null
     and to_regclass(format('%I.fq_message', v_schema)) is not null

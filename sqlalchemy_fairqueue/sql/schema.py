@@ -70,7 +70,7 @@ def block(body: str, schema: str | None, variables: Mapping[str, str] | None = N
     """A block of plpgsql in which ``v_schema`` is the name of the target schema.
 
     In it names are looked for in pg_catalog alone: who may create a function in some schema of the search_path could
-    otherwise have it called by whoever migrates. Afterwards the search_path is what it was, ``v_path``.
+    otherwise have it called by the migrating role. Afterwards the search_path is what it was, ``v_path``.
     """
     declared = "".join(f"  {name} {kind};\n" for name, kind in (variables or {}).items())
     return (

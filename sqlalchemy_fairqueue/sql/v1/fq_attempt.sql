@@ -1,6 +1,6 @@
 -- fq_attempt: an attempt at a message as fq_record_attempts takes it; null: it began while the queue did not record its
 -- history.
--- Guarantees: one expression, which the planner puts in its place. Locks: none. Errors: none.
+-- Guarantees: one expression, which the planner inlines. Locks: none. Errors: none.
 create function fairqueue.fq_attempt(
   p_channel_id bigint, p_id bigint, p_attempts integer, p_enqueued_at bigint, p_dequeue_at bigint, p_returned_at bigint,
   p_delivered_at bigint, p_lease_id bigint

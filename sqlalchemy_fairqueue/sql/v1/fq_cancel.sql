@@ -3,9 +3,9 @@
 -- simply gone: 'leased' (a consumer has it: it may complete it, but whatever else becomes of it, it is not delivered
 -- again and leaves no dead letter; its worker is told by fq_heartbeat, its key is free at once) or 'missing' (done,
 -- dead, withdrawn before, or of another queue).
--- Locks: the messages, in the order of their ids; waits for whoever has one locked: a consumer that settles it, a
--- dequeue that takes it. Dequeue passes by a message that a cancel has locked. A transaction that settles messages as
--- well locks all of them first, by fq_hold_messages.
+-- Locks: the messages, in the order of their ids; waits for a transaction that has one locked: a consumer that settles
+-- it, a dequeue that takes it. Dequeue passes by a message that a cancel has locked. A transaction that settles
+-- messages as well locks all of them first, by fq_hold_messages.
 -- Index: fq_message_pkey, fq_channel_pkey. Errors: 40001 under REPEATABLE READ and SERIALIZABLE when a message was
 -- delivered or settled since the snapshot.
 create function fairqueue.fq_cancel(p_queue text, p_ids bigint[])

@@ -3,7 +3,7 @@
 -- Guarantees: one snapshot. backlog is what nobody holds: ready (due by now) and scheduled; oldest_ready_at is when the
 -- longest waiting of the ready ones became due, last_dequeue_at when the channel was last served. Times in microseconds
 -- since the epoch.
--- Cost: three places of indexes a channel, its scheduled and its prioritised messages, and what the queue has of
+-- Cost: three index probes a channel, its scheduled and its prioritised messages, and what the queue has of
 -- messages out, dead letters and signals not heard. The ready messages are not read: the dispatcher counts them.
 -- Planned anew by each call: a plan for any arguments would read all channels of the queue for one of them, or for a
 -- page.

@@ -3,7 +3,8 @@
 -- Returns the lost ones, for which nothing changed. A completion after the lease expired counts as long as nobody else
 -- took the message. An attempt that was handed out while the queue recorded its history is appended to it as
 -- 'completed'.
--- Locks: the messages themselves, in the order of their ids; waits for whoever has one locked. No channel is touched.
+-- Locks: the messages themselves, in the order of their ids; waits for a transaction that has one locked. No channel is
+-- touched.
 -- Index: none while a row is where the delivery found it (no false conflicts under SERIALIZABLE); else fq_message_pkey.
 -- Errors: 40001.
 create function fairqueue.fq_complete(
@@ -99,7 +100,7 @@ begin
     end if;
     exit when cardinality(v_done) = cardinality(v_ids);
 
-    -- A row is not where the delivery found it (the table was rewritten, or someone updated it): look for it by id.
+    -- A row is not where the delivery found it (the table was rewritten, or someone updated it): find it by id.
     select array_agg(m.id), array_agg(m.ctid), array_agg(u.lease_id), array_agg(u.deliveries)
     into v_ids, v_rows, v_lease_ids, v_deliveries
     from unnest(p_ids, p_lease_ids, p_deliveries) u(id, lease_id, deliveries)

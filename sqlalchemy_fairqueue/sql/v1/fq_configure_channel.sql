@@ -3,8 +3,8 @@
 -- when a limit is set, and each frees what its own row says it holds, so that the count is right however the limit is
 -- set, lowered and lifted. A signal lets the next hearing find the channel, whatever hints the consumers keep. With a
 -- max_backlog the backlog is counted anew. p_notify: wake waiting consumers.
--- Locks: the channel's state row, then its leased messages in the order of their ids; waits for whoever has one. Until
--- the commit the channel is not served (dequeue passes by), and nobody waits for it.
+-- Locks: the channel's state row, then its leased messages in the order of their ids; waits for a transaction that has
+-- one. Until the commit the channel is not served (dequeue passes by), and nobody waits for it.
 -- Index: fq_channel_state_newest_ix, fq_lease_expires_ix, fq_message_lease_ix; counting reads the channel's stretch of
 -- fq_message_ready_ix and the queue's signals.
 -- Errors: QF001 bad policy or name; 40001.

@@ -1,7 +1,7 @@
 -- fq_credit_after: what is left of a channel's turn once p_got messages were taken in it and, p_weight each, in the
 -- turns that followed it.
 -- Guarantees: 0 when the turn is over: it ends when the channel has no message that is due. One expression, which the
--- planner puts in its place.
+-- planner inlines.
 -- Locks: none. Errors: none.
 -- Source: deficit round robin (Shreedhar, Varghese 1995).
 create function fairqueue.fq_credit_after(

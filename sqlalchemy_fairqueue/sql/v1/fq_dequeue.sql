@@ -68,20 +68,20 @@ declare
   v_limited_queue boolean;
   v_queue_state tid;
   v_limit integer := p_limit;
-  -- hints: least place in line found, signals below are gone, signals below may be gone, once writers below this xid
-  -- ended, next full scan, next look at what stands below that place
+  -- hints: where the ready order was found to begin, the floor of the signals, their next floor once the writers below
+  -- this xid have ended, when the next full scan is due, when the next scan below the first floor is due
   v_channel_floor bigint := coalesce(p_hints[1], c_nothing);
   v_signal_floor bigint := coalesce(p_hints[2], 0);
-  v_signal_mark bigint := p_hints[3];
-  v_mark_xid bigint := p_hints[4];
+  v_next_signal_floor bigint := p_hints[3];
+  v_floor_xid bigint := p_hints[4];
   v_full_at bigint := coalesce(p_hints[5], 0);
   v_full boolean := v_now >= v_full_at or v_full_at > v_now + 60000000;
   v_below_at bigint := coalesce(p_hints[6], 0);
   v_below boolean := not v_full and (v_now >= v_below_at or v_below_at > v_now + 60000000 or v_channel_floor > v_now);
-  v_whole_line boolean := false;
-  v_line_floor bigint;
+  v_whole_order boolean := false;
+  v_order_floor bigint;
   v_from bigint;
-  v_look_cost bigint;
+  v_below_cost bigint;
   v_scan_cost bigint;
   v_ended_xid bigint;
   v_signalled boolean;
@@ -91,7 +91,7 @@ declare
   v_first_signal bigint;
   v_last_signal bigint;
   v_scheduled_at bigint;
-  -- the channels of one pass, in the order of the line
+  -- the channels of one pass, in ready order
   v_states tid[];
   v_channels bigint[];
   v_weights integer[];
@@ -99,7 +99,7 @@ declare
   v_limited boolean[];
   v_most integer[];
   v_quotas integer[];
-  v_places bigint[];
+  v_positions bigint[];
   v_heads_at bigint[];
   v_head_ids bigint[];
   v_gots integer[];
@@ -120,7 +120,7 @@ declare
   v_width integer;
   v_left integer;
   v_got integer;
-  v_place bigint := v_now;
+  v_position bigint := v_now;
   v_empty integer := 0;
   -- whether several channels may give something; whether none does from the floor on
   v_several boolean := false;
@@ -151,7 +151,7 @@ begin
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own';
   end if;
 
-  -- Whoever changes the queue's limit counts what is out: nothing may come to be out meanwhile.
+  -- A transaction that changes the queue's limit counts the messages that are out; none may be added to them meanwhile.
   if not pg_try_advisory_xact_lock_shared(fairqueue.fq_gate_key(p_queue)) then
     lease_id := p_lease_id;
     hints := p_hints;
@@ -163,8 +163,8 @@ begin
     v_channel_floor := c_nothing;
     v_scan_cost := -fairqueue.fq_now();
   end if;
-  -- One look around, for to start a statement costs more than its run. A new one: what was committed before the gate
-  -- was opened is seen.
+  -- One statement answers all questions, since starting a statement costs more than running it. Its snapshot is younger
+  -- than the gate, so it sees what was committed before the gate was opened.
   select q.paused_at is not null, q.history, q.global_max_concurrency is not null,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
     pg_current_xact_id_if_assigned() is null,
@@ -204,21 +204,21 @@ begin
     into v_heard, v_seen, v_first_signal, v_last_signal, v_scheduled_at
     from fairqueue.fq_hear(p_queue, case when v_full then 0 else v_signal_floor end, c_chunk) h;
     signals_after := case when v_seen = c_chunk then v_last_signal end;
-    -- The look at the line began at the floor: others may stand below it.
+    -- The scan of the ready order began at the floor; other channels may stand below it.
     v_several := v_several or (v_scheduled_at < v_channel_floor) is true;
     v_channel_floor := least(v_channel_floor, v_scheduled_at);
   end if;
-  if v_mark_xid <= v_ended_xid then
-    -- Whoever drew an id below the mark has ended, and this scan saw what they left: below both nothing can come up any
-    -- more.
-    v_signal_floor := greatest(v_signal_floor, least(v_signal_mark, v_first_signal - 1));
-    v_mark_xid := null;
+  if v_floor_xid <= v_ended_xid then
+    -- The transactions that drew ids below the next floor have ended, and this scan saw what they left: no signal can
+    -- appear below both any more.
+    v_signal_floor := greatest(v_signal_floor, least(v_next_signal_floor, v_first_signal - 1));
+    v_floor_xid := null;
   end if;
-  -- The own id, if it is drawn after the scan: whoever drew a lower signal has a lower one. A snapshot's xmax would not
-  -- do, for transactions with that id and greater ones can be running.
-  if v_seen > 0 and v_mark_xid is null and v_unwritten and not v_expired then
-    v_signal_mark := v_last_signal;
-    v_mark_xid := pg_current_xact_id()::text::bigint;
+  -- The own xid, drawn after the scan, is above that of every transaction with a lower signal. A snapshot's xmax would
+  -- not do, for transactions with that id and greater ones can be running.
+  if v_seen > 0 and v_floor_xid is null and v_unwritten and not v_expired then
+    v_next_signal_floor := v_last_signal;
+    v_floor_xid := pg_current_xact_id()::text::bigint;
   end if;
   if v_full then
     v_scan_cost := v_scan_cost + fairqueue.fq_now();
@@ -241,26 +241,26 @@ begin
     v_limit := coalesce(v_limit, 0);
   end if;
   v_left := v_limit;
-  -- No more channels are locked than the limit is turns, if all have the weight of the first in line; later passes go
+  -- No more channels are locked than the limit is turns, if all have the weight of the first one; later passes go
   -- by what the last one found.
   v_width := (v_limit - 1) / coalesce(v_weight, 1) + 1;
-  -- Where nobody stood in line, only the channel that was heard of may now.
+  -- If no channel was ready before, only the one that was heard of can be ready now.
   v_bare := p_limit > 1 and not v_several and v_heard = 0;
   v_several := v_limit > 1 and (v_several or v_seen > 1);
   if v_full and (v_limit = 0 or v_bare) then
-    -- The signals were scanned in full, and so was the line, or it will be: its floor is gone.
+    -- The signals were scanned in full, and the ready order was or will be: it has no floor now.
     v_full_at := v_now + least(30 * v_scan_cost, 30000000);
     v_full := false;
   end if;
 
-  v_line_floor := v_channel_floor;
+  v_order_floor := v_channel_floor;
   while v_left > 0 and v_empty < 32 loop
     if v_bare then
-      -- Nothing from the floor on that this call could take. What stands there first, not due or in other hands, is
-      -- where the next call begins. A look below the floor passes all that was served while a snapshot is open: it
-      -- takes a thirtieth of the time at most.
-      v_from := case when v_below then c_nothing else v_line_floor end;
-      v_look_cost := -fairqueue.fq_now();
+      -- From the floor on there is nothing that this call could take. The next call begins at the first channel there,
+      -- which is not due or is locked by another call. A scan below the floor reads all versions that were served
+      -- while a snapshot is open, so it takes a thirtieth of the time at most.
+      v_from := case when v_below then c_nothing else v_order_floor end;
+      v_below_cost := -fairqueue.fq_now();
       select s.next_dequeue_at into due_in
       from fairqueue.fq_channel_state s
       where s.queue = p_queue
@@ -270,22 +270,22 @@ begin
       order by s.queue, s.next_dequeue_at
       limit 1;
       if v_from = c_nothing then
-        v_look_cost := v_look_cost + fairqueue.fq_now();
-        v_below_at := v_now + least(30 * v_look_cost, 30000000);
+        v_below_cost := v_below_cost + fairqueue.fq_now();
+        v_below_at := v_now + least(30 * v_below_cost, 30000000);
         if not v_below then
-          v_full_at := least(v_full_at + 30 * v_look_cost, v_now + 30000000);
+          v_full_at := least(v_full_at + 30 * v_below_cost, v_now + 30000000);
         end if;
         v_below := false;
-        v_whole_line := true;
+        v_whole_order := true;
       end if;
-      if due_in is null or due_in >= v_line_floor then
+      if due_in is null or due_in >= v_order_floor then
         v_channel_floor := coalesce(due_in, v_now);
-        if not v_whole_line then
+        if not v_whole_order then
           due_in := least(due_in, v_below_at);
         end if;
         exit;
       end if;
-      v_line_floor := due_in;
+      v_order_floor := due_in;
       v_channel_floor := due_in;
       v_several := v_several or v_limit > 1;
       due_in := null;
@@ -293,10 +293,10 @@ begin
     if v_full then
       v_scan_cost := v_scan_cost - fairqueue.fq_now();
     end if;
-    -- A row that changed since the snapshot fails the join on turn when it is looked at again: it has another place in
-    -- line now. ("is not distinct from" is no index condition: rows are reached by their ctid, whatever the planner
-    -- thinks of an index.) One message, or the few of an only channel, are taken by statements of their own: starting
-    -- those for many costs more than their run.
+    -- A row that changed since the snapshot fails the join on turn when PostgreSQL checks it again, since its position
+    -- changed too. ("is not distinct from" is no index condition, so the planner reaches rows by ctid and never by an
+    -- index.) One message, or the few of an only channel, are taken by statements of their own: starting those for many
+    -- costs more than running them.
     if not v_several then
       select s.ctid, s.channel_id, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id,
         s.max_concurrency is not null, case when s.credit > 0 then s.credit else s.weight end, ready.read_at,
@@ -333,7 +333,7 @@ begin
         array_agg(o.most), array_agg(o.read_at), array_agg(o.head_dequeue_at), array_agg(o.head_message_id),
         count(*), min(o.next_dequeue_at), sum(o.weight)
       into v_states, v_channels, v_weights, v_turns_left, v_limited, v_most,
-        v_places, v_heads_at, v_head_ids, v_found, v_first, v_weight
+        v_positions, v_heads_at, v_head_ids, v_found, v_first, v_weight
       from (
         select s.ctid as row, s.channel_id, s.weight, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id,
           ready.read_at,
@@ -345,16 +345,17 @@ begin
             fairqueue.fq_rate_room(v_now, s.release_at, s.release_interval, s.release_burst)
           )::integer as most
         from (
-          -- The clock is read before the row is locked: whoever finds a channel locked reads a later time for the one
-          -- that it takes instead, so that places come in the order of the line whichever call started first.
+          -- The clock is read before the row is locked. A call that finds a channel locked reads a later time for the
+          -- channel that it takes instead, so positions keep the ready order whichever call started first.
           select r.ctid as row, r.turn, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
           from fairqueue.fq_channel_state r
           where r.queue = p_queue
             and r.next_dequeue_at is not null
             and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
             and r.next_dequeue_at >= v_channel_floor
-            and r.next_dequeue_at <= v_place
-            -- what became due after the call began waits for the next one: it would stand first in line again and again
+            and r.next_dequeue_at <= v_position
+            -- a channel that became due after the call began waits for the next one: it would come first again and
+            -- again
             and r.head_dequeue_at <= v_now
             and (fairqueue.fq_rate_allows_at(r.release_at, r.release_interval, r.release_burst) <= v_now) is not false
           order by r.queue, r.next_dequeue_at, r.channel_id
@@ -379,7 +380,7 @@ begin
     v_channel_floor := v_first;
 
     if v_lease_id is null then
-      -- Under an own lease that another consumer is reclaiming nothing may be taken: that lock makes it look gone.
+      -- Nothing may be taken under an own lease that another consumer reclaims: a locked lease counts as gone.
       select e.id, e.expires_at into v_lease_id, v_expires_at
       from fairqueue.fq_lease e
       where e.id = p_lease_id
@@ -440,7 +441,7 @@ begin
         v_holds_slots := v_has_limit;
         v_left := v_left - v_got;
         v_bare := v_head_at is null or v_head_at > v_now;
-        v_place := greatest(v_now + 1, v_read_at);
+        v_position := greatest(v_now + 1, v_read_at);
         update fairqueue.fq_channel_state s
         set turn = s.turn + 1,
           current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else v_got end,
@@ -448,10 +449,10 @@ begin
           release_at = greatest(s.release_at, v_now) + v_got * s.release_interval,
           head_dequeue_at = v_head_at,
           head_message_id = v_head_id,
-          last_dequeue_at = v_place,
+          last_dequeue_at = v_position,
           credit = fairqueue.fq_credit_after(s.weight, v_turn_left, v_got, v_head_at, v_now),
-          next_dequeue_at = fairqueue.fq_place_after(
-            s.next_dequeue_at, v_place, v_turn_left, v_got, v_head_at, v_now,
+          next_dequeue_at = fairqueue.fq_next_dequeue_at(
+            s.next_dequeue_at, v_position, v_turn_left, v_got, v_head_at, v_now,
             s.release_at, s.release_interval, s.release_burst
           )
         where s.ctid = v_state;
@@ -462,20 +463,20 @@ begin
       continue;
     end if;
 
-    -- As many whole turns as all of them fit in, the last of the line cut short; places strictly ascending, as close to
-    -- the clock as that allows. One turn while others may stand behind these.
+    -- As many whole turns as all of them fit in, the last turn cut short. Positions ascend strictly, as close to the
+    -- clock as that allows. One turn while other channels may be ready behind these.
     v_turns := case when v_found = v_width and v_width < v_left then 1 else greatest(1, v_left / v_weight) end;
     v_room := v_left;
     v_quotas := v_most;
     for i in 1..v_found loop
       v_quotas[i] := least(v_most[i], v_turns_left[i] + (v_turns - 1) * v_weights[i], v_room);
       v_room := v_room - v_quotas[i];
-      v_place := greatest(v_place + 1, v_places[i]);
-      v_places[i] := v_place;
+      v_position := greatest(v_position + 1, v_positions[i]);
+      v_positions[i] := v_position;
     end loop;
 
     -- A new statement, whose snapshot is younger than the locks: a message whose signal was heard before is seen. One
-    -- look finds what each channel may give and, one further, its new head; the last row of its turn tells how many and
+    -- scan finds what each channel may give and, one further, its new head; the last row of its turn tells how many and
     -- which.
     select
       array_agg(w.row) filter (where w.taken), array_agg(w.id) filter (where w.taken),
@@ -608,22 +609,22 @@ begin
       end,
       head_dequeue_at = n.head_at,
       head_message_id = n.head_id,
-      last_dequeue_at = case when n.got > 0 then n.place else s.last_dequeue_at end,
+      last_dequeue_at = case when n.got > 0 then n.position else s.last_dequeue_at end,
       credit = fairqueue.fq_credit_after(s.weight, n.turn_left, n.got, n.head_at, v_now),
-      next_dequeue_at = fairqueue.fq_place_after(
-        s.next_dequeue_at, n.place, n.turn_left, n.got, n.head_at, v_now,
+      next_dequeue_at = fairqueue.fq_next_dequeue_at(
+        s.next_dequeue_at, n.position, n.turn_left, n.got, n.head_at, v_now,
         s.release_at, s.release_interval, s.release_burst
       )
     from (
       select u.*
-      from unnest(v_states, v_gots, v_quotas, v_places, v_turns_left, v_next_heads_at, v_next_head_ids)
-        u(row, got, quota, place, turn_left, head_at, head_id)
+      from unnest(v_states, v_gots, v_quotas, v_positions, v_turns_left, v_next_heads_at, v_next_head_ids)
+        u(row, got, quota, position, turn_left, head_at, head_id)
       where u.quota > 0
     ) n
     where s.ctid = n.row;
     v_left := v_left - v_got;
-    v_place := greatest(v_place, fairqueue.fq_now());
-    -- Channels that turned out to be empty must not hide the ready ones behind them: look further at once, and wider.
+    v_position := greatest(v_position, fairqueue.fq_now());
+    -- Channels that turned out to be empty must not hide the ready ones behind them: the next pass is wider.
     if v_got = 0 then
       v_empty := v_empty + 1;
       v_width := least(2 * v_width, 100000);
@@ -656,7 +657,7 @@ begin
   elsif v_empty = 32 then
     due_in := 0;
   elsif v_left > 0 or v_limit < p_limit then
-    -- At the queue's limit only a lease that expires brings something without a signal; a consumer that sleeps and
+    -- At the queue's limit only a lease that expires brings something without a signal; a consumer that waits and
     -- holds nothing gives nothing back.
     select least(due_in, e.expires_at) into due_in
     from (values (p_queue)) asked (name)
@@ -682,7 +683,7 @@ begin
   -- A channel that became due while this call ran was left alone: the next call must find it, so that the floor stays
   -- at the start.
   hints := array[
-    least(v_channel_floor, v_now), v_signal_floor, v_signal_mark, v_mark_xid, v_full_at, v_below_at,
+    least(v_channel_floor, v_now), v_signal_floor, v_next_signal_floor, v_floor_xid, v_full_at, v_below_at,
     (v_holds_slots or v_limited_queue)::integer
   ];
   return next;

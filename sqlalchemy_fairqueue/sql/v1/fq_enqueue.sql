@@ -259,8 +259,8 @@ begin
         coalesce(u.max_attempts, 20) as max_attempts
       from unnest(p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_max_attempts)
         with ordinality u(channel, kind, content, headers, delay, at, priority, max_attempts, ord)
-      -- lateral with a limit: one look-up a message, whatever a plan made on empty tables thinks of reading the whole
-      -- queue
+      -- lateral with a limit: one index probe a message, also in a plan that was made on empty tables and would read
+      -- the whole queue
       cross join lateral (
         select k.id
         from fairqueue.fq_channel k
@@ -302,10 +302,10 @@ begin
 
   -- Keys are unique across transactions, so adding one can wait: each channel is made and filled before the next, its
   -- keys in order. Messages that are to be replaced belong to others too: they are locked afterwards, all at once by
-  -- id, so that whoever settles or cancels messages and whoever replaces them never wait for each other. The order of
-  -- the call is kept by dequeue_at, a microsecond a message up to now. One that has ended before it was locked leaves
-  -- its key free, which must not be waited for while the others are held: all is undone, and begun again with that key
-  -- in its place. (One alone waits with nothing in hand.)
+  -- id, so that transactions that settle or cancel messages and those that replace them never wait for each other. The
+  -- order of the call is kept by dequeue_at, a microsecond a message up to now. One that has ended before it was locked
+  -- leaves its key free, which must not be waited for while the others are held: all is undone, and begun again with
+  -- that key free. (One alone waits with nothing in hand.)
   for v_try in 1..v_tries loop
     begin
       v_ordinals := '{}';
@@ -326,7 +326,7 @@ begin
           v_index := 0;
           v_channel := null;
           v_held := null;
-          for v_look in 1..2 loop
+          for v_round in 1..2 loop
             v_holders := array(
               select h.id
               from unnest(v_later_channels, v_later_keys) with ordinality u(channel_id, key, ord)
@@ -342,7 +342,7 @@ begin
             if v_try < v_tries and (array_position(v_holders, null) > 0 or v_holders <> v_held) then
               raise exception using errcode = 'QF099', message = 'a message to replace has ended';
             end if;
-            exit when v_look = 2;
+            exit when v_round = 2;
             v_held := v_holders;
             perform fairqueue.fq_hold_messages(p_hold || v_held);
             exit when v_try = v_tries;
@@ -376,7 +376,7 @@ begin
               );
             end loop;
             -- One snapshot for both: a signal that is heard meanwhile is counted once, in the one or in the other.
-            -- Those below the last one heard, which a slow transaction left, count when they are heard: to look there
+            -- Those below the last one heard, which a slow transaction left, count when they are heard: to read there
             -- would be to walk over all that an old snapshot keeps.
             select n.max_backlog, n.drop_when_full,
               case
@@ -491,7 +491,7 @@ begin
               outcome := case when v_drop then 'dropped' else 'full' end;
               exit;
             end if;
-            -- The message that held the key has just been completed, or one was added: look again.
+            -- The message that held the key has just been completed, or one was added: try again.
           end loop;
 
           if outcome in ('created', 'replaced', 'dropped') then

@@ -4,11 +4,11 @@
 -- channel that somebody else holds stay. Call again with p_after = last_id while seen = p_limit, so that those never
 -- fill every chunk. Slots of the queue's limit are freed while the queue's state row is locked, whether their signal's
 -- channel can be locked or not. The head of a paused channel is lowered, but it does not become ready. A channel keeps
--- the greatest id that it was told by, heard_id: whoever adds up what signals will still add to its backlog reads from
+-- the greatest id that it was told by, heard_id: a sum of what signals will still add to its backlog begins
 -- there, and not over all that an old snapshot keeps. heard: signals applied; seen: signals read; first_id, last_id:
 -- their least and greatest id; scheduled_at: earliest position in turn order of a channel heard of.
--- Locks: state rows for no key update, signals for update, both skip locked; whoever holds a channel's state row is the
--- only one to delete its signals, and whoever holds the queue's the only one to delete or change those that free its
+-- Locks: state rows for no key update, signals for update, both skip locked; the holder of a channel's state row is the
+-- only one to delete its signals, and the holder of the queue's the only one to delete or change those that free its
 -- slots.
 -- Index: fq_signal_pkey, fq_channel_state_newest_ix, fq_queue_state_newest_ix; rows by ctid. Errors: QF001 bad
 -- argument.
@@ -57,7 +57,7 @@ declare
   v_dropped integer;
   v_state tid;
   v_lower boolean;
-  v_place bigint;
+  v_position bigint;
 begin
   if p_queue is null or p_after is null or p_limit is null or p_limit < 1 then
     raise exception 'fq_hear has queue %, after %, limit %', p_queue, p_after, p_limit
@@ -99,7 +99,7 @@ begin
             fairqueue.fq_rate_allows_at(s.release_at, s.release_interval, s.release_burst)
           )
       end
-    into v_state, v_lower, v_place
+    into v_state, v_lower, v_position
     from (
       select n.ctid as row, n.turn
       from fairqueue.fq_channel_state n
@@ -136,7 +136,7 @@ begin
       dropped = s.dropped + v_dropped,
       head_dequeue_at = case when v_lower then v_dequeue_at else s.head_dequeue_at end,
       head_message_id = case when v_lower then v_message_id else s.head_message_id end,
-      next_dequeue_at = case when v_lower then least(s.next_dequeue_at, v_place) else s.next_dequeue_at end
+      next_dequeue_at = case when v_lower then least(s.next_dequeue_at, v_position) else s.next_dequeue_at end
     where s.ctid = v_state
     returning
       case when s.max_concurrency is null or s.current_concurrency < s.max_concurrency then s.next_dequeue_at end
@@ -176,10 +176,10 @@ begin
     for no key update of s skip locked;
   end if;
 
-  -- A channel's signals are a stretch of the arrays. (To look them up by channel would be a nested loop: quadratic.) A
-  -- state row that changed since the snapshot fails the join on turn when it is looked at again: its holder was here a
-  -- moment ago. ("is not distinct from" is no index condition: rows are reached by their ctid, whatever the planner
-  -- thinks of an index.)
+  -- A channel's signals are a stretch of the arrays. (Finding them by channel would be a nested loop: quadratic.) A
+  -- state row that changed since the snapshot fails the join on turn when PostgreSQL checks it again: its holder heard
+  -- a moment ago. ("is not distinct from" is no index condition: the planner reaches rows by ctid and never by an
+  -- index.)
   select array_agg(l.row), array_agg(l.first), array_agg(l.signals)
   into v_states, v_firsts, v_counts
   from (
@@ -207,8 +207,8 @@ begin
   end if;
 
   -- A new statement, whose snapshot is younger than the locks: what another hearing applied before is not seen again.
-  -- Nobody but the holder of the state row deletes signals; skip locked is for whoever looks at them by hand, for
-  -- dequeue waits for nobody.
+  -- Only the holder of the state row deletes signals. Skip locked is for sessions that lock them by hand, since dequeue
+  -- waits for nobody.
   with claimed as materialized (
     select l.state, g.ctid as row
     from unnest(v_states, v_firsts, v_counts) l(state, first, signals)
@@ -247,7 +247,7 @@ begin
       head_dequeue_at = case when n.lower then t.dequeue_at else s.head_dequeue_at end,
       head_message_id = case when n.lower then t.message_id else s.head_message_id end,
       next_dequeue_at = case
-        when n.lower and s.paused_at is null then least(s.next_dequeue_at, n.place)
+        when n.lower and s.paused_at is null then least(s.next_dequeue_at, n.position)
         else s.next_dequeue_at
       end
     from told t
@@ -257,13 +257,13 @@ begin
         t.message_id is not null
           and (o.head_dequeue_at is null or (t.dequeue_at, t.message_id) < (o.head_dequeue_at, o.head_message_id))
           as lower,
-        -- As if it had stood in line since its last service or, if later, since the message came: nobody gains a turn
-        -- by being idle.
+        -- The position that it would have if it had been ready since its last service or, if later, since the message
+        -- came: no channel gains a turn by being idle.
         greatest(
           t.dequeue_at,
           o.last_dequeue_at,
           fairqueue.fq_rate_allows_at(o.release_at, o.release_interval, o.release_burst)
-        ) as place
+        ) as position
     ) n
     where s.ctid = t.state
     returning s.next_dequeue_at, s.max_concurrency is null or s.current_concurrency < s.max_concurrency as served
@@ -272,7 +272,7 @@ begin
     (select coalesce(sum(t.signals), 0) from told t),
     (select coalesce(sum(t.queue_signals), 0) from told t),
     (select coalesce(sum(t.queue_freed), 0) from told t),
-    -- Of each channel heard of, changed or not: a signal is how configuration says that a place in line counts again.
+    -- Of each channel heard of, changed or not: configuration sends a signal when a channel is ready again.
     (select min(a.next_dequeue_at) from applied a where a.served)
   into heard, v_queue_heard, v_queue_freed, scheduled_at;
 

@@ -1,7 +1,7 @@
 -- fq_hold_deliveries: lock the messages of the given deliveries that are still their holder's. Used by release, retry
 -- and bury. ordinal: where the delivery stands in the arrays; exhausted: it was the last attempt. Guarantees: a
 -- returned message carries the delivery's token (id, lease id, deliveries) and stays so until the transaction ends.
--- Locks: the messages, for update, in the order of their ids; waits for whoever has one locked.
+-- Locks: the messages, for update, in the order of their ids; waits for a transaction that has one locked.
 -- Index: none while a row is where the delivery found it; else fq_message_pkey. Errors: 40001.
 create function fairqueue.fq_hold_deliveries(p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[])
 returns table (message_id bigint, row_id tid, ordinal bigint, exhausted boolean)
@@ -42,7 +42,7 @@ begin
     end loop;
     exit when cardinality(v_held) = cardinality(p_ids);
 
-    -- A row is not where the delivery found it (the table was rewritten, or someone updated it): look for it by id.
+    -- A row is not where the delivery found it (the table was rewritten, or someone updated it): find it by id.
     select array_agg(m.ctid order by u.ord) into v_rows
     from unnest(p_ids, p_lease_ids, p_deliveries) with ordinality u(id, lease_id, deliveries, ord)
     left join fairqueue.fq_message m

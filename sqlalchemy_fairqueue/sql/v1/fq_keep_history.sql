@@ -1,12 +1,13 @@
 -- fq_keep_history: the housekeeping of the history: make the partitions of today and the next p_ahead days (UTC), drop
 -- those that are too old.
 -- Guarantees: one at a time: while another is at it, nothing is done and no row comes back. All or nothing with the
--- caller's transaction, so that whoever does it may die. Attempts that the default partition took move to their day. A
+-- caller's transaction, so that the caller may die. Attempts that the default partition took move to their day. A
 -- partition goes when its last moment is older than the longest retention of a queue that has one or records its
 -- history (30 days where none is set). Rows: the partition and what was done: 'made', 'dropped', or 'emptied' and
 -- 'busy': a table was in use for longer than a tenth of a second, so that the next call drops or makes it.
 -- What is taken away is noted in fq_pruned_history in the same transaction, for readers that had not come so far.
--- A day belongs to the owner of the history, whoever makes it, so that the owner can drop it and dump it.
+-- A day belongs to the owner of the history, also where another role makes it, so that the owner can drop it and dump
+-- it.
 -- Locks: to make: the history share update exclusive, which hinders no verb, and the default partition access
 -- exclusive, which no verb needs while days are made ahead. Where today or a day before it is made, the history share
 -- row exclusive: verbs that record wait for the commit. To drop: the history access exclusive. All till the commit, so
@@ -167,7 +168,7 @@ begin
       ' select %s, %s, h.recorded_xid, h.id, %s from %I.%I h order by h.recorded_xid desc, h.id desc limit 1',
       v_schema, v_day * c_day, (v_day + 1) * c_day, v_now, v_schema, partition
     );
-    -- Where somebody uses the history for long, its place can be freed without locking more than the old partition.
+    -- Where a transaction uses the history for long, the space can be freed by locking only the old partition.
     foreach action in array array['dropped', 'emptied', 'busy'] loop
       exit when action = 'busy';
       begin

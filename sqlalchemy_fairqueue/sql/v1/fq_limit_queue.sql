@@ -6,8 +6,8 @@
 -- prepared for two-phase commit).
 -- Locks: the queue's row, its gate alone (fq_gate_key), the messages that are out in the order of their ids, its state
 -- row. Waits for another configuration of the queue, for transactions that end messages, for dequeues under way. From
--- the gate to the commit the queue's dequeues return nothing, and whoever settles a message that was out waits. READ
--- COMMITTED only: an older snapshot would miss messages that are out.
+-- the gate to the commit the queue's dequeues return nothing, and a transaction that settles a message that was out
+-- waits. READ COMMITTED only: an older snapshot would miss messages that are out.
 -- Index: fq_queue_pkey, fq_lease_expires_ix, fq_message_lease_ix, fq_queue_state_newest_ix. Errors: QF001 bad argument,
 -- QF003 wrong isolation level.
 create function fairqueue.fq_limit_queue(p_queue text, p_max_concurrency integer, p_notify boolean default true)

@@ -241,19 +241,19 @@ begin
     end if;
     for r in
       execute format(
-        'select array_agg(n.channel order by n.place) as channels, array_agg(n.kind order by n.place) as kinds,'
-        '  array_agg(n.content order by n.place) as contents, array_agg(n.headers order by n.place) as headers,'
-        '  array_agg(n.delay order by n.place) as delays, array_agg(n.at order by n.place) as ats,'
-        '  array_agg(n.priority order by n.place) as priorities, array_agg(n.key order by n.place) as keys,'
-        '  array_agg(n.max_attempts order by n.place) as max_attempts, count(*)::integer as messages'
+        'select array_agg(n.channel order by n.position) as channels, array_agg(n.kind order by n.position) as kinds,'
+        '  array_agg(n.content order by n.position) as contents, array_agg(n.headers order by n.position) as headers,'
+        '  array_agg(n.delay order by n.position) as delays, array_agg(n.at order by n.position) as ats,'
+        '  array_agg(n.priority order by n.position) as priorities, array_agg(n.key order by n.position) as keys,'
+        '  array_agg(n.max_attempts order by n.position) as max_attempts, count(*)::integer as messages'
         ' from ('
-        '   select s.*, row_number() over (order by s.channel, s.key nulls first, s.attempt, s.row) as place'
+        '   select s.*, row_number() over (order by s.channel, s.key nulls first, s.attempt, s.row) as position'
         '   from %s s'
         '   join %s c(channel, id) on c.channel = s.channel'
         '   where %s'
         ' ) n'
-        ' group by (n.place - 1) / %s'
-        ' order by (n.place - 1) / %s',
+        ' group by (n.position - 1) / %s'
+        ' order by (n.position - 1) / %s',
         v_stage, v_channels, v_by_enqueue, c_chunk, c_chunk
       )
     loop

@@ -1,5 +1,5 @@
 -- fq_queues: the names of all queues that have channels or are configured, in order.
--- Guarantees: one row a queue. Reads one place of an index a queue, however many channels it has.
+-- Guarantees: one row a queue. Reads one index entry a queue, however many channels it has.
 -- Locks: none. Index: fq_channel_queue_name_key, fq_queue_pkey. Errors: none.
 create function fairqueue.fq_queues()
 returns setof text

@@ -1,5 +1,5 @@
 -- fq_rate_room: how many messages a channel's rate allows now; null: it has no rate.
--- Guarantees: one expression, which the planner puts in its place. Locks: none. Errors: none.
+-- Guarantees: one expression, which the planner inlines. Locks: none. Errors: none.
 -- Source: generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_rate_room(
   p_now bigint, p_release_at bigint, p_release_interval bigint, p_release_burst integer

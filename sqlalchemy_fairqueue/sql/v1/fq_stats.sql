@@ -2,7 +2,7 @@
 -- Guarantees: one snapshot; times and counts as in fq_channel_stats. consumers: those with a lease that has not
 -- expired; signals: what transactions left and nobody has heard; current_concurrency: messages that count against the
 -- queue's limit, null if it never had one.
--- Cost: two places of indexes a channel (some 200,000 channels a second), two more for one that has messages, the
+-- Cost: two index probes a channel (some 200,000 channels a second), two more for one that has messages, the
 -- scheduled and prioritised messages, and what the queue has of messages out, dead letters and signals not heard. The
 -- ready messages are not read.
 -- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix,
@@ -46,7 +46,7 @@ begin
       sum(t.queue_freed) as queue_freed
     from told t
   ),
-  line as materialized (
+  ready_order as materialized (
     select count(*) as channels, sum(s.backlog) as backlog, sum(s.dropped) as dropped, sum(w.scheduled) as scheduled,
       min(w.since) as since
     from fairqueue.fq_channel c
@@ -118,7 +118,7 @@ begin
       where e.queue = p_queue
         and e.expires_at > v_now
     )
-  from line l
+  from ready_order l
   cross join heard h
   left join fairqueue.fq_queue q on q.name = p_queue;
 end

@@ -32,7 +32,7 @@ begin
   perform fairqueue.fq_check_names(array[p_queue]);
   if p_consumer is null or p_wait is null or p_wait not between 1 and 31536000000000 then
     raise exception 'fq_wait has consumer %, wait % microseconds', p_consumer, p_wait
-      using errcode = 'QF001', hint = 'name the consumer and let it sleep for 1 microsecond to 365 days';
+      using errcode = 'QF001', hint = 'name the consumer and let it wait for 1 microsecond to 365 days';
   end if;
   update fairqueue.fq_lease e
   set waiting_until = v_now + p_wait,
