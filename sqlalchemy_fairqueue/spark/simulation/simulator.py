@@ -268,7 +268,7 @@ def _take_in_turns(dispatcher: Dispatcher, found: int, now: int, assigned: Integ
 
 @compilable
 def _update_served(dispatcher: Dispatcher, selection: Selection, sort_key: int, now: int) -> None:
-    """Update a channel that was served: fq_credit_after, fq_next_dequeue_at. *sort_key*: its order if its turn is over."""
+    """Update a channel that was served (fq_credit_after, fq_next_dequeue_at); *sort_key*: its order after its turn."""
     channel = dispatcher.channels[selection.channel]
     channel.held += selection.taken
     if channel.release_interval > 0:
