@@ -72,8 +72,8 @@ class PolicyChanges:
             check_contradiction(name, given=getattr(self, name) is not None, removed=getattr(self, f"no_{name}"))
         given: dict[str, Any] = {
             "max_concurrency": self.max_concurrency,
-            "release_interval": self.interval,
-            "release_burst": self.burst,
+            "rate_interval": self.interval,
+            "rate_burst": self.burst,
             "weight": self.weight,
             "max_backlog": self.max_backlog,
             "on_full": self.on_full,
@@ -95,8 +95,8 @@ def policy_rows(policy: ChannelPolicy) -> list[tuple[str, object]]:
     """A policy as rows of names and values."""
     return [
         ("max concurrency", policy.max_concurrency),
-        ("rate", format_rate(policy.release_interval)),
-        ("burst", policy.release_burst),
+        ("rate", format_rate(policy.rate_interval)),
+        ("burst", policy.rate_burst),
         ("weight", policy.weight),
         ("max backlog", policy.max_backlog),
         ("on full", policy.on_full if policy.max_backlog or policy.on_full != "raise" else None),
@@ -107,8 +107,8 @@ def policy_document(policy: ChannelPolicy) -> dict[str, object]:
     """A policy as a JSON document."""
     return {
         "max_concurrency": policy.max_concurrency,
-        "release_interval_seconds": policy.release_interval,
-        "release_burst": policy.release_burst,
+        "rate_interval_seconds": policy.rate_interval,
+        "rate_burst": policy.rate_burst,
         "weight": policy.weight,
         "max_backlog": policy.max_backlog,
         "on_full": policy.on_full,
@@ -139,8 +139,8 @@ def queue_configuration(connection: Connection, schema: str, queue: str) -> Queu
         return QueueConfiguration()
     policy = ChannelPolicy(
         max_concurrency=row.max_concurrency,
-        release_interval=duration(row.release_interval),
-        release_burst=row.release_burst,
+        rate_interval=duration(row.rate_interval),
+        rate_burst=row.rate_burst,
         weight=row.weight,
         max_backlog=row.max_backlog,
         on_full="drop" if row.drop_when_full else "raise",

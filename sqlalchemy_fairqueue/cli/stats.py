@@ -84,7 +84,7 @@ def channel_row(stats: ChannelStats, now: datetime) -> list[Text]:
         cell(stats.scheduled),
         cell(stats.leased),
         cell(limit),
-        cell(format_rate(stats.release_interval)),
+        cell(format_rate(stats.rate_interval)),
         cell(stats.weight),
         cell(backlog),
         cell(stats.dead, "red" if stats.dead else ""),
@@ -107,7 +107,7 @@ def queue_document(stats: QueueStats, now: datetime) -> dict[str, object]:
 def channel_document(stats: ChannelStats, now: datetime) -> dict[str, object]:
     """A channel as a JSON document."""
     document = asdict(stats)
-    document["release_interval_seconds"] = document.pop("release_interval")
+    document["rate_interval_seconds"] = document.pop("rate_interval")
     return document | {"oldest_ready_seconds": age(stats.oldest_ready_at, now)}
 
 

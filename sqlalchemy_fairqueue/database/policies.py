@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 POLICY_TYPES = {
     "max_concurrency": "integer",
-    "release_interval": "bigint",
-    "release_burst": "integer",
+    "rate_interval": "bigint",
+    "rate_burst": "integer",
     "weight": "integer",
     "max_backlog": "integer",
     "drop_when_full": "boolean",
@@ -24,8 +24,8 @@ def policy_parameters(policy: ChannelPolicy) -> dict[str, int | None]:
     """A policy as the functions take it."""
     return {
         "max_concurrency": policy.max_concurrency,
-        "release_interval": microseconds(policy.release_interval),
-        "release_burst": policy.release_burst,
+        "rate_interval": microseconds(policy.rate_interval),
+        "rate_burst": policy.rate_burst,
         "weight": policy.weight,
         "max_backlog": policy.max_backlog,
         "drop_when_full": policy.on_full == "drop",

@@ -74,7 +74,7 @@ def channel_stats(
 
 def _channel(target: Target, row: Row[Any]) -> ChannelStats:
     columns = _columns(row)
-    columns["release_interval"] = duration(columns["release_interval"])
+    columns["rate_interval"] = duration(columns["rate_interval"])
     columns["on_full"] = "drop" if columns.pop("drop_when_full") else "raise"
     return ChannelStats(queue=target.queue, **columns)
 

@@ -52,8 +52,8 @@ class QueueConfigMixin(FairqueueMixin):
 
     name: Mapped[str] = mapped_column(Text(collation="C"))
     max_concurrency: Mapped[int | None] = mapped_column(Integer)
-    release_interval: Mapped[timedelta] = mapped_column(Duration, server_default=text("0"))
-    release_burst: Mapped[int] = mapped_column(Integer, server_default=text("1"))
+    rate_interval: Mapped[timedelta] = mapped_column(Duration, server_default=text("0"))
+    rate_burst: Mapped[int] = mapped_column(Integer, server_default=text("1"))
     weight: Mapped[int] = mapped_column(Integer, server_default=text("1"))
     has_policy: Mapped[bool] = mapped_column(Boolean, server_default=true())
     global_max_concurrency: Mapped[int | None] = mapped_column(Integer)
@@ -80,7 +80,7 @@ class QueueConfigMixin(FairqueueMixin):
             PrimaryKeyConstraint("name", name=conv("fq_queue_pkey")),
             CheckConstraint(
                 "(max_concurrency is null or max_concurrency >= 1) "
-                "and release_interval >= 0 and release_burst >= 1 and weight >= 1",
+                "and rate_interval >= 0 and rate_burst >= 1 and weight >= 1",
                 name=conv("fq_queue_policy_check"),
             ),
             CheckConstraint(

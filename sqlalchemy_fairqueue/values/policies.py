@@ -32,8 +32,8 @@ class ChannelPolicy:
 
     Attributes:
         max_concurrency: Most messages of the channel that consumers hold at once, exactly. None: no limit.
-        release_interval: Least time between two messages on average; zero: no rate limit.
-        release_burst: Messages that may come in a row before release_interval applies (generic cell rate algorithm,
+        rate_interval: Least time between two messages on average; zero: no rate limit.
+        rate_burst: Messages that may come in a row before rate_interval applies (generic cell rate algorithm,
             ITU-T I.371). With 1 the channel loses the time by which a consumer comes late for a message: 4 % at 10
             messages/s, 16 % at 50, more at higher rates. Raise it with the rate, to the messages of a tenth of a second
             or more.
@@ -47,8 +47,8 @@ class ChannelPolicy:
     """
 
     max_concurrency: int | None = None
-    release_interval: timedelta = timedelta()
-    release_burst: int = 1
+    rate_interval: timedelta = timedelta()
+    rate_burst: int = 1
     weight: int = 1
     max_backlog: int | None = None
     on_full: OnFull = "raise"
@@ -57,10 +57,10 @@ class ChannelPolicy:
         """Refuse what cannot be kept."""
         if self.max_concurrency is not None:
             check_count("max_concurrency", self.max_concurrency, 1, 2**31 - 1)
-        check_duration("release_interval", self.release_interval)
-        check_count("release_burst", self.release_burst, 1, 1_000_000)
+        check_duration("rate_interval", self.rate_interval)
+        check_count("rate_burst", self.rate_burst, 1, 1_000_000)
         # The database adds up what a whole burst takes.
-        check_duration("release_interval times release_burst", self.release_interval * self.release_burst)
+        check_duration("rate_interval times rate_burst", self.rate_interval * self.rate_burst)
         check_count("weight", self.weight, 1, 10_000)
         if self.max_backlog is not None:
             check_count("max_backlog", self.max_backlog, 1, 2**31 - 1)

@@ -62,8 +62,8 @@ class ChannelStats:
         dropped: Messages that were dropped because the channel was full, ever.
         current_concurrency: How many messages count against max_concurrency.
         max_concurrency: As in the policy.
-        release_interval: As in the policy.
-        release_burst: As in the policy.
+        rate_interval: As in the policy.
+        rate_burst: As in the policy.
         weight: As in the policy.
         max_backlog: As in the policy.
         on_full: As in the policy.
@@ -82,8 +82,8 @@ class ChannelStats:
     dropped: int
     current_concurrency: int
     max_concurrency: int | None
-    release_interval: timedelta
-    release_burst: int
+    rate_interval: timedelta
+    rate_burst: int
     weight: int
     max_backlog: int | None
     on_full: OnFull

@@ -34,9 +34,9 @@ def policies(channels: int) -> dict[str, ChannelPolicy]:
     kinds = (
         ChannelPolicy(),
         ChannelPolicy(max_concurrency=1),
-        ChannelPolicy(release_interval=_INTERVAL, release_burst=_BURST),
+        ChannelPolicy(rate_interval=_INTERVAL, rate_burst=_BURST),
         ChannelPolicy(weight=4),
-        ChannelPolicy(max_concurrency=2, release_interval=_INTERVAL, release_burst=_BURST, weight=2),
+        ChannelPolicy(max_concurrency=2, rate_interval=_INTERVAL, rate_burst=_BURST, weight=2),
     )
     return {f"channel-{number}": kinds[number % len(kinds)] for number in range(channels)}
 
@@ -218,7 +218,7 @@ class Soak:
         """A line for each stretch in which a channel gave more than its rate allows, by the history."""
         lines = []
         for channel, policy in limits.items():
-            interval = policy.release_interval
+            interval = policy.rate_interval
             if not interval:
                 continue
             every = interval // timedelta(microseconds=1)
@@ -231,7 +231,7 @@ class Soak:
             # As the rate itself is reckoned: when the next one may come at the earliest.
             allowed_at = 0
             for at in times:
-                if at < allowed_at - (policy.release_burst - 1) * every:
+                if at < allowed_at - (policy.rate_burst - 1) * every:
                     lines.append(f"{channel} gave one at {at}, allowed from {allowed_at}")
                 allowed_at = max(allowed_at, at) + every
         return lines

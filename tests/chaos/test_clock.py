@@ -49,7 +49,7 @@ def test_a_step_back_is_waited_out(books: Books, clock: Clock, rescue: Rescue) -
     """Nothing stalls for longer than the step: a second back, and all is done by itself a second later."""
     rescue(**_SOON)
     books.queue.configure_channel(
-        books.engine, "rated", ChannelPolicy(release_interval=timedelta(milliseconds=20), release_burst=2)
+        books.engine, "rated", ChannelPolicy(rate_interval=timedelta(milliseconds=20), rate_burst=2)
     )
     books.send(10, "narrow", "wide", "rated", seconds=0.005)
     until(lambda: len(books.effects()) > 5, "work is under way")

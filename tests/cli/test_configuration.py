@@ -25,8 +25,8 @@ def test_a_channel(cli: Cli, engine: Engine) -> None:
         ["on full", "drop"],
     ]  # fmt: skip
     [stats] = QUEUE.channels(engine, "a")
-    assert (stats.max_concurrency, stats.release_burst, stats.weight, stats.max_backlog) == (4, 5, 3, 1000)
-    assert stats.release_interval == timedelta(milliseconds=100)
+    assert (stats.max_concurrency, stats.rate_burst, stats.weight, stats.max_backlog) == (4, 5, 3, 1000)
+    assert stats.rate_interval == timedelta(milliseconds=100)
 
 
 def test_what_a_bound_would_do_is_shown(cli: Cli) -> None:
@@ -43,12 +43,12 @@ def test_what_is_not_named_stays(cli: Cli, engine: Engine) -> None:
     assert changed == {
         "queue": "documents", "channel": "a", "created": False, "changed": True,
         "policy": {
-            "max_concurrency": None, "release_interval_seconds": 60.0, "release_burst": 1, "weight": 3,
+            "max_concurrency": None, "rate_interval_seconds": 60.0, "rate_burst": 1, "weight": 3,
             "max_backlog": 9, "on_full": "drop",
         },
     }  # fmt: skip
     assert cli("configure", "channel", "a", "--no-max-backlog", "--rate", "none", "--json").document["policy"] == {
-        "max_concurrency": None, "release_interval_seconds": 0.0, "release_burst": 1, "weight": 3,
+        "max_concurrency": None, "rate_interval_seconds": 0.0, "rate_burst": 1, "weight": 3,
         "max_backlog": None, "on_full": "drop",
     }  # fmt: skip
 
@@ -87,7 +87,7 @@ def test_a_queue(cli: Cli, engine: Engine) -> None:
 
     assert (last["max_concurrency"], last["history"], last["history_retention_seconds"]) == (50, True, 604800.0)
     assert last["defaults"] == {
-        "max_concurrency": None, "release_interval_seconds": 0.2, "release_burst": 1, "weight": 2,
+        "max_concurrency": None, "rate_interval_seconds": 0.2, "rate_burst": 1, "weight": 2,
         "max_backlog": 10, "on_full": "drop",
     }  # fmt: skip
     enqueue(engine, "new")

@@ -59,7 +59,7 @@ def test_channels(cli: Cli, engine: Engine) -> None:
         engine,
         "a",
         ChannelPolicy(
-            max_concurrency=4, release_interval=timedelta(milliseconds=100), weight=3, max_backlog=50, on_full="drop"
+            max_concurrency=4, rate_interval=timedelta(milliseconds=100), weight=3, max_backlog=50, on_full="drop"
         ),
     )
     enqueue(engine, "a", "a", "b")
@@ -80,7 +80,7 @@ def test_channels(cli: Cli, engine: Engine) -> None:
     assert document["more"] is False
     channel = document["channels"][0]
     assert channel["channel"] == "a"
-    assert channel["release_interval_seconds"] == 0.1
+    assert channel["rate_interval_seconds"] == 0.1
     assert (channel["max_concurrency"], channel["max_backlog"], channel["on_full"]) == (4, 50, "drop")
 
 

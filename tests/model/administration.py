@@ -13,8 +13,8 @@ from tests.model.work import Configured, Defaulted, Limited, Paused, Purged, Rec
 POLICIES = st.builds(
     ChannelPolicy,
     max_concurrency=st.none() | st.integers(1, 3),
-    release_interval=st.sampled_from([timedelta(), timedelta(), timedelta(milliseconds=20), timedelta(seconds=1)]),
-    release_burst=st.integers(1, 3),
+    rate_interval=st.sampled_from([timedelta(), timedelta(), timedelta(milliseconds=20), timedelta(seconds=1)]),
+    rate_burst=st.integers(1, 3),
     weight=st.integers(1, 3),
     max_backlog=st.none() | st.integers(1, 6),
     on_full=st.sampled_from(["raise", "drop"]),

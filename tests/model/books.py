@@ -51,14 +51,14 @@ class Channel:
     policy: ChannelPolicy = field(default_factory=ChannelPolicy)
     paused: bool = False
     dropped: int = 0
-    release_at: int = 0
+    rate_at: int = 0
     put_off_until: int = 0
     taken_at: list[int] = field(default_factory=list)
 
     @property
     def interval(self) -> int:
         """Microseconds between two messages on average."""
-        return microseconds(self.policy.release_interval)
+        return microseconds(self.policy.rate_interval)
 
     @property
     def unlimited(self) -> bool:
@@ -69,8 +69,8 @@ class Channel:
         """How many messages may be released now (generic cell rate algorithm); None: any number."""
         if not self.interval:
             return None
-        count, cell = 0, max(self.release_at, now)
-        latest = now + (self.policy.release_burst - 1) * self.interval
+        count, cell = 0, max(self.rate_at, now)
+        latest = now + (self.policy.rate_burst - 1) * self.interval
         while cell <= latest:
             cell += self.interval
             count += 1
@@ -78,22 +78,22 @@ class Channel:
 
     def release(self, count: int, now: int) -> None:
         """Note that so many messages were released."""
-        self.release_at = max(self.release_at, now) + count * self.interval
+        self.rate_at = max(self.rate_at, now) + count * self.interval
         if self.interval:
             self.taken_at += [now] * count
             self._check_windows()
 
-    def configure(self, policy: ChannelPolicy, release_at: int) -> None:
+    def configure(self, policy: ChannelPolicy, rate_at: int) -> None:
         """Another policy; the rate is measured anew."""
         self.policy = policy
-        self.release_at = release_at
+        self.rate_at = rate_at
         self.taken_at = []
 
     def _check_windows(self) -> None:
-        """I6: in any window at most release_burst + window // release_interval messages."""
+        """I6: in any window at most rate_burst + window // rate_interval messages."""
         last = self.taken_at[-1]
         for count, first in enumerate(reversed(self.taken_at), 1):
-            most = self.policy.release_burst + (last - first) // self.interval
+            most = self.policy.rate_burst + (last - first) // self.interval
             assert count <= most, f"{count} messages within {last - first} us, the rate allows {most}"
 
 

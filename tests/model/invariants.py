@@ -44,9 +44,9 @@ where num_nulls(s.head_dequeue_at, s.head_message_id) = 1
   or (s.head_dequeue_at is not null and s.next_dequeue_at is null and s.paused_at is null)
 union all
 select format('I8: channel %s is put off until %s, head %s, rate %s',
-  s.name, s.next_dequeue_at, s.head_dequeue_at, s.release_at)
+  s.name, s.next_dequeue_at, s.head_dequeue_at, s.rate_at)
 from state s
-where s.next_dequeue_at > greatest(s.head_dequeue_at, (select last_value from public.test_clock) + 11000, s.release_at)
+where s.next_dequeue_at > greatest(s.head_dequeue_at, (select last_value from public.test_clock) + 11000, s.rate_at)
 union all
 select format('I4: channel %s has a credit of %s, its weight is %s', s.name, s.credit, s.weight)
 from state s

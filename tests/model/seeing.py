@@ -19,7 +19,7 @@ join fq_channel c on c.id = m.channel_id
 _DEAD = "select message_id, dedupe_key as key from fq_dead_letter"
 _HISTORY = "select message_id, attempt, outcome from fq_history"
 _CHANNELS = """
-select c.name, s.max_concurrency, s.release_interval, s.release_burst, s.weight, s.max_backlog,
+select c.name, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight, s.max_backlog,
   case when s.drop_when_full then 'drop' else 'raise' end as on_full, s.paused_at is not null as paused,
   s.dropped + (select coalesce(sum(g.dropped), 0) from fq_signal g where g.channel_id = s.channel_id) as dropped
 from fq_channel_state s
@@ -73,7 +73,7 @@ class Sight:
         for row in self.channels:
             columns = dict(row)
             name, paused, dropped = columns.pop("name"), columns.pop("paused"), columns.pop("dropped")
-            columns["release_interval"] = timedelta(microseconds=columns["release_interval"])
+            columns["rate_interval"] = timedelta(microseconds=columns["rate_interval"])
             found[name] = ChannelPolicy(**columns), paused, dropped
         return found
 

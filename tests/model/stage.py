@@ -142,9 +142,9 @@ class Stage(RuleBasedStateMachine):
         for configured in effects.configured:
             channel = self.books.channels[configured.channel]
             self._mark(configured.marked, 1)
-            release_at = self.world.state(configured.channel).release_at
-            assert release_at <= channel.release_at
-            channel.configure(configured.policy, release_at)
+            rate_at = self.world.state(configured.channel).rate_at
+            assert rate_at <= channel.rate_at
+            channel.configure(configured.policy, rate_at)
             self.turns.configured(configured.channel)
         for paused in effects.paused:
             if paused.channel is None:

@@ -68,8 +68,8 @@ def test_a_channels_policy(queue: Queue, engine: Engine) -> None:
         "a",
         ChannelPolicy(
             max_concurrency=4,
-            release_interval=timedelta(milliseconds=1500),
-            release_burst=2,
+            rate_interval=timedelta(milliseconds=1500),
+            rate_burst=2,
             weight=3,
             max_backlog=10,
             on_full="drop",
@@ -79,7 +79,7 @@ def test_a_channels_policy(queue: Queue, engine: Engine) -> None:
     [stats] = queue.channels(engine)
     assert (stats.queue, stats.channel) == ("documents", "a")
     assert (stats.max_concurrency, stats.current_concurrency) == (4, 0)
-    assert (stats.release_interval, stats.release_burst, stats.weight) == (timedelta(seconds=1.5), 2, 3)
+    assert (stats.rate_interval, stats.rate_burst, stats.weight) == (timedelta(seconds=1.5), 2, 3)
     assert (stats.max_backlog, stats.on_full, stats.dropped) == (10, "drop", 0)
     assert stats.paused_at is not None
     assert stats.last_dequeue_at is None
@@ -91,8 +91,8 @@ def test_every_field_of_a_policy_comes_back(queue: Queue, engine: Engine) -> Non
     """No field of a policy is forgotten on its way to the database or back: a new one needs a sample here."""
     samples: dict[str, Any] = {
         "max_concurrency": 4,
-        "release_interval": timedelta(milliseconds=1500),
-        "release_burst": 2,
+        "rate_interval": timedelta(milliseconds=1500),
+        "rate_burst": 2,
         "weight": 3,
         "max_backlog": 10,
         "on_full": "drop",

@@ -121,8 +121,8 @@ def policies() -> st.SearchStrategy[ChannelPolicy]:
     return st.builds(
         ChannelPolicy,
         max_concurrency=st.none() | st.integers(1, 3),
-        release_interval=st.sampled_from((0, 0, 7, 40)).map(lambda us: timedelta(microseconds=us)),
-        release_burst=st.integers(1, 3),
+        rate_interval=st.sampled_from((0, 0, 7, 40)).map(lambda us: timedelta(microseconds=us)),
+        rate_burst=st.integers(1, 3),
         weight=st.integers(1, 4),
     )
 
@@ -193,8 +193,8 @@ class KernelRun:
             kernel.configure(
                 name_of(number),
                 policy.max_concurrency,
-                interval=policy.release_interval // timedelta(microseconds=1),
-                burst=policy.release_burst,
+                interval=policy.rate_interval // timedelta(microseconds=1),
+                burst=policy.rate_burst,
                 weight=policy.weight,
             )
         self._hands = [deque() for _ in range(program.workers)]

@@ -24,7 +24,7 @@ POLICIES = {
     "small-3": (2, 0, 1, 2),
     HOSTILE: (None, 250_000, 5, 1),
 }
-"""max_concurrency, release_interval in microseconds, release_burst, weight."""
+"""max_concurrency, rate_interval in microseconds, rate_burst, weight."""
 
 _SCHEMA = (
     "id long, queue string, channel_id long, channel string, message_id long, kind string, consumer string, "
@@ -147,7 +147,7 @@ def policies(spark: SparkSession) -> DataFrame:
     """The policies as the frame that readers give."""
     return spark.createDataFrame(
         [("documents", name, *policy) for name, policy in POLICIES.items()],
-        "queue string, channel string, max_concurrency int, release_interval long, release_burst int, weight int",
+        "queue string, channel string, max_concurrency int, rate_interval long, rate_burst int, weight int",
     )
 
 
@@ -162,8 +162,8 @@ def store(database: Database, rows: list[Row]) -> None:
                 values = astuple(row)
                 copy.write_row([_micros(value) if isinstance(value, datetime) else value for value in values])
         cursor.execute(
-            "create table policy (queue text, channel text, max_concurrency bigint, release_interval bigint, "
-            "release_burst bigint, weight bigint)"
+            "create table policy (queue text, channel text, max_concurrency bigint, rate_interval bigint, "
+            "rate_burst bigint, weight bigint)"
         )
         cursor.executemany(
             "insert into policy values (%s, %s, %s, %s, %s, %s)",

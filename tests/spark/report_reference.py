@@ -92,11 +92,11 @@ group by queue, channel
 # The algorithm as its definition has it, message by message.
 BURSTS = """
 with recursive numbered as (
-  select a.queue, a.channel, a.started, p.release_interval as step,
+  select a.queue, a.channel, a.started, p.rate_interval as step,
     row_number() over (partition by a.queue, a.channel order by a.started) as number
   from attempt a
   join policy p using (queue, channel)
-  where p.release_interval > 0
+  where p.rate_interval > 0
 ),
 followed as (
   select *, started + step as theoretical
@@ -144,7 +144,7 @@ with recursive counted as (
 used as (
   select n.at, n.channel, n.waiting, n.served, coalesce(p.weight, 1)::float as weight,
     greatest(n.served, least(n.waiting,
-      case when p.release_interval > 0 then :width / p.release_interval + p.release_burst end,
+      case when p.rate_interval > 0 then :width / p.rate_interval + p.rate_burst end,
       p.max_concurrency * :width / nullif((
         select avg(a.finished - a.started)::float from attempt a where a.queue = :queue and a.channel = n.channel), 0)
     ))::float as uses

@@ -26,8 +26,8 @@ defaults = { weight = 2 }
 max_concurrency = 3
 
 [scenario.policies."trial-*"]
-release_interval = "250ms"
-release_burst = 5
+rate_interval = "250ms"
+rate_burst = 5
 """
 
 
@@ -46,7 +46,7 @@ def test_file(tmp_path: Path) -> None:
             defaults=ChannelPolicy(weight=2),
             policies={
                 "customer-7": ChannelPolicy(max_concurrency=3),
-                "trial-*": ChannelPolicy(release_interval=timedelta(milliseconds=250), release_burst=5),
+                "trial-*": ChannelPolicy(rate_interval=timedelta(milliseconds=250), rate_burst=5),
             },
         ),
     ]
@@ -65,7 +65,7 @@ def test_file(tmp_path: Path) -> None:
         ("[[scenario]]\nname = 'x'\nworkers = 0", "workers is 0"),
         ("[[scenario]]\nname = 'x'\npolicies = 1", "policies of scenario 1 is 1"),
         ("[[scenario]]\nname = 'x'\ndefaults = {rate = 1}", "defaults of scenario 1 has 'rate'"),
-        ("[[scenario]]\nname = 'x'\ndefaults = {release_interval = 'soon'}", "'soon' is no duration"),
+        ("[[scenario]]\nname = 'x'\ndefaults = {rate_interval = 'soon'}", "'soon' is no duration"),
         ("[[scenario]]\nname = 'x'\n[[scenario]]\nname = 'x'", "two scenarios are called 'x'"),
     ],
 )

@@ -52,11 +52,11 @@ def test_rates(program: Program, discipline: Discipline) -> None:
 
     for number, name in enumerate(trace.channels):
         policy = program.scenario.policies[name]
-        interval = policy.release_interval.microseconds
+        interval = policy.rate_interval.microseconds
         began = np.sort(attempts["started"][channels_of(trace) == number]).tolist()
         for first, begin in enumerate(began):
             for last, end in enumerate(began[first:] if interval else (), start=1):
-                assert last <= policy.release_burst + (end - begin) // interval
+                assert last <= policy.rate_burst + (end - begin) // interval
 
 
 @given(programs(batch=1), st.integers(1, 4))

@@ -177,5 +177,5 @@ def test_documents() -> None:
     assert document["mean_wait_seconds"] == 40
     assert document["wait"] == {"p50_seconds": 0.1, "p95_seconds": 2.0, "p99_seconds": 30.0, "max_seconds": 400.0}
     assert document["longest_starvation"]["lasted_seconds"] == 75
-    assert document["policy"]["release_interval_seconds"] == 1
+    assert document["policy"]["rate_interval_seconds"] == 1
     assert set(report("a").channels.columns) >= {"channel", "wait_p95", "mean_wait", "longest_starvation_lasted"}

@@ -29,7 +29,7 @@ def test_a_channel_keeps_its_policy(kernel: Kernel) -> None:
     for channel in ("old", "new"):
         kernel.configure(channel, 3, interval=5, burst=7, weight=9)
         state = kernel.state(channel)
-        assert [state[name] for name in ("max_concurrency", "release_interval", "release_burst", "weight")] == [
+        assert [state[name] for name in ("max_concurrency", "rate_interval", "rate_burst", "weight")] == [
             3,
             5,
             7,

@@ -68,14 +68,14 @@ def test_durations(length: timedelta) -> None:
         ({"max_concurrency": True}, "max_concurrency is True"),
         ({"max_concurrency": 2**31}, "max_concurrency is 2147483648"),
         ({"max_concurrency": 1.0}, "max_concurrency is 1.0"),
-        ({"release_interval": 5}, "release_interval is 5; give a timedelta"),
-        ({"release_interval": timedelta(-1)}, "release_interval is datetime.timedelta(days=-1)"),
-        ({"release_interval": timedelta(366)}, "release_interval is datetime.timedelta(days=366)"),
-        ({"release_burst": 0}, "release_burst is 0"),
-        ({"release_burst": None}, "release_burst is None"),
+        ({"rate_interval": 5}, "rate_interval is 5; give a timedelta"),
+        ({"rate_interval": timedelta(-1)}, "rate_interval is datetime.timedelta(days=-1)"),
+        ({"rate_interval": timedelta(366)}, "rate_interval is datetime.timedelta(days=366)"),
+        ({"rate_burst": 0}, "rate_burst is 0"),
+        ({"rate_burst": None}, "rate_burst is None"),
         (
-            {"release_interval": timedelta(hours=1), "release_burst": 10_000},
-            "release_interval times release_burst is datetime.timedelta(days=416, seconds=57600); give",
+            {"rate_interval": timedelta(hours=1), "rate_burst": 10_000},
+            "rate_interval times rate_burst is datetime.timedelta(days=416, seconds=57600); give",
         ),
         ({"weight": 10_001}, "weight is 10001; give an int from 1 to 10000"),
         ({"weight": "3"}, "weight is '3'"),
@@ -144,7 +144,7 @@ def test_extremes_are_kept() -> None:
     for at in (datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=far), datetime.max.replace(tzinfo=far)):
         assert Enqueue(channel="x" * 512, payload=None, at=at, max_attempts=2**31 - 1).at == at
     assert ChannelPolicy(2**31 - 1, timedelta(365) / 1_000_000, 1_000_000, 10_000, 2**31 - 1, "drop").weight == 10_000
-    assert ChannelPolicy(release_interval=timedelta(365)).release_burst == 1
+    assert ChannelPolicy(rate_interval=timedelta(365)).rate_burst == 1
     assert Enqueue(channel="a", payload=1, key="k" * 512, on_duplicate="raise").key == "k" * 512
 
 

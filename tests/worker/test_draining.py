@@ -96,7 +96,7 @@ def test_what_cannot_be_delivered_now_is_left(queue: Queue, engine: Engine) -> N
     send(engine, queue, "later", delay=HOUR)
     queue.pause(engine, "paused")
     send(engine, queue, "paused", channel="paused")
-    queue.configure_channel(engine, "slow", ChannelPolicy(release_interval=HOUR))
+    queue.configure_channel(engine, "slow", ChannelPolicy(rate_interval=HOUR))
     send(engine, queue, "first", "second", channel="slow")
     Worker(engine, queue, housekeeping=False).run(drain=True)
     assert handled == ["first"]

@@ -1,8 +1,8 @@
 -- The configuration of a queue: one row, or none where it was never configured.
 select
   q.max_concurrency,
-  q.release_interval,
-  q.release_burst,
+  q.rate_interval,
+  q.rate_burst,
   q.weight,
   q.max_backlog,
   q.drop_when_full,

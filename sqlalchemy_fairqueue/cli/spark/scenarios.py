@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SCENARIO_FIELDS = ("name", "discipline", "workers", "batch", "max_concurrency", "defaults", "policies")
-_POLICY_FIELDS = ("max_concurrency", "release_interval", "release_burst", "weight")
+_POLICY_FIELDS = ("max_concurrency", "rate_interval", "rate_burst", "weight")
 
 
 def scenarios_in(path: Path) -> list[Scenario]:
     """The scenarios of a file: a table ``[[scenario]]`` each, with the attributes of Scenario and ChannelPolicy.
 
-    Durations are text, as on the command line: ``release_interval = "100ms"``.
+    Durations are text, as on the command line: ``rate_interval = "100ms"``.
 
     Raises:
         Failure: The file cannot be read, is not TOML, or holds a scenario that cannot be replayed.
@@ -60,8 +60,8 @@ def _scenario(where: str, given: Any) -> Scenario:
 def _policy(where: str, given: Any) -> ChannelPolicy:
     _check_names(where, given, _POLICY_FIELDS)
     values = dict(given)
-    if "release_interval" in values:
-        values["release_interval"] = parse_duration(str(values["release_interval"]))
+    if "rate_interval" in values:
+        values["rate_interval"] = parse_duration(str(values["rate_interval"]))
     return ChannelPolicy(**values)
 
 

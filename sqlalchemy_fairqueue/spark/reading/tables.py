@@ -131,8 +131,8 @@ _TABLES = (
         (
             *_plain("c", id=_LONG, queue=_STRING),
             Column("channel", _STRING, "c.name"),
-            *_plain("s", max_concurrency=_INTEGER, current_concurrency=_INTEGER, release_interval=_DURATION),
-            *_plain("s", release_burst=_INTEGER, weight=_INTEGER, max_backlog=_INTEGER, drop_when_full=_BOOLEAN),
+            *_plain("s", max_concurrency=_INTEGER, current_concurrency=_INTEGER, rate_interval=_DURATION),
+            *_plain("s", rate_burst=_INTEGER, weight=_INTEGER, max_backlog=_INTEGER, drop_when_full=_BOOLEAN),
             *_plain("s", backlog=_LONG, dropped=_LONG, paused_at=_INSTANT),
         ),
         "{schema}.fq_channel c cross join lateral (select * from {schema}.fq_channel_state s "

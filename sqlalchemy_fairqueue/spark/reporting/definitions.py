@@ -79,7 +79,7 @@ DEFINITIONS = (
     Definition(
         "Rate",
         "The most attempts of a channel that started in one second of UTC. If its policy has a rate, the burst is the "
-        "least release_burst that would have allowed these attempts, with the policy's release_interval. If it is not "
+        "least rate_burst that would have allowed these attempts, with the policy's rate_interval. If it is not "
         "above the policy's, the rate was kept.",
         "Generic cell rate algorithm, ITU-T I.371; the policy as it was when the report was made",
         ("greatest_rate", "greatest_burst"),

@@ -46,7 +46,7 @@ _USES = """
 select /*+ broadcast(p) */ w.queue, w.window, w.channel, w.width, w.waiting, w.served, coalesce(p.weight, 1) as weight,
   cast(greatest(w.served, least(
     w.waiting,
-    case when p.release_interval > 0 then w.width div p.release_interval + p.release_burst end,
+    case when p.rate_interval > 0 then w.width div p.rate_interval + p.rate_burst end,
     case when p.mean_service > 0 then p.max_concurrency * w.width / p.mean_service end
   )) as double) as uses
 from {windows} w

@@ -65,8 +65,8 @@ class Policy:
     """The policy of a channel when the report was made. None: no limit."""
 
     max_concurrency: int | None = None
-    release_interval: timedelta | None = None
-    release_burst: int = 1
+    rate_interval: timedelta | None = None
+    rate_burst: int = 1
     weight: int = 1
 
 
@@ -121,7 +121,7 @@ class ChannelFigures:
     @property
     def over_rate(self) -> bool:
         """Whether its attempts were faster than the policy allows now."""
-        return bool(self.policy and self.greatest_burst and self.greatest_burst > self.policy.release_burst)
+        return bool(self.policy and self.greatest_burst and self.greatest_burst > self.policy.rate_burst)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,7 +103,7 @@ class _Measurement:
         self._fair_windows = {(row.queue, row.window): row.fairness for row in fairness.windows.collect()}
         self._rates = _by_channel(rates(frame, queries))
         self._bursts: Rows = {}
-        if any(policy.release_interval for policy in self._policies.values()):
+        if any(policy.rate_interval for policy in self._policies.values()):
             self._bursts = _by_channel(bursts(frame, limits, grid, queries))
         self._windows: defaultdict[int, dict[int, Any]] = defaultdict(dict)
         for row in windows(frame, widths, queries).collect():

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.spark.reporting.attempts import Attempts
     from sqlalchemy_fairqueue.spark.reporting.queries import SparkQueries
 
-_COLUMNS = ("queue", "channel", "max_concurrency", "release_interval", "release_burst", "weight")
+_COLUMNS = ("queue", "channel", "max_concurrency", "rate_interval", "rate_burst", "weight")
 _KNOWN = """
-select queue, channel, cast(max_concurrency as bigint) as max_concurrency, {interval} as release_interval,
-  coalesce(cast(release_burst as bigint), 1) as release_burst, coalesce(cast(weight as bigint), 1) as weight
+select queue, channel, cast(max_concurrency as bigint) as max_concurrency, {interval} as rate_interval,
+  coalesce(cast(rate_burst as bigint), 1) as rate_burst, coalesce(cast(weight as bigint), 1) as weight
 from {{policies}}
 """
 
@@ -28,8 +28,8 @@ def policies_of(
     """Policies by the keys of the attempts.
 
     Args:
-        policies: What ``table=channels`` reads: queue, channel, max_concurrency, release_interval (an interval, or
-            whole microseconds), release_burst, weight. Channels that it does not have count as without limits.
+        policies: What ``table=channels`` reads: queue, channel, max_concurrency, rate_interval (an interval, or
+            whole microseconds), rate_burst, weight. Channels that it does not have count as without limits.
         attempts: The attempts of the channels.
         queries: Runs the queries.
 
@@ -47,16 +47,16 @@ def policies_of(
     for total in attempts.totals:
         row = found.get((attempts.queues[total.queue - 1], total.name))
         if row is not None:
-            interval = row.release_interval or 0
+            interval = row.rate_interval or 0
             rows.append(
-                (total.queue, total.channel, row.weight, interval, row.release_burst, row.max_concurrency,
+                (total.queue, total.channel, row.weight, interval, row.rate_burst, row.max_concurrency,
                  total.services / total.attempts)
             )  # fmt: skip
             known[total.queue, total.channel] = Policy(
-                row.max_concurrency, duration(interval) if interval else None, row.release_burst, row.weight
+                row.max_concurrency, duration(interval) if interval else None, row.rate_burst, row.weight
             )
     columns = (
-        "queue int, channel long, weight long, release_interval long, release_burst long, max_concurrency long, "
+        "queue int, channel long, weight long, rate_interval long, rate_burst long, max_concurrency long, "
         "mean_service double"
     )
     return queries.frame(rows, columns), known
@@ -69,8 +69,8 @@ def _read(policies: DataFrame, queries: SparkQueries) -> DataFrame:
             f"the policies lack {', '.join(missing)}: they have {', '.join(policies.columns)}; "
             'read them by format("fairqueue").option("table", "channels")'
         )
-    kind = policies.schema["release_interval"].dataType.typeName()
-    whole = "cast(release_interval as bigint)"
+    kind = policies.schema["rate_interval"].dataType.typeName()
+    whole = "cast(rate_interval as bigint)"
     # An interval in whole microseconds is the distance by which it moves an instant.
-    interval = "unix_micros(timestamp_micros(0) + release_interval)" if "interval" in kind else whole
+    interval = "unix_micros(timestamp_micros(0) + rate_interval)" if "interval" in kind else whole
     return queries.sql(_KNOWN.format(interval=interval), policies=policies)

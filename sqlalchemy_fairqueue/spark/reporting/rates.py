@@ -29,11 +29,11 @@ group by queue, channel
 _CELLS = """
 with numbered as (
   select /*+ broadcast(p) */ a.queue, a.channel, a.started div :bucket as bucket, a.started,
-    p.release_interval as interval,
+    p.rate_interval as interval,
     row_number() over (partition by a.queue, a.channel, a.started div :bucket order by a.started) as number
   from {attempts} a
   join {policies} p on p.queue = a.queue and p.channel = a.channel
-  where p.release_interval > 0
+  where p.rate_interval > 0
 ),
 referred as (
   select *, max(started - (number - 1) * interval) over until_now as reference

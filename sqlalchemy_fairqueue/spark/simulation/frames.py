@@ -52,7 +52,7 @@ _KINDS: dict[str, tuple[type[DataType], ...]] = {
     "timestamp": (TimestampType, TimestampNTZType),
 }
 _SCHEMA = ", ".join(f"{name} {kind}" for name, kind in {"scenario": "string", **_TYPES}.items())
-_POLICIES = "queue string, channel string, max_concurrency long, release_interval long, release_burst long, weight long"
+_POLICIES = "queue string, channel string, max_concurrency long, rate_interval long, rate_burst long, weight long"
 
 
 def replay(history: DataFrame, scenarios: Sequence[Scenario], *, recorded: bool = True) -> DataFrame:
@@ -118,8 +118,8 @@ def _measured(kept: DataFrame, scenario: Scenario, channels: Sequence[Row], wind
             channels[number].queue,
             channels[number].channel,
             policy.max_concurrency,
-            microseconds(policy.release_interval),
-            policy.release_burst,
+            microseconds(policy.rate_interval),
+            policy.rate_burst,
             policy.weight,
         )
         for policy, numbers in scenario.policies_of([row.channel for row in channels])

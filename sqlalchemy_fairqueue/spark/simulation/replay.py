@@ -140,8 +140,8 @@ def _channels(trace: Trace, scenario: Scenario) -> Any:
     for policy, numbers in scenario.policies_of(trace.channels):
         if policy.max_concurrency is not None:
             channels["max_concurrency"][numbers] = policy.max_concurrency
-        channels["release_interval"][numbers] = microseconds(policy.release_interval)
-        channels["release_burst"][numbers] = policy.release_burst
+        channels["rate_interval"][numbers] = microseconds(policy.rate_interval)
+        channels["rate_burst"][numbers] = policy.rate_burst
         channels["weight"][numbers] = policy.weight
     return channels
 

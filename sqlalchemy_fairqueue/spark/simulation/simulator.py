@@ -160,7 +160,7 @@ def _take(dispatcher: Dispatcher, channel: Channel, head: int) -> None:
 @compilable
 def _allowed_at(channel: Channel) -> int:
     """The time from which on the channel's rate allows a message."""
-    return channel.release_at - (channel.release_burst - 1) * channel.release_interval
+    return channel.rate_at - (channel.rate_burst - 1) * channel.rate_interval
 
 
 @compilable
@@ -185,7 +185,7 @@ def _hear(dispatcher: Dispatcher, message: int) -> None:
     sort_key = dispatcher.messages[message].due
     if dispatcher.fair:
         sort_key = max(sort_key, channel.last)
-    if channel.release_interval > 0:
+    if channel.rate_interval > 0:
         sort_key = max(sort_key, _allowed_at(channel))
     if dispatcher.fair:
         channel.sort_key = min(channel.sort_key, sort_key)
@@ -234,9 +234,9 @@ def _set_quotas(dispatcher: Dispatcher, found: int, left: int, width: int, now: 
         selection.turn_left = channel.credit if channel.credit > 0 else channel.weight
         quota = selection.turn_left + (turns - 1) * channel.weight if dispatcher.fair else 1
         quota = min(quota, room, channel.max_concurrency - channel.held)
-        if channel.release_interval > 0:
-            first_ready = (channel.release_burst - 1) * channel.release_interval
-            quota = min(quota, (now + first_ready - max(channel.release_at, now)) // channel.release_interval + 1)
+        if channel.rate_interval > 0:
+            first_ready = (channel.rate_burst - 1) * channel.rate_interval
+            quota = min(quota, (now + first_ready - max(channel.rate_at, now)) // channel.rate_interval + 1)
         selection.quota = quota
         room -= quota
 
@@ -271,8 +271,8 @@ def _update_served(dispatcher: Dispatcher, selection: Selection, sort_key: int, 
     """Update a channel that was served (fq_credit_after, fq_next_dequeue_at); *sort_key*: its order after its turn."""
     channel = dispatcher.channels[selection.channel]
     channel.held += selection.taken
-    if channel.release_interval > 0:
-        channel.release_at = max(channel.release_at, now) + selection.taken * channel.release_interval
+    if channel.rate_interval > 0:
+        channel.rate_at = max(channel.rate_at, now) + selection.taken * channel.rate_interval
     channel.last = sort_key
     head = _head(dispatcher, channel)
     if head < 0:
@@ -290,7 +290,7 @@ def _update_served(dispatcher: Dispatcher, selection: Selection, sort_key: int, 
     if not dispatcher.fair:
         sort_key = due
         channel.tie_breaker = head
-    if channel.release_interval > 0:
+    if channel.rate_interval > 0:
         sort_key = max(sort_key, _allowed_at(channel))
     channel.sort_key = sort_key
 

@@ -26,12 +26,12 @@ class Channel:
 
     Attributes:
         max_concurrency: Most messages leased at once; NEVER: no limit.
-        release_interval: Time between two messages on average; zero: no rate limit.
-        release_burst: Messages that may be delivered before the rate applies.
+        rate_interval: Time between two messages on average; zero: no rate limit.
+        rate_burst: Messages that may be delivered before the rate applies.
         weight: Messages a turn.
         held: Leased messages.
         last: The turn order that its last service gave it.
-        release_at: When its rate allows the full burst again.
+        rate_at: When its rate allows the full burst again.
         credit: Messages left of its turn.
         sort_key: Its turn order; NEVER: it has no message.
         tie_breaker: The order of channels with equal sort keys.
@@ -44,12 +44,12 @@ class Channel:
     """
 
     max_concurrency: int = NEVER
-    release_interval: int = 0
-    release_burst: int = 1
+    rate_interval: int = 0
+    rate_burst: int = 1
     weight: int = 1
     held: int = 0
     last: int = 0
-    release_at: int = 0
+    rate_at: int = 0
     credit: int = 0
     sort_key: int = NEVER
     tie_breaker: int = 0

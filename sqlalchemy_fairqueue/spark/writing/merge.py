@@ -128,8 +128,8 @@ def _make_channels(
 ) -> None:
     policy: Sequence[Any] = (
         options.max_concurrency,
-        None if options.release_interval is None else microseconds(options.release_interval),
-        options.release_burst,
+        None if options.rate_interval is None else microseconds(options.rate_interval),
+        options.rate_burst,
         options.weight,
         options.max_backlog,
         options.drop_when_full,

@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.values.checks import check_count, check_name
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy
 
 _MOST = 2**31 - 1
-_POLICY = ("max_concurrency", "release_interval", "release_burst", "weight", "max_backlog")
+_POLICY = ("max_concurrency", "rate_interval", "rate_burst", "weight", "max_backlog")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class WriteOptions(TargetOptions):
             schema, queue, job and batch.
         staging_rows: The number of rows that an executor encodes at once.
         staging_ttl: The age from which on the next load drops staging tables of drivers that died.
-        max_concurrency, release_interval, release_burst, weight, max_backlog, drop_when_full: The policy of channels
+        max_concurrency, rate_interval, rate_burst, weight, max_backlog, drop_when_full: The policy of channels
             that the load is the first to use, unless the queue has one: the same as in your ``Queue(defaults=...)``.
     """
 
@@ -51,8 +51,8 @@ class WriteOptions(TargetOptions):
     staging_rows: int = 10_000
     staging_ttl: timedelta = timedelta(days=1)
     max_concurrency: int | None = None
-    release_interval: timedelta | None = None
-    release_burst: int | None = None
+    rate_interval: timedelta | None = None
+    rate_burst: int | None = None
     weight: int | None = None
     max_backlog: int | None = None
     drop_when_full: bool | None = None

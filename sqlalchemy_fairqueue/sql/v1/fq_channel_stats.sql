@@ -20,8 +20,8 @@ returns table (
   leased bigint,
   current_concurrency integer,
   max_concurrency integer,
-  release_interval bigint,
-  release_burst integer,
+  rate_interval bigint,
+  rate_burst integer,
   weight integer,
   max_backlog integer,
   drop_when_full boolean,
@@ -79,7 +79,7 @@ begin
   )
   select n.name, greatest(0, s.backlog + coalesce(t.added, 0) - later.messages), later.messages,
     coalesce(h.messages, 0), (s.current_concurrency - coalesce(t.freed, 0))::integer, s.max_concurrency,
-    s.release_interval, s.release_burst, s.weight, s.max_backlog, s.drop_when_full,
+    s.rate_interval, s.rate_burst, s.weight, s.max_backlog, s.drop_when_full,
     greatest(later.messages, s.backlog + coalesce(t.added, 0)), s.dropped + coalesce(t.dropped, 0), s.paused_at,
     least(ordinary.since, urgent.since), nullif(s.last_dequeue_at, 0), coalesce(b.messages, 0)
   from named n

@@ -12,8 +12,8 @@ create function fairqueue.fq_configure_channel(
   p_queue text,
   p_channel text,
   p_max_concurrency integer,
-  p_release_interval bigint,
-  p_release_burst integer,
+  p_rate_interval bigint,
+  p_rate_burst integer,
   p_weight integer,
   p_max_backlog integer default null,
   p_drop_when_full boolean default false,
@@ -38,7 +38,7 @@ declare
   v_marked integer := 0;
   v_backlog bigint;
 begin
-  perform fairqueue.fq_check_policy(p_max_concurrency, p_release_interval, p_release_burst, p_weight, p_max_backlog);
+  perform fairqueue.fq_check_policy(p_max_concurrency, p_rate_interval, p_rate_burst, p_weight, p_max_backlog);
   perform fairqueue.fq_make_channels(p_queue, array[p_channel]);
   select c.id into strict v_channel_id
   from fairqueue.fq_channel c
@@ -84,25 +84,25 @@ begin
     update fairqueue.fq_channel_state s
     set turn = s.turn + 1,
       max_concurrency = p_max_concurrency,
-      release_interval = p_release_interval,
-      release_burst = p_release_burst,
+      rate_interval = p_rate_interval,
+      rate_burst = p_rate_burst,
       weight = p_weight,
       max_backlog = p_max_backlog,
       drop_when_full = p_drop_when_full,
       backlog = coalesce(v_backlog, s.backlog),
       current_concurrency = s.current_concurrency + v_marked,
       credit = least(s.credit, p_weight),
-      release_at = n.release_at,
+      rate_at = n.rate_at,
       next_dequeue_at = case
         when s.next_dequeue_at is null then null
-        when s.next_dequeue_at <= v_now then greatest(s.next_dequeue_at, n.released_at)
-        else greatest(s.head_dequeue_at, s.last_dequeue_at, n.released_at)
+        when s.next_dequeue_at <= v_now then greatest(s.next_dequeue_at, n.allowed_at)
+        else greatest(s.head_dequeue_at, s.last_dequeue_at, n.allowed_at)
       end
     from (
-      select r.release_at,
-        fairqueue.fq_rate_allows_at(r.release_at, p_release_interval, p_release_burst) as released_at
+      select r.rate_at,
+        fairqueue.fq_rate_allows_at(r.rate_at, p_rate_interval, p_rate_burst) as allowed_at
       from (
-        select least(o.release_at, v_now + p_release_burst * p_release_interval) as release_at
+        select least(o.rate_at, v_now + p_rate_burst * p_rate_interval) as rate_at
         from fairqueue.fq_channel_state o
         where o.ctid = v_row
       ) r

@@ -6,8 +6,8 @@
 create function fairqueue.fq_configure_queue(
   p_queue text,
   p_max_concurrency integer,
-  p_release_interval bigint,
-  p_release_burst integer,
+  p_rate_interval bigint,
+  p_rate_burst integer,
   p_weight integer,
   p_max_backlog integer default null,
   p_drop_when_full boolean default false
@@ -26,16 +26,16 @@ set jit = off
 as $$
 begin
   perform fairqueue.fq_check_names(array[p_queue]);
-  perform fairqueue.fq_check_policy(p_max_concurrency, p_release_interval, p_release_burst, p_weight, p_max_backlog);
+  perform fairqueue.fq_check_policy(p_max_concurrency, p_rate_interval, p_rate_burst, p_weight, p_max_backlog);
   insert into fairqueue.fq_queue (
-    name, max_concurrency, release_interval, release_burst, weight, max_backlog, drop_when_full
+    name, max_concurrency, rate_interval, rate_burst, weight, max_backlog, drop_when_full
   )
-  values (p_queue, p_max_concurrency, p_release_interval, p_release_burst, p_weight, p_max_backlog, p_drop_when_full)
+  values (p_queue, p_max_concurrency, p_rate_interval, p_rate_burst, p_weight, p_max_backlog, p_drop_when_full)
   on conflict (name) do update
   set has_policy = true,
     max_concurrency = excluded.max_concurrency,
-    release_interval = excluded.release_interval,
-    release_burst = excluded.release_burst,
+    rate_interval = excluded.rate_interval,
+    rate_burst = excluded.rate_burst,
     weight = excluded.weight,
     max_backlog = excluded.max_backlog,
     drop_when_full = excluded.drop_when_full;

@@ -303,7 +303,7 @@ begin
         least(
           v_limit,
           s.max_concurrency - s.current_concurrency,
-          fairqueue.fq_rate_room(v_now, s.release_at, s.release_interval, s.release_burst)
+          fairqueue.fq_rate_room(v_now, s.rate_at, s.rate_interval, s.rate_burst)
         ),
         s.weight
       into v_state, v_channel_id, v_first, v_head_at, v_head_id, v_has_limit, v_turn_left, v_read_at, v_quota, v_weight
@@ -316,7 +316,7 @@ begin
           and r.next_dequeue_at >= v_channel_floor
           and r.next_dequeue_at <= v_now
           and r.head_dequeue_at <= v_now
-          and (fairqueue.fq_rate_allows_at(r.release_at, r.release_interval, r.release_burst) <= v_now) is not false
+          and (fairqueue.fq_rate_allows_at(r.rate_at, r.rate_interval, r.rate_burst) <= v_now) is not false
         order by r.queue, r.next_dequeue_at, r.channel_id
       ) ready
       join fairqueue.fq_channel_state s
@@ -342,7 +342,7 @@ begin
           least(
             v_left,
             s.max_concurrency - s.current_concurrency,
-            fairqueue.fq_rate_room(v_now, s.release_at, s.release_interval, s.release_burst)
+            fairqueue.fq_rate_room(v_now, s.rate_at, s.rate_interval, s.rate_burst)
           )::integer as most
         from (
           -- The clock is read before the row is locked. A call that finds a channel locked reads a later time for the
@@ -357,7 +357,7 @@ begin
             -- a channel that became due after the call began waits for the next one: it would come first again and
             -- again
             and r.head_dequeue_at <= v_now
-            and (fairqueue.fq_rate_allows_at(r.release_at, r.release_interval, r.release_burst) <= v_now) is not false
+            and (fairqueue.fq_rate_allows_at(r.rate_at, r.rate_interval, r.rate_burst) <= v_now) is not false
           order by r.queue, r.next_dequeue_at, r.channel_id
         ) ready
         join fairqueue.fq_channel_state s
@@ -446,14 +446,14 @@ begin
         set turn = s.turn + 1,
           current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else v_got end,
           backlog = fairqueue.fq_backlog_after(s.backlog, v_got, v_head_at, p_queue, v_signal_floor),
-          release_at = greatest(s.release_at, v_now) + v_got * s.release_interval,
+          rate_at = greatest(s.rate_at, v_now) + v_got * s.rate_interval,
           head_dequeue_at = v_head_at,
           head_message_id = v_head_id,
           last_dequeue_at = v_position,
           credit = fairqueue.fq_credit_after(s.weight, v_turn_left, v_got, v_head_at, v_now),
           next_dequeue_at = fairqueue.fq_next_dequeue_at(
             s.next_dequeue_at, v_position, v_turn_left, v_got, v_head_at, v_now,
-            s.release_at, s.release_interval, s.release_burst
+            s.rate_at, s.rate_interval, s.rate_burst
           )
         where s.ctid = v_state;
       end if;
@@ -603,9 +603,9 @@ begin
     set turn = s.turn + 1,
       current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else n.got end,
       backlog = fairqueue.fq_backlog_after(s.backlog, n.got, n.head_at, p_queue, v_signal_floor),
-      release_at = case
-        when n.got > 0 then greatest(s.release_at, v_now) + n.got * s.release_interval
-        else s.release_at
+      rate_at = case
+        when n.got > 0 then greatest(s.rate_at, v_now) + n.got * s.rate_interval
+        else s.rate_at
       end,
       head_dequeue_at = n.head_at,
       head_message_id = n.head_id,
@@ -613,7 +613,7 @@ begin
       credit = fairqueue.fq_credit_after(s.weight, n.turn_left, n.got, n.head_at, v_now),
       next_dequeue_at = fairqueue.fq_next_dequeue_at(
         s.next_dequeue_at, n.position, n.turn_left, n.got, n.head_at, v_now,
-        s.release_at, s.release_interval, s.release_burst
+        s.rate_at, s.rate_interval, s.rate_burst
       )
     from (
       select u.*

@@ -31,8 +31,8 @@ create function fairqueue.fq_enqueue(
   p_keys text[],
   p_max_attempts integer[],
   p_max_concurrency integer default null,
-  p_release_interval bigint default null,
-  p_release_burst integer default null,
+  p_rate_interval bigint default null,
+  p_rate_burst integer default null,
   p_weight integer default null,
   p_on_duplicates text[] default null,
   p_notify boolean default false,
@@ -246,7 +246,7 @@ begin
       ) known on true;
       exit when v_new is null;
       perform fairqueue.fq_make_channels(
-        p_queue, v_new, p_max_concurrency, p_release_interval, p_release_burst, p_weight, p_max_backlog,
+        p_queue, v_new, p_max_concurrency, p_rate_interval, p_rate_burst, p_weight, p_max_backlog,
         p_drop_when_full
       );
     end loop;
@@ -371,7 +371,7 @@ begin
                 and c.name = v_channel;
               exit when found;
               perform fairqueue.fq_make_channels(
-                p_queue, array[v_channel], p_max_concurrency, p_release_interval, p_release_burst, p_weight,
+                p_queue, array[v_channel], p_max_concurrency, p_rate_interval, p_rate_burst, p_weight,
                 p_max_backlog, p_drop_when_full
               );
             end loop;

@@ -96,7 +96,7 @@ begin
         when s.paused_at is null then
           greatest(
             v_dequeue_at, s.last_dequeue_at,
-            fairqueue.fq_rate_allows_at(s.release_at, s.release_interval, s.release_burst)
+            fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst)
           )
       end
     into v_state, v_lower, v_position
@@ -262,7 +262,7 @@ begin
         greatest(
           t.dequeue_at,
           o.last_dequeue_at,
-          fairqueue.fq_rate_allows_at(o.release_at, o.release_interval, o.release_burst)
+          fairqueue.fq_rate_allows_at(o.rate_at, o.rate_interval, o.rate_burst)
         ) as position
     ) n
     where s.ctid = t.state

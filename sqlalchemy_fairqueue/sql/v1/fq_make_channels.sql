@@ -9,8 +9,8 @@ create function fairqueue.fq_make_channels(
   p_queue text,
   p_names text[],
   p_max_concurrency integer default null,
-  p_release_interval bigint default null,
-  p_release_burst integer default null,
+  p_rate_interval bigint default null,
+  p_rate_burst integer default null,
   p_weight integer default null,
   p_max_backlog integer default null,
   p_drop_when_full boolean default null
@@ -38,13 +38,13 @@ begin
     and q.has_policy;
   if not found then
     v_policy.max_concurrency := p_max_concurrency;
-    v_policy.release_interval := coalesce(p_release_interval, 0);
-    v_policy.release_burst := coalesce(p_release_burst, 1);
+    v_policy.rate_interval := coalesce(p_rate_interval, 0);
+    v_policy.rate_burst := coalesce(p_rate_burst, 1);
     v_policy.weight := coalesce(p_weight, 1);
     v_policy.max_backlog := p_max_backlog;
     v_policy.drop_when_full := coalesce(p_drop_when_full, false);
     perform fairqueue.fq_check_policy(
-      v_policy.max_concurrency, v_policy.release_interval, v_policy.release_burst, v_policy.weight, v_policy.max_backlog
+      v_policy.max_concurrency, v_policy.rate_interval, v_policy.rate_burst, v_policy.weight, v_policy.max_backlog
     );
   end if;
 
@@ -60,9 +60,9 @@ begin
     returning id
   )
   insert into fairqueue.fq_channel_state (
-    channel_id, queue, max_concurrency, release_interval, release_burst, weight, max_backlog, drop_when_full
+    channel_id, queue, max_concurrency, rate_interval, rate_burst, weight, max_backlog, drop_when_full
   )
-  select m.id, p_queue, v_policy.max_concurrency, v_policy.release_interval, v_policy.release_burst, v_policy.weight,
+  select m.id, p_queue, v_policy.max_concurrency, v_policy.rate_interval, v_policy.rate_burst, v_policy.weight,
     v_policy.max_backlog, v_policy.drop_when_full
   from made m;
 end

@@ -9,8 +9,8 @@ create function fairqueue.fq_make_stage_channels(
   p_attempts bigint[],
   p_limit integer,
   p_max_concurrency integer default null,
-  p_release_interval bigint default null,
-  p_release_burst integer default null,
+  p_rate_interval bigint default null,
+  p_rate_burst integer default null,
   p_weight integer default null,
   p_max_backlog integer default null,
   p_drop_when_full boolean default null
@@ -39,7 +39,7 @@ begin
     return 0;
   end if;
   perform fairqueue.fq_make_channels(
-    p_queue, v_names, p_max_concurrency, p_release_interval, p_release_burst, p_weight, p_max_backlog, p_drop_when_full
+    p_queue, v_names, p_max_concurrency, p_rate_interval, p_rate_burst, p_weight, p_max_backlog, p_drop_when_full
   );
   return cardinality(v_names);
 end

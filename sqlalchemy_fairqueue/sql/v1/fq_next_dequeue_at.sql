@@ -12,9 +12,9 @@ create function fairqueue.fq_next_dequeue_at(
   p_got integer,
   p_head_at bigint,
   p_now bigint,
-  p_release_at bigint,
-  p_release_interval bigint,
-  p_release_burst integer
+  p_rate_at bigint,
+  p_rate_interval bigint,
+  p_rate_burst integer
 )
 returns bigint
 language sql
@@ -29,8 +29,8 @@ as $$
         else p_new_position
       end,
       fairqueue.fq_rate_allows_at(
-        case when p_got > 0 then greatest(p_release_at, p_now) + p_got * p_release_interval else p_release_at end,
-        p_release_interval, p_release_burst
+        case when p_got > 0 then greatest(p_rate_at, p_now) + p_got * p_rate_interval else p_rate_at end,
+        p_rate_interval, p_rate_burst
       )
     )
   end

@@ -68,7 +68,7 @@ begin
         coalesce(
           s.next_dequeue_at,
           greatest(
-            s.last_dequeue_at, fairqueue.fq_rate_allows_at(s.release_at, s.release_interval, s.release_burst)
+            s.last_dequeue_at, fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst)
           )
         )
       )

@@ -49,7 +49,7 @@ begin
             greatest(
               s.head_dequeue_at,
               s.last_dequeue_at,
-              fairqueue.fq_rate_allows_at(s.release_at, s.release_interval, s.release_burst)
+              fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst)
             )
         end
       where s.ctid = v_row

@@ -8,7 +8,7 @@ create table head.channel (
   queue text not null,
   name text not null,
   max_concurrency integer,
-  release_interval bigint not null default 0,
+  rate_interval bigint not null default 0,
   current_concurrency integer not null default 0,
   counted boolean not null default true,
   head_message_id bigint,
@@ -58,7 +58,7 @@ begin
   update head.channel c
   set head_message_id = v_id,
     head_dequeue_at = v_now,
-    next_dequeue_at = greatest(v_now, c.last_dequeue_at + c.release_interval)
+    next_dequeue_at = greatest(v_now, c.last_dequeue_at + c.rate_interval)
   where c.id = v_channel_id
     and (c.head_message_id is null or (v_now, v_id) < (c.head_dequeue_at, c.head_message_id));
   return v_id;
@@ -107,7 +107,7 @@ begin
     head_dequeue_at = v_next.dequeue_at,
     last_dequeue_at = v_now,
     current_concurrency = c.current_concurrency + case when c.counted then 1 else 0 end,
-    next_dequeue_at = greatest(v_next.dequeue_at, v_now + c.release_interval)
+    next_dequeue_at = greatest(v_next.dequeue_at, v_now + c.rate_interval)
   where c.id = v_channel.id;
 end
 $$;

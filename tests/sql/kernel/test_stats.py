@@ -70,7 +70,7 @@ def test_channels_say_how_they_stand(kernel: Kernel) -> None:
     names = ("ready", "scheduled", "leased", "current_concurrency", "backlog", "dead")
     assert [found["a"][name] for name in names] == [1, 0, 1, 1, 1, 1]
     assert [found["b"][name] for name in names] == [2, 1, 0, 0, 3, 0]
-    policy = ("max_concurrency", "release_interval", "release_burst", "weight", "max_backlog", "drop_when_full")
+    policy = ("max_concurrency", "rate_interval", "rate_burst", "weight", "max_backlog", "drop_when_full")
     assert [found["a"][name] for name in policy] == [2, 5, 6, 7, None, False]
     assert [found["b"][name] for name in policy] == [None, 0, 1, 1, 9, True]
     assert found["a"]["last_dequeue_at"] is not None

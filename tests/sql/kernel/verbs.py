@@ -74,8 +74,8 @@ def bound(
     """fq_configure_channel, or fq_configure_queue without a channel, with a bound and nothing else."""
     name = "channel" if channel is not None else "queue"
     kernel.rows(
-        f"select fq_configure_{name}(p_queue => %(queue)s, p_max_concurrency => null, p_release_interval => 0,"
-        " p_release_burst => 1, p_weight => 1, p_max_backlog => %(max)s, p_drop_when_full => %(drop)s"
+        f"select fq_configure_{name}(p_queue => %(queue)s, p_max_concurrency => null, p_rate_interval => 0,"
+        " p_rate_burst => 1, p_weight => 1, p_max_backlog => %(max)s, p_drop_when_full => %(drop)s"
         + (", p_channel => %(channel)s, p_notify => %(notify)s)" if channel is not None else ")"),
         queue=kernel.queue,
         channel=channel,

@@ -12,7 +12,7 @@ from (
 ) n
 cross join fairqueue.fq_channel c
 join lateral (
-  select greatest(s.last_dequeue_at, s.release_at - s.release_burst * s.release_interval) - n.until as ahead
+  select greatest(s.last_dequeue_at, s.rate_at - s.rate_burst * s.rate_interval) - n.until as ahead
   from fairqueue.fq_channel_state s
   where s.channel_id = c.id
 ) s on true

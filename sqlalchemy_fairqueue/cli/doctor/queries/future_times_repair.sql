@@ -28,17 +28,17 @@ group by c.queue, c.id;
 update fairqueue.fq_channel_state
 set turn = turn + 1,
   last_dequeue_at = least(last_dequeue_at, n.now),
-  release_at = least(release_at, n.now + release_burst * release_interval),
+  rate_at = least(rate_at, n.now + rate_burst * rate_interval),
   next_dequeue_at = case
     when paused_at is null and head_dequeue_at is not null
     then greatest(
       head_dequeue_at,
       least(last_dequeue_at, n.now),
-      least(release_at, n.now + release_burst * release_interval) - (release_burst - 1) * release_interval
+      least(rate_at, n.now + rate_burst * rate_interval) - (rate_burst - 1) * rate_interval
     )
   end
 from (
   select fairqueue.fq_now() as now
 ) n
 where last_dequeue_at > n.now
-  or release_at > n.now + release_burst * release_interval;
+  or rate_at > n.now + rate_burst * rate_interval;

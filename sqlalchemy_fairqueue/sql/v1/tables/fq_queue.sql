@@ -6,8 +6,8 @@ create table fairqueue.fq_queue (
   name text collate "C" not null,
   has_policy boolean not null default true,
   max_concurrency integer,
-  release_interval bigint not null default 0,
-  release_burst integer not null default 1,
+  rate_interval bigint not null default 0,
+  rate_burst integer not null default 1,
   weight integer not null default 1,
   max_backlog integer,
   drop_when_full boolean not null default false,
@@ -18,8 +18,8 @@ create table fairqueue.fq_queue (
   constraint fq_queue_pkey primary key (name),
   constraint fq_queue_policy_check check (
     (max_concurrency is null or max_concurrency >= 1)
-    and release_interval >= 0
-    and release_burst >= 1
+    and rate_interval >= 0
+    and rate_burst >= 1
     and weight >= 1
   ),
   constraint fq_queue_limits_check check (global_max_concurrency >= 1 and history_retention >= 1 and max_backlog >= 1)
