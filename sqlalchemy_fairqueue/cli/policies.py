@@ -138,16 +138,16 @@ def queue_configuration(connection: Connection, schema: str, queue: str) -> Queu
     if row is None:
         return QueueConfiguration()
     policy = ChannelPolicy(
-        max_concurrency=row.max_concurrency,
-        rate_interval=duration(row.rate_interval),
-        rate_burst=row.rate_burst,
-        weight=row.weight,
-        max_backlog=row.max_backlog,
-        on_full="drop" if row.drop_when_full else "raise",
+        max_concurrency=row.default_max_concurrency,
+        rate_interval=duration(row.default_rate_interval),
+        rate_burst=row.default_rate_burst,
+        weight=row.default_weight,
+        max_backlog=row.default_max_backlog,
+        on_full="drop" if row.default_drop_when_full else "raise",
     )
     return QueueConfiguration(
-        policy if row.has_policy else None,
-        row.global_max_concurrency,
+        policy if row.has_defaults else None,
+        row.max_concurrency,
         row.history,
         None if row.history_retention is None else duration(row.history_retention),
     )

@@ -40,9 +40,7 @@ def stats(connection: Connection, target: Target) -> QueueStats:
     [row] = fetch(
         connection, stats_clause(target.schema), {"queue": target.queue}, f"read the stats of queue {target.queue!r}"
     )
-    columns = _columns(row)
-    columns["max_concurrency"] = columns.pop("global_max_concurrency")
-    return QueueStats(queue=target.queue, **columns)
+    return QueueStats(queue=target.queue, **_columns(row))
 
 
 @cache

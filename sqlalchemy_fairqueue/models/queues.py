@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 class QueueConfigMixin(FairqueueMixin):
     """A configured queue: the policy of channels that are made from now on, and the settings of the queue itself.
 
-    ``history_retention`` None is 30 days. Without ``has_policy`` the policy here has no effect.
+    ``default_*`` is the policy of new channels; without ``has_defaults`` it has no effect. ``max_concurrency`` is the
+    limit of the whole queue. ``history_retention`` None is 30 days.
 
     Attributes:
         channels: The queue's channels.
@@ -51,17 +52,17 @@ class QueueConfigMixin(FairqueueMixin):
         state: Mapped[Any]
 
     name: Mapped[str] = mapped_column(Text(collation="C"))
+    has_defaults: Mapped[bool] = mapped_column(Boolean, server_default=true())
+    default_max_concurrency: Mapped[int | None] = mapped_column(Integer)
+    default_rate_interval: Mapped[timedelta] = mapped_column(Duration, server_default=text("0"))
+    default_rate_burst: Mapped[int] = mapped_column(Integer, server_default=text("1"))
+    default_weight: Mapped[int] = mapped_column(Integer, server_default=text("1"))
+    default_max_backlog: Mapped[int | None] = mapped_column(Integer)
+    default_drop_when_full: Mapped[bool] = mapped_column(Boolean, server_default=false())
     max_concurrency: Mapped[int | None] = mapped_column(Integer)
-    rate_interval: Mapped[timedelta] = mapped_column(Duration, server_default=text("0"))
-    rate_burst: Mapped[int] = mapped_column(Integer, server_default=text("1"))
-    weight: Mapped[int] = mapped_column(Integer, server_default=text("1"))
-    has_policy: Mapped[bool] = mapped_column(Boolean, server_default=true())
-    global_max_concurrency: Mapped[int | None] = mapped_column(Integer)
     paused_at: Mapped[datetime | None] = mapped_column(Instant)
     history: Mapped[bool] = mapped_column(Boolean, server_default=false())
     history_retention: Mapped[timedelta | None] = mapped_column(Duration)
-    max_backlog: Mapped[int | None] = mapped_column(Integer)
-    drop_when_full: Mapped[bool] = mapped_column(Boolean, server_default=false())
 
     @hybrid_property
     def is_paused(self) -> bool:
@@ -79,12 +80,12 @@ class QueueConfigMixin(FairqueueMixin):
         return (
             PrimaryKeyConstraint("name", name=conv("fq_queue_pkey")),
             CheckConstraint(
-                "(max_concurrency is null or max_concurrency >= 1) "
-                "and rate_interval >= 0 and rate_burst >= 1 and weight >= 1",
+                "(default_max_concurrency is null or default_max_concurrency >= 1) "
+                "and default_rate_interval >= 0 and default_rate_burst >= 1 and default_weight >= 1",
                 name=conv("fq_queue_policy_check"),
             ),
             CheckConstraint(
-                "global_max_concurrency >= 1 and history_retention >= 1 and max_backlog >= 1",
+                "max_concurrency >= 1 and history_retention >= 1 and default_max_backlog >= 1",
                 name=conv("fq_queue_limits_check"),
             ),
             {"schema": cls.__fairqueue_schema__},

@@ -98,7 +98,7 @@ def test_relationships(engine: Engine, database: Database) -> None:
         assert (alice.state.channel, alice.state.current_concurrency) == (alice, 1)
         assert isinstance(alice.queue_config, QueueConfig)
         assert {channel.name for channel in alice.queue_config.channels} == {"alice", "bob"}
-        assert alice.state.rate_interval == alice.queue_config.rate_interval == timedelta(seconds=1.5)
+        assert alice.state.rate_interval == alice.queue_config.default_rate_interval == timedelta(seconds=1.5)
 
         held = session.scalars(select(Message).join(Message.lease).where(Lease.consumer == "worker")).one()
         assert (held.id, held.channel, held.lease.messages) == (leased, alice, [held])

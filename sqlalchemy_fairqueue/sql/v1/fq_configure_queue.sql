@@ -28,16 +28,17 @@ begin
   perform fairqueue.fq_check_names(array[p_queue]);
   perform fairqueue.fq_check_policy(p_max_concurrency, p_rate_interval, p_rate_burst, p_weight, p_max_backlog);
   insert into fairqueue.fq_queue (
-    name, max_concurrency, rate_interval, rate_burst, weight, max_backlog, drop_when_full
+    name, default_max_concurrency, default_rate_interval, default_rate_burst, default_weight, default_max_backlog,
+    default_drop_when_full
   )
   values (p_queue, p_max_concurrency, p_rate_interval, p_rate_burst, p_weight, p_max_backlog, p_drop_when_full)
   on conflict (name) do update
-  set has_policy = true,
-    max_concurrency = excluded.max_concurrency,
-    rate_interval = excluded.rate_interval,
-    rate_burst = excluded.rate_burst,
-    weight = excluded.weight,
-    max_backlog = excluded.max_backlog,
-    drop_when_full = excluded.drop_when_full;
+  set has_defaults = true,
+    default_max_concurrency = excluded.default_max_concurrency,
+    default_rate_interval = excluded.default_rate_interval,
+    default_rate_burst = excluded.default_rate_burst,
+    default_weight = excluded.default_weight,
+    default_max_backlog = excluded.default_max_backlog,
+    default_drop_when_full = excluded.default_drop_when_full;
 end
 $$;

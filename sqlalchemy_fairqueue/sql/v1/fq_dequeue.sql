@@ -165,7 +165,7 @@ begin
   end if;
   -- One statement answers all questions, since starting a statement costs more than running it. Its snapshot is younger
   -- than the gate, so it sees what was committed before the gate was opened.
-  select q.paused_at is not null, q.history, q.global_max_concurrency is not null,
+  select q.paused_at is not null, q.history, q.max_concurrency is not null,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
     pg_current_xact_id_if_assigned() is null,
     exists (

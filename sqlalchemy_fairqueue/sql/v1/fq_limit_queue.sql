@@ -36,10 +36,10 @@ begin
     raise exception 'fq_limit_queue runs in a % transaction', current_setting('transaction_isolation')
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction';
   end if;
-  insert into fairqueue.fq_queue as q (name, has_policy, global_max_concurrency)
+  insert into fairqueue.fq_queue as q (name, has_defaults, max_concurrency)
   values (p_queue, false, p_max_concurrency)
   on conflict (name) do update
-  set global_max_concurrency = excluded.global_max_concurrency;
+  set max_concurrency = excluded.max_concurrency;
 
   if p_max_concurrency is not null then
     -- Wait for transactions that end messages before the gate is closed, so that dequeues need not stand still as long.

@@ -28,23 +28,24 @@ set enable_material = off
 set jit = off
 as $$
 declare
-  v_policy fairqueue.fq_queue;
+  v_queue fairqueue.fq_queue;
 begin
   perform fairqueue.fq_check_names(p_queue || p_names);
 
-  select * into v_policy
+  select * into v_queue
   from fairqueue.fq_queue q
   where q.name = p_queue
-    and q.has_policy;
+    and q.has_defaults;
   if not found then
-    v_policy.max_concurrency := p_max_concurrency;
-    v_policy.rate_interval := coalesce(p_rate_interval, 0);
-    v_policy.rate_burst := coalesce(p_rate_burst, 1);
-    v_policy.weight := coalesce(p_weight, 1);
-    v_policy.max_backlog := p_max_backlog;
-    v_policy.drop_when_full := coalesce(p_drop_when_full, false);
+    v_queue.default_max_concurrency := p_max_concurrency;
+    v_queue.default_rate_interval := coalesce(p_rate_interval, 0);
+    v_queue.default_rate_burst := coalesce(p_rate_burst, 1);
+    v_queue.default_weight := coalesce(p_weight, 1);
+    v_queue.default_max_backlog := p_max_backlog;
+    v_queue.default_drop_when_full := coalesce(p_drop_when_full, false);
     perform fairqueue.fq_check_policy(
-      v_policy.max_concurrency, v_policy.rate_interval, v_policy.rate_burst, v_policy.weight, v_policy.max_backlog
+      v_queue.default_max_concurrency, v_queue.default_rate_interval, v_queue.default_rate_burst,
+      v_queue.default_weight, v_queue.default_max_backlog
     );
   end if;
 
@@ -62,8 +63,8 @@ begin
   insert into fairqueue.fq_channel_state (
     channel_id, queue, max_concurrency, rate_interval, rate_burst, weight, max_backlog, drop_when_full
   )
-  select m.id, p_queue, v_policy.max_concurrency, v_policy.rate_interval, v_policy.rate_burst, v_policy.weight,
-    v_policy.max_backlog, v_policy.drop_when_full
+  select m.id, p_queue, v_queue.default_max_concurrency, v_queue.default_rate_interval, v_queue.default_rate_burst,
+    v_queue.default_weight, v_queue.default_max_backlog, v_queue.default_drop_when_full
   from made m;
 end
 $$;

@@ -25,7 +25,7 @@ declare
 begin
   if p_channel is null then
     perform fairqueue.fq_check_names(array[p_queue]);
-    insert into fairqueue.fq_queue as q (name, has_policy, paused_at)
+    insert into fairqueue.fq_queue as q (name, has_defaults, paused_at)
     values (p_queue, false, fairqueue.fq_now())
     on conflict (name) do update
     set paused_at = excluded.paused_at

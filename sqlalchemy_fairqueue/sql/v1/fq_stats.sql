@@ -17,7 +17,7 @@ returns table (
   dropped bigint,
   oldest_ready_at bigint,
   paused_at bigint,
-  global_max_concurrency integer,
+  max_concurrency integer,
   current_concurrency integer,
   signals bigint,
   consumers bigint
@@ -103,7 +103,7 @@ begin
     (coalesce(l.dropped, 0) + coalesce(h.dropped, 0))::bigint,
     l.since,
     q.paused_at,
-    q.global_max_concurrency,
+    q.max_concurrency,
     (
       select (n.current_concurrency - coalesce(h.queue_freed, 0))::integer
       from fairqueue.fq_queue_state n

@@ -21,7 +21,7 @@ def test_a_queue_says_how_it_stands(kernel: Kernel) -> None:
         "dead": 0,
         "dropped": 0,
         "paused_at": None,
-        "global_max_concurrency": 5,
+        "max_concurrency": 5,
         "current_concurrency": 0,
         "signals": 3,
         "consumers": 0,
