@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue.sql.files import folder, functions, known, tables, versions
+from sqlalchemy_fairqueue.sql.files import checked_version, folder, functions, tables, versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -194,7 +194,7 @@ def expected_catalog(version: int) -> Mapping[str, Mapping[str, str]]:
     Raises:
         ValueError: The version is not known.
     """
-    return _frozen(known(version))
+    return _frozen(checked_version(version))
 
 
 @cache

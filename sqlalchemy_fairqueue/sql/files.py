@@ -43,7 +43,7 @@ def folder(version: int) -> Traversable:
     Raises:
         ValueError: The version is not known.
     """
-    return FOLDERS[known(version) - 1]
+    return FOLDERS[checked_version(version) - 1]
 
 
 def functions(version: int) -> Mapping[str, str]:
@@ -53,7 +53,7 @@ def functions(version: int) -> Mapping[str, str]:
         ValueError: The version is not known.
     """
     texts: dict[str, str] = {}
-    for step in range(1, known(version) + 1):
+    for step in range(1, checked_version(version) + 1):
         texts |= _texts(step, "")
     return MappingProxyType({name: text.removesuffix(";") for name, text in sorted(texts.items())})
 
@@ -67,28 +67,30 @@ def tables(version: int) -> Mapping[str, tuple[str, ...]]:
         ValueError: The version is not known.
     """
     return MappingProxyType(
-        {name: made for step in range(1, known(version) + 1) for name, made in new_tables(step).items()}
+        {name: made for step in range(1, checked_version(version) + 1) for name, made in new_tables(step).items()}
     )
 
 
 def new_tables(step: int) -> Mapping[str, tuple[str, ...]]:
     """The tables that a version brings: the statements that make the table and its indexes, by table, in order."""
-    return MappingProxyType({name: _statements_of(text) for name, text in _texts(known(step), "tables").items()})
+    return MappingProxyType(
+        {name: _statements_of(text) for name, text in _texts(checked_version(step), "tables").items()}
+    )
 
 
 def upgrade_step(step: int) -> tuple[str, ...]:
     """The statements that change the tables of the version before into those of this one; its new tables exist."""
-    return _statements_of(_text(known(step), "upgrade.sql"))
+    return _statements_of(_text(checked_version(step), "upgrade.sql"))
 
 
 def downgrade_step(step: int) -> tuple[str, ...]:
     """The statements that change this version's tables back; its new tables exist, and are dropped afterwards."""
-    return _statements_of(_text(known(step), "downgrade.sql"))
+    return _statements_of(_text(checked_version(step), "downgrade.sql"))
 
 
 def relations(version: int) -> tuple[str, ...]:
     """Every name that the tables of a version take in their schema: tables, indexes, indexes of constraints."""
-    steps = range(1, known(version) + 1)
+    steps = range(1, checked_version(version) + 1)
     made = [statement for statements in tables(version).values() for statement in statements]
     made += [statement for step in steps for statement in upgrade_step(step)]
     found = [
@@ -97,7 +99,7 @@ def relations(version: int) -> tuple[str, ...]:
     return tuple(sorted(set(found)))
 
 
-def known(version: int) -> int:
+def checked_version(version: int) -> int:
     """The version itself.
 
     Raises:

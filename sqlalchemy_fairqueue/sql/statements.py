@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.sql.files import downgrade_step, functions, known, new_tables, tables, upgrade_step
+from sqlalchemy_fairqueue.sql.files import checked_version, downgrade_step, functions, new_tables, tables, upgrade_step
 from sqlalchemy_fairqueue.sql.guards import change_guard, install_guard, installed_guard
 from sqlalchemy_fairqueue.sql.privileges import give_back_privileges, note_privileges
 from sqlalchemy_fairqueue.sql.schema import QUALIFIER, in_schema
@@ -45,7 +45,7 @@ def upgrade_statements(old: int, new: int, schema: str | None) -> Iterator[str]:
     Raises:
         ValueError: A version is not known or the newer one is not newer, or PostgreSQL cannot keep the schema's name.
     """
-    if known(old) >= known(new):
+    if checked_version(old) >= checked_version(new):
         problem = f"an upgrade goes to a newer version, and {old} to {new} does not; give the older version first"
         raise ValueError(problem)
     yield change_guard(old, new, schema)
@@ -62,7 +62,7 @@ def downgrade_statements(new: int, old: int, schema: str | None) -> Iterator[str
     Raises:
         ValueError: A version is not known or the older one is not older, or PostgreSQL cannot keep the schema's name.
     """
-    if known(new) <= known(old):
+    if checked_version(new) <= checked_version(old):
         problem = f"a downgrade goes to an older version, and {new} to {old} does not; give the newer version first"
         raise ValueError(problem)
     yield change_guard(new, old, schema)
