@@ -8,7 +8,7 @@ from typing import Annotated, cast
 
 import typer
 
-from sqlalchemy_fairqueue.cli.configuration import configure_channel, configure_queue
+from sqlalchemy_fairqueue.cli.configure_commands import configure_channel, configure_queue
 from sqlalchemy_fairqueue.cli.controls import cancel, pause, purge, resume
 from sqlalchemy_fairqueue.cli.dead_letters import list_dead, purge_dead, redrive_dead, show_dead
 from sqlalchemy_fairqueue.cli.doctor.command import doctor

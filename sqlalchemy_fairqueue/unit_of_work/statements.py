@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy_fairqueue.database import check_installed
 from sqlalchemy_fairqueue.database.engines import check_driver
-from sqlalchemy_fairqueue.unit_of_work.configuration import configure
+from sqlalchemy_fairqueue.unit_of_work.administration import configure
 from sqlalchemy_fairqueue.unit_of_work.enqueues import enqueue
 from sqlalchemy_fairqueue.unit_of_work.lock_order import LockOrder, lock_key, lock_order_of
 from sqlalchemy_fairqueue.unit_of_work.operations import Cancel, Configuration, EnqueueMessage, MessageChange, Settle
