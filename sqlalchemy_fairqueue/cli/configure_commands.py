@@ -1,20 +1,19 @@
 """``configure queue`` and ``configure channel``: policies set by options, or shown where no option is given."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
-from dataclasses import fields
 from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from sqlalchemy_fairqueue import ChannelPolicy, Queue
+from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.formats import parse_duration
 from sqlalchemy_fairqueue.cli.installation import Installation, channel_not_found, open_installation
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
 from sqlalchemy_fairqueue.cli.policies import (
-    PolicyChanges,
     QueueConfiguration,
+    changes_by_options,
     check_contradiction,
     count_option,
     flag_option,
@@ -26,7 +25,6 @@ from sqlalchemy_fairqueue.cli.policies import (
 )
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import key_values
-from sqlalchemy_fairqueue.values import ChannelStats
 
 
 def configure_channel(
@@ -51,23 +49,27 @@ def configure_channel(
     Options that are not given leave the policy as it is. A channel that does not exist is made, with the defaults of
     its queue. The change takes effect on the next dequeue.
     """
-    changes = PolicyChanges(
-        max_concurrency=max_concurrency, no_max_concurrency=no_max_concurrency, interval=rate, burst=burst,
-        weight=weight, max_backlog=max_backlog, no_max_backlog=no_max_backlog, on_full=on_full,
+    changes = changes_by_options(
+        {
+            "max_concurrency": max_concurrency, "rate_interval": rate, "rate_burst": burst, "weight": weight,
+            "max_backlog": max_backlog, "on_full": on_full,
+        },
+        {"max_concurrency": no_max_concurrency, "max_backlog": no_max_backlog},
     )  # fmt: skip
     with open_installation(options) as installation:
         queue = installation.single_queue(may_be_new=bool(changes))
         found = queue.channels(installation.engine, channel=channel)
         if not found and not changes:
             raise channel_not_found(queue, channel)
-        before = _policy_of(found[0]) if found else _defaults(installation, queue)
-        policy = changes.apply(before)
+        before = found[0].policy if found else None
         if changes:
-            queue.configure_channel(installation.engine, channel, policy)
+            queue.configure_channel(installation.engine, channel, **changes)
+            found = queue.channels(installation.engine, channel=channel)
+        policy = found[0].policy
     what = f"channel {channel!r} of queue {queue.name!r}"
     return Result(
         {
-            "queue": queue.name, "channel": channel, "created": not found, "changed": policy != before or not found,
+            "queue": queue.name, "channel": channel, "created": before is None, "changed": policy != before,
             "policy": policy_document(policy),
         },
         (Text(what + (" is served like this now" if changes else "")), key_values(policy_rows(policy))),
@@ -119,24 +121,26 @@ def configure_queue(
     Options that are not given leave the configuration as it is. The options that begin with --channel set the policy
     of channels that are made from now on; existing channels keep theirs.
     """
-    changes = PolicyChanges(
-        max_concurrency=channel_max_concurrency, no_max_concurrency=no_channel_max_concurrency, interval=channel_rate,
-        burst=channel_burst, weight=channel_weight, max_backlog=channel_max_backlog,
-        no_max_backlog=no_channel_max_backlog, on_full=channel_on_full,
+    changes = changes_by_options(
+        {
+            "max_concurrency": channel_max_concurrency, "rate_interval": channel_rate, "rate_burst": channel_burst,
+            "weight": channel_weight, "max_backlog": channel_max_backlog, "on_full": channel_on_full,
+        },
+        {"max_concurrency": no_channel_max_concurrency, "max_backlog": no_channel_max_backlog},
     )  # fmt: skip
     check_contradiction("max_concurrency", given=max_concurrency is not None, removed=no_max_concurrency)
     wanted: dict[str, Any] = {}
     if max_concurrency is not None or no_max_concurrency:
         wanted["max_concurrency"] = max_concurrency
-    recorded = history is not None or retention is not None
+    if history is not None:
+        wanted["history"] = history
+    if retention is not None:
+        wanted["history_retention"] = retention
+    if changes:
+        wanted["defaults"] = changes
     with open_installation(options) as installation:
-        queue = installation.single_queue(may_be_new=bool(changes or wanted or recorded))
+        queue = installation.single_queue(may_be_new=bool(wanted))
         before = _configuration(installation, queue)
-        if recorded:
-            wanted["history"] = before.history if history is None else history
-            wanted["history_retention"] = retention or before.retention
-        if changes:
-            wanted["defaults"] = changes.apply(before.defaults or queue.defaults)
         if wanted:
             queue.configure(installation.engine, **wanted)
         after = _configuration(installation, queue)
@@ -173,12 +177,3 @@ def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfigur
 def _configuration(installation: Installation, queue: Queue) -> QueueConfiguration:
     with installation.engine.connect() as connection:
         return queue_configuration(connection, installation.schema, queue.name)
-
-
-def _defaults(installation: Installation, queue: Queue) -> ChannelPolicy:
-    return _configuration(installation, queue).defaults or queue.defaults
-
-
-def _policy_of(stats: ChannelStats) -> ChannelPolicy:
-    # Every field, also one that is new: what is forgotten here would be reset by the next change.
-    return ChannelPolicy(**{field.name: getattr(stats, field.name) for field in fields(ChannelPolicy)})

@@ -1,9 +1,10 @@
 """Policies of channels and configurations of queues: as options, as tables and as documents."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import typer
 from sqlalchemy import Connection
@@ -13,7 +14,9 @@ from sqlalchemy_fairqueue.cli.errors import usage_error
 from sqlalchemy_fairqueue.cli.formats import format_rate, parse_rate
 from sqlalchemy_fairqueue.cli.options import option_parser
 from sqlalchemy_fairqueue.cli.sql_files import query
+from sqlalchemy_fairqueue.database.policies import policy_values
 from sqlalchemy_fairqueue.times import duration
+from sqlalchemy_fairqueue.values import PolicyChanges
 
 
 def count_option(name: str, help_text: str) -> Any:
@@ -45,43 +48,20 @@ def _on_full(words: str) -> str:
     return words
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyChanges:
-    """Changes of a policy; None and False change nothing."""
+def changes_by_options(given: Mapping[str, object], lifted: Mapping[str, bool]) -> PolicyChanges:
+    """The fields of a policy that options change.
 
-    max_concurrency: int | None = None
-    no_max_concurrency: bool = False
-    interval: timedelta | None = None
-    burst: int | None = None
-    weight: int | None = None
-    max_backlog: int | None = None
-    no_max_backlog: bool = False
-    on_full: Any = None
+    Args:
+        given: The options' values by the names of the fields; None: not given.
+        lifted: Whether an option like --no-max-backlog was given, by the names of the fields.
 
-    def __bool__(self) -> bool:
-        """Whether there is a change."""
-        return self != PolicyChanges()
-
-    def apply(self, policy: ChannelPolicy) -> ChannelPolicy:
-        """The policy with the changes.
-
-        Raises:
-            Failure: A limit is set and removed at once.
-        """
-        for name in ("max_concurrency", "max_backlog"):
-            check_contradiction(name, given=getattr(self, name) is not None, removed=getattr(self, f"no_{name}"))
-        given: dict[str, Any] = {
-            "max_concurrency": self.max_concurrency,
-            "rate_interval": self.interval,
-            "rate_burst": self.burst,
-            "weight": self.weight,
-            "max_backlog": self.max_backlog,
-            "on_full": self.on_full,
-        }
-        wanted = {name: value for name, value in given.items() if value is not None}
-        wanted |= {"max_concurrency": None} if self.no_max_concurrency else {}
-        wanted |= {"max_backlog": None} if self.no_max_backlog else {}
-        return replace(policy, **wanted)
+    Raises:
+        Failure: A limit is set and removed at once.
+    """
+    for name, removed in lifted.items():
+        check_contradiction(name, given=given[name] is not None, removed=removed)
+    changes = {name: value for name, value in given.items() if value is not None or lifted.get(name)}
+    return cast("PolicyChanges", changes)
 
 
 def check_contradiction(name: str, *, given: bool, removed: bool) -> None:
@@ -104,15 +84,9 @@ def policy_rows(policy: ChannelPolicy) -> list[tuple[str, object]]:
 
 
 def policy_document(policy: ChannelPolicy) -> dict[str, object]:
-    """A policy as a JSON document."""
-    return {
-        "max_concurrency": policy.max_concurrency,
-        "rate_interval_seconds": policy.rate_interval,
-        "rate_burst": policy.rate_burst,
-        "weight": policy.weight,
-        "max_backlog": policy.max_backlog,
-        "on_full": policy.on_full,
-    }
+    """A policy as a JSON document: each field by its name, durations in seconds."""
+    values = asdict(policy)
+    return {f"{name}_seconds" if isinstance(value, timedelta) else name: value for name, value in values.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,16 +111,8 @@ def queue_configuration(connection: Connection, schema: str, queue: str) -> Queu
     row = connection.execute(query("queries/queue_configuration.sql", schema), {"queue": queue}).one_or_none()
     if row is None:
         return QueueConfiguration()
-    policy = ChannelPolicy(
-        max_concurrency=row.default_max_concurrency,
-        rate_interval=duration(row.default_rate_interval),
-        rate_burst=row.default_rate_burst,
-        weight=row.default_weight,
-        max_backlog=row.default_max_backlog,
-        on_full="drop" if row.default_drop_when_full else "raise",
-    )
     return QueueConfiguration(
-        policy if row.has_defaults else None,
+        None if row.defaults is None else ChannelPolicy(**policy_values(row.defaults)),
         row.max_concurrency,
         row.history,
         None if row.history_retention is None else duration(row.history_retention),

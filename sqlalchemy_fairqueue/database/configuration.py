@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 
 from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, qualifier
-from sqlalchemy_fairqueue.database.policies import POLICY_TYPES, policy_parameters
+from sqlalchemy_fairqueue.database.policies import new_policy_json, policy_json
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
@@ -18,35 +18,51 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.calls import Clause
     from sqlalchemy_fairqueue.database.targets import Target
-    from sqlalchemy_fairqueue.values import ChannelPolicy
+    from sqlalchemy_fairqueue.values import ChannelPolicy, PolicyChanges
 
 
 @cache
 def configure_queue_clause(schema: str | None) -> Clause:
     """``fq_configure_queue``."""
-    return call(schema, "fq_configure_queue", "1", queue="text", **POLICY_TYPES)
+    return call(schema, "fq_configure_queue", "1", queue="text", changes="jsonb", policy="jsonb")
 
 
-def configure_queue(connection: Connection, target: Target, policy: ChannelPolicy) -> None:
-    """Set the policy that new channels of a queue start with."""
-    parameters = {"queue": target.queue, **policy_parameters(policy)}
+def configure_queue(connection: Connection, target: Target, changes: PolicyChanges, *, policy: ChannelPolicy) -> None:
+    """Change the policy that new channels of a queue start with; before the first change it is *policy*."""
+    parameters = {"queue": target.queue, "changes": policy_json(changes), "policy": new_policy_json(policy)}
     fetch(connection, configure_queue_clause(target.schema), parameters, f"configure queue {target.queue!r}")
 
 
 @cache
 def configure_channel_clause(schema: str | None) -> Clause:
     """``fq_configure_channel``."""
-    return call(schema, "fq_configure_channel", "1", queue="text", channel="text", **POLICY_TYPES, notify="boolean")
+    return call(
+        schema,
+        "fq_configure_channel",
+        "1",
+        queue="text",
+        channel="text",
+        changes="jsonb",
+        policy="jsonb",
+        notify="boolean",
+    )
 
 
 def configure_channel(
-    connection: Connection, target: Target, channel: str, policy: ChannelPolicy, *, notify: bool
+    connection: Connection,
+    target: Target,
+    channel: str,
+    changes: PolicyChanges,
+    *,
+    policy: ChannelPolicy,
+    notify: bool,
 ) -> None:
-    """Set the policy of a channel, made if it is new."""
+    """Change the policy of a channel. One that is new starts with the queue's defaults, or else with *policy*."""
     parameters = {
         "queue": target.queue,
         "channel": channel,
-        **policy_parameters(policy),
+        "changes": policy_json(changes),
+        "policy": new_policy_json(policy),
         "notify": may_notify(connection, notify),
     }
     fetch(connection, configure_channel_clause(target.schema), parameters, f"configure {_named(target, channel)}")

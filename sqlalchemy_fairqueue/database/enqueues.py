@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from sqlalchemy_fairqueue.database.arrays import array
 from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, qualifier
-from sqlalchemy_fairqueue.database.policies import POLICY_TYPES, policy_parameters
+from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def enqueue_clause(schema: str | None, *, alone: bool = False) -> Clause:
         alone=_MESSAGE_TYPES if alone else (),
         queue="text",
         **_MESSAGE_TYPES,
-        **POLICY_TYPES,
+        policy="jsonb",
         notify="boolean",
         hold="bigint[]",
     )
@@ -110,7 +110,7 @@ def enqueue(
     if not alone:
         parameters = {name: array([one[name] for one in columns]) for name in columns[0]}
     parameters["queue"] = target.queue
-    parameters |= policy_parameters(policy)
+    parameters["policy"] = new_policy_json(policy)
     parameters["notify"] = may_notify(connection, notify)
     parameters["hold"] = None if lock is None else sorted(lock)
     doing = f"enqueue {len(messages)} messages to queue {target.queue!r}"

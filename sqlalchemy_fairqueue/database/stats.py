@@ -6,7 +6,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.calls import call, fetch
-from sqlalchemy_fairqueue.times import duration, instant
+from sqlalchemy_fairqueue.database.policies import policy_columns, policy_values
+from sqlalchemy_fairqueue.times import instant
 from sqlalchemy_fairqueue.values import ChannelStats, QueueStats
 
 if TYPE_CHECKING:
@@ -72,9 +73,8 @@ def channel_stats(
 
 def _channel(target: Target, row: Row[Any]) -> ChannelStats:
     columns = _columns(row)
-    columns["rate_interval"] = duration(columns["rate_interval"])
-    columns["on_full"] = "drop" if columns.pop("drop_when_full") else "raise"
-    return ChannelStats(queue=target.queue, **columns)
+    counts = {name: value for name, value in columns.items() if name not in policy_columns()}
+    return ChannelStats(queue=target.queue, **counts, **policy_values(columns))
 
 
 def _columns(row: Row[Any]) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from sqlalchemy import (
     Text,
     false,
     text,
-    true,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 class QueueConfigMixin(FairqueueMixin):
     """A configured queue: the policy of channels that are made from now on, and the settings of the queue itself.
 
-    ``default_*`` is the policy of new channels; without ``has_defaults`` it has no effect. ``max_concurrency`` is the
+    ``defaults`` has the fields of a policy by the names of the columns of :class:`ChannelStateMixin`, ``rate_interval``
+    in microseconds; None: new channels take the policy that their first enqueue brings. ``max_concurrency`` is the
     limit of the whole queue. ``history_retention`` None is 30 days.
 
     Attributes:
@@ -52,13 +53,7 @@ class QueueConfigMixin(FairqueueMixin):
         state: Mapped[Any]
 
     name: Mapped[str] = mapped_column(Text(collation="C"))
-    has_defaults: Mapped[bool] = mapped_column(Boolean, server_default=true())
-    default_max_concurrency: Mapped[int | None] = mapped_column(Integer)
-    default_rate_interval: Mapped[timedelta] = mapped_column(Duration, server_default=text("0"))
-    default_rate_burst: Mapped[int] = mapped_column(Integer, server_default=text("1"))
-    default_weight: Mapped[int] = mapped_column(Integer, server_default=text("1"))
-    default_max_backlog: Mapped[int | None] = mapped_column(Integer)
-    default_drop_when_full: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    defaults: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
     max_concurrency: Mapped[int | None] = mapped_column(Integer)
     paused_at: Mapped[datetime | None] = mapped_column(Instant)
     history: Mapped[bool] = mapped_column(Boolean, server_default=false())
@@ -79,15 +74,8 @@ class QueueConfigMixin(FairqueueMixin):
         """Constraints under the names that the installation gives them."""
         return (
             PrimaryKeyConstraint("name", name=conv("fq_queue_pkey")),
-            CheckConstraint(
-                "(default_max_concurrency is null or default_max_concurrency >= 1) "
-                "and default_rate_interval >= 0 and default_rate_burst >= 1 and default_weight >= 1",
-                name=conv("fq_queue_policy_check"),
-            ),
-            CheckConstraint(
-                "max_concurrency >= 1 and history_retention >= 1 and default_max_backlog >= 1",
-                name=conv("fq_queue_limits_check"),
-            ),
+            CheckConstraint("jsonb_typeof(defaults) = 'object'", name=conv("fq_queue_defaults_check")),
+            CheckConstraint("max_concurrency >= 1 and history_retention >= 1", name=conv("fq_queue_limits_check")),
             {"schema": cls.__fairqueue_schema__},
         )
 

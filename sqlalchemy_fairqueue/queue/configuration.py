@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.unit_of_work import Configure, Limit, Pause, RecordHistory
-from sqlalchemy_fairqueue.values import UNSET, ChannelPolicy, Unset, check_count, check_duration, check_name
+from sqlalchemy_fairqueue.values import (
+    UNSET,
+    ChannelPolicy,
+    Unset,
+    check_count,
+    check_duration,
+    check_name,
+    policy_changes,
+)
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from sqlalchemy import Connection, Engine
 
     from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
     from sqlalchemy_fairqueue.queue.base import AnySession
     from sqlalchemy_fairqueue.unit_of_work import Operation
+    from sqlalchemy_fairqueue.values import PolicyChanges
 
 _DAY = timedelta(days=1)
+_DEFAULT_RETENTION = timedelta(days=30)
 
 
 class ConfigurationMethods(QueueBase):
@@ -27,23 +40,25 @@ class ConfigurationMethods(QueueBase):
         self,
         where: AnySession | Connection | Engine,
         *,
-        defaults: ChannelPolicy | None = None,
+        defaults: ChannelPolicy | PolicyChanges | None = None,
         max_concurrency: int | Unset | None = UNSET,
         history: bool | None = None,
-        history_retention: timedelta | None = None,
+        history_retention: timedelta | Unset | None = UNSET,
     ) -> None:
         """Set what is the queue's own. What is not given stays as it is.
 
         Args:
             where: As for the class.
             defaults: The policy that channels made from now on start with, whatever ``Queue(defaults=...)`` says.
-                Channels that exist keep theirs.
+                Channels that exist keep theirs. A ChannelPolicy replaces all of it. A dict of its fields,
+                ``{"max_backlog": 500}``, changes those and leaves the others; before the first change they are those of
+                ``Queue(defaults=...)``.
             max_concurrency: Most messages of the whole queue that consumers hold at once, exactly, beside the limits of
                 its channels. None: no limit. Messages that are out are counted; while more are out than a new limit
                 allows, none is delivered.
             history: Whether attempts are recorded in ``fq_history``: those that begin from the commit on.
-            history_retention: With history: for how long they are kept, at least a day, since days are dropped whole.
-                None: 30 days.
+            history_retention: For how long they are kept, at least a day, since days are dropped whole. None: 30 days,
+                as before it is set.
 
         Locks the queue's row until the transaction ends; waits for another configuration of the same queue. With
         max_concurrency also the messages that consumers hold: it waits for transactions that are settling one, and
@@ -55,19 +70,36 @@ class ConfigurationMethods(QueueBase):
         """
         self._perform(where, self._changes(defaults, max_concurrency, history, history_retention))
 
-    def configure_channel(self, where: AnySession | Connection | Engine, channel: str, policy: ChannelPolicy) -> None:
-        """Set the policy of one channel, made if it is new.
+    def configure_channel(
+        self,
+        where: AnySession | Connection | Engine,
+        channel: str,
+        policy: ChannelPolicy | None = None,
+        **changes: Unpack[PolicyChanges],
+    ) -> None:
+        """Change how one channel is served: ``configure_channel(session, "customer-7", max_backlog=500)``.
 
-        It takes effect on the next dequeue after the commit and breaks no limit.
+        Args:
+            where: As for the class.
+            channel: The channel. One that is new is made, and starts with the queue's configured defaults, or else with
+                ``Queue(defaults=...)``.
+            policy: A policy that replaces all of the channel's.
+            changes: Fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` to change, instead of a policy. Fields that
+                are not named stay as they are; ``max_concurrency=None`` and ``max_backlog=None`` lift a limit and a
+                bound, and ``rate_interval=timedelta()`` lifts the rate.
+
+        It takes effect on the next dequeue after the commit and breaks no limit. The database applies it to the locked
+        policy: of two concurrent changes of different fields both last.
 
         Locks the channel's state and, when it sets max_concurrency, the channel's leased messages: it waits for
         transactions that are completing one. Until the transaction ends the channel is not served; no other call waits
         for it. Keep such transactions short and apart from others.
 
         Raises:
-            InvalidArgument: A bad name or policy.
+            InvalidArgument: A bad name or value, both a policy and changes, or neither.
+            TypeError: A change of something that is no field of a policy.
         """
-        self._perform(where, [self._configure(channel, policy)])
+        self._perform(where, [self._configure(channel, policy_changes("configure_channel", policy, changes))])
 
     def pause(self, where: AnySession | Connection | Engine, channel: str | None = None) -> None:
         """Stop serving a channel, or with channel None the whole queue, until it is resumed.
@@ -97,19 +129,23 @@ class ConfigurationMethods(QueueBase):
         self,
         where: AsyncConnection | AsyncEngine,
         *,
-        defaults: ChannelPolicy | None = None,
+        defaults: ChannelPolicy | PolicyChanges | None = None,
         max_concurrency: int | Unset | None = UNSET,
         history: bool | None = None,
-        history_retention: timedelta | None = None,
+        history_retention: timedelta | Unset | None = UNSET,
     ) -> None:
         """As :meth:`configure`, at once on an AsyncConnection or AsyncEngine."""
         await self._aperform(where, self._changes(defaults, max_concurrency, history, history_retention))
 
     async def aconfigure_channel(
-        self, where: AsyncConnection | AsyncEngine, channel: str, policy: ChannelPolicy
+        self,
+        where: AsyncConnection | AsyncEngine,
+        channel: str,
+        policy: ChannelPolicy | None = None,
+        **changes: Unpack[PolicyChanges],
     ) -> None:
         """As :meth:`configure_channel`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [self._configure(channel, policy)])
+        await self._aperform(where, [self._configure(channel, policy_changes("aconfigure_channel", policy, changes))])
 
     async def apause(self, where: AsyncConnection | AsyncEngine, channel: str | None = None) -> None:
         """As :meth:`pause`, at once on an AsyncConnection or AsyncEngine."""
@@ -121,40 +157,52 @@ class ConfigurationMethods(QueueBase):
 
     def _changes(
         self,
-        defaults: ChannelPolicy | None,
+        defaults: ChannelPolicy | PolicyChanges | None,
         max_concurrency: int | Unset | None,
         history: bool | None,  # noqa: FBT001 - passed on from the keyword
-        history_retention: timedelta | None,
+        history_retention: timedelta | Unset | None,
     ) -> list[Operation]:
         changes: list[Operation] = []
         if defaults is not None:
-            changes.append(self._configure(None, defaults))
-        if history is not None or history_retention is not None:
-            if not isinstance(history, bool):
-                advice = "" if history_retention is None else " beside history_retention"
-                raise InvalidArgument(f"history is {history!r:.80}; say True or False{advice}")
-            if history_retention is not None:
-                check_duration("history_retention", history_retention, _DAY)
-            changes.append(RecordHistory(self._target, history, history_retention))
+            changes.append(self._configure(None, _changed_defaults(defaults)))
+        if history is not None or history_retention is not UNSET:
+            if history is not None and not isinstance(history, bool):
+                raise InvalidArgument(f"history is {history!r:.80}; say True or False")
+            changes.append(RecordHistory(self._target, history, _retention(history_retention)))
         if max_concurrency is not UNSET:
             if max_concurrency is not None:
                 check_count("max_concurrency", max_concurrency, 1, 2**31 - 1)
             changes.append(Limit(self._target, max_concurrency))
         if not changes:
             raise InvalidArgument(
-                "configure has nothing to set; give defaults, max_concurrency, or history with or without "
-                "history_retention"
+                "configure has nothing to set; give defaults, max_concurrency, history or history_retention"
             )
         return changes
 
-    def _configure(self, channel: str | None, policy: ChannelPolicy) -> Configure:
+    def _configure(self, channel: str | None, changes: PolicyChanges) -> Configure:
         if channel is not None:
             check_name("channel", channel)
-        if not isinstance(policy, ChannelPolicy):
-            raise InvalidArgument(f"policy is {policy!r:.80}; give a ChannelPolicy")
-        return Configure(self._target, channel, policy)
+        return Configure(self._target, channel, changes, self.defaults)
 
     def _pause(self, channel: str | None, *, paused: bool) -> Pause:
         if channel is not None:
             check_name("channel", channel)
         return Pause(self._target, channel, paused)
+
+
+def _changed_defaults(defaults: object) -> PolicyChanges:
+    if isinstance(defaults, ChannelPolicy):
+        return policy_changes("defaults", defaults, {})
+    if not isinstance(defaults, Mapping):
+        raise InvalidArgument(f"defaults is {defaults!r:.80}; give a ChannelPolicy, or a dict of the fields to change")
+    return policy_changes("defaults", None, defaults)
+
+
+def _retention(given: timedelta | Unset | None) -> timedelta | None:
+    # The database takes None for: as it is.
+    if given is UNSET:
+        return None
+    if given is None:
+        return _DEFAULT_RETENTION
+    check_duration("history_retention", given, _DAY)
+    return given

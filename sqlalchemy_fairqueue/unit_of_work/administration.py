@@ -31,9 +31,11 @@ def configure(connection: Connection, target: Target, changes: Sequence[Configur
         notify = change.target.notify
         match change:
             case Configure(channel=None):
-                database.configure_queue(connection, target, change.policy)
+                database.configure_queue(connection, target, change.changes, policy=change.policy)
             case Configure(channel=str(channel)):
-                database.configure_channel(connection, target, channel, change.policy, notify=notify)
+                database.configure_channel(
+                    connection, target, channel, change.changes, policy=change.policy, notify=notify
+                )
             case Limit():
                 database.limit_queue(connection, target, change.max_concurrency, notify=notify)
             case RecordHistory():

@@ -12,7 +12,7 @@ from sqlalchemy_fairqueue.database import EncodedMessage, Target
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from sqlalchemy_fairqueue.values import CancelReceipt, ChannelPolicy, Delivery, PurgeReceipt, Receipt
+    from sqlalchemy_fairqueue.values import CancelReceipt, ChannelPolicy, Delivery, PolicyChanges, PurgeReceipt, Receipt
 
 __all__ = [
     "Cancel",
@@ -61,10 +61,18 @@ class EnqueueMessage(EncodedMessage):
 
 @dataclass(frozen=True, slots=True)
 class Configure:
-    """Set the policy of a channel, or with channel None the one that new channels of the queue start with."""
+    """Change the policy of a channel, or with channel None the one that new channels of the queue start with.
+
+    Attributes:
+        target: The queue.
+        channel: The channel.
+        changes: The fields to change.
+        policy: Before the change, of a channel that is new or of a queue that has none.
+    """
 
     target: Target
     channel: str | None
+    changes: PolicyChanges
     policy: ChannelPolicy
 
 

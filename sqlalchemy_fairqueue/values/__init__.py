@@ -34,7 +34,12 @@ from sqlalchemy_fairqueue.values.policies import (
     UNSET,
     ChannelPolicy,
     OnFull,
+    PolicyChanges,
+    PolicyFields,
     Unset,
+    check_field_names,
+    policy_changes,
+    policy_fields,
 )
 from sqlalchemy_fairqueue.values.reports import (
     ChannelStats,
@@ -62,6 +67,8 @@ __all__ = [
     "OnFull",
     "Once",
     "Outcome",
+    "PolicyChanges",
+    "PolicyFields",
     "PurgeReceipt",
     "QueueStats",
     "Receipt",
@@ -72,7 +79,10 @@ __all__ = [
     "check_choice",
     "check_count",
     "check_duration",
+    "check_field_names",
     "check_instant",
     "check_name",
     "check_text",
+    "policy_changes",
+    "policy_fields",
 ]

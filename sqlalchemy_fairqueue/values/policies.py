@@ -1,15 +1,38 @@
-"""Channel policies, and the value of an argument that is left as it is."""
+"""Channel policies, changes of them, and the value of an argument that is left as it is."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
+from difflib import get_close_matches
 from enum import Enum
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
+from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.values.checks import check_choice, check_count, check_duration
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Self
+
 OnFull = Literal["raise", "drop"]
+
+# What people write for a field whose name is not similar.
+_MEANT = {
+    "rate": "rate_interval",
+    "interval": "rate_interval",
+    "limit": "max_concurrency",
+    "bound": "max_backlog",
+    "drop_when_full": "on_full",
+}
+_EXAMPLES = {
+    "max_concurrency": "max_concurrency=4",
+    "rate_interval": "rate_interval=timedelta(seconds=1) / 10 for 10 messages/s",
+    "rate_burst": "rate_burst=5",
+    "weight": "weight=3",
+    "max_backlog": "max_backlog=1000",
+    "on_full": "on_full='drop'",
+}
 
 
 class Unset(Enum):
@@ -26,13 +49,28 @@ UNSET: Final = Unset.UNSET
 """For arguments where None means something: leave it as it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelPolicy:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyFields:
+    """The fields of a policy, with the values of a policy without limits: the one list of them in Python.
+
+    :class:`ChannelPolicy` documents and checks them.
+    """
+
+    max_concurrency: int | None = None
+    rate_interval: timedelta = timedelta()
+    rate_burst: int = 1
+    weight: int = 1
+    max_backlog: int | None = None
+    on_full: OnFull = "raise"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelPolicy(PolicyFields):
     """How a channel is served.
 
     Attributes:
         max_concurrency: Most messages of the channel that consumers hold at once, exactly. None: no limit.
-        rate_interval: Least time between two messages on average; zero: no rate limit.
+        rate_interval: Least time between two messages on average; zero: no rate.
         rate_burst: Messages that may come in a row before rate_interval applies (generic cell rate algorithm,
             ITU-T I.371). With 1 the channel loses the time by which a consumer comes late for a message: 4 % at 10
             messages/s, 16 % at 50, more at higher rates. Raise it with the rate, to the messages of a tenth of a second
@@ -44,14 +82,24 @@ class ChannelPolicy:
             None: no bound.
         on_full: What an enqueue to a full channel does: "raise" ChannelFull, or "drop" the message, count it, and say
             so in its receipt.
+
+    Raises:
+        InvalidArgument: A value cannot be kept.
+        TypeError: An argument has no name, or the name of no field.
     """
 
-    max_concurrency: int | None = None
-    rate_interval: timedelta = timedelta()
-    rate_burst: int = 1
-    weight: int = 1
-    max_backlog: int | None = None
-    on_full: OnFull = "raise"
+    if not TYPE_CHECKING:
+        # Before __init__, whose errors say less. Type checkers read the fields.
+
+        def __new__(cls, *positional: object, **named: object) -> Self:
+            """Refuse what is no field, with the right spelling."""
+            if positional:
+                raise TypeError(
+                    f"ChannelPolicy has {positional[0]!r:.80} without a name; name each field, such as "
+                    f"max_concurrency=4; the fields are {', '.join(policy_fields())}"
+                )
+            check_field_names("ChannelPolicy", named)
+            return object.__new__(cls)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be kept."""
@@ -65,3 +113,75 @@ class ChannelPolicy:
         if self.max_backlog is not None:
             check_count("max_backlog", self.max_backlog, 1, 2**31 - 1)
         check_choice("on_full", self.on_full, ("raise", "drop"))
+
+
+class PolicyChanges(TypedDict, total=False):
+    """Fields of a :class:`ChannelPolicy` to change: those that are missing stay as they are. None lifts a limit."""
+
+    max_concurrency: int | None
+    rate_interval: timedelta
+    rate_burst: int
+    weight: int
+    max_backlog: int | None
+    on_full: OnFull
+
+
+def policy_fields() -> tuple[str, ...]:
+    """The names of a policy's fields."""
+    return tuple(field.name for field in fields(PolicyFields))
+
+
+def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> PolicyChanges:
+    """The fields to change: all those of a policy, or else the named ones.
+
+    Args:
+        where: The name of the call, for errors.
+        policy: A ChannelPolicy, which replaces all fields, or None.
+        changes: The fields to change. What is checked here is each field: the database checks the whole policy, which
+            it alone knows.
+
+    Raises:
+        InvalidArgument: Both are given, or neither; or a value cannot be kept.
+        TypeError: A name is that of no field.
+    """
+    check_field_names(where, changes)
+    if policy is None:
+        if not changes:
+            raise InvalidArgument(
+                f"{where} has nothing to set; give the fields to change, such as max_backlog=500, or a ChannelPolicy, "
+                "which replaces all of them"
+            )
+        ChannelPolicy(**changes)
+        return cast("PolicyChanges", dict(changes))
+    if not isinstance(policy, ChannelPolicy):
+        raise InvalidArgument(
+            f"policy is {policy!r:.80}; give a ChannelPolicy, or fields of one by their names, such as max_backlog=500"
+        )
+    if changes:
+        name, value = next(iter(changes.items()))
+        raise InvalidArgument(
+            f"{where} has a ChannelPolicy and {name}={value!r:.80}; a ChannelPolicy replaces all fields: "
+            "give it alone, or only the fields to change"
+        )
+    return cast("PolicyChanges", asdict(policy))
+
+
+def check_field_names(where: str, given: Mapping[str, object]) -> None:
+    """Refuse a name that no field of a policy has.
+
+    Raises:
+        TypeError: With the name, its value and the field that was probably meant.
+    """
+    names = policy_fields()
+    for name, value in given.items():
+        if name not in names:
+            raise TypeError(
+                f"{where} has {name!s:.80}={value!r:.80}, which is no field of a policy; {_advice(name, names)}"
+            )
+
+
+def _advice(name: str, names: Sequence[str]) -> str:
+    close = [_MEANT[name]] if name in _MEANT else get_close_matches(name, names, n=1)
+    if not close:
+        return f"its fields are {', '.join(names)}"
+    return f"write {_EXAMPLES.get(close[0], close[0])}"

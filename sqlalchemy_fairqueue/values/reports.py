@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import PayloadError
+from sqlalchemy_fairqueue.values.policies import ChannelPolicy, PolicyFields, policy_fields
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
-
-    from sqlalchemy_fairqueue.values.policies import OnFull
+    from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +48,11 @@ class QueueStats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelStats:
-    """The state of a channel at the time of the call. The policy is as in :class:`~sqlalchemy_fairqueue.ChannelPolicy`.
+class ChannelStats(PolicyFields):
+    """The state of a channel at the time of the call.
+
+    It has the fields of the channel's policy too: max_concurrency and the others of
+    :class:`~sqlalchemy_fairqueue.ChannelPolicy`, with the same meaning.
 
     Attributes:
         queue: Name of the queue.
@@ -61,12 +63,6 @@ class ChannelStats:
         dead: Dead letters.
         dropped: Messages that were dropped because the channel was full, ever.
         current_concurrency: How many messages count against max_concurrency.
-        max_concurrency: As in the policy.
-        rate_interval: As in the policy.
-        rate_burst: As in the policy.
-        weight: As in the policy.
-        max_backlog: As in the policy.
-        on_full: As in the policy.
         backlog: Undelivered messages that count against max_backlog, as far as the dispatcher knows.
         paused_at: When the channel was paused, in UTC. None: it is not.
         oldest_ready_at: Since when the oldest of the ready messages waits, in UTC. None: nothing is ready.
@@ -81,16 +77,15 @@ class ChannelStats:
     dead: int
     dropped: int
     current_concurrency: int
-    max_concurrency: int | None
-    rate_interval: timedelta
-    rate_burst: int
-    weight: int
-    max_backlog: int | None
-    on_full: OnFull
     backlog: int
     paused_at: datetime | None
     oldest_ready_at: datetime | None
     last_dequeue_at: datetime | None
+
+    @property
+    def policy(self) -> ChannelPolicy:
+        """The policy of the channel, as a value."""
+        return ChannelPolicy(**{name: getattr(self, name) for name in policy_fields()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,7 +121,7 @@ def _baselines() -> list[str]:
 
 _CHANNELS = {
     "fair": (
-        "select fairqueue.fq_configure_queue('bench', null, 0, 1, {weight}),"
+        "select fairqueue.fq_configure_queue('bench', jsonb_build_object('weight', {weight})),"
         " fairqueue.fq_make_channels('bench', array_agg('channel-' || i)) from generate_series(1, {channels}) i"
     ),
     "plain": "select",

@@ -6,7 +6,19 @@ from sqlalchemy import Engine
 from sqlalchemy_fairqueue import ChannelPolicy, Queue
 from tests.cli.conftest import Cli
 from tests.cli.messages import QUEUE, enqueue
+from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
+from tests.fixtures.waits import Waits
+from tests.policies import SAMPLES
+
+_OPTIONS = {
+    "max_concurrency": ["max-concurrency", "4"],
+    "rate_interval": ["rate", "40/m"],
+    "rate_burst": ["burst", "2"],
+    "weight": ["weight", "3"],
+    "max_backlog": ["max-backlog", "10"],
+    "on_full": ["on-full", "drop"],
+}
 
 
 def test_a_channel(cli: Cli, engine: Engine) -> None:
@@ -27,6 +39,34 @@ def test_a_channel(cli: Cli, engine: Engine) -> None:
     [stats] = QUEUE.channels(engine, "a")
     assert (stats.max_concurrency, stats.rate_burst, stats.weight, stats.max_backlog) == (4, 5, 3, 1000)
     assert stats.rate_interval == timedelta(milliseconds=100)
+
+
+def test_each_field_has_an_option(cli: Cli, engine: Engine) -> None:
+    """Every field of a policy can be set, for a channel and for new ones, and is shown with every other."""
+    assert _OPTIONS.keys() == SAMPLES.keys()
+    for field, (name, value) in _OPTIONS.items():
+        one = ChannelPolicy(**{field: SAMPLES[field]})
+        cli("configure", "channel", field, f"--{name}", value, "--queue", "documents")
+        assert [stats.policy for stats in QUEUE.channels(engine, field)] == [one]
+        cli("configure", "queue", f"--channel-{name}", value, "--queue", f"all {field}")
+        enqueue(engine, "new", queue=Queue(f"all {field}"))
+        assert [stats.policy for stats in Queue(f"all {field}").channels(engine)] == [one]
+    shown = cli("configure", "channel", "weight", "--queue", "documents", "--json").document["policy"]
+    assert {name.removesuffix("_seconds") for name in shown} == SAMPLES.keys()
+    listed = cli("channels", "--queue", "documents", "--json").document["channels"][0]
+    assert {name.removesuffix("_seconds") for name in listed} >= SAMPLES.keys()
+
+
+def test_a_concurrent_change_lasts(cli: Cli, engine: Engine, connect: Connect, waits: Waits) -> None:
+    """A command that changes one field keeps what another transaction changes meanwhile."""
+    QUEUE.configure_channel(engine, "a", weight=2)
+    other = connect()
+    QUEUE.configure_channel(other, "a", max_backlog=500)
+    command = waits.start(lambda _: cli("configure", "channel", "a", "--weight", "7", "--json"))
+    waits.until("select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
+    other.commit()
+    assert command.result().document["policy"]["max_backlog"] == 500
+    assert [stats.policy for stats in QUEUE.channels(engine)] == [ChannelPolicy(weight=7, max_backlog=500)]
 
 
 def test_what_a_bound_would_do_is_shown(cli: Cli) -> None:

@@ -139,19 +139,22 @@ _BOUNDS = [
         "heard_id = greatest(s.heard_id, t.last_id)",
         "heard_id = t.last_id + 1",
     ),
+    Mutation("a new channel has no bound", "fq_make_channels", "    v_policy.max_backlog,", "    null::integer,"),
     Mutation(
-        "a new channel has no bound",
-        "fq_make_channels",
-        "v_queue.default_max_backlog := p_max_backlog;",
-        "null;",
+        "a new channel has no policy", "fq_make_channels", "  where q.name = p_queue;", "  where false;", slow=True
     ),
-    Mutation("a new channel has no policy", "fq_make_channels", "    and q.has_defaults;", "    and false;", slow=True),
-    Mutation("a limit of the queue is a policy", "fq_make_channels", "    and q.has_defaults;", ";", slow=True),
+    Mutation(
+        "a limit of the queue is a policy",
+        "fq_make_channels",
+        "select q.defaults into",
+        "select coalesce(q.defaults, '{}') into",
+        slow=True,
+    ),
     Mutation(
         "a policy is none",
         "fq_configure_queue",
-        "  set has_defaults = true,\n    default",
-        "  set default",
+        "  set defaults = fairqueue.fq_changed_policy(coalesce(q.defaults, v_initial), p_changes)",
+        "  set defaults = q.defaults",
         slow=True,
     ),
     Mutation(
@@ -163,8 +166,8 @@ _BOUNDS = [
     Mutation(
         "a bound is never lifted",
         "fq_configure_channel",
-        "max_backlog = p_max_backlog",
-        "max_backlog = coalesce(p_max_backlog, s.max_backlog)",
+        "max_backlog = v_policy.max_backlog",
+        "max_backlog = coalesce(v_policy.max_backlog, s.max_backlog)",
         slow=True,
     ),
 ]

@@ -83,7 +83,7 @@ def test_priority_or_due_time(engine: Engine) -> None:
 
 def test_relationships(engine: Engine, database: Database) -> None:
     """From a message to its channel, lease and state, and back, without a foreign key anywhere."""
-    database.execute("select fq_configure_queue('documents', 4, 1500000, 2, 3)")
+    database.execute("select fq_configure_queue('documents', '{\"rate_interval\": 1500000, \"max_concurrency\": 4}')")
     with engine.begin() as connection:
         first, second = enqueue(connection, 1), enqueue(connection, 2)
         enqueue(connection, 3, channel="bob")
@@ -98,7 +98,8 @@ def test_relationships(engine: Engine, database: Database) -> None:
         assert (alice.state.channel, alice.state.current_concurrency) == (alice, 1)
         assert isinstance(alice.queue_config, QueueConfig)
         assert {channel.name for channel in alice.queue_config.channels} == {"alice", "bob"}
-        assert alice.state.rate_interval == alice.queue_config.default_rate_interval == timedelta(seconds=1.5)
+        assert alice.state.rate_interval == timedelta(seconds=1.5)
+        assert (alice.queue_config.defaults or {})["rate_interval"] == 1_500_000
 
         held = session.scalars(select(Message).join(Message.lease).where(Lease.consumer == "worker")).one()
         assert (held.id, held.channel, held.lease.messages) == (leased, alice, [held])

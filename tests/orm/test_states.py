@@ -45,7 +45,7 @@ def test_queue_state(engine: Engine) -> None:
     queue.configure(engine, max_concurrency=3, history=True, history_retention=timedelta(days=2))
     with Session(engine) as session:
         config = session.scalars(select(QueueConfig)).one()
-        assert (config.max_concurrency, config.has_defaults, config.history) == (3, False, True)
+        assert (config.max_concurrency, config.defaults, config.history) == (3, None, True)
         assert config.history_retention == timedelta(days=2)
         assert isinstance(config.state, QueueState)
         assert (config.state.max_concurrency, config.state.current_concurrency) == (3, 0)

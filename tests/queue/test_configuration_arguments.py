@@ -72,10 +72,6 @@ _CONFIGURATIONS: list[tuple[Callable[[Queue, Any], object], str]] = [
     (lambda queue, where: queue.configure(where, max_concurrency=2**31), "max_concurrency is 2147483648"),
     (lambda queue, where: queue.configure(where, history=1), "history is 1; say True or False"),  # type: ignore[arg-type]
     (
-        lambda queue, where: queue.configure(where, history_retention=timedelta(days=2)),
-        "history is None; say True or False beside history_retention",
-    ),
-    (
         lambda queue, where: queue.configure(where, history=True, history_retention=timedelta(hours=1)),
         "history_retention is datetime.timedelta(seconds=3600); give a timedelta from 1 day",
     ),
@@ -83,7 +79,7 @@ _CONFIGURATIONS: list[tuple[Callable[[Queue, Any], object], str]] = [
         lambda queue, where: queue.configure(where, history=True, history_retention=30),  # type: ignore[arg-type]
         "history_retention is 30",
     ),
-    (lambda queue, where: queue.configure(where, defaults=_ODD), "policy is <object"),
+    (lambda queue, where: queue.configure(where, defaults=_ODD), "defaults is <object"),
     (lambda queue, where: queue.pause(where, ""), "channel '' has 0 bytes"),
     (lambda queue, where: queue.resume(where, 7), "channel is a int: 7"),  # type: ignore[arg-type]
     (lambda queue, where: queue.purge(where, "x" * 513), "has 513 bytes of UTF-8; use 1 to 512"),

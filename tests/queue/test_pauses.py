@@ -127,7 +127,7 @@ def test_everything_in_one_transaction(queue: Queue, engine: Engine, database: D
         session.commit()
     assert purged.purged == 1
     row = database.rows("select * from fq_queue")[0]
-    assert (row.max_concurrency, row.history, row.default_weight) == (5, True, 4)
+    assert (row.max_concurrency, row.history, row.defaults["weight"]) == (5, True, 4)
     assert row.history_retention == 3 * 86_400_000_000
     assert row.paused_at is not None
     assert [(one.channel, one.paused_at is None) for one in queue.channels(engine)] == [("a", True), ("b", False)]
@@ -165,7 +165,7 @@ def test_history_is_switched(queue: Queue, engine: Engine, clock: Clock, databas
         assert _taken(queue, engine) == "a"
         clock.advance(timedelta(seconds=1))
     assert database.value("select count(*) from fq_history") == 1
-    assert database.value("select default_weight from fq_queue") == 2
+    assert database.value("select defaults -> 'weight' from fq_queue") == 2
 
 
 async def test_async_twins(queue: Queue, engine: Engine, async_engine: AsyncEngine, connect: Connect) -> None:

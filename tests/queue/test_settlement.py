@@ -110,7 +110,7 @@ async def test_async_twins(queue: Queue, engine: Engine, async_engine: AsyncEngi
     before = database.value("select count(*) from fq_message")
     await queue.acancel(async_engine, message_id)
     assert database.value("select count(*) from fq_message") == before - 1
-    assert database.value("select default_weight from fq_queue") == 2
+    assert database.value("select defaults -> 'weight' from fq_queue") == 2
 
 
 async def test_async_arguments(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:

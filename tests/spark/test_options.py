@@ -7,12 +7,16 @@ from typing import Any, Literal
 import psycopg
 import pytest
 
+from sqlalchemy_fairqueue.database.policies import policy_columns
 from sqlalchemy_fairqueue.errors import SchemaMismatch
 from sqlalchemy_fairqueue.spark.connections import connect, display_target, find_installation, translated_errors
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, Unreachable
 from sqlalchemy_fairqueue.spark.options import TargetOptions, read_options
+from sqlalchemy_fairqueue.spark.reading.tables import table_named
 from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
+from sqlalchemy_fairqueue.values import ChannelPolicy
 from tests.fixtures.database import Database
+from tests.policies import SAMPLES
 
 DSN = "postgresql://user:hunter2@host/database"
 TARGET = {"dsn": DSN}
@@ -181,3 +185,11 @@ def test_what_the_server_refuses_does_not_quote_rows(database: Database) -> None
         connection.execute("insert into once values ('hunter2'), ('hunter2')")
     assert "hunter2" not in str(error.value)
     assert isinstance(error.value.__cause__, psycopg.errors.UniqueViolation)
+
+
+def test_each_field_of_a_policy_has_an_option() -> None:
+    """A load brings every field of a policy for its new channels, and ``table=channels`` reads every one."""
+    given = {name: value for name, value in SAMPLES.items() if name != "on_full"} | {"drop_when_full": True}
+    made = WriteOptions(dsn=DSN, queue="q", **given)
+    assert made.policy == ChannelPolicy(**SAMPLES)
+    assert policy_columns() <= {column.name for column in table_named("channels").columns}

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from psycopg import IsolationLevel
 from psycopg.rows import class_row, dict_row
+from psycopg.types.json import Jsonb
 from sqlalchemy import Engine
 
 from tests.fixtures.database import Database
@@ -23,7 +24,13 @@ MILLISECOND = 1_000
 SECOND = 1_000_000
 HOUR = 3_600 * SECOND
 
+_FIELDS = ("max_concurrency", "rate_interval", "rate_burst", "weight")
 _TOKENS = "%(queue)s, %(ids)s::bigint[], %(rows)s::tid[], %(lease_ids)s::bigint[], %(deliveries)s::integer[]"
+
+
+def policy_json(**fields: object) -> Jsonb:
+    """Fields of a policy, as the functions take them."""
+    return Jsonb(fields)
 
 
 @dataclass(slots=True)
@@ -70,15 +77,14 @@ class Kernel:
         priorities: Sequence[int | None] | None = None,
         keys: Sequence[str | None] | None = None,
         max_attempts: Sequence[int | None] | None = None,
-        policy: tuple[int | None, int | None, int | None, int | None] = (None, None, None, None),
+        policy: tuple[int | None, int | None, int | None, int | None] | None = None,
     ) -> list[Added]:
         """fq_enqueue: one message a channel named."""
         nothing = [None] * len(channels)
         sql = """
             select * from fq_enqueue(%(queue)s, %(channels)s::text[], %(kinds)s::text[], %(contents)s::bytea[],
               %(headers)s::jsonb[], %(delays)s::bigint[], %(ats)s::bigint[], %(priorities)s::integer[],
-              %(keys)s::text[], %(max_attempts)s::integer[], %(p0)s::integer, %(p1)s::bigint, %(p2)s::integer,
-              %(p3)s::integer)
+              %(keys)s::text[], %(max_attempts)s::integer[], %(policy)s::jsonb)
         """
         with self.connection.cursor(row_factory=class_row(Added)) as cursor:
             cursor.execute(
@@ -94,7 +100,7 @@ class Kernel:
                     "priorities": list(priorities or nothing),
                     "keys": list(keys or nothing),
                     "max_attempts": list(max_attempts or nothing),
-                    **{f"p{place}": value for place, value in enumerate(policy)},
+                    "policy": None if policy is None else policy_json(**dict(zip(_FIELDS, policy, strict=True))),
                 },
             )
             return sorted(cursor.fetchall(), key=lambda added: added.ordinal)
@@ -197,14 +203,12 @@ class Kernel:
     ) -> None:
         """fq_configure_channel."""
         self.rows(
-            "select fq_configure_channel(%(queue)s, %(channel)s, %(max)s::integer, %(interval)s, %(burst)s,"
-            " %(weight)s)",
+            "select fq_configure_channel(%(queue)s, %(channel)s, %(policy)s)",
             queue=self.queue,
             channel=channel,
-            max=max_concurrency,
-            interval=interval,
-            burst=burst,
-            weight=weight,
+            policy=policy_json(
+                max_concurrency=max_concurrency, rate_interval=interval, rate_burst=burst, weight=weight
+            ),
         )
 
     def configure_queue(
@@ -212,12 +216,11 @@ class Kernel:
     ) -> None:
         """fq_configure_queue."""
         self.rows(
-            "select fq_configure_queue(%(queue)s, %(max)s::integer, %(interval)s, %(burst)s, %(weight)s)",
+            "select fq_configure_queue(%(queue)s, %(policy)s)",
             queue=self.queue,
-            max=max_concurrency,
-            interval=interval,
-            burst=burst,
-            weight=weight,
+            policy=policy_json(
+                max_concurrency=max_concurrency, rate_interval=interval, rate_burst=burst, weight=weight
+            ),
         )
 
     def state(self, channel: str) -> dict[str, Any]:

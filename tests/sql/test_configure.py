@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, Kernel, OpenKernel, on
@@ -57,6 +58,46 @@ def test_a_bad_policy_is_refused(kernel: Kernel) -> None:
         with pytest.raises(psycopg.Error) as refusal:
             configure(**wrong)
         assert refusal.value.sqlstate == "QF001"
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem", "hint"),
+    [
+        ({"wieght": 3}, "a policy has no field wieght", "its fields are max_concurrency, rate_interval"),
+        ({"backlog": 0}, "a policy has no field backlog", "its fields are"),
+        ({"weight": "3"}, 'a policy has weight "3"', "weight is 1 to 10000"),
+        ({"weight": 2.5}, "a policy has weight 2.5", "weight is 1 to 10000"),
+        ({"weight": None}, "a policy has weight null", "weight is 1 to 10000"),
+        ({"max_backlog": True}, "a policy has max_backlog true", "max_backlog is 1 to 2147483647 or null"),
+        ({"max_backlog": 2**31}, "a policy has max_backlog 2147483648", "max_backlog is 1 to 2147483647 or null"),
+        ({"drop_when_full": 1}, "a policy has drop_when_full 1", "drop_when_full is true or false"),
+        ([3], "the changes of a policy are [3]", "give a JSON object"),
+    ],
+)
+def test_changes_are_checked(kernel: Kernel, changes: object, problem: str, hint: str) -> None:
+    """Whatever calls the functions, a change is refused that names no field, or a value that cannot be kept."""
+    calls = (
+        "select fq_configure_channel('q', 'a', %(changes)s)",
+        "select fq_configure_queue('q', %(changes)s)",
+        "select fq_configure_queue('q', '{}', %(changes)s)",
+        "select fq_make_channels('q', '{a}', %(changes)s)",
+    )
+    for call in calls:
+        with pytest.raises(psycopg.Error) as refusal:
+            kernel.rows(call, changes=Jsonb(changes))
+        assert refusal.value.sqlstate == "QF001"
+        assert refusal.value.diag.message_primary == problem
+        assert hint in (refusal.value.diag.message_hint or "")
+
+
+def test_what_a_change_does_not_name_stays(kernel: Kernel) -> None:
+    """A change by SQL leaves the other fields of a channel, and whatever else its state row has."""
+    kernel.enqueue("a", "a")
+    kernel.configure("a", 3, interval=5, burst=7, weight=9)
+    kernel.dequeue()
+    before = kernel.state("a")
+    kernel.rows("select fq_configure_channel('q', 'a', '{\"max_backlog\": 8}')")
+    assert kernel.state("a") == before | {"max_backlog": 8, "turn": before["turn"] + 1}
 
 
 def test_a_bad_name_is_refused(kernel: Kernel) -> None:

@@ -38,7 +38,7 @@ def enqueue(kernel: Kernel, headers: str, message: dict[str, Any]) -> list[objec
     sql = f"""
         select * from fq_enqueue(%(queue)s, %(channels)s::text[], %(kinds)s::text[], %(contents)s::bytea[], {headers},
           %(delays)s::bigint[], %(ats)s::bigint[], %(priorities)s::integer[], %(keys)s::text[],
-          %(max_attempts)s::integer[], 7)
+          %(max_attempts)s::integer[], jsonb_build_object('max_concurrency', 7))
     """
     parameters = {name: [value] for name, value in message.items()}
     try:

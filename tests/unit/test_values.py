@@ -94,6 +94,33 @@ def test_policies(arguments: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("positional", "named", "message"),
+    [
+        (
+            (5,),
+            {},
+            "ChannelPolicy has 5 without a name; name each field, such as max_concurrency=4; the fields are max_",
+        ),
+        ((), {"rate": 10}, "has rate=10, which is no field of a policy; write rate_interval=timedelta(seconds=1) / 10"),
+        ((), {"maxconcurrency": 10}, "has maxconcurrency=10, which is no field of a policy; write max_concurrency=4"),
+        ((), {"limit": 10}, "write max_concurrency=4"),
+        ((), {"burst": 10}, "write rate_burst=5"),
+        ((), {"drop_when_full": True}, "write on_full='drop'"),
+        (
+            (),
+            {"zebra": 1},
+            "has zebra=1, which is no field of a policy; its fields are max_concurrency, rate_interval,",
+        ),
+    ],
+)
+def test_what_is_no_field_of_a_policy(positional: tuple[Any, ...], named: dict[str, Any], message: str) -> None:
+    """An argument without a name, or with that of no field, is refused with what to write."""
+    with pytest.raises(TypeError) as caught:
+        ChannelPolicy(*positional, **named)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"channel": ""}, "channel '' has 0 bytes of UTF-8; use 1 to 512"),
@@ -143,7 +170,14 @@ def test_extremes_are_kept() -> None:
     far = timezone(timedelta(hours=14))
     for at in (datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=far), datetime.max.replace(tzinfo=far)):
         assert Enqueue(channel="x" * 512, payload=None, at=at, max_attempts=2**31 - 1).at == at
-    assert ChannelPolicy(2**31 - 1, timedelta(365) / 1_000_000, 1_000_000, 10_000, 2**31 - 1, "drop").weight == 10_000
+    greatest = ChannelPolicy(
+        max_concurrency=2**31 - 1,
+        rate_interval=timedelta(365) / 1_000_000,
+        rate_burst=1_000_000,
+        weight=10_000,
+        max_backlog=2**31 - 1,
+    )
+    assert greatest.weight == 10_000
     assert ChannelPolicy(rate_interval=timedelta(365)).rate_burst == 1
     assert Enqueue(channel="a", payload=1, key="k" * 512, on_duplicate="raise").key == "k" * 512
 

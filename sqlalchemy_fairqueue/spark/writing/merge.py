@@ -6,17 +6,15 @@ import contextlib
 from dataclasses import dataclass
 from threading import Event
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
+from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.spark.connections import connect, translated_errors
 from sqlalchemy_fairqueue.spark.errors import Unreachable
-from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sqlalchemy_fairqueue.spark.connections import Installation
     from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
     from sqlalchemy_fairqueue.spark.writing.stage import Stage
@@ -126,23 +124,20 @@ def merge(  # noqa: PLR0917 - a merge needs all of them
 def _make_channels(
     connection: psycopg.Connection, installation: Installation, options: WriteOptions, stage: Stage, attempts: Attempts
 ) -> None:
-    policy: Sequence[Any] = (
-        options.max_concurrency,
-        None if options.rate_interval is None else microseconds(options.rate_interval),
-        options.rate_burst,
-        options.weight,
-        options.max_backlog,
-        options.drop_when_full,
-    )
     statement = (
-        f"select {installation.quoted}.fq_make_stage_channels("
-        "%s, %s, %s::bigint[], %s, %s::integer, %s::bigint, %s::integer, %s::integer, %s::integer, %s::boolean)"
+        f"select {installation.quoted}.fq_make_stage_channels(p_queue => %(queue)s, p_stage => %(stage)s,"
+        " p_attempts => %(attempts)s::bigint[], p_limit => %(limit)s, p_policy => %(policy)s::jsonb)"
     )
+    parameters = {
+        "queue": options.queue,
+        "stage": stage.name,
+        "attempts": list(attempts.ids),
+        "limit": _CHANNELS_AT_ONCE,
+        "policy": new_policy_json(options.policy),
+    }
     made = _CHANNELS_AT_ONCE
     while made == _CHANNELS_AT_ONCE:
-        row = connection.execute(
-            statement.encode(), [options.queue, stage.name, list(attempts.ids), _CHANNELS_AT_ONCE, *policy]
-        ).fetchone()
+        row = connection.execute(statement.encode(), parameters).fetchone()
         made = int(row[0]) if row else 0
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.spark.errors import BadOption
 from sqlalchemy_fairqueue.spark.options import TargetOptions, option_name, read_fields
 from sqlalchemy_fairqueue.values.checks import check_count, check_name
-from sqlalchemy_fairqueue.values.policies import ChannelPolicy
+from sqlalchemy_fairqueue.values.policies import ChannelPolicy, policy_fields
 
 _MOST = 2**31 - 1
-_POLICY = ("max_concurrency", "rate_interval", "rate_burst", "weight", "max_backlog")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +56,18 @@ class WriteOptions(TargetOptions):
     max_backlog: int | None = None
     drop_when_full: bool | None = None
 
+    @property
+    def policy(self) -> ChannelPolicy:
+        """The policy of channels that the load is the first to use, from the options of its fields."""
+        given: dict[str, Any] = {name: getattr(self, name) for name in policy_fields() if name != "on_full"}
+        given["on_full"] = "drop" if self.drop_when_full else None
+        return ChannelPolicy(**{name: value for name, value in given.items() if value is not None})
+
     def __post_init__(self) -> None:
         """Refuse invalid values before anything is staged."""
         read_fields(self)
         # slots make super() without arguments fail in a dataclass
         TargetOptions.__post_init__(self)
-        policy = {name: getattr(self, name) for name in _POLICY if getattr(self, name) is not None}
         try:
             for name in ("queue", "kind", "job_id"):
                 if getattr(self, name) is not None:
@@ -70,7 +75,7 @@ class WriteOptions(TargetOptions):
             if self.max_attempts is not None:
                 check_count("max_attempts", self.max_attempts, 1, _MOST)
             check_count("staging_rows", self.staging_rows, 1, _MOST)
-            ChannelPolicy(**policy)
+            _ = self.policy
         except InvalidArgument as error:
             name, _, problem = str(error).partition(" ")
             raise BadOption(f"option {option_name(name)} {problem}") from None

@@ -1,22 +1,21 @@
--- fq_configure_channel: set the policy of one channel, made if it is new, in the caller's transaction.
--- Guarantees: takes effect on the next dequeue after the commit and breaks no limit: messages that are out are counted
--- when a limit is set, and each frees what its own row says it holds, so that the count is right however the limit is
--- set, lowered and lifted. A signal lets the next hearing find the channel, whatever hints the consumers keep. With a
--- max_backlog the backlog is counted anew. p_notify: wake waiting consumers.
--- Locks: the channel's state row, then its leased messages in the order of their ids; waits for a transaction that has
--- one. Until the commit the channel is not served (dequeue passes by), and nobody waits for it.
+-- fq_configure_channel: change the policy of one channel, in the caller's transaction. p_changes: the fields to change,
+-- as fq_changed_policy takes them; the others stay. A new channel is made as by fq_make_channels, with p_policy.
+-- Guarantees: takes effect on the next dequeue after the commit. The locked state row is changed, so concurrent changes
+-- of different fields both last. No limit is broken: leased messages are counted when max_concurrency is set, and each
+-- frees what its own row says it holds, so that the count is right however the limit is set, lowered and lifted. A
+-- signal lets the next hearing find the channel, whatever hints the consumers keep. When max_backlog is set, the
+-- backlog is counted anew. p_notify: wake waiting consumers.
+-- Locks: the channel's state row; if max_concurrency is set, its leased messages that hold no slot, in the order of
+-- their ids; waits for a transaction that has one. Until the commit the channel is not served (dequeue passes by), and
+-- nobody waits for it.
 -- Index: fq_channel_state_newest_ix, fq_lease_expires_ix, fq_message_lease_ix; counting reads the channel's stretch of
 -- fq_message_ready_ix and the queue's signals.
 -- Errors: QF001 bad policy or name; 40001.
 create function fairqueue.fq_configure_channel(
   p_queue text,
   p_channel text,
-  p_max_concurrency integer,
-  p_rate_interval bigint,
-  p_rate_burst integer,
-  p_weight integer,
-  p_max_backlog integer default null,
-  p_drop_when_full boolean default false,
+  p_changes jsonb,
+  p_policy jsonb default null,
   p_notify boolean default false
 )
 returns void
@@ -35,23 +34,27 @@ declare
   v_now bigint := fairqueue.fq_now();
   v_channel_id bigint;
   v_row tid;
+  v_before jsonb;
+  v_policy fairqueue.fq_channel_state;
   v_marked integer := 0;
   v_backlog bigint;
 begin
-  perform fairqueue.fq_check_policy(p_max_concurrency, p_rate_interval, p_rate_burst, p_weight, p_max_backlog);
-  perform fairqueue.fq_make_channels(p_queue, array[p_channel]);
+  perform fairqueue.fq_make_channels(p_queue, array[p_channel], p_policy);
   select c.id into strict v_channel_id
   from fairqueue.fq_channel c
   where c.queue = p_queue
     and c.name = p_channel;
-  select s.ctid into strict v_row
+  select s.ctid, to_jsonb(s) into strict v_row, v_before
   from fairqueue.fq_channel_state s
   where s.channel_id = v_channel_id
   order by s.channel_id desc, s.turn desc
   limit 1
   for no key update;
+  v_policy := jsonb_populate_record(
+    null::fairqueue.fq_channel_state, fairqueue.fq_changed_policy(v_before, p_changes)
+  );
 
-  if p_max_concurrency is not null then
+  if p_changes ->> 'max_concurrency' is not null then
     perform fairqueue.fq_hold_leased(p_queue, 1, v_channel_id);
     -- A new statement, which sees what was waited for.
     update fairqueue.fq_message m
@@ -65,7 +68,7 @@ begin
   end if;
 
   -- One statement, one snapshot: nobody else applies signals of a channel whose state row is locked.
-  if p_max_backlog is not null then
+  if p_changes ->> 'max_backlog' is not null then
     select (
       select count(*)
       from fairqueue.fq_message m
@@ -83,15 +86,15 @@ begin
   with configured as (
     update fairqueue.fq_channel_state s
     set turn = s.turn + 1,
-      max_concurrency = p_max_concurrency,
-      rate_interval = p_rate_interval,
-      rate_burst = p_rate_burst,
-      weight = p_weight,
-      max_backlog = p_max_backlog,
-      drop_when_full = p_drop_when_full,
+      max_concurrency = v_policy.max_concurrency,
+      rate_interval = v_policy.rate_interval,
+      rate_burst = v_policy.rate_burst,
+      weight = v_policy.weight,
+      max_backlog = v_policy.max_backlog,
+      drop_when_full = v_policy.drop_when_full,
       backlog = coalesce(v_backlog, s.backlog),
       current_concurrency = s.current_concurrency + v_marked,
-      credit = least(s.credit, p_weight),
+      credit = least(s.credit, v_policy.weight),
       rate_at = n.rate_at,
       next_dequeue_at = case
         when s.next_dequeue_at is null then null
@@ -100,9 +103,9 @@ begin
       end
     from (
       select r.rate_at,
-        fairqueue.fq_rate_allows_at(r.rate_at, p_rate_interval, p_rate_burst) as allowed_at
+        fairqueue.fq_rate_allows_at(r.rate_at, v_policy.rate_interval, v_policy.rate_burst) as allowed_at
       from (
-        select least(o.rate_at, v_now + p_rate_burst * p_rate_interval) as rate_at
+        select least(o.rate_at, v_now + v_policy.rate_burst * v_policy.rate_interval) as rate_at
         from fairqueue.fq_channel_state o
         where o.ctid = v_row
       ) r

@@ -1,17 +1,11 @@
--- fq_configure_queue: set the policy that channels of a queue made from now on start with. Existing channels keep
--- theirs.
--- Guarantees: takes effect with the caller's commit.
+-- fq_configure_queue: change the defaults of a queue, the policy that channels made from now on start with. Existing
+-- channels keep theirs. p_changes: the fields to change, as fq_changed_policy takes them; the others stay as they are.
+-- p_policy: the defaults before the change of a queue that has none.
+-- Guarantees: takes effect with the caller's commit. The locked row is changed, so concurrent changes of different
+-- fields both last.
 -- Locks: the queue's row; waits for another configuration of the same queue. Index: fq_queue_pkey. Errors: QF001 bad
--- policy; 40001.
-create function fairqueue.fq_configure_queue(
-  p_queue text,
-  p_max_concurrency integer,
-  p_rate_interval bigint,
-  p_rate_burst integer,
-  p_weight integer,
-  p_max_backlog integer default null,
-  p_drop_when_full boolean default false
-)
+-- name or policy; 40001.
+create function fairqueue.fq_configure_queue(p_queue text, p_changes jsonb, p_policy jsonb default null)
 returns void
 language plpgsql
 volatile
@@ -24,21 +18,13 @@ set enable_mergejoin = off
 set enable_material = off
 set jit = off
 as $$
+declare
+  v_initial jsonb := fairqueue.fq_changed_policy(null, p_policy);
 begin
   perform fairqueue.fq_check_names(array[p_queue]);
-  perform fairqueue.fq_check_policy(p_max_concurrency, p_rate_interval, p_rate_burst, p_weight, p_max_backlog);
-  insert into fairqueue.fq_queue (
-    name, default_max_concurrency, default_rate_interval, default_rate_burst, default_weight, default_max_backlog,
-    default_drop_when_full
-  )
-  values (p_queue, p_max_concurrency, p_rate_interval, p_rate_burst, p_weight, p_max_backlog, p_drop_when_full)
+  insert into fairqueue.fq_queue as q (name, defaults)
+  values (p_queue, fairqueue.fq_changed_policy(v_initial, p_changes))
   on conflict (name) do update
-  set has_defaults = true,
-    default_max_concurrency = excluded.default_max_concurrency,
-    default_rate_interval = excluded.default_rate_interval,
-    default_rate_burst = excluded.default_rate_burst,
-    default_weight = excluded.default_weight,
-    default_max_backlog = excluded.default_max_backlog,
-    default_drop_when_full = excluded.default_drop_when_full;
+  set defaults = fairqueue.fq_changed_policy(coalesce(q.defaults, v_initial), p_changes);
 end
 $$;

@@ -7,7 +7,7 @@
 -- 'full', 'dropped': the channel has max_backlog messages that wait, by its policy the caller raises, or it is counted
 -- and forgotten (message_id null). The backlog is what is committed and what this transaction did, other open
 -- transactions are not seen; the signals of a bounded channel that nobody has heard yet are read for it.
--- p_on_duplicates null: skip.
+-- p_on_duplicates null: skip. p_policy: the policy of channels that are new, if the queue has no defaults.
 -- p_delays are microseconds from now, p_ats microseconds since the epoch (the past means now), p_priorities >= 1; at
 -- most one of the three a message.
 -- Locks: in the order (channel, key), COLLATE "C": first use of a channel waits for a transaction that is making the
@@ -30,14 +30,9 @@ create function fairqueue.fq_enqueue(
   p_priorities integer[],
   p_keys text[],
   p_max_attempts integer[],
-  p_max_concurrency integer default null,
-  p_rate_interval bigint default null,
-  p_rate_burst integer default null,
-  p_weight integer default null,
+  p_policy jsonb default null,
   p_on_duplicates text[] default null,
   p_notify boolean default false,
-  p_max_backlog integer default null,
-  p_drop_when_full boolean default null,
   p_hold bigint[] default null
 )
 returns table (ordinal integer, message_id bigint, created boolean, outcome text)
@@ -245,10 +240,7 @@ begin
         limit 1
       ) known on true;
       exit when v_new is null;
-      perform fairqueue.fq_make_channels(
-        p_queue, v_new, p_max_concurrency, p_rate_interval, p_rate_burst, p_weight, p_max_backlog,
-        p_drop_when_full
-      );
+      perform fairqueue.fq_make_channels(p_queue, v_new, p_policy);
     end loop;
   end if;
   if v_bounded is false then
@@ -370,10 +362,7 @@ begin
               where c.queue = p_queue
                 and c.name = v_channel;
               exit when found;
-              perform fairqueue.fq_make_channels(
-                p_queue, array[v_channel], p_max_concurrency, p_rate_interval, p_rate_burst, p_weight,
-                p_max_backlog, p_drop_when_full
-              );
+              perform fairqueue.fq_make_channels(p_queue, array[v_channel], p_policy);
             end loop;
             -- One snapshot for both: a signal that is heard meanwhile is counted once, in the one or in the other.
             -- Those below the last one heard, which a slow transaction left, count when they are heard: to read there

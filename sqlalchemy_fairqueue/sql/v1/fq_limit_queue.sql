@@ -36,8 +36,8 @@ begin
     raise exception 'fq_limit_queue runs in a % transaction', current_setting('transaction_isolation')
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction';
   end if;
-  insert into fairqueue.fq_queue as q (name, has_defaults, max_concurrency)
-  values (p_queue, false, p_max_concurrency)
+  insert into fairqueue.fq_queue as q (name, max_concurrency)
+  values (p_queue, p_max_concurrency)
   on conflict (name) do update
   set max_concurrency = excluded.max_concurrency;
 

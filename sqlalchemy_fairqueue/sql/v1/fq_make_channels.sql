@@ -1,20 +1,12 @@
 -- fq_make_channels: ids of the named channels of a queue, made where they are new.
--- Guarantees: one identity row and one state row a channel; a configured queue's policy goes before the one that the
--- caller brings. (A queue that was only paused, limited or told to record its history has no policy.)
+-- Guarantees: one identity row and one state row a channel, with the queue's defaults; if it has none, with p_policy
+-- (its fields as fq_changed_policy takes them; null: without limits).
 -- Locks: first use of a channel waits for another transaction that is making the same one; names are taken in COLLATE
 -- "C" order.
--- Index: fq_channel_queue_name_key. Errors: QF001 for a name that is empty or longer than 512 bytes; 40001 under
--- REPEATABLE READ and SERIALIZABLE when another transaction made the channel since the snapshot.
-create function fairqueue.fq_make_channels(
-  p_queue text,
-  p_names text[],
-  p_max_concurrency integer default null,
-  p_rate_interval bigint default null,
-  p_rate_burst integer default null,
-  p_weight integer default null,
-  p_max_backlog integer default null,
-  p_drop_when_full boolean default null
-)
+-- Index: fq_channel_queue_name_key. Errors: QF001 for a bad policy, or a name that is empty or longer
+-- than 512 bytes; 40001 under REPEATABLE READ and SERIALIZABLE when another transaction made the channel since the
+-- snapshot.
+create function fairqueue.fq_make_channels(p_queue text, p_names text[], p_policy jsonb default null)
 returns void
 language plpgsql
 volatile
@@ -28,26 +20,17 @@ set enable_material = off
 set jit = off
 as $$
 declare
-  v_queue fairqueue.fq_queue;
+  v_defaults jsonb;
+  v_policy fairqueue.fq_channel_state;
 begin
   perform fairqueue.fq_check_names(p_queue || p_names);
-
-  select * into v_queue
+  select q.defaults into v_defaults
   from fairqueue.fq_queue q
-  where q.name = p_queue
-    and q.has_defaults;
-  if not found then
-    v_queue.default_max_concurrency := p_max_concurrency;
-    v_queue.default_rate_interval := coalesce(p_rate_interval, 0);
-    v_queue.default_rate_burst := coalesce(p_rate_burst, 1);
-    v_queue.default_weight := coalesce(p_weight, 1);
-    v_queue.default_max_backlog := p_max_backlog;
-    v_queue.default_drop_when_full := coalesce(p_drop_when_full, false);
-    perform fairqueue.fq_check_policy(
-      v_queue.default_max_concurrency, v_queue.default_rate_interval, v_queue.default_rate_burst,
-      v_queue.default_weight, v_queue.default_max_backlog
-    );
-  end if;
+  where q.name = p_queue;
+  v_policy := jsonb_populate_record(
+    null::fairqueue.fq_channel_state,
+    fairqueue.fq_changed_policy(v_defaults, case when v_defaults is null then p_policy end)
+  );
 
   with made as (
     insert into fairqueue.fq_channel (queue, name)
@@ -63,8 +46,8 @@ begin
   insert into fairqueue.fq_channel_state (
     channel_id, queue, max_concurrency, rate_interval, rate_burst, weight, max_backlog, drop_when_full
   )
-  select m.id, p_queue, v_queue.default_max_concurrency, v_queue.default_rate_interval, v_queue.default_rate_burst,
-    v_queue.default_weight, v_queue.default_max_backlog, v_queue.default_drop_when_full
+  select m.id, p_queue, v_policy.max_concurrency, v_policy.rate_interval, v_policy.rate_burst, v_policy.weight,
+    v_policy.max_backlog, v_policy.drop_when_full
   from made m;
 end
 $$;

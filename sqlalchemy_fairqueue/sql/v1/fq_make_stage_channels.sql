@@ -1,19 +1,14 @@
 -- fq_make_stage_channels: make the channels that a stage names and its queue does not have, at most p_limit of them.
 -- Returns how many were new to this call. A load calls it until it returns less than p_limit, each call in a
 -- transaction of its own, before it merges: others could wait for the first use of a channel. Channels start with the
--- given policy unless the queue has one of its own, as in fq_enqueue.
+-- queue's defaults, or else with p_policy, as in fq_enqueue.
 -- Guarantees and locks: as fq_make_channels. Index: fq_channel_queue_name_key. Errors: QF001 bad name or policy.
 create function fairqueue.fq_make_stage_channels(
   p_queue text,
   p_stage text,
   p_attempts bigint[],
   p_limit integer,
-  p_max_concurrency integer default null,
-  p_rate_interval bigint default null,
-  p_rate_burst integer default null,
-  p_weight integer default null,
-  p_max_backlog integer default null,
-  p_drop_when_full boolean default null
+  p_policy jsonb default null
 )
 returns integer
 language plpgsql
@@ -38,9 +33,7 @@ begin
   if v_names is null then
     return 0;
   end if;
-  perform fairqueue.fq_make_channels(
-    p_queue, v_names, p_max_concurrency, p_rate_interval, p_rate_burst, p_weight, p_max_backlog, p_drop_when_full
-  );
+  perform fairqueue.fq_make_channels(p_queue, v_names, p_policy);
   return cardinality(v_names);
 end
 $$;

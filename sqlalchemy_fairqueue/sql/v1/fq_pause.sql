@@ -25,8 +25,8 @@ declare
 begin
   if p_channel is null then
     perform fairqueue.fq_check_names(array[p_queue]);
-    insert into fairqueue.fq_queue as q (name, has_defaults, paused_at)
-    values (p_queue, false, fairqueue.fq_now())
+    insert into fairqueue.fq_queue as q (name, paused_at)
+    values (p_queue, fairqueue.fq_now())
     on conflict (name) do update
     set paused_at = excluded.paused_at
     where q.paused_at is null;

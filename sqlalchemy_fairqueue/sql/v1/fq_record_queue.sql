@@ -24,8 +24,8 @@ begin
     raise exception 'fq_record_queue has retention % microseconds', p_retention
       using errcode = 'QF001', hint = 'keep attempts for 1 microsecond to 100 years, or null to leave it as it is';
   end if;
-  insert into fairqueue.fq_queue as q (name, has_defaults, history, history_retention)
-  values (p_queue, false, coalesce(p_history, false), p_retention)
+  insert into fairqueue.fq_queue as q (name, history, history_retention)
+  values (p_queue, coalesce(p_history, false), p_retention)
   on conflict (name) do update
   set history = coalesce(p_history, q.history),
     history_retention = coalesce(p_retention, q.history_retention);

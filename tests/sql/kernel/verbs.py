@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.sql.client import Kernel
+from tests.sql.client import Kernel, policy_json
 
 UNBALANCED = """
 with channel as (
@@ -69,18 +69,16 @@ def resume(kernel: Kernel, channel: str | None = None, *, notify: bool = True) -
 
 
 def bound(
-    kernel: Kernel, channel: str | None, max_backlog: int | None, *, drop: bool | None = False, notify: bool = False
+    kernel: Kernel, channel: str | None, max_backlog: int | None, *, drop: bool = False, notify: bool = False
 ) -> None:
     """fq_configure_channel, or fq_configure_queue without a channel, with a bound and nothing else."""
     name = "channel" if channel is not None else "queue"
     kernel.rows(
-        f"select fq_configure_{name}(p_queue => %(queue)s, p_max_concurrency => null, p_rate_interval => 0,"
-        " p_rate_burst => 1, p_weight => 1, p_max_backlog => %(max)s, p_drop_when_full => %(drop)s"
+        f"select fq_configure_{name}(p_queue => %(queue)s, p_changes => %(policy)s"
         + (", p_channel => %(channel)s, p_notify => %(notify)s)" if channel is not None else ")"),
         queue=kernel.queue,
         channel=channel,
-        max=max_backlog,
-        drop=drop,
+        policy=policy_json(max_backlog=max_backlog, drop_when_full=drop),
         notify=notify,
     )
 

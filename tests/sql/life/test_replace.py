@@ -275,10 +275,10 @@ def test_skip_is_the_default(kernel: Kernel) -> None:
     """A call that does not say what to do with duplicates skips a message whose key stands."""
     (added,) = kernel.rows(
         "select ordinal, message_id, created from fq_enqueue('q', '{a}', '{k}', '{x}', '{null}', '{null}', '{null}',"
-        " '{null}', '{key}', '{null}', 1, 0, 1, 1)"
+        " '{null}', '{key}', '{null}')"
     )
     (again,) = kernel.rows(
         "select ordinal, message_id, created from fq_enqueue('q', '{a}', '{k}', '{x}', '{null}', '{null}', '{null}',"
-        " '{null}', '{key}', '{null}', 1, 0, 1, 1)"
+        " '{null}', '{key}', '{null}')"
     )
     assert (added["created"], again["created"], again["message_id"]) == (True, False, added["message_id"])

@@ -8,7 +8,7 @@ from typing import Any
 from psycopg.rows import class_row
 
 from tests.sql.answers import Hand
-from tests.sql.client import SECOND, Kernel
+from tests.sql.client import SECOND, Kernel, policy_json
 
 _TOKENS = (
     "%(queue)s, %(ids)s::bigint[], %(rows)s::tid[], %(leases)s::bigint[], %(deliveries)s::integer[],"
@@ -46,7 +46,7 @@ def enqueue(
     max_attempts: Sequence[int | None] | None = None,
     notify: bool = False,
     max_backlog: int | None = None,
-    drop: bool | None = None,
+    drop: bool = False,
     hold: Sequence[int] | None = None,
 ) -> list[Result]:
     """fq_enqueue: one message a channel named, in the order of the arguments."""
@@ -55,8 +55,7 @@ def enqueue(
         select * from fq_enqueue(%(queue)s, %(channels)s::text[], %(kinds)s::text[], %(contents)s::bytea[],
           %(nothing)s::jsonb[], %(delays)s::bigint[], %(nothing)s::bigint[], %(nothing)s::integer[], %(keys)s::text[],
           %(max_attempts)s::integer[], p_on_duplicates => %(on)s::text[], p_notify => %(notify)s,
-          p_max_backlog => %(max_backlog)s::integer, p_drop_when_full => %(drop)s::boolean,
-          p_hold => %(hold)s::bigint[])
+          p_policy => %(policy)s, p_hold => %(hold)s::bigint[])
     """
     with kernel.connection.cursor(row_factory=class_row(Result)) as cursor:
         cursor.execute(
@@ -72,8 +71,7 @@ def enqueue(
                 "max_attempts": list(max_attempts or nothing),
                 "on": [on] * len(channels) if isinstance(on, str) else on and list(on),
                 "notify": notify,
-                "max_backlog": max_backlog,
-                "drop": drop,
+                "policy": policy_json(max_backlog=max_backlog, drop_when_full=drop),
                 "hold": None if hold is None else list(hold),
             },
         )

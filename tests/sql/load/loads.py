@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from tests.sql.client import HOUR, Kernel
+from tests.sql.client import HOUR, Kernel, policy_json
 
 
 class Merged(NamedTuple):
@@ -42,18 +42,16 @@ def make_channels(
     *attempts: int,
     limit: int = 1000,
     max_backlog: int | None = None,
-    drop: bool | None = None,
+    drop: bool = False,
 ) -> int:
     """fq_make_stage_channels."""
     made: int = kernel.value(
-        "select fq_make_stage_channels(%(queue)s, %(stage)s, %(attempts)s, %(limit)s, "
-        " p_max_backlog => %(most)s::integer, p_drop_when_full => %(drop)s::boolean)",
+        "select fq_make_stage_channels(%(queue)s, %(stage)s, %(attempts)s, %(limit)s,  p_policy => %(policy)s)",
         queue=kernel.queue,
         stage=stage,
         attempts=list(attempts or (1,)),
         limit=limit,
-        most=max_backlog,
-        drop=drop,
+        policy=policy_json(max_backlog=max_backlog, drop_when_full=drop),
     )
     return made
 

@@ -1,0 +1,75 @@
+-- fq_changed_policy: a channel policy as JSON after some of its fields are changed. p_policy: the policy before the
+-- change, whose other members are ignored; null: a policy without limits. p_changes: the fields to change; a field that
+-- it does not name stays as it is, and null lifts a limit; null: no change.
+-- Guarantees: refuses a policy that cannot be kept. The list below is the one list of fields, with their initial values
+-- and their bounds. rate_interval is in microseconds; a whole burst takes at most 365 days, so that no sum of times
+-- leaves the range of bigint.
+-- Locks: none. Index: none. Errors: QF001.
+create function fairqueue.fq_changed_policy(p_policy jsonb, p_changes jsonb)
+returns jsonb
+language plpgsql
+immutable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_policy jsonb;
+  v_names text;
+  v_unknown text;
+  v_wrong text;
+  v_bounds text;
+begin
+  if jsonb_typeof(p_changes) <> 'object' then
+    raise exception 'the changes of a policy are %', left(p_changes::text, 80)
+      using errcode = 'QF001', hint = 'give a JSON object, such as {"max_backlog": 500}';
+  end if;
+  with field (name, initial, least, most) as (
+    values ('max_concurrency', jsonb 'null', 1, 2147483647),
+      ('rate_interval', '0', 0, 31536000000000),
+      ('rate_burst', '1', 1, 1000000),
+      ('weight', '1', 1, 10000),
+      ('max_backlog', 'null', 1, 2147483647),
+      ('drop_when_full', 'false', null, null)
+  ),
+  changed as (
+    select f.*, coalesce(p_changes -> f.name, p_policy -> f.name, f.initial) as value
+    from field f
+  ),
+  checked as (
+    select c.*,
+      case jsonb_typeof(c.value)
+        when 'number' then scale(c.value::numeric) = 0 and c.value::numeric between c.least and c.most
+        else jsonb_typeof(c.value) = jsonb_typeof(c.initial)
+      end as is_kept
+    from changed c
+  )
+  select jsonb_object_agg(k.name, k.value), string_agg(k.name, ', '),
+    min(k.name || ' ' || left(k.value::text, 80)) filter (where k.is_kept is not true),
+    string_agg(
+      case
+        when k.least is null then k.name || ' is true or false'
+        else format('%s is %s to %s%s', k.name, k.least, k.most, case when k.initial = 'null' then ' or null' end)
+      end,
+      ', '
+    ) filter (where k.is_kept is not true)
+  into v_policy, v_names, v_wrong, v_bounds
+  from checked k;
+
+  select min(n.name) into v_unknown
+  from jsonb_object_keys(p_changes) n (name)
+  where v_policy -> n.name is null;
+  if v_unknown is not null then
+    raise exception 'a policy has no field %', left(v_unknown, 80)
+      using errcode = 'QF001', hint = 'its fields are ' || v_names;
+  end if;
+  if v_wrong is not null then
+    raise exception 'a policy has %', v_wrong
+      using errcode = 'QF001', hint = v_bounds;
+  end if;
+  if (v_policy -> 'rate_interval')::numeric * (v_policy -> 'rate_burst')::numeric > 31536000000000 then
+    raise exception 'a policy has rate_interval % and rate_burst %',
+        v_policy -> 'rate_interval', v_policy -> 'rate_burst'
+      using errcode = 'QF001', hint = 'rate_interval (microseconds) times rate_burst is at most 365 days';
+  end if;
+  return v_policy;
+end
+$$;

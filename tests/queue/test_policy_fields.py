@@ -1,0 +1,78 @@
+"""Each field of a policy on each of its ways to the database and back: a way that forgets a new field fails here."""
+
+from dataclasses import fields
+from typing import get_type_hints
+
+import pytest
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import ChannelPolicy, Queue
+from sqlalchemy_fairqueue.database.policies import policy_columns, policy_values
+from sqlalchemy_fairqueue.models import ChannelState, QueueConfig
+from sqlalchemy_fairqueue.values import PolicyChanges, PolicyFields
+from tests.fixtures.database import Database
+from tests.policies import SAMPLES
+
+EVERYTHING = ChannelPolicy(**SAMPLES)
+
+
+def test_each_field_has_a_sample() -> None:
+    """The samples have all fields, each with another value than its initial one."""
+    assert SAMPLES.keys() == {field.name for field in fields(ChannelPolicy)}
+    assert all(getattr(ChannelPolicy(), name) != value for name, value in SAMPLES.items())
+
+
+def test_changes_have_the_types_of_the_fields() -> None:
+    """PolicyChanges, which type checkers read, has the fields of a policy and their types."""
+    assert get_type_hints(PolicyChanges) == get_type_hints(PolicyFields)
+
+
+def test_the_database_has_the_same_fields(database: Database) -> None:
+    """The one list in SQL, the state rows and Python have the same fields, with the same initial values."""
+    initial = database.value("select fq_changed_policy(null, null)")
+    assert initial.keys() == policy_columns()
+    assert ChannelPolicy(**policy_values(initial)) == ChannelPolicy()
+    assert policy_columns() <= {column.name for column in ChannelState.__table__.columns}
+
+
+@pytest.mark.parametrize("field", SAMPLES)
+def test_each_field_alone(queue: Queue, engine: Engine, field: str) -> None:
+    """A field that is configured alone is the only one that differs from the initial policy."""
+    queue.configure_channel(engine, "a", **{field: SAMPLES[field]})
+    [stats] = queue.channels(engine)
+    assert stats.policy == ChannelPolicy(**{field: SAMPLES[field]})
+
+
+def test_every_way_in(queue: Queue, engine: Engine) -> None:
+    """A whole policy is kept by a configuration, by the defaults, and by the first enqueue of a channel."""
+    generous = Queue("documents", defaults=EVERYTHING)
+    queue.configure_channel(engine, "configured", EVERYTHING)
+    with Session(engine) as session:
+        generous.enqueue(session, channel="enqueued", payload=1)
+        session.commit()
+    with Session(engine) as session:
+        generous.enqueue(session, channel="one", payload=1)
+        generous.enqueue(session, channel="other", payload=1)
+        session.commit()
+    queue.configure(engine, defaults=EVERYTHING)
+    with Session(engine) as session:
+        queue.enqueue(session, channel="by default", payload=1)
+        session.commit()
+    assert {one.channel: one.policy for one in queue.channels(engine)} == dict.fromkeys(
+        ["configured", "enqueued", "one", "other", "by default"], EVERYTHING
+    )
+
+
+def test_every_way_out(queue: Queue, engine: Engine) -> None:
+    """Stats and models tell every field."""
+    queue.configure_channel(engine, "a", EVERYTHING)
+    queue.configure(engine, defaults=EVERYTHING)
+    [stats] = queue.channels(engine)
+    assert {name: getattr(stats, name) for name in SAMPLES} == SAMPLES
+    with Session(engine) as session:
+        state = session.scalars(select(ChannelState)).one()
+        told = {name: getattr(state, name) for name in policy_columns()}
+        defaults = session.scalars(select(QueueConfig.defaults)).one()
+    assert told == {name: value for name, value in SAMPLES.items() if name != "on_full"} | {"drop_when_full": True}
+    assert ChannelPolicy(**policy_values(defaults or {})) == EVERYTHING
