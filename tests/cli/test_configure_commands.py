@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import ChannelPolicy, Queue
+from sqlalchemy_fairqueue.cli.policies import policy_rows
 from tests.cli.conftest import Cli
 from tests.cli.messages import QUEUE, enqueue
 from tests.fixtures.connections import Connect
@@ -51,6 +52,7 @@ def test_each_field_has_an_option(cli: Cli, engine: Engine) -> None:
         cli("configure", "queue", f"--channel-{name}", value, "--queue", f"all {field}")
         enqueue(engine, "new", queue=Queue(f"all {field}"))
         assert [stats.policy for stats in Queue(f"all {field}").channels(engine)] == [one]
+    assert len(policy_rows(ChannelPolicy(**SAMPLES))) == len(SAMPLES)
     shown = cli("configure", "channel", "weight", "--queue", "documents", "--json").document["policy"]
     assert {name.removesuffix("_seconds") for name in shown} == SAMPLES.keys()
     listed = cli("channels", "--queue", "documents", "--json").document["channels"][0]
