@@ -1,5 +1,7 @@
 """The model of what changes how the queue is served: policies, pauses, limits, purges."""
 
+from dataclasses import replace
+
 from tests.model.transactions import Plan, Scene
 from tests.model.work import Configured, Defaulted, Limited, Paused, Purged, Recorded, Work
 
@@ -41,15 +43,15 @@ def _lock_state(scene: Scene, channel: str, found: Plan) -> None:
 
 
 def _configure(scene: Scene, work: Configured, found: Plan) -> None:
-    scene.make(work.channel, found)
+    scene.make(work.channel, found, scene.brought)
     _lock_state(scene, work.channel, found)
     out: frozenset[int] = frozenset()
-    if work.policy.max_concurrency is not None:
+    if work.sets_limit:
         marked = {one for earlier in (*scene.own.configured, *found.effects.configured) for one in earlier.marked}
         out = _marked(scene, 1) - marked
         out = frozenset(one for one in out if scene.books.messages[one].channel == work.channel)
         found.waits |= bool(out & scene.others.messages)
-    found.effects.configured.append(Configured(work.channel, work.policy, out))
+    found.effects.configured.append(replace(work, marked=out))
     found.effects.messages |= out
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from sqlalchemy_fairqueue import ChannelPolicy
+from sqlalchemy_fairqueue.values import policy_fields
 from tests.model.business import CHANNELS, TRANSACTIONS, Business
 from tests.model.work import Configured, Defaulted, Limited, Paused, Purged, Recorded
 
@@ -32,6 +33,19 @@ class Administration(Business):
         """Set a limit, a rate, a weight or a bound, raise it, lower it, lift it."""
         perform = partial(self.world.queues[0].configure_channel, channel=channel, policy=policy)
         self.change(tx, Configured(channel, policy), perform, now=now)
+
+    @rule(
+        tx=st.none() | TRANSACTIONS,
+        channel=CHANNELS,
+        policy=POLICIES,
+        names=st.sets(st.sampled_from(policy_fields()), min_size=1, max_size=2),
+        now=st.booleans(),
+    )
+    def change_fields(self, tx: int | None, channel: str, policy: ChannelPolicy, names: set[str], *, now: bool) -> None:
+        """Change some fields of a channel's policy, whatever the others are by then."""
+        given = {name: getattr(policy, name) for name in sorted(names)}
+        perform = partial(self.world.queues[0].configure_channel, channel=channel, **given)
+        self.change(tx, Configured(channel, policy, changes=frozenset(names)), perform, now=now)
 
     @rule(tx=st.none() | TRANSACTIONS, policy=st.just(ChannelPolicy()) | POLICIES | BOUNDS, now=st.booleans())
     def set_defaults(self, tx: int | None, policy: ChannelPolicy, *, now: bool) -> None:

@@ -164,6 +164,12 @@ _BOUNDS = [
         "select coalesce(sum(0), 0)",
     ),
     Mutation(
+        "a change forgets the other fields",
+        "fq_configure_channel",
+        "fairqueue.fq_changed_policy(v_before, p_changes)",
+        "fairqueue.fq_changed_policy(null, p_changes)",
+    ),
+    Mutation(
         "a bound is never lifted",
         "fq_configure_channel",
         "max_backlog = v_policy.max_backlog",

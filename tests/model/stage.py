@@ -144,7 +144,9 @@ class Stage(RuleBasedStateMachine):
             self._mark(configured.marked, 1)
             rate_at = self.world.state(configured.channel).rate_at
             assert rate_at <= channel.rate_at
-            channel.configure(configured.policy, rate_at)
+            if configured.changes is not None:
+                self.saw("some fields of a policy")
+            channel.configure(configured.after(channel.policy), rate_at)
             self.turns.configured(configured.channel)
         for paused in effects.paused:
             if paused.channel is None:

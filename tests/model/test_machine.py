@@ -30,6 +30,7 @@ _REACHED = {
     "redrive: redriven": 0.1,
     "redrive: duplicate": 0.05,
     "purge of a channel": 0.04,
+    "some fields of a policy": 0.05,
     "purge left what is out": 0.01,
     "purge left what was locked or came later": 0.005,
 }

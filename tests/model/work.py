@@ -1,6 +1,6 @@
 """Requests of a transaction and their effects, as values of the reference model."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlalchemy_fairqueue import CancelReceipt, ChannelPolicy, Delivery, PurgeReceipt, Receipt
 from sqlalchemy_fairqueue.unit_of_work import Verb
@@ -57,11 +57,24 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """A policy to be set. ``marked``: messages that are out and get a slot."""
+    """A policy to be set. ``marked``: messages that are out and get a slot. ``changes``: only these fields of it."""
 
     channel: str
     policy: ChannelPolicy
     marked: frozenset[int] = frozenset()
+    changes: frozenset[str] | None = None
+
+    def after(self, before: ChannelPolicy) -> ChannelPolicy:
+        """The policy of the channel, which had another one before."""
+        if self.changes is None:
+            return self.policy
+        return replace(before, **{name: getattr(self.policy, name) for name in self.changes})
+
+    @property
+    def sets_limit(self) -> bool:
+        """Whether messages that are out are counted for it."""
+        named = self.changes is None or "max_concurrency" in self.changes
+        return named and self.policy.max_concurrency is not None
 
 
 @dataclass(frozen=True, slots=True)
