@@ -149,7 +149,7 @@ class ChannelFull(FairQueueError, codes=("QF005",)):
 
     Attributes:
         channel: The channel, as far as it is known.
-        max_backlog: The limit, as far as it is known.
+        max_backlog: The bound, as far as it is known.
     """
 
     def __init__(self, problem: str, channel: str | None = None, max_backlog: int | None = None) -> None:

@@ -41,7 +41,7 @@ def configure_channel(
     ] = None,
     weight: Annotated[int | None, count_option("--weight", "Messages a turn.")] = None,
     max_backlog: Annotated[int | None, count_option("--max-backlog", "Most undelivered messages.")] = None,
-    no_max_backlog: Annotated[bool, flag_option("--no-max-backlog", "No limit of undelivered messages.")] = False,
+    no_max_backlog: Annotated[bool, flag_option("--no-max-backlog", "No bound of undelivered messages.")] = False,
     on_full: Annotated[str | None, on_full_option("--on-full")] = None,
 ) -> Result:
     """Set how a channel is served; without an option, show it.
@@ -112,7 +112,7 @@ def configure_queue(
         int | None, count_option("--channel-max-backlog", "For new channels: most undelivered messages.")
     ] = None,
     no_channel_max_backlog: Annotated[
-        bool, flag_option("--no-channel-max-backlog", "For new channels: no limit of undelivered messages.")
+        bool, flag_option("--no-channel-max-backlog", "For new channels: no bound of undelivered messages.")
     ] = False,
     channel_on_full: Annotated[str | None, on_full_option("--channel-on-full")] = None,
 ) -> Result:

@@ -147,7 +147,7 @@ def _max_backlog_clause(schema: str | None) -> Clause:
 
 
 def max_backlog(connection: Connection, target: Target, channel: str) -> int | None:
-    """How many undelivered messages a channel may have; None: no limit, or there is no such channel."""
+    """How many undelivered messages a channel may have; None: no bound, or there is no such channel."""
     rows = fetch(
         connection,
         _max_backlog_clause(target.schema),

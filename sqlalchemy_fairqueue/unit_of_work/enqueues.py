@@ -72,9 +72,9 @@ def _update(receipt: Receipt, message_id: int | None, created: bool, outcome: En
 
 def _full(connection: Connection, target: Target, channel: str) -> ChannelFull:
     most = database.max_backlog(connection, target, channel)
-    limit = "" if most is None else f" of {most}"
+    bound = "" if most is None else f" of {most}"
     return ChannelFull(
-        f"channel {channel!r} of queue {target.queue!r} has reached its max_backlog{limit} undelivered messages; "
+        f"channel {channel!r} of queue {target.queue!r} has reached its max_backlog{bound} undelivered messages; "
         "try again when consumers have taken some, or configure the channel with another max_backlog or on_full='drop'",
         channel,
         most,
