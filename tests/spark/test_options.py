@@ -6,14 +6,24 @@ from typing import Any, Literal
 
 import psycopg
 import pytest
+from sqlalchemy import Engine
 
+from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.database.policies import policy_columns
 from sqlalchemy_fairqueue.errors import SchemaMismatch
-from sqlalchemy_fairqueue.spark.connections import connect, display_target, find_installation, translated_errors
+from sqlalchemy_fairqueue.spark.connections import (
+    Installation,
+    connect,
+    display_target,
+    find_installation,
+    translated_errors,
+)
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError, Unreachable
 from sqlalchemy_fairqueue.spark.options import TargetOptions, read_options
 from sqlalchemy_fairqueue.spark.reading.tables import table_named
+from sqlalchemy_fairqueue.spark.writing.merge import Attempts, merge
 from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
+from sqlalchemy_fairqueue.spark.writing.stage import Stage
 from sqlalchemy_fairqueue.values import ChannelPolicy
 from tests.fixtures.database import Database
 from tests.policies import SAMPLES
@@ -187,9 +197,12 @@ def test_what_the_server_refuses_does_not_quote_rows(database: Database) -> None
     assert isinstance(error.value.__cause__, psycopg.errors.UniqueViolation)
 
 
-def test_each_field_of_a_policy_has_an_option() -> None:
-    """A load brings every field of a policy for its new channels, and ``table=channels`` reads every one."""
+def test_each_field_of_a_policy_has_an_option(database: Database, engine: Engine) -> None:
+    """A load gives every field of a policy to its new channels, and ``table=channels`` reads every one."""
     given = {name: value for name, value in SAMPLES.items() if name != "on_full"} | {"drop_when_full": True}
-    made = WriteOptions(dsn=DSN, queue="q", **given)
-    assert made.policy == ChannelPolicy(**SAMPLES)
+    options = WriteOptions(dsn=database.conninfo, queue="documents", **given)
+    stage = Stage("public", database.value("select fq_make_stage(86400000000)"))
+    database.execute(f"insert into {stage.quoted} (attempt, channel, kind, content) values (1, 'a', 'work', '1')")
+    assert merge(options, Installation("public"), stage, "job", Attempts((1,), 1, 0)).created == 1
+    assert [stats.policy for stats in Queue("documents").channels(engine)] == [ChannelPolicy(**SAMPLES)]
     assert policy_columns() <= {column.name for column in table_named("channels").columns}
