@@ -6,12 +6,13 @@ which ``database`` turns what the driver raises into the class. This module must
 
 from __future__ import annotations
 
+from signal import Signals
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy.exc import DBAPIError
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
 
 _MOST = 4_000
@@ -206,18 +207,52 @@ class HandlerTimeout(FairQueueError):
     Attributes:
         message_id: The message.
         kind: Its kind.
+        timeout: How long the handler may take.
     """
 
-    def __init__(self, message_id: int, kind: str) -> None:
-        super().__init__(message_id, kind)
+    def __init__(self, message_id: int, kind: str, timeout: timedelta | None = None) -> None:
+        super().__init__(message_id, kind, timeout)
         self.message_id = message_id
         self.kind = kind
+        self.timeout = timeout
 
     def __str__(self) -> str:
-        """Which message of which kind."""
+        """Which message of which kind, and the timeout."""
+        timeout = "" if self.timeout is None else f" (timeout {self.timeout})"
         return (
-            f"the handler of message {self.message_id} took longer than kind {self.kind!r} may; "
+            f"the handler of message {self.message_id} took longer than kind {self.kind!r} may{timeout}; "
             "end sooner, or give the kind more time by handler(timeout=...)"
+        )
+
+
+class HandlerCrashed(FairQueueError):
+    """The child process of a handler (``isolation="process"``) ended before the handler returned; its attempt failed.
+
+    Attributes:
+        message_id: The message.
+        kind: Its kind.
+        exitcode: The exit status of the process, or the negative number of the signal that killed it; None: not known.
+    """
+
+    def __init__(self, message_id: int, kind: str, exitcode: int | None) -> None:
+        super().__init__(message_id, kind, exitcode)
+        self.message_id = message_id
+        self.kind = kind
+        self.exitcode = exitcode
+
+    def __str__(self) -> str:
+        """Which message of which kind, and how the process ended."""
+        code = self.exitcode
+        if code is None:
+            how = "ended"
+        elif code >= 0:
+            how = f"exited with status {code}"
+        else:
+            names = {one.value: one.name for one in Signals}
+            how = f"was killed by signal {-code} ({names.get(-code, 'without a name')})"
+        return (
+            f"the process of the handler of message {self.message_id}, kind {self.kind!r}, {how} before the handler "
+            "returned; look at its stderr, and whether the system ran out of memory"
         )
 
 

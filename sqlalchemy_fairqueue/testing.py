@@ -107,5 +107,5 @@ def make_context(
     held.cancelled = cancelled
     held.given_up = lost
     if timed_out:
-        held.limit_time(0.0)
+        held.limit_time(timedelta())
     return Context(held)

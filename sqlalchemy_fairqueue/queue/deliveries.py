@@ -277,7 +277,7 @@ class DeliveryMethods(QueueBase):
                 f"message {delivery.message_id} was delivered by queue {delivery.queue!r}, this is {self.name!r}; "
                 "use that queue"
             )
-        if delivery.lease.lost:
+        if delivery.lease.lost_for(delivery):
             raise LeaseLost((delivery.message_id,), delivery.lease.id, delivery.lease.expires_at)
         return delivery
 

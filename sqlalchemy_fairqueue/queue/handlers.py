@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 F = TypeVar("F", bound=Callable[..., Any])
+Isolation = Literal["none", "process"]
 _LEAST = timedelta(microseconds=1)
 
 
@@ -35,6 +36,7 @@ class Handler:
         session: Whether it takes ``session``.
         context: Whether it takes ``context``.
         asynchronous: Whether it is to be awaited.
+        isolated: Whether it runs in a child process.
     """
 
     kind: str
@@ -44,6 +46,7 @@ class Handler:
     session: bool
     context: bool
     asynchronous: bool
+    isolated: bool
 
 
 class HandlerMethods(QueueBase):
@@ -59,13 +62,18 @@ class HandlerMethods(QueueBase):
         return MappingProxyType(self._handlers)
 
     def handler(
-        self, kind: str = "default", *, retry: RetryPolicy | None = None, timeout: timedelta | None = None
+        self,
+        kind: str = "default",
+        *,
+        retry: RetryPolicy | None = None,
+        timeout: timedelta | None = None,
+        isolation: Isolation = "none",
     ) -> Callable[[F], F]:
         """Declare the function that workers call with the deliveries of a kind.
 
         The function takes the delivery, and may take ``session`` and ``context`` by these names. With ``session`` it
-        gets a Session (AsyncSession in an AsyncWorker) whose commit, made by the worker after it returned, carries its
-        writes and the completion: the effects in this database happen exactly once. It must not commit by itself;
+        gets a Session (an async function an AsyncSession) whose commit, made by the worker after it returned, carries
+        its writes and the completion: the effects in this database happen exactly once. It must not commit by itself;
         ``begin_nested`` is fine. Without, the completion follows its return, and what it did happens at least once.
         ``context`` tells a long one whether it should stop (:class:`sqlalchemy_fairqueue.Context`).
 
@@ -75,18 +83,26 @@ class HandlerMethods(QueueBase):
         Args:
             kind: What ``enqueue(kind=...)`` said.
             retry: For this kind instead of the worker's policy.
-            timeout: How long it may take; then the attempt has failed. In an AsyncWorker it is cancelled. A thread
-                cannot be interrupted: ``context.timed_out`` tells it, ``context.check()`` raises, its session refuses
-                to commit and whatever it returns counts as failed; but it keeps its thread until it returns.
+            timeout: How long it may take; then the attempt has failed, and the message is retried or buried at once. An
+                async function is cancelled, a child process killed. A thread cannot be interrupted: nothing that the
+                function does from then on settles the message, its session refuses to commit and ``context.check()``
+                raises; but it counts towards the worker's ``concurrency`` until it returns. Default: no limit.
+            isolation: "process" runs it in a child process, which is killed at its timeout, when its lease is lost,
+                when its message is cancelled, and at the end of a stop's grace. For code that may hang or crash. The
+                function must be plain, take no ``session``, and stand at the top of a module that the child can import;
+                payload and headers must be picklable. Default: in the worker's process.
 
         Raises:
-            InvalidArgument: The kind has a handler already, or the function takes something else.
+            InvalidArgument: The kind has a handler already, or the function takes something else, or it cannot run in
+                another process.
         """
         check_name("kind", kind)
         if retry is not None and not isinstance(retry, RetryPolicy):
             raise InvalidArgument(f"retry is {retry!r:.80}; give a RetryPolicy")
         if timeout is not None:
             check_duration("timeout", timeout, _LEAST)
+        if isolation not in {"none", "process"}:
+            raise InvalidArgument(f"isolation is {isolation!r:.80}; give 'none' or 'process'")
 
         def declare(function: F) -> F:
             if kind in self._handlers:
@@ -95,6 +111,8 @@ class HandlerMethods(QueueBase):
                     "give the other one a kind of its own"
                 )
             wanted = _wanted(function)
+            if isolation == "process":
+                _check_isolated(function, wanted)
             self._handlers[kind] = Handler(
                 kind=kind,
                 function=function,
@@ -103,6 +121,7 @@ class HandlerMethods(QueueBase):
                 session="session" in wanted,
                 context="context" in wanted,
                 asynchronous=_is_asynchronous(function),
+                isolated=isolation == "process",
             )
             return function
 
@@ -133,6 +152,25 @@ def _wanted(function: object) -> set[str]:
                 "it may take the delivery, 'session' and 'context'"
             )
     return wanted
+
+
+def _check_isolated(function: object, wanted: set[str]) -> None:
+    """Refuse functions that cannot run in another process."""
+    if "session" in wanted:
+        raise InvalidArgument(
+            f"handler {function!r:.80} takes a session, and isolation is 'process': a session's transaction cannot "
+            "leave its process; open a session in the handler itself, or leave isolation out"
+        )
+    if not inspect.isfunction(function) or _is_asynchronous(function):
+        raise InvalidArgument(
+            f"handler {function!r:.80} is no plain function, and isolation is 'process'; give a function of a module, "
+            "which may call asyncio.run itself"
+        )
+    if "<" in function.__qualname__:
+        raise InvalidArgument(
+            f"handler {function!r:.80} is {function.__qualname__}, which a child process cannot import; "
+            "move it to the top of a module"
+        )
 
 
 def _is_asynchronous(function: Callable[..., Any]) -> bool:

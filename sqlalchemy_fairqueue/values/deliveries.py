@@ -31,6 +31,10 @@ class Lease:
         """Whether its holder knows already that it is lost. Only a worker's leases know."""
         return False
 
+    def lost_for(self, delivery: Delivery) -> bool:  # noqa: ARG002 - for those that know
+        """Whether the holder knows already that a delivery is not its own any more. Only a worker's leases know."""
+        return False
+
 
 class Once:
     """A value that is made when it is asked for, once."""

@@ -4,7 +4,7 @@ Read this before any other file here. ``Worker`` calls handlers in threads, ``As
 all else is the same for both. ``runtime`` makes the parts, in order, and gives each what it needs; a part is never
 changed afterwards. ``timings`` has every duration, and no part reads another clock than the one that it was given.
 
-Threads, each with a connection of its own (``connection``; never one of the application's pool):
+Threads, most with a connection of its own (``connection``; never one of the application's pool):
 
 ==================== ==================================================================================================
 ``<name>-fetch``     ``fetcher``: dequeues when a queue's ``polls`` say so and ``prefetch`` has room, and puts
@@ -14,8 +14,10 @@ Threads, each with a connection of its own (``connection``; never one of the app
 ``<name>-heartbeat`` ``duties``: the heartbeat (``heartbeat``) extends leases; further duties cut stuck calls of the
                      other two, hear signals while all handlers are at work, and start housekeeping (in a thread of its
                      own).
+``<name>-limits``    ``time_limits``: notices that the time of a handler is over. It has no connection.
 handlers             ``executor``: ``<name>-handler-<n>`` threads (``thread_executor``), or the application's event loop
-                     (``task_executor``). They use the connections of their sessions.
+                     (``task_executor``). They use the connections of their sessions. A handler that is declared with
+                     ``isolation="process"`` runs in a process of ``child_processes``, for which its thread waits.
 fairqueue-listener   ``notifications``: one a process and database, shared by all workers of the process.
 ==================== ==================================================================================================
 
@@ -24,21 +26,23 @@ State that several threads share, and who writes it:
 * ``LeaseRegistry`` (``leases``): the fetcher adds leases and deliveries, the settler removes deliveries, the heartbeat
   extends and loses leases. A lease also ends by the worker's own clock, and stays lost once any thread was told so.
 * The buffer: the fetcher adds, handlers take. ``Executor.running``: the thread that takes a delivery out decides how it
-  is settled, so a handler and a stop never both do.
+  is settled, so a handler, its time limit and a stop never all do.
 * The settler's deque: any thread appends, the settler takes.
 * ``PollSchedule``: the fetcher polls; the settler, the listener and ``is_drained`` ask for an earlier poll.
 * ``FetchTrigger``: any thread sets it, the fetcher waits for it.
-* ``HeldDelivery``: the heartbeat sets ``cancelled``, a stop ``stopping`` and ``given_up``. ``Context`` is the view that
-  handlers get of it.
-* ``WorkerStats``: one thread a counter, but for ``failures``, which has a lock.
+* ``HeldDelivery``: the heartbeat sets ``cancelled``, a stop ``stopping``, and who settles it without its handler
+  ``given_up``. ``Context`` is the view that handlers get of it.
+* ``ChildProcesses``: a lock guards which child works on which delivery, so that no child is killed for another one.
+* ``WorkerStats``: one thread a counter, but for ``failures``, ``timed_out`` and ``hung``, which have a lock.
 
-Start: schemas are checked; then handlers' threads, fetcher, settler, heartbeat. If a thread cannot be started, none is
-left. The listener starts with the fetcher's first poll.
+Start: schemas are checked; then time limits, handlers' threads, fetcher, settler, heartbeat. If a thread cannot be
+started, none is left. The listener starts with the fetcher's first poll.
 
 Stop: no handler begins any more, and those at work are told. The fetcher stops after the dequeue that is under way;
 what is in the buffer is given back, uncounted. Handlers have until the end of the grace; then their deliveries are
-given back, and their sessions refuse to commit. The settler stops when all is settled, after 15 seconds in any case.
-The heartbeat stops last: leases are extended until then.
+given back, their sessions refuse to commit, and child processes are killed. A delivery whose handler has exceeded its
+timeout has failed before, so no stop gives it back. The settler stops when all is settled, after 15 seconds in any
+case. The heartbeat stops last: leases are extended until then.
 
 Failures, and what the worker does then:
 
@@ -53,12 +57,15 @@ Failures, and what the worker does then:
 * The database refuses one settlement: the calls are halved until it stands alone; it is settled by the next best verb.
 * A connection is silent: the system's keepalive, the heartbeat's duty or the call's own limit cuts it.
 * Notifications fail: workers poll more often, and the listener comes back by itself.
+* A handler hangs beyond its timeout: its delivery fails then, and what the handler still does settles nothing. Its
+  thread is not free before it returns; a child process is killed.
+* A child process crashes, or cannot be started: it costs its message an attempt. The next message gets a new one.
 * A handler raises, times out, or its payload cannot be decoded: ``decisions``. It costs its message an attempt, and no
   thread, whatever it raises.
 * A handler blocks the event loop: deliveries in the buffer are given back, and no more are taken.
 * A handler forks: the child ends when it leaves the handler (``operating_system``).
 * The event loop is closed without a stop: the worker gives back what it held, and stops.
-* The process dies: messages come back when their lease ends.
+* The process dies: messages come back when their lease ends, and child processes kill themselves.
 """
 
 from sqlalchemy_fairqueue.worker.async_worker import AsyncWorker

@@ -8,6 +8,8 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from sqlalchemy.orm import Session
+
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.database.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
@@ -38,11 +40,13 @@ class AsyncWorker:
 
     What takes, completes and keeps leases alive runs in threads with connections of its own, so that a handler that
     blocks the loop harms the other handlers of the loop, and nothing else. Plain functions among the handlers are
-    called in threads; they cannot have a session.
+    called in threads.
 
     Args: as for :class:`Worker`, but for
         engine: An AsyncEngine.
-        session_factory: Makes AsyncSessions. Default: ``async_sessionmaker(engine)``.
+        session_factory: Makes the AsyncSessions of async functions. Default: ``async_sessionmaker(engine)``.
+        sync_session_factory: Makes the Sessions of plain functions that take one: ``sessionmaker(sync_engine)``, to the
+            same database. No default: the worker cannot know the arguments of such an engine.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class AsyncWorker:
         grace: timedelta = GRACE,
         retry: RetryPolicy | None = None,
         session_factory: Callable[[], AsyncSession] | None = None,
+        sync_session_factory: Callable[[], Session] | None = None,
         prefetch: int = MOST_PREFETCH,
         name: str | None = None,
         housekeeping: bool = True,
@@ -76,6 +81,7 @@ class AsyncWorker:
             housekeeping=housekeeping,
         )
         self._sessions = session_factory or _sessions(engine)
+        self._sync_sessions = sync_session_factory
         self._runtime: Runtime[TaskExecutor] | None = None
         # That of the last start, which may still stop.
         self._executor: TaskExecutor | None = None
@@ -105,7 +111,11 @@ class AsyncWorker:
         self._check_handlers()
         options = self._options
         check_sessions(options, self._sessions, AsyncSession)
-        runtime = Runtime(options, partial(TaskExecutor, options, sessions=self._sessions), self.stats)
+        if self._sync_sessions is not None:
+            check_sessions(options, self._sync_sessions, Session, "sync_session_factory")
+        runtime = Runtime(
+            options, partial(TaskExecutor, options, self.stats, self._sessions, self._sync_sessions), self.stats
+        )
         self._loop = asyncio.get_running_loop()
         starting = self._starting = asyncio.Event()
         try:
@@ -222,13 +232,13 @@ class AsyncWorker:
 
     def _check_handlers(self) -> None:
         check_handlers(self._options)
-        for queue in self._options.queues:
-            for handler in queue.handlers.values():
-                if handler.session and not handler.asynchronous:
-                    raise WorkerError(
-                        f"the handler of kind {handler.kind!r} of queue {queue.name!r} is a plain function that takes "
-                        "a session, and this worker has AsyncSessions; make it async, or use a Worker"
-                    )
+        takers = self._options.session_takers(asynchronous=False)
+        if takers and self._sync_sessions is None:
+            raise WorkerError(
+                f"the handler of kind {takers[0].kind!r} is a plain function that takes a session, and this worker has "
+                "AsyncSessions; make it async, or give AsyncWorker(sync_session_factory=sessionmaker(engine)), with a "
+                "sync engine to the same database"
+            )
 
 
 def _sessions(engine: AsyncEngine) -> Callable[[], AsyncSession]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Characters of a traceback: a message that fails in a deep recursion must not fill the table.
 _MOST = 16_000
-_NO_YIELD = "do not yield in it, nor in what it is wrapped around"
+NO_YIELD = "do not yield in it, nor in what it is wrapped around"
 _SERIALIZATION = ("40001", "40P01")
 # When a delivery is tried again that the database refuses to settle.
 _FALLBACK = RetryPolicy()
@@ -73,6 +73,23 @@ COMPLETED = COMPLETE.as_sent()
 RELEASE = Decision(Verb.RELEASE)
 
 
+class RemoteError(Exception):
+    """An exception that a handler raised in a child process.
+
+    Args:
+        summary: Its name and what it says.
+        text: The same with its traceback.
+    """
+
+    def __init__(self, summary: str, text: str) -> None:
+        super().__init__(summary, text)
+        self.text = text
+
+    def __str__(self) -> str:
+        """Its name and what it says."""
+        return str(self.args[0])
+
+
 def of_return(result: object, delivery: Delivery, policy: RetryPolicy) -> Decision:
     """The decision that a returned value asks for: any value that is no outcome means done.
 
@@ -85,7 +102,7 @@ def of_return(result: object, delivery: Delivery, policy: RetryPolicy) -> Decisi
     if isinstance(result, type) and issubclass(result, Outcome):
         result = result()
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
-        raise WorkerError(f"the handler returned a generator, which nobody runs: nothing was done; {_NO_YIELD}")
+        raise WorkerError(f"the handler returned a generator, which nobody runs: nothing was done; {NO_YIELD}")
     return of_outcome(result, delivery, policy) if isinstance(result, Outcome) else COMPLETE
 
 
@@ -108,9 +125,9 @@ def of_outcome(outcome: Outcome, delivery: Delivery, policy: RetryPolicy) -> Dec
         case Release():
             return Decision(Verb.RELEASE, outcome.delay)
         case Bury():
-            return Decision(Verb.BURY, reason=outcome.reason, error=_cause(outcome))
+            return Decision(Verb.BURY, reason=outcome.reason, error=cause_of(outcome))
         case Retry():
-            error = _cause(outcome) if outcome.error is None else outcome.error
+            error = cause_of(outcome) if outcome.error is None else outcome.error
             return _again(delivery, policy, outcome.delay, error)
         case _:
             return of_error(outcome, delivery, policy)
@@ -180,6 +197,8 @@ def _again(delivery: Delivery, policy: RetryPolicy, delay: timedelta | None, err
 
 def text_of(error: BaseException) -> str:
     """An exception with its traceback, from the handler on, as text that can be kept."""
+    if isinstance(error, RemoteError):
+        return check_text("error", error.text)
     trace = error.__traceback__
     # The frames of this package tell nothing about the handler.
     while trace is not None and trace.tb_next is not None and _is_ours(trace.tb_frame.f_globals.get("__name__")):
@@ -194,7 +213,8 @@ def _ascii(text: str | None) -> str | None:
     return None if text is None else text.encode("ascii", "backslashreplace").decode()
 
 
-def _cause(outcome: Outcome) -> str | None:
+def cause_of(outcome: BaseException) -> str | None:
+    """The exception that an outcome was raised from, as text."""
     cause = outcome.__cause__ or outcome.__context__
     return None if cause is None else text_of(cause)
 

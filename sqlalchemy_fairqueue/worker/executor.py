@@ -1,25 +1,37 @@
 """Executors: they call the handlers of one worker, in threads or as tasks of an event loop.
 
-This is their one contract, and all that both share: the buffer, the deliveries at work, and how a delivery leaves them.
+This is their one contract, and all that both share: the buffer, the deliveries at work, how a delivery leaves them,
+and the calls of plain functions.
 """
 
 from __future__ import annotations
 
+import inspect
+import logging
 import math
+import threading
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from sqlalchemy_fairqueue.errors import HandlerTimeout, WorkerError
+from sqlalchemy_fairqueue.worker.child_processes import ChildProcesses
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, of_return
+from sqlalchemy_fairqueue.worker.handler_calls import arguments, call_in_session, decide_on_failure
+from sqlalchemy_fairqueue.worker.logs import log_message
 from sqlalchemy_fairqueue.worker.operating_system import ForkGuard
 from sqlalchemy_fairqueue.worker.prefetch import Buffer
+from sqlalchemy_fairqueue.worker.time_limits import TimeLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.prefetch import Prefetch
+    from sqlalchemy_fairqueue.worker.stats import WorkerStats
     from sqlalchemy_fairqueue.worker.wake_event import FetchTrigger
 
     SettleCallback = Callable[[HeldDelivery, Decision | None], None]
@@ -31,8 +43,13 @@ class Executor(ABC):
     The runtime starts and stops it; the fetcher asks for ``free``, ``busy`` and ``is_closed``, and calls ``begin``; the
     heartbeat calls ``interrupt``.
 
+    A handler whose time is over has failed then, whether it returns or not. If nothing can interrupt it, it *hangs*: it
+    counts towards the concurrency until it returns, so that a worker never runs more handlers than it was told to.
+
     Args:
         options: The worker's.
+        stats: The worker's.
+        sync_sessions: Makes the sessions of plain functions that take one; None: there are none.
         prefetch: Told how long handlers take.
         trigger: Wakes the fetcher when the buffer runs low.
         settle: Called with each delivery whose handler finished, and the decision on it; None: the delivery is not this
@@ -41,13 +58,21 @@ class Executor(ABC):
     Attributes:
         buffer: Deliveries that wait for a handler. The fetcher adds to it.
         running: Deliveries at work, and since when. The thread that takes one out settles it.
+        occupied: The handlers of ``running`` and those that hang, and since when.
     """
 
-    def __init__(
-        self, options: WorkerOptions, prefetch: Prefetch, trigger: FetchTrigger, settle: SettleCallback
+    def __init__(  # noqa: PLR0917 - what the worker has, then what the runtime makes
+        self,
+        options: WorkerOptions,
+        stats: WorkerStats,
+        sync_sessions: Callable[[], Session] | None,
+        prefetch: Prefetch,
+        trigger: FetchTrigger,
+        settle: SettleCallback,
     ) -> None:
         self.buffer = Buffer()
         self.running: dict[HeldDelivery, float] = {}
+        self.occupied: dict[HeldDelivery, float] = {}
         self._name = options.name
         self._concurrency = options.concurrency
         self._retry = options.retry
@@ -56,13 +81,27 @@ class Executor(ABC):
         self._prefetch = prefetch
         self._trigger = trigger
         self._settle = settle
+        self._stats = stats
+        self._sync_sessions = sync_sessions
         self._fork_guard = ForkGuard()
+        self._children = ChildProcesses(options)
+        self._time_limits = TimeLimits(options, self._check_time)
+        # Seconds that a handler whose time is over has before it counts as failed, to clean up where it was cancelled.
+        self._clean_up = 0.0
+        self._hung: set[HeldDelivery] = set()
+        # Guards the handlers that hang, and who gives a delivery up.
+        self._lock = threading.Lock()
         # Until when a stop waits for handlers.
         self._grace_until = math.inf
 
-    @abstractmethod
     def start(self) -> None:
         """Be ready to call handlers."""
+        self._time_limits.start()
+
+    def close(self) -> None:
+        """End all child processes, and what else is left after a stop."""
+        self._time_limits.stop()
+        self._children.close()
 
     @abstractmethod
     def begin_stop(self) -> None:
@@ -77,10 +116,18 @@ class Executor(ABC):
         return max(0.0, self._grace_until - self._clock())
 
     def give_up(self) -> list[HeldDelivery]:
-        """Leave the handlers at work behind; their deliveries, which the caller must settle."""
-        given_up = [held for held in list(self.running) if self.running.pop(held, None) is not None]
-        for held in given_up:
-            held.given_up = True
+        """Leave the handlers at work behind, and kill child processes; their deliveries, which the caller must settle.
+
+        One whose time is over has failed, and is settled so.
+        """
+        given_up = []
+        for held in list(self.running):
+            if held.timed_out:
+                self._expire(held)
+            elif self.running.pop(held, None) is not None:
+                held.give_up()
+                given_up.append(held)
+            self._children.kill(held)
         return given_up
 
     @abstractmethod
@@ -93,36 +140,160 @@ class Executor(ABC):
 
     def free(self) -> int:
         """The number of handlers that could begin at once."""
-        return self._concurrency - len(self.running)
+        return self._concurrency - len(self.occupied)
 
     def busy(self, now: float) -> float:
         """For how many seconds no handler has been free; zero if one is."""
-        started = list(self.running.values())
+        started = list(self.occupied.values())
         return now - max(started) if len(started) >= self._concurrency else 0.0
 
     def is_closed(self) -> bool:
         """Whether it cannot call handlers any more, though the worker was not stopped."""
         return False
 
-    @abstractmethod
     def interrupt(self, deliveries: list[HeldDelivery]) -> None:
-        """Interrupt the handlers of these deliveries, which are lost or cancelled, if that is possible."""
+        """Interrupt the handlers of these deliveries, which are lost or cancelled. In a thread they cannot be."""
+        for held in deliveries:
+            self._children.kill(held)
 
     @staticmethod
     def _without_call(held: HeldDelivery) -> Decision | None:
         """The decision on a delivery whose handler should not be called; None: it should."""
         return RELEASE if held.lost else COMPLETE if held.cancelled else None
 
+    def _limit_time(self, held: HeldDelivery, handler: Handler) -> None:
+        """The handler begins now."""
+        if handler.timeout is not None:
+            held.limit_time(handler.timeout)
+            assert held.time_over_at is not None  # noqa: S101 - it has just been set
+            self._time_limits.note(held.time_over_at + self._clean_up)
+
+    def _call_plain(self, held: HeldDelivery, handler: Handler) -> Any:
+        """Call a plain function without session in this thread."""
+        with self._fork_guard:
+            return handler.function(held.delivery, **arguments(handler, held))
+
+    def _call_in_sync_session(self, held: HeldDelivery, handler: Handler) -> Decision:
+        """Call a plain function with a session in this thread, and commit."""
+        assert self._sync_sessions is not None  # noqa: S101 - the worker has checked it
+        return call_in_session(self._sync_sessions, held, handler, self._fork_guard, self._decision_in_thread)
+
+    def _call_in_child(self, held: HeldDelivery, handler: Handler) -> Decision:
+        """Call a handler in a child process, and wait for it in this thread."""
+        return self._decision(held, handler, self._children.call(held, handler))
+
+    def _decision_in_thread(self, held: HeldDelivery, handler: Handler, result: object) -> Decision:
+        """The decision that a value asks for, in a thread that cannot await it."""
+        if inspect.isawaitable(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            raise WorkerError(
+                f"the handler of kind {handler.kind!r} returned an awaitable, which nobody awaits here: "
+                "nothing was done; use an AsyncWorker and an async function, or make it a plain function"
+            )
+        return self._decision(held, handler, result)
+
     def _decision(self, held: HeldDelivery, handler: Handler, result: object) -> Decision:
         """The decision that a returned value asks for."""
         return of_return(result, held.delivery, held.queue.policy(handler, self._retry))
 
-    def _finish(self, held: HeldDelivery, decision: Decision | None) -> None:
-        """A handler has finished; nothing happens if its delivery was given up meanwhile."""
+    def _failed(self, held: HeldDelivery, error: BaseException) -> Decision | None:
+        """The decision on a delivery whose handler raised."""
+        if isinstance(error, HandlerTimeout) and not self._is_first_to_tell(held):
+            return None
+        return decide_on_failure(held, error, self._retry, self._name)
+
+    def _finish(self, held: HeldDelivery, decision: Decision | None, *, still_runs: bool = False) -> None:
+        """A handler has finished; its delivery may have been given up meanwhile.
+
+        Args:
+            held: The delivery.
+            decision: How to settle it.
+            still_runs: It was cancelled, and goes on in its thread.
+        """
         started = self.running.pop(held, None)
+        if still_runs:
+            self._hang(held)
+        elif held.given_up:
+            self._returned(held)
+        else:
+            self.occupied.pop(held, None)
         if started is None:
             return
         self._settle(held, decision)
         self._prefetch.observe(self._clock() - started)
+        self._refill()
+
+    def _refill(self) -> None:
         if len(self.buffer) <= self._trigger.refill_at:
             self._trigger.set()
+
+    def _check_time(self) -> float:
+        """Give up the handlers whose time is over. Returns when that of the next one is."""
+        next_at = math.inf
+        for held in list(self.running):
+            # One in a child process is killed by the thread that waits for it.
+            if held.time_over_at is not None and held not in self._children:
+                over_at = held.time_over_at + self._clean_up
+                if over_at <= self._clock():
+                    self._expire(held)
+                else:
+                    next_at = min(next_at, over_at)
+        return next_at
+
+    def _expire(self, held: HeldDelivery) -> None:
+        """Settle a delivery as failed whose handler still runs though its time is over."""
+        if not self._is_first_to_tell(held):
+            return
+        error = HandlerTimeout(held.delivery.message_id, held.delivery.kind, held.timeout)
+        decision = decide_on_failure(held, error, self._retry, self._name)
+        started = self.running.pop(held, None)
+        if started is not None:
+            self._hang(held)
+            self._settle(held, decision)
+            self._prefetch.observe(self._clock() - started)
+
+    def _is_first_to_tell(self, held: HeldDelivery) -> bool:
+        """Whether nobody has told yet that the time of this handler is over: it tells itself, or is given up."""
+        with self._lock:
+            if held.given_up:
+                return False
+            held.give_up()
+        self._stats.time_is_over()
+        return True
+
+    def _hang(self, held: HeldDelivery) -> None:
+        """A delivery is settled, and its handler still runs, unless it has just returned."""
+        with self._lock:
+            if held not in self.occupied or held in self._hung:
+                return
+            self._hung.add(held)
+            hung = self._stats.hang(1)
+        level, so = logging.WARNING, ""
+        if hung >= self._concurrency:
+            level, so = logging.ERROR, "; the worker takes no messages until one returns: restart its process"
+        log_message(
+            level,
+            self._name,
+            held.delivery,
+            "is settled while its handler still runs, which cannot be interrupted: "
+            f"{hung} of {self._concurrency} handlers hang{so}",
+        )
+
+    def _returned(self, held: HeldDelivery) -> None:
+        """A handler whose delivery was given up has returned."""
+        with self._lock:
+            since = self.occupied.pop(held, None)
+            held.returned()
+            if since is None or held not in self._hung:
+                return
+            self._hung.discard(held)
+            hung = self._stats.hang(-1)
+        log_message(
+            logging.WARNING,
+            self._name,
+            held.delivery,
+            f"no longer hangs: its handler has returned after {self._clock() - since:.1f} s, which settles nothing; "
+            f"{hung} of {self._concurrency} handlers hang",
+        )
+        self._refill()

@@ -1,4 +1,4 @@
-"""Handler calls, as far as threads and event loops share them: handler, arguments, commit, and failures."""
+"""Handler calls, as far as threads and event loops share them: handler, arguments, transaction, and failures."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import LeaseLost, MessageCancelled, PayloadError, WorkerError, said
-from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, record, recorded
+from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, guard, record, recorded
 from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
 from sqlalchemy_fairqueue.worker.context import Context
 from sqlalchemy_fairqueue.worker.decisions import (
     COMPLETE,
     Decision,
+    RemoteError,
+    is_serialization_failure,
     limit_of,
     of_error,
     of_exhausted,
@@ -22,17 +24,20 @@ from sqlalchemy_fairqueue.worker.decisions import (
 from sqlalchemy_fairqueue.worker.logs import log_message
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
+    from sqlalchemy_fairqueue.worker.operating_system import ForkGuard
 
 TRIES = 4
 """Tries of a transaction that the database cannot serialize."""
 
 
 def begin_handling(held: HeldDelivery, default: RetryPolicy) -> Handler:
-    """Begin to handle a delivery: its handler, whose time begins.
+    """Begin to handle a delivery: its handler.
 
     An exception is for :func:`decide_on_failure`: the payload cannot be decoded, there is no handler, or no attempt is
     left.
@@ -50,8 +55,6 @@ def begin_handling(held: HeldDelivery, default: RetryPolicy) -> Handler:
         raise _UnknownKind(error) from None
     if delivery.attempt > held.max_attempts:
         raise _Exhausted
-    if handler.timeout is not None:
-        held.limit_time(handler.timeout.total_seconds())
     return handler
 
 
@@ -63,6 +66,41 @@ def arguments(handler: Handler, held: HeldDelivery, session: Any = None) -> dict
     if handler.context:
         given["context"] = Context(held)
     return given
+
+
+def call_in_session(
+    sessions: Callable[[], Session],
+    held: HeldDelivery,
+    handler: Handler,
+    around: ForkGuard,
+    decide: Callable[[HeldDelivery, Handler, object], Decision],
+) -> Decision:
+    """Call a plain function with a session, and let its COMMIT settle the delivery.
+
+    Args:
+        sessions: Makes the session.
+        held: The delivery.
+        handler: Its handler.
+        around: A context around the call.
+        decide: The decision that a returned value asks for.
+    """
+    for left in reversed(range(TRIES)):
+        session = sessions()
+        try:
+            guard(session, held.check)
+            with around:
+                result = handler.function(held.delivery, **arguments(handler, held, session))
+            decision = settle_in(session, held, decide(held, handler, result))
+            session.commit()
+        except Exception as error:
+            if not left or held.lost or not is_serialization_failure(error):
+                raise
+        else:
+            return decision
+        finally:
+            guard(session, None)
+            session.close()
+    raise AssertionError  # the last try returns or raises
 
 
 def settle_in(session: Session, held: HeldDelivery, decision: Decision) -> Decision:
@@ -142,4 +180,5 @@ def _policy(held: HeldDelivery, default: RetryPolicy) -> RetryPolicy:
 
 def _log(level: int, worker: str, held: HeldDelivery, error: BaseException) -> None:
     attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
-    log_message(level, worker, held.delivery, f"failed at {attempt}: {type(error).__name__}: {said(error)}")
+    name = "" if isinstance(error, RemoteError) else f"{type(error).__name__}: "
+    log_message(level, worker, held.delivery, f"failed at {attempt}: {name}{said(error)}")

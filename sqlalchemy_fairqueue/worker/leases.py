@@ -14,6 +14,8 @@ from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancel
 from sqlalchemy_fairqueue.values import Lease
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from sqlalchemy_fairqueue.values import Delivery
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
     from sqlalchemy_fairqueue.worker.timings import Clock
@@ -26,15 +28,17 @@ class TrackedLease:
         lease_id: The lease.
         deadline: It is known to be alive until then, by the worker's clock.
         held: The deliveries that are not settled yet. The fetcher adds to it, the settler removes from it.
+        given_up: Deliveries that the worker has settled without their handlers, which still run: message and number.
         clock: The worker's.
     """
 
-    __slots__ = ("_lost", "clock", "deadline", "held", "lease_id")
+    __slots__ = ("_lost", "clock", "deadline", "given_up", "held", "lease_id")
 
     def __init__(self, lease_id: int, deadline: float, clock: Clock) -> None:
         self.lease_id = lease_id
         self.deadline = deadline
         self.held: set[HeldDelivery] = set()
+        self.given_up: set[tuple[int, int]] = set()
         self.clock = clock
         self._lost = False
 
@@ -70,6 +74,11 @@ class WorkerLease(Lease):
         """Whether the worker that took it does not know it to be alive any more."""
         return self.tracked is not None and self.tracked.lost
 
+    def lost_for(self, delivery: Delivery) -> bool:
+        """Whether the worker does not know it to be alive any more, or has settled the delivery without its handler."""
+        tracked = self.tracked
+        return tracked is not None and (tracked.lost or (delivery.message_id, delivery.deliveries) in tracked.given_up)
+
 
 class HeldDelivery:
     """A delivery in a worker's hands, from the dequeue until it is settled.
@@ -81,12 +90,13 @@ class HeldDelivery:
         taken_at: When it was taken from its queue, by the worker's clock.
         cancelled: Somebody withdrew the message.
         stopping: The worker is asked to stop.
-        given_up: The worker has given it back while its handler still works on it.
+        given_up: The worker has settled it without its handler, which may still work on it.
+        timeout: How long its handler may take. Known when the handler begins.
+        time_over_at: When the time of its handler is over, by the worker's clock; None: it has no limit.
         max_attempts: After so many attempts the message becomes a dead letter. Known when its handler begins.
     """
 
     __slots__ = (
-        "_handler_until",
         "cancelled",
         "delivery",
         "given_up",
@@ -95,6 +105,8 @@ class HeldDelivery:
         "queue",
         "stopping",
         "taken_at",
+        "time_over_at",
+        "timeout",
     )
 
     def __init__(self, delivery: Delivery, lease: TrackedLease, queue: ServedQueue, taken_at: float) -> None:
@@ -106,7 +118,8 @@ class HeldDelivery:
         self.stopping = False
         self.given_up = False
         self.max_attempts = delivery.max_attempts
-        self._handler_until: float | None = None
+        self.timeout: timedelta | None = None
+        self.time_over_at: float | None = None
 
     @property
     def lost(self) -> bool:
@@ -116,15 +129,25 @@ class HeldDelivery:
     @property
     def timed_out(self) -> bool:
         """Whether the handler has had its time."""
-        return self._handler_until is not None and self.lease.clock() >= self._handler_until
+        return self.time_over_at is not None and self.lease.clock() >= self.time_over_at
 
-    def limit_time(self, seconds: float) -> None:
-        """The handler begins, and has so many seconds."""
-        self._handler_until = self.lease.clock() + seconds
+    def limit_time(self, timeout: timedelta | None) -> None:
+        """The handler begins, and may take so long."""
+        self.timeout = timeout
+        self.time_over_at = None if timeout is None else self.lease.clock() + timeout.total_seconds()
+
+    def give_up(self) -> None:
+        """The worker settles it without its handler: whatever that still does cannot settle it."""
+        self.given_up = True
+        self.lease.given_up.add((self.delivery.message_id, self.delivery.deliveries))
+
+    def returned(self) -> None:
+        """Its handler has returned, after it was given up: only the database needs to refuse what comes now."""
+        self.lease.given_up.discard((self.delivery.message_id, self.delivery.deliveries))
 
     def check(self) -> None:
         """Return if the handler may go on; else raise LeaseLost, MessageCancelled or HandlerTimeout."""
-        if self.given_up or self.lease.lost:
+        if self.lease.lost or (self.given_up and not self.timed_out):
             lease = self.delivery.lease
             raise LeaseLost((self.delivery.message_id,), lease.id, lease.expires_at)
         if self.cancelled:
@@ -133,8 +156,8 @@ class HeldDelivery:
 
     def check_time(self) -> None:
         """Raise HandlerTimeout if the handler has had its time."""
-        if self._handler_until is not None and self.timed_out:
-            raise HandlerTimeout(self.delivery.message_id, self.delivery.kind)
+        if self.timed_out:
+            raise HandlerTimeout(self.delivery.message_id, self.delivery.kind, self.timeout)
 
 
 class LeaseRegistry:

@@ -21,6 +21,7 @@ from sqlalchemy_fairqueue.database.engines import check_driver
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.values import RetryPolicy, check_count, check_duration, check_name
+from sqlalchemy_fairqueue.worker.child_processes import check_isolated
 from sqlalchemy_fairqueue.worker.logs import log
 from sqlalchemy_fairqueue.worker.timings import Clock, Timings
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.orm import Session
 
+    from sqlalchemy_fairqueue.queue.handlers import Handler
 
 LEASE = timedelta(seconds=30)
 GRACE = timedelta(seconds=30)
@@ -111,10 +113,10 @@ class WorkerOptions:
         check_duration("grace", grace)
         return grace.total_seconds()
 
-    @property
-    def takes_sessions(self) -> bool:
-        """Whether a handler takes a session."""
-        return any(handler.session for queue in self.queues for handler in queue.handlers.values())
+    def session_takers(self, *, asynchronous: bool) -> list[Handler]:
+        """The handlers that take a session: async functions or plain ones."""
+        handlers = [handler for queue in self.queues for handler in queue.handlers.values()]
+        return [one for one in handlers if one.session and one.asynchronous == asynchronous]
 
 
 def worker_name(given: str | None) -> str:
@@ -123,11 +125,13 @@ def worker_name(given: str | None) -> str:
 
 
 def check_handlers(options: WorkerOptions) -> None:
-    """Refuse queues without any handler: all of their messages would become dead letters.
+    """Refuse queues without any handler, all of whose messages would become dead letters, and what no child can import.
 
     Raises:
         InvalidArgument: A queue has none.
+        WorkerError: A handler cannot run in a child process.
     """
+    check_isolated(options.queues)
     for queue in options.queues:
         if not queue.handlers:
             raise InvalidArgument(
@@ -136,7 +140,12 @@ def check_handlers(options: WorkerOptions) -> None:
             )
 
 
-def check_sessions(options: WorkerOptions, make: Callable[[], object], kind: type[Session | AsyncSession]) -> None:
+def check_sessions(
+    options: WorkerOptions,
+    make: Callable[[], object],
+    kind: type[Session | AsyncSession],
+    name: str = "session_factory",
+) -> None:
     """Make a session, and refuse a factory that makes something else: each call of a handler would cost an attempt.
 
     It warns if the sessions' pool is too small.
@@ -144,7 +153,7 @@ def check_sessions(options: WorkerOptions, make: Callable[[], object], kind: typ
     Raises:
         InvalidArgument: The factory makes something else.
     """
-    if not options.takes_sessions:
+    if not options.session_takers(asynchronous=kind is AsyncSession):
         return
     made: Any = make()
     if isinstance(made, kind):
@@ -157,7 +166,7 @@ def check_sessions(options: WorkerOptions, make: Callable[[], object], kind: typ
     if kind is AsyncSession:
         wanted, maker = "an AsyncSession", "an async_sessionmaker"
     raise InvalidArgument(
-        f"session_factory makes a {type(made).__name__} where worker {options.name} needs {wanted}; give {maker}, or "
+        f"{name} makes a {type(made).__name__} where worker {options.name} needs {wanted}; give {maker}, or "
         "what makes such sessions"
     )
 

@@ -158,6 +158,8 @@ class Runtime(Generic[E]):
                 [held.delivery.message_id for held in given_up][:20],
                 extra={"worker": self._options.name},
             )
+        # Nobody gets a message while a child process still works on it.
+        self.executor.close()
         for held in given_up:
             self.settler.settle(held, RELEASE)
         self.settler.stop()

@@ -1,4 +1,4 @@
-"""Counters of a worker, for metrics."""
+"""Figures of a worker, for metrics."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 
 @dataclass
 class WorkerStats:
-    """Counters since the worker was made. Any thread may read them at any time.
+    """Counters since the worker was made, and the one figure that falls again. Any thread may read them at any time.
 
-    One thread of the worker writes each of them, but for ``failures``, which several write under a lock.
+    One thread of the worker writes each of them, but for ``failures``, ``timed_out`` and ``hung``, which several write
+    under a lock.
 
     Attributes:
         taken: Deliveries dequeued.
@@ -26,6 +27,9 @@ class WorkerStats:
         heartbeats: Calls that extended leases.
         woken: Times that the listener reported notifications for its queues, or its own loss or return.
         failures: Calls to the database that failed.
+        timed_out: Deliveries whose handler took longer than its timeout.
+        hung: Handlers that still run, now, though their deliveries are settled without them. Each counts towards the
+            worker's ``concurrency`` until it returns.
     """
 
     taken: int = 0
@@ -41,19 +45,32 @@ class WorkerStats:
     heartbeats: int = 0
     woken: int = 0
     failures: int = 0
+    timed_out: int = 0
+    hung: int = 0
 
     def __post_init__(self) -> None:
         # No field: a copy has its own.
-        self._failing = threading.Lock()
+        self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[WorkerStats], tuple[int, ...]]:
         return WorkerStats, tuple(asdict(self).values())
 
     def failed(self) -> None:
         """Count a failure. Called by several threads of the worker."""
-        with self._failing:
+        with self._lock:
             self.failures += 1
 
+    def time_is_over(self) -> None:
+        """Count a handler that took too long. Called by several threads of the worker."""
+        with self._lock:
+            self.timed_out += 1
+
+    def hang(self, change: int) -> int:
+        """Count a handler that hangs, or that has returned at last (-1); how many hang now."""
+        with self._lock:
+            self.hung += change
+            return self.hung
+
     def as_dict(self) -> dict[str, int]:
-        """All of them, by name."""
-        return asdict(self)
+        """All counters, by name: not ``hung``, which also falls."""
+        return {name: count for name, count in asdict(self).items() if name != "hung"}

@@ -1,4 +1,7 @@
-"""Executor with tasks of an event loop: one task a delivery, so that nothing of one message is left for the next."""
+"""Executor with tasks of an event loop: one task a delivery, so that nothing of one message is left for the next.
+
+The task of a plain function waits for a thread, or for a child process, in which the function runs.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,19 @@ import contextlib
 import inspect
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost
 from sqlalchemy_fairqueue.unit_of_work import guard
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure
 from sqlalchemy_fairqueue.worker.executor import Executor
-from sqlalchemy_fairqueue.worker.handler_calls import TRIES, arguments, begin_handling, decide_on_failure, settle_in
+from sqlalchemy_fairqueue.worker.handler_calls import TRIES, arguments, begin_handling, settle_in
 from sqlalchemy_fairqueue.worker.operating_system import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
     from sqlalchemy_fairqueue.queue.handlers import Handler
@@ -25,7 +30,10 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.prefetch import Prefetch
+    from sqlalchemy_fairqueue.worker.stats import WorkerStats
     from sqlalchemy_fairqueue.worker.wake_event import FetchTrigger
+
+T = TypeVar("T")
 
 # How often a delivery is given back uncounted because its task was cancelled: a handler that cancels itself must end.
 _CANCELLATIONS = 10
@@ -40,17 +48,23 @@ class TaskExecutor(Executor):
     The fetcher adds deliveries to the buffer in its thread; all else happens in the loop.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - as for Executor
         self,
         options: WorkerOptions,
+        stats: WorkerStats,
+        sessions: Callable[[], AsyncSession],
+        sync_sessions: Callable[[], Session] | None,
         prefetch: Prefetch,
         trigger: FetchTrigger,
         settle: SettleCallback,
-        sessions: Callable[[], AsyncSession],
     ) -> None:
-        super().__init__(options, prefetch, trigger, settle)
+        super().__init__(options, stats, sync_sessions, prefetch, trigger, settle)
+        # The loop's own timer cancels a handler whose time is over. This one is for those that go on all the same.
+        self._clean_up = options.timings.cleanup
         self._loop = asyncio.get_running_loop()
         self._sessions = sessions
+        # Deliveries whose handler runs in a thread.
+        self._in_threads: set[HeldDelivery] = set()
         self._tasks: dict[HeldDelivery, asyncio.Task[Decision | None]] = {}
         # Deliveries whose tasks were cancelled: not again and again, so that they can clean up.
         self._interrupted: set[HeldDelivery] = set()
@@ -59,9 +73,6 @@ class TaskExecutor(Executor):
         self._stopping = False
         # Since when the loop has not come for the buffer.
         self._called_at: float | None = None
-
-    def start(self) -> None:
-        """Do nothing: the loop runs."""
 
     def begin(self) -> None:
         """As for Executor. The fetcher's thread calls it."""
@@ -72,6 +83,7 @@ class TaskExecutor(Executor):
 
     def interrupt(self, deliveries: list[HeldDelivery]) -> None:
         """Cancel the tasks of these deliveries. The heartbeat's thread calls it."""
+        super().interrupt(deliveries)
         self._call_in_loop(self._cancel, deliveries)
 
     def free(self) -> int:
@@ -91,8 +103,9 @@ class TaskExecutor(Executor):
     def begin_stop(self) -> None:
         """As for Executor."""
         self._stopping = True
-        for held in self.running:
+        for held in list(self.running):
             held.stopping = True
+        self._children.tell_stopping()
 
     def shorten_grace(self, until: float) -> None:
         """As for Executor."""
@@ -128,11 +141,11 @@ class TaskExecutor(Executor):
 
     def _begin(self) -> None:
         self._called_at = None
-        while len(self._tasks) < self._concurrency and not self._stopping:
+        while len(self.occupied) < self._concurrency and not self._stopping:
             held = self.buffer.pop()
             if held is None:
                 return
-            self.running[held] = self._clock()
+            self.occupied[held] = self.running[held] = self._clock()
             name = f"{held.delivery.kind}-{held.delivery.message_id}"
             task = self._tasks[held] = self._loop.create_task(self._call(held), name=name)
             task.add_done_callback(partial(self._done, held))
@@ -163,7 +176,8 @@ class TaskExecutor(Executor):
         self._interrupted.discard(held)
         # A task that was cancelled before it began has tried nothing.
         without_call = COMPLETE if held.cancelled else RELEASE
-        self._finish(held, without_call if task.cancelled() else task.result())
+        decision = without_call if task.cancelled() else task.result()
+        self._finish(held, decision, still_runs=held in self._in_threads)
         self._begin()
 
     async def _call(self, held: HeldDelivery) -> Decision | None:
@@ -172,6 +186,10 @@ class TaskExecutor(Executor):
         _current.set(self)
         try:
             handler = begin_handling(held, self._retry)
+            if handler.isolated:
+                decided: Decision = await in_thread(lambda: self._call_in_child(held, handler))
+                return decided
+            self._limit_time(held, handler)
             allowed = None if handler.timeout is None else handler.timeout.total_seconds()
             scope = asyncio.timeout(allowed)
             try:
@@ -180,21 +198,31 @@ class TaskExecutor(Executor):
             except TimeoutError:
                 if not scope.expired():
                     raise
-                raise HandlerTimeout(held.delivery.message_id, held.delivery.kind) from None
+                raise HandlerTimeout(held.delivery.message_id, held.delivery.kind, handler.timeout) from None
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is about its message
             # A loop that was closed under it is no failure of the handler's either.
             if (isinstance(error, GeneratorExit) and self._loop.is_closed()) or (
                 isinstance(error, asyncio.CancelledError) and self._is_cancelled_by_others(held)
             ):
-                return RELEASE
-            return decide_on_failure(held, self._with_reason(held, error), self._retry, self._name)
+                decision: Decision | None = RELEASE
+            else:
+                decision = self._failed(held, self._with_reason(held, error))
+            if isinstance(error, asyncio.CancelledError):
+                # A thread or a child process of it may go on.
+                held.give_up()
+                self._children.kill(held)
+            return decision
 
     def _is_cancelled_by_others(self, held: HeldDelivery) -> bool:
         """Whether somebody else has cancelled the task of a handler: as a rule a loop that ends."""
         task = asyncio.current_task()
         uncounted = held.delivery.deliveries - held.delivery.attempt
         return (
-            task is not None and task.cancelling() > 0 and held not in self._interrupted and uncounted < _CANCELLATIONS
+            task is not None
+            and task.cancelling() > 0
+            and held not in self._interrupted
+            and not held.timed_out
+            and uncounted < _CANCELLATIONS
         )
 
     @staticmethod
@@ -206,13 +234,15 @@ class TaskExecutor(Executor):
         return error
 
     async def _call_handler(self, held: HeldDelivery, handler: Handler) -> Decision:
-        if handler.session:
+        if handler.session and handler.asynchronous:
             return await self._call_in_session(held, handler)
+        if handler.session:
+            return await self._in_thread(held, lambda: self._call_in_sync_session(held, handler))
         if handler.asynchronous:
             with self._fork_guard:
                 result = await handler.function(held.delivery, **arguments(handler, held))
         else:
-            result = await in_thread(lambda: self._call_plain(held, handler))
+            result = await self._in_thread(held, lambda: self._call_plain(held, handler))
         # A plain function around a coroutine.
         if inspect.isawaitable(result):
             with self._fork_guard:
@@ -220,9 +250,27 @@ class TaskExecutor(Executor):
         held.check_time()
         return self._decision(held, handler, result)
 
-    def _call_plain(self, held: HeldDelivery, handler: Handler) -> Any:
-        with self._fork_guard:
-            return handler.function(held.delivery, **arguments(handler, held))
+    async def _in_thread(self, held: HeldDelivery, work: Callable[[], T]) -> T:
+        """Do *work* in a thread, and wait for it. If the task is cancelled, the thread goes on: the handler hangs."""
+
+        def run() -> T:
+            try:
+                # It may have been cancelled before the thread began.
+                held.check()
+                return work()
+            finally:
+                # Before the loop hears of the result.
+                self._call_in_loop(self._thread_has_ended, held)
+
+        self._in_threads.add(held)
+        result: T = await in_thread(run)
+        return result
+
+    def _thread_has_ended(self, held: HeldDelivery) -> None:
+        self._in_threads.discard(held)
+        if held not in self._tasks:
+            self._returned(held)
+            self._begin()
 
     async def _call_in_session(self, held: HeldDelivery, handler: Handler) -> Decision:
         for left in reversed(range(TRIES)):

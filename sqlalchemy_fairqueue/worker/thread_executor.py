@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
+import math
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.errors import WorkerError
-from sqlalchemy_fairqueue.unit_of_work import guard
-from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure
+from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision
 from sqlalchemy_fairqueue.worker.executor import Executor
-from sqlalchemy_fairqueue.worker.handler_calls import TRIES, arguments, begin_handling, decide_on_failure, settle_in
+from sqlalchemy_fairqueue.worker.handler_calls import begin_handling
 from sqlalchemy_fairqueue.worker.operating_system import join
 
 if TYPE_CHECKING:
@@ -18,11 +16,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy.orm import Session
 
-    from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.worker.executor import SettleCallback
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.prefetch import Prefetch
+    from sqlalchemy_fairqueue.worker.stats import WorkerStats
     from sqlalchemy_fairqueue.worker.wake_event import FetchTrigger
 
 
@@ -32,19 +30,21 @@ class ThreadExecutor(Executor):
     They are daemons: a handler that never returns must not keep the process from ending.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - as for Executor
         self,
         options: WorkerOptions,
+        stats: WorkerStats,
+        sessions: Callable[[], Session],
         prefetch: Prefetch,
         trigger: FetchTrigger,
         settle: SettleCallback,
-        sessions: Callable[[], Session],
     ) -> None:
-        super().__init__(options, prefetch, trigger, settle)
-        self._sessions = sessions
+        super().__init__(options, stats, sessions, prefetch, trigger, settle)
         self._changed = threading.Condition()
         self._idle = 0
         self._stopping = threading.Event()
+        # Until when a stop waits for handlers that hang.
+        self._leave_at = math.inf
         self._threads = [
             threading.Thread(target=self._run, name=f"{options.name}-handler-{number}", daemon=True)
             for number in range(1, options.concurrency + 1)
@@ -52,6 +52,7 @@ class ThreadExecutor(Executor):
 
     def start(self) -> None:
         """Start the threads."""
+        super().start()
         for thread in self._threads:
             thread.start()
 
@@ -60,9 +61,6 @@ class ThreadExecutor(Executor):
         if self._idle:
             with self._changed:
                 self._changed.notify(len(self.buffer))
-
-    def interrupt(self, deliveries: list[HeldDelivery]) -> None:
-        """Do nothing: their contexts say so already, and threads cannot be interrupted."""
 
     def calls_this(self) -> bool:
         """As for Executor."""
@@ -73,13 +71,22 @@ class ThreadExecutor(Executor):
         self._stopping.set()
         for held in list(self.running):
             held.stopping = True
+        self._children.tell_stopping()
         with self._changed:
             self._changed.notify_all()
 
     def wait(self) -> None:
-        """Wait for the handlers at work, for the grace."""
+        """Wait for the handlers at work, for the grace. What hangs gets a moment."""
         for thread in self._threads:
-            join(thread, self.grace_left)
+            join(thread, self._left)
+
+    def _left(self) -> float:
+        if self.running:
+            self._leave_at = math.inf
+            return self.grace_left()
+        now = self._clock()
+        self._leave_at = min(self._leave_at, now + self._timings.cleanup)
+        return min(self.grace_left(), self._leave_at - now)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -87,7 +94,7 @@ class ThreadExecutor(Executor):
             if held is None:
                 self._wait_for_work()
                 continue
-            self.running[held] = self._clock()
+            self.occupied[held] = self.running[held] = self._clock()
             # Asked again: from now on a stop waits for it.
             without_call = RELEASE if self._stopping.is_set() else self._without_call(held)
             self._finish(held, without_call or self._call(held))
@@ -102,41 +109,14 @@ class ThreadExecutor(Executor):
     def _call(self, held: HeldDelivery) -> Decision | None:
         try:
             handler = begin_handling(held, self._retry)
+            if handler.isolated:
+                return self._call_in_child(held, handler)
+            self._limit_time(held, handler)
             if handler.session:
-                return self._call_in_session(held, handler)
-            with self._fork_guard:
-                result = handler.function(held.delivery, **arguments(handler, held))
+                return self._call_in_sync_session(held, handler)
+            result = self._call_plain(held, handler)
             if handler.timeout is not None:
                 held.check_time()
-            return COMPLETE if result is None else self._decision(held, handler, result)
+            return COMPLETE if result is None else self._decision_in_thread(held, handler, result)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is about its message
-            return decide_on_failure(held, error, self._retry, self._name)
-
-    def _call_in_session(self, held: HeldDelivery, handler: Handler) -> Decision:
-        for left in reversed(range(TRIES)):
-            session = self._sessions()
-            try:
-                guard(session, held.check)
-                with self._fork_guard:
-                    result = handler.function(held.delivery, **arguments(handler, held, session))
-                decision = settle_in(session, held, self._decision(held, handler, result))
-                session.commit()
-            except Exception as error:
-                if not left or held.lost or not is_serialization_failure(error):
-                    raise
-            else:
-                return decision
-            finally:
-                guard(session, None)
-                session.close()
-        raise AssertionError  # the last try returns or raises
-
-    def _decision(self, held: HeldDelivery, handler: Handler, result: Any) -> Decision:
-        if inspect.isawaitable(result):
-            if inspect.iscoroutine(result):
-                result.close()
-            raise WorkerError(
-                f"the handler of kind {handler.kind!r} returned an awaitable, which nobody awaits here: "
-                "nothing was done; use an AsyncWorker, or make it a plain function"
-            )
-        return super()._decision(held, handler, result)
+            return self._failed(held, error)

@@ -46,7 +46,8 @@ class Timings:
         stop_dequeue: A stop waits so long for a dequeue that is under way, whatever the grace.
         signal_check: Time between two checks for an operating system signal.
         drain_check: Time between two checks whether a worker is drained.
-        cleanup: A cancelled handler may clean up for so long after the grace.
+        cleanup: A cancelled handler may clean up for so long, and a child process that is to end.
+        child_start: A child process may take so long to start, and to import a handler.
         lease_check: Longest time between two checks of the leases in an event loop.
         connect: A new connection may take so long. The drivers' own limits are minutes.
         silence: The listening connection is asked for a sign of life after so long without a word.
@@ -82,6 +83,7 @@ class Timings:
     signal_check: float = 0.5
     drain_check: float = 0.01
     cleanup: float = 1.0
+    child_start: float = 60.0
     lease_check: float = 1.0
     connect: float = 30.0
     silence: float = 15.0

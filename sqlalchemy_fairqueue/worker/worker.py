@@ -133,7 +133,7 @@ class Worker:
     def _start(self) -> None:
         options = self._options
         check_sessions(options, self._sessions, Session)
-        runtime = Runtime(options, partial(ThreadExecutor, options, sessions=self._sessions), self.stats)
+        runtime = Runtime(options, partial(ThreadExecutor, options, self.stats, self._sessions), self.stats)
         runtime.check()
         self._executor = runtime.executor
         runtime.start()

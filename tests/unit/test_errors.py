@@ -1,6 +1,6 @@
 import pickle
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from sqlalchemy_fairqueue import (
     ChannelFull,
     DuplicateMessage,
     FairQueueError,
+    HandlerCrashed,
     HandlerTimeout,
     InvalidArgument,
     IsolationError,
@@ -32,7 +33,8 @@ _ERRORS = [
     AutocommitError("x"),
     ChannelFull("x", "customer-7", 1000),
     DuplicateMessage("customer-7", "daily", 17),
-    HandlerTimeout(17, "parse"),
+    HandlerCrashed(17, "parse", -11),
+    HandlerTimeout(17, "parse", timedelta(seconds=5)),
     InvalidArgument("x"),
     IsolationError("x"),
     LeaseLost((17, 18), 812, datetime(2026, 1, 1, 12, 0, 5, tzinfo=UTC), "b"),

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy, WorkerStats
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery
 from sqlalchemy_fairqueue.worker.prefetch import Prefetch
 from sqlalchemy_fairqueue.worker.task_executor import TaskExecutor
@@ -250,7 +250,7 @@ async def test_a_blocked_loop_has_no_room(queue: Queue, async_engine: AsyncEngin
     """When what was taken has waited for the loop for too long, there is no room, however late the loop was called."""
     options = AsyncWorker(async_engine, queue, concurrency=4)._options
     prefetch, trigger = Prefetch(4, options.timings, options.prefetch), FetchTrigger(monotonic)
-    executor = TaskExecutor(options, prefetch, trigger, lambda *_: None, AsyncSession)
+    executor = TaskExecutor(options, WorkerStats(), AsyncSession, None, prefetch, trigger, lambda *_: None)
     taken_at = monotonic() - 2 * options.timings.stale_after
     delivery = SimpleNamespace(channel="a", max_attempts=1)
     # As much of a delivery as a buffer needs.

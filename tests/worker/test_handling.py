@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
+from sqlalchemy.orm import sessionmaker
 
 from sqlalchemy_fairqueue import AsyncWorker, InvalidArgument, Queue, SchemaMismatch, Worker, WorkerError
 from sqlalchemy_fairqueue.worker.runtime import Runtime
@@ -67,13 +68,25 @@ def test_an_async_handler_needs_an_async_worker(queue: Queue, engine: Engine) ->
 
 
 async def test_a_session_for_a_plain_function(queue: Queue, async_engine: AsyncEngine) -> None:
-    """An AsyncWorker has no session for a plain function."""
+    """An AsyncWorker says what to give it if a plain function takes a session."""
 
     @queue.handler("a")
     def a(delivery: object, session: object) -> None: ...
 
-    with pytest.raises(WorkerError, match="'a'"):
+    with pytest.raises(WorkerError, match=r"'a' .* AsyncWorker\(sync_session_factory=sessionmaker\(engine\)\)"):
         await AsyncWorker(async_engine, queue).start()
+
+
+async def test_sessions_of_both_kinds(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """A factory of the wrong kind is refused at the start, for plain functions as for async ones."""
+
+    @queue.handler("a")
+    def a(delivery: object, session: object) -> None: ...
+
+    with pytest.raises(InvalidArgument, match=r"sync_session_factory makes a AsyncSession where .* needs a Session"):
+        await AsyncWorker(async_engine, queue, sync_session_factory=async_sessionmaker(async_engine)).start()  # type: ignore[arg-type]  # that is the point
+    async with AsyncWorker(async_engine, queue, sync_session_factory=sessionmaker(engine), housekeeping=False):
+        pass
 
 
 async def test_a_queue_without_handlers(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:

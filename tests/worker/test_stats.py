@@ -43,3 +43,12 @@ def test_copies_are_figures_of_a_moment() -> None:
     for one in copies:
         one.failed()
     assert [one.as_dict()["failures"] for one in (stats, *copies)] == [1, 2, 2, 2]
+
+
+def test_only_counters_are_counters() -> None:
+    """What is exported as counters never falls: the number of handlers that hang is apart."""
+    stats = WorkerStats()
+    assert [stats.hang(1), stats.hang(1), stats.hang(-1)] == [1, 2, 1]
+    assert stats.hung == 1
+    assert "hung" not in stats.as_dict()
+    assert "timed_out" in stats.as_dict()

@@ -1,0 +1,175 @@
+"""Main function of a child process that runs handlers for a worker (see ``child_processes``).
+
+The main thread runs handlers, one after the other. Another thread reads what the worker says: calls, that it stops, and
+its end. When the pipe to the worker ends, because the worker was killed, the child kills itself and all processes that
+its handlers have started. On Linux the kernel does so even if a handler never lets another Python thread run.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+import pickle
+import signal
+import sys
+import threading
+from dataclasses import dataclass, field
+from multiprocessing import parent_process
+from queue import SimpleQueue
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from sqlalchemy_fairqueue.errors import MessageCancelled, WorkerError, said
+from sqlalchemy_fairqueue.values import Bury, Delivery, Outcome, Release, Retry
+from sqlalchemy_fairqueue.worker.context import Context
+from sqlalchemy_fairqueue.worker.decisions import NO_YIELD, cause_of, text_of
+from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+    from multiprocessing.connection import Connection
+
+    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
+
+    Request = tuple[Callable[..., Any], Delivery, bool, int, timedelta | None]
+
+CALL, STOPPING_CALL, STOPPING, END = b"c", b"C", b"s", b"e"
+"""First bytes of what a worker says: a call, a call of a worker that stops already, that it stops, and to end."""
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """How a handler ended.
+
+    Attributes:
+        is_raised: Whether it raised.
+        outcome: What it returned or raised, if that is an outcome or says that the message was cancelled.
+        summary: Another exception that it raised, in short.
+        text: That exception, or the cause of the outcome, with its traceback.
+        settled: The verbs by which it has settled its delivery itself.
+    """
+
+    is_raised: bool = False
+    outcome: Any = None
+    summary: str = ""
+    text: str | None = None
+    settled: list[str] = field(default_factory=list)
+
+
+def main(connection: Connection[Any, Any]) -> None:
+    """Run handlers until the worker says that it is over, or is gone."""
+    # A group of its own: a Ctrl-C in the worker's terminal is for the worker to deal with, and a kill ends all of it.
+    os.setsid()
+    # No handler that is ignored: the programs that a handler starts would ignore it, too.
+    for number in _SIGNALS:
+        signal.signal(number, _leave_to_the_worker)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    _die_with_parent()
+    listener = _Listener(connection)
+    threading.Thread(target=listener.run, name="fairqueue-listener", daemon=True).start()
+    connection.send_bytes(b"ready")
+    while (call := listener.calls.get()) is not None:
+        connection.send_bytes(_handle(listener, connection, *call))
+
+
+def _handle(listener: _Listener, connection: Connection[Any, Any], request: bytes, is_stopping: bool) -> bytes:  # noqa: FBT001 - as it was said
+    delivery: Delivery | None = None
+    try:
+        # Imports the module of the handler.
+        function, delivery, takes_context, max_attempts, timeout = cast("Request", pickle.loads(request))  # noqa: S301 - the worker's
+        # Its lease is for the worker to watch, who kills this process.
+        lease = TrackedLease(delivery.lease.id, math.inf, monotonic)
+        held = HeldDelivery(delivery, lease, cast("ServedQueue", None), monotonic())
+        held.max_attempts = max_attempts
+        held.stopping = is_stopping
+        listener.held = held
+        connection.send_bytes(b"begun")
+        held.limit_time(timeout)
+        given = {"context": Context(held)} if takes_context else {}
+        answer = Answer(outcome=_checked(function(delivery, **given)), settled=delivery.settled)
+        return pickle.dumps(answer)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the worker decides what becomes of the message
+        return _raised(error, [] if delivery is None else delivery.settled)
+    finally:
+        listener.held = None
+
+
+def _checked(result: Any) -> Outcome | None:
+    """What a handler returned, if that is an outcome."""
+    if isinstance(result, type) and issubclass(result, Outcome):
+        result = result()
+    if isinstance(result, Outcome):
+        return result
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise WorkerError(f"the handler returned a generator, which nobody runs: nothing was done; {NO_YIELD}")
+    if inspect.isawaitable(result):
+        raise WorkerError("the handler returned an awaitable, which nobody awaits here; call asyncio.run in it")
+    return None
+
+
+def _raised(error: BaseException, settled: list[str]) -> bytes:
+    summary = f"{type(error).__name__}: {said(error)}"
+    if type(error) in {Retry, Release, Bury, MessageCancelled}:
+        cause = cause_of(error)
+        return pickle.dumps(Answer(is_raised=True, outcome=error, summary=summary, text=cause, settled=settled))
+    return pickle.dumps(Answer(is_raised=True, summary=summary, text=text_of(error), settled=settled))
+
+
+class _Listener:
+    """What the worker says.
+
+    Attributes:
+        calls: Calls, each with whether the worker stops already. None: no more come.
+        held: The delivery at work.
+    """
+
+    def __init__(self, connection: Connection[Any, Any]) -> None:
+        self._connection = connection
+        self.calls: SimpleQueue[tuple[bytes, bool] | None] = SimpleQueue()
+        self.held: HeldDelivery | None = None
+
+    def run(self) -> None:
+        while True:
+            try:
+                said = self._connection.recv_bytes()
+            except (EOFError, OSError):
+                _die()
+            word, rest = said[:1], said[1:]
+            if word == END:
+                self.calls.put(None)
+            elif word == STOPPING:
+                held = self.held
+                if held is not None:
+                    held.stopping = True
+            else:
+                self.calls.put((rest, word == STOPPING_CALL))
+
+
+def _leave_to_the_worker(number: int, frame: object) -> None:
+    """A supervisor that signals all processes of a service means the worker, which gives handlers their time."""
+
+
+def _die_with_parent() -> None:
+    """Let the kernel kill this process and its group when the worker dies, where it can."""
+    parent = parent_process()
+    if parent is None or sys.platform != "linux":
+        return
+    import fcntl  # noqa: PLC0415 - not on every system
+
+    pipe = parent.sentinel
+    fcntl.fcntl(pipe, fcntl.F_SETOWN, -os.getpgrp())
+    fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
+    # It may have died before.
+    if not parent.is_alive():
+        _die()
+
+
+def _die() -> NoReturn:
+    os.killpg(0, signal.SIGKILL)
+    # Nobody comes here.
+    os._exit(1)
