@@ -1,0 +1,108 @@
+"""Handlers that run in child processes, for test_child_processes. A child imports this module by its name.
+
+They say through files of the folder that the payload names what they do.
+"""
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine
+
+from sqlalchemy_fairqueue import Bury, Context, Delivery, Queue, Release, Retry
+
+_LONG = 3600
+
+
+def tell(delivery: Delivery, what: str, said: object = "") -> None:
+    """Say something: the file is complete when it can be seen."""
+    folder = Path(delivery.payload["folder"])
+    part = folder / f"{what}.{os.getpid()}.part"
+    part.write_text(f"{said}")
+    part.rename(folder / f"{what}-{delivery.attempt}")
+
+
+def say_pid(delivery: Delivery) -> None:
+    """Return at once."""
+    tell(delivery, f"pid-{delivery.message_id}", os.getpid())
+
+
+def hang(delivery: Delivery) -> None:
+    """Hang, with a program that was started."""
+    program = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({_LONG})"])
+    tell(delivery, "begun", f"{os.getpid()} {program.pid}")
+    time.sleep(_LONG)
+
+
+def hang_without_threads(delivery: Delivery) -> None:
+    """Hang in C, so that no other Python thread of the process runs."""
+    tell(delivery, "begun", f"{os.getpid()}")
+    ctypes.PyDLL(None).sleep(_LONG)
+
+
+def crash(delivery: Delivery) -> None:
+    """End the process as the payload says."""
+    how = delivery.payload["how"]
+    if how == "segfault":
+        ctypes.string_at(0)
+    if how == "exit":
+        os._exit(3)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fail(delivery: Delivery) -> Any:
+    """Return or raise as the payload says."""
+    match delivery.payload["how"]:
+        case "retry":
+            return Retry(error="not yet")
+        case "class":
+            return Release
+        case "bury":
+            raise Bury("no use") from ValueError("the cause")
+        case "exit":
+            sys.exit("a word")
+        case "generator":
+            return (number for number in range(3))
+        case "awaitable":
+            return asyncio.sleep(0)
+        case "unpicklable":
+            raise _error_with_a_lock()
+    return object()
+
+
+def _error_with_a_lock() -> Exception:
+    error = RuntimeError("cannot be pickled")
+    error.lock = threading.Lock()  # type: ignore[attr-defined]  # that is the point
+    return error
+
+
+def stop_when_told(delivery: Delivery, context: Context) -> None:
+    """Return when the worker stops."""
+    tell(delivery, "begun", f"{context.max_attempts} {context.lost} {context.cancelled} {context.stopping}")
+    # What asks for it is in another process.
+    while not context.stopping:
+        time.sleep(0.005)
+    tell(delivery, "told")
+
+
+def settle(delivery: Delivery) -> None:
+    """Settle the delivery itself."""
+    engine = create_engine(delivery.payload["url"])
+    Queue(delivery.queue).bury(engine, delivery, reason="it said so")
+    engine.dispose()
+
+
+def ignore_signals(delivery: Delivery) -> None:
+    """Take what a supervisor sends to all processes of a service, and start a program that does not."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGINT)
+    program = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({_LONG})"])
+    program.terminate()
+    tell(delivery, "ended", program.wait())
