@@ -1,0 +1,126 @@
+"""Plain and async handlers of one queue, each with its session, in one AsyncWorker."""
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session, sessionmaker
+
+from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, Queue, RetryPolicy
+from tests.fixtures.database import Database
+from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, is_empty, retimed, send, until
+
+_AT_ONCE = RetryPolicy(first=timedelta(), cap=timedelta())
+_LATER = RetryPolicy(first=timedelta(hours=1), cap=timedelta(hours=1), jitter=0)
+_INSERT = text("insert into effect values (:id)")
+
+MakeWorker = Callable[..., AsyncWorker]
+
+
+@pytest.fixture(autouse=True)
+def effects(database: Database) -> None:
+    """A business table that counts effects."""
+    database.execute("create table effect (message_id bigint)")
+
+
+@pytest.fixture
+def make(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> MakeWorker:
+    """Make an AsyncWorker with sessions of both kinds."""
+
+    def make_one(timings: dict[str, float] | None = None, **options: Any) -> AsyncWorker:
+        sessions = sessionmaker(engine)
+        worker = AsyncWorker(async_engine, queue, sync_session_factory=sessions, housekeeping=False, **options)
+        return retimed(worker, **(timings or {}))
+
+    return make_one
+
+
+def _effects(database: Database) -> int:
+    return int(database.value("select count(*) from effect"))
+
+
+async def test_both(queue: Queue, engine: Engine, database: Database, make: MakeWorker) -> None:
+    """Each gets the session that it can use; the writes of both commit once with the completion."""
+    threads = set()
+
+    @queue.handler("plain")
+    def plain(delivery: Delivery, session: Session) -> Bury | None:
+        threads.add(threading.get_ident())
+        session.execute(_INSERT, {"id": delivery.message_id})
+        if delivery.attempt == 1:
+            raise ValueError("after the write")
+        return Bury("enough") if delivery.payload == "bad" else None
+
+    @queue.handler("async")
+    async def asynchronous(delivery: Delivery, session: AsyncSession) -> None:
+        await session.execute(_INSERT, {"id": delivery.message_id})
+
+    send(engine, queue, *range(5), "bad", kind="plain")
+    send(engine, queue, *range(5), kind="async")
+    async with make(retry=_AT_ONCE) as worker:
+        await auntil(lambda: is_empty(database), "all are done")
+        await auntil(lambda: worker.stats.completed == 10, "they are counted")
+    assert _effects(database) == 11
+    assert database.value("select reason from fq_dead_letter") == "enough"
+    assert threading.get_ident() not in threads
+
+
+async def test_its_time_is_over(queue: Queue, engine: Engine, database: Database, make: MakeWorker) -> None:
+    """The session of a plain function refuses to commit when its time is over, though nothing could stop its thread."""
+    go = threading.Event()
+
+    @queue.handler(timeout=timedelta(milliseconds=20))
+    def handle(delivery: Delivery, session: Session) -> None:
+        session.execute(_INSERT, {"id": delivery.message_id})
+        until(go.is_set, "it may go on")
+
+    send(engine, queue, 1)
+    async with make(retry=_LATER) as worker:
+        await auntil(lambda: worker.stats.hung == 1, "its time is over")
+        go.set()
+        await auntil(lambda: worker.stats.hung == 0, "it has returned")
+    assert "HandlerTimeout" in database.value("select error from fq_message where attempts = 1")
+    assert _effects(database) == 0
+
+
+async def test_its_message_is_cancelled(queue: Queue, engine: Engine, database: Database, make: MakeWorker) -> None:
+    """The session of a plain function refuses to commit when its message was cancelled."""
+    begun, go = threading.Event(), threading.Event()
+
+    @queue.handler()
+    def handle(delivery: Delivery, session: Session, context: Context) -> None:
+        session.execute(_INSERT, {"id": delivery.message_id})
+        begun.set()
+        until(lambda: go.is_set() and context.cancelled, "it may go on")
+
+    [message_id] = send(engine, queue, 1)
+    async with make(timings=MANY_HEARTBEATS, lease=LONG_LEASE) as worker:
+        await auntil(begun.is_set, "it has written")
+        await queue.acancel(worker._options.engine, message_id)  # type: ignore[arg-type]
+        await auntil(lambda: is_empty(database), "the message is gone")
+        await auntil(lambda: worker.stats.hung == 1, "its thread goes on")
+        go.set()
+        await auntil(lambda: worker.stats.hung == 0, "it has returned")
+    assert _effects(database) == 0
+
+
+async def test_a_plain_function_that_returns_a_coroutine(
+    queue: Queue, engine: Engine, database: Database, make: MakeWorker
+) -> None:
+    """With a session nobody awaits it: nothing was done, and the message says so."""
+
+    async def work() -> None: ...
+
+    @queue.handler()
+    def handle(_: Delivery, session: Session) -> Any:
+        assert session.is_active
+        return work()
+
+    send(engine, queue, 1)
+    async with make(retry=_LATER) as worker:
+        await auntil(lambda: worker.stats.retried == 1, "it has failed")
+    assert "returned an awaitable" in database.value("select error from fq_message")
