@@ -1,29 +1,39 @@
 """The page about workers."""
 
+import asyncio
+import importlib
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import sqlalchemy
 from sqlalchemy import Engine, text
+from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 import sqlalchemy_fairqueue
-from sqlalchemy_fairqueue import Delivery, Queue
+from sqlalchemy_fairqueue import Delivery, Queue, Worker
 from sqlalchemy_fairqueue.values import OnDuplicate
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import LISTENERS, is_empty, send, until
+from tests.worker.helpers import LISTENERS, auntil, is_empty, send, until
 
 _DOCS = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs"
 _PAGE = _DOCS / "workers.md"
 
 
+def _example(part: str) -> str:
+    """The example of the page that contains this."""
+    [found] = [one for one in re.findall(r"```python\n(.*?)```", _PAGE.read_text(), re.DOTALL) if part in one]
+    return str(found)
+
+
 def test_the_example_runs(engine: Engine, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page's worker runs as it stands, and its handlers do what they say."""
     monkeypatch.setattr(sqlalchemy, "create_engine", lambda _: engine)
-    example = _PAGE.read_text().split("```python\n")[1].partition("```")[0]
+    example = _example("worker = Worker(engine, queue, concurrency=8)")
     module = ModuleType("example")
     # Annotations are looked up in the module.
     exec(compile(example, str(_PAGE), "exec"), module.__dict__)  # noqa: S102 - our own page
@@ -45,7 +55,7 @@ def test_the_pooler_example_runs(engine: Engine, database: Database, monkeypatch
         return engine
 
     monkeypatch.setattr(sqlalchemy, "create_engine", create_engine)
-    example = _PAGE.read_text().split("```python\n")[2].partition("```")[0]
+    example = _example("notify=False")
     module = ModuleType("example")
     exec(compile(example, str(_PAGE), "exec"), module.__dict__)  # noqa: S102 - our own page
     worker = module.__dict__["worker"]
@@ -60,12 +70,45 @@ def test_the_pooler_example_runs(engine: Engine, database: Database, monkeypatch
 def test_the_example_of_a_test_runs(engine: Engine, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page's tests of handlers pass, the one with a database and the one without."""
     monkeypatch.setattr(sqlalchemy, "create_engine", lambda _: engine)
-    blocks = [block.partition("```")[0] for block in _PAGE.read_text().split("```python\n")]
+    example = "".join(map(_example, ("concurrency=8", "def test_parse", "def test_call")))
     module = ModuleType("example")
-    exec(compile(blocks[1] + blocks[3] + blocks[4], str(_PAGE), "exec"), module.__dict__)  # noqa: S102 - our own page
+    exec(compile(example, str(_PAGE), "exec"), module.__dict__)  # noqa: S102 - our own page
     module.__dict__["test_parse"](engine)
     assert is_empty(database)
     module.__dict__["test_call"]()
+
+
+async def test_the_example_of_both_kinds_runs(
+    engine: Engine, async_engine: AsyncEngine, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page's worker handles messages by a plain and by an async function, each with its session."""
+    monkeypatch.setattr(sqlalchemy, "create_engine", lambda _: engine)
+    monkeypatch.setattr("sqlalchemy.ext.asyncio.create_async_engine", lambda _: async_engine)
+    module = ModuleType("example")
+    example = _example("concurrency=8") + _example("sync_session_factory")
+    exec(compile(example, str(_PAGE), "exec"), module.__dict__)  # noqa: S102 - our own page
+    for kind in "invoice", "ship":
+        send(engine, module.__dict__["orders"], {"order": "7"}, kind=kind)
+    serving = asyncio.create_task(module.__dict__["serve"]())
+    await auntil(lambda: is_empty(database), "both are handled")
+    serving.cancel()
+    await asyncio.wait([serving])
+    assert database.value("select count(*) from fq_dead_letter") == 0
+
+
+def test_the_example_of_isolation_runs(
+    engine: Engine, database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The page's handler runs in a child process."""
+    head = "from datetime import timedelta\nfrom sqlalchemy_fairqueue import Context, Delivery, Queue\n"
+    (tmp_path / "page.py").write_text(f"{head}queue = Queue('documents')\n{_example('isolation=')}")
+    monkeypatch.syspath_prepend(tmp_path)
+    queue: Queue = importlib.import_module("page").queue
+    send(engine, queue, {"upload": "a"}, kind="convert")
+    with Worker(engine, queue, housekeeping=False) as worker:
+        until(lambda: is_empty(database), "it is handled")
+        until(lambda: worker.stats.completed == 1, "it is counted")
+    del sys.modules["page"]
 
 
 @pytest.mark.parametrize(("on_duplicate", "links"), [("skip", 1), ("replace", 3)])
