@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from sqlalchemy import URL, Engine, create_engine
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import sessionmaker
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.application import AnyEngine, load_callable, load_module, load_object, load_queue
@@ -86,6 +87,14 @@ def worker(
             show_default=False,
         ),
     ] = None,
+    sync_session_factory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:NAME",
+            help="With --async, a factory of the sessions of plain functions. Default: plain ones.",
+            show_default=False,
+        ),
+    ] = None,
     prefetch: Annotated[
         int | None,
         typer.Option(
@@ -131,12 +140,15 @@ def worker(
         "poll_interval": poll_interval,
         "grace": grace,
         "session_factory": session_factory and load_callable(session_factory, options.app_dir),
+        "sync_session_factory": sync_session_factory and load_callable(sync_session_factory, options.app_dir),
         "prefetch": prefetch,
         "name": name,
     }
     arguments |= {name: value for name, value in optional.items() if value is not None}
     if in_loop is None:
         in_loop = isinstance(given, AsyncEngine)
+    if sync_session_factory and not in_loop:
+        raise usage_error("--sync-session-factory is for --async; with threads give --session-factory")
     run = _run_tasks if in_loop else _run_threads
     try:
         worker_name, counts = run(given, found, arguments, drain=drain)
@@ -171,9 +183,12 @@ def _run_tasks(
         engine = given
         if not isinstance(engine, AsyncEngine):
             engine = create_async_engine(_url(engine), **_pool(engine, arguments))
-        runner = AsyncWorker(engine, *queues, **arguments)
+        # It connects when a plain function first takes a session.
+        sync_engine = given if isinstance(given, Engine) else create_engine(_url(given), **_pool(given, arguments))
+        runner = AsyncWorker(engine, *queues, **{"sync_session_factory": sessionmaker(sync_engine), **arguments})
         await runner.run(handle_signals=True, drain=drain)
         await engine.dispose()
+        sync_engine.dispose()
         return runner.name, runner.stats.as_dict()
 
     return asyncio.run(serve())

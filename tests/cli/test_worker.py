@@ -149,6 +149,47 @@ def test_it_drains(shop: Shop, source: str, words: list[str]) -> None:
     assert (found.status, json.loads(found.out)["stats"]["completed"], shop.waiting()) == (0, 5, [])
 
 
+def test_both_kinds_of_handlers(shop: Shop, database: Database) -> None:
+    """In an event loop, plain functions have sessions of their own, by default or from a factory of the application."""
+    source = f"""{_TASKS}
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session, sessionmaker
+
+class Audited(Session):
+    pass
+
+audited = sessionmaker(create_engine({url_of(database)!r}), class_=Audited)
+
+@queue.handler("plain")
+def plain(delivery, session):
+    if delivery.channel == type(session).__name__:
+        session.execute(text("insert into parsed values (7)"))
+"""
+    module = shop.write(source)
+    for expected, words in ("Session", []), ("Audited", ["--sync-session-factory", f"{module}:audited"]):
+        enqueue(shop.engine, "a")
+        enqueue(shop.engine, expected, kind="plain")
+        with shop.run("worker", f"{module}:queue", "--async", "--drain", "--json", *words) as process:
+            found = ended(process)
+        assert (found.status, json.loads(found.out)["stats"]["completed"]) == (0, 2), found.err
+    assert database.value("select count(*) from parsed where id = 7") == 2
+
+
+def test_a_child_process(shop: Shop) -> None:
+    """A handler of an application's module runs in a child process of the command."""
+    source = f"""{_QUEUE}
+import multiprocessing
+
+@queue.handler("parse", isolation="process")
+def parse(delivery):
+    assert multiprocessing.parent_process() is not None
+"""
+    enqueue(shop.engine, *"ab")
+    with shop.worker(source, "--drain", "--json") as process:
+        found = ended(process)
+    assert (found.status, json.loads(found.out)["stats"]["completed"]) == (0, 2), found.err
+
+
 def test_ctrl_c_stops_it_too(shop: Shop) -> None:
     """SIGINT stops as SIGTERM does; without --json stdout stays empty."""
     with shop.worker(_THREADS, "--no-notify", "--log-level", "warning") as process:
@@ -292,6 +333,7 @@ sessions = {make}(engine, class_=Audited)
         (_THREADS, ["--lease", "1ms"], "lease is "),
         (_THREADS, ["--lease", "long"], "'long' is no duration"),
         (_THREADS, ["--log-level", "loud"], "--log-level"),
+        (_THREADS, ["--sync-session-factory", "json:loads"], "--sync-session-factory is for --async"),
         (_TASKS, [], "is async, and this worker calls handlers in threads"),
         (_THREADS, ["--schema", "x"], "No such option"),
     ],
