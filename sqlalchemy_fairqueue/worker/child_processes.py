@@ -117,7 +117,6 @@ class ChildProcesses:
             raise HandlerCrashed(held.delivery.message_id, held.delivery.kind, code) from None
         except BaseException:
             child.kill()
-            child.reap(self._timings.cleanup)
             raise
         finally:
             self._release(child, held)
@@ -155,8 +154,11 @@ class ChildProcesses:
             atexit.unregister(self._kill_all)
 
     def _kill_all(self) -> None:
-        """At the end of a process whose worker was not stopped."""
-        for child in (*self._idle, *self._busy.values()):
+        """At the end of a process whose worker was not stopped, before multiprocessing waits for its children."""
+        with self._lock:
+            self._is_closed = True
+            children = [*self._idle, *self._busy.values()]
+        for child in children:
             child.kill()
 
     def _begun(self, held: HeldDelivery, request: bytes) -> _Child:
@@ -181,15 +183,21 @@ class ChildProcesses:
                     ) from None
             except BaseException:
                 child.kill()
-                child.reap(self._timings.cleanup)
                 self._release(child, held)
                 raise
             else:
                 return child
 
     def _take(self, held: HeldDelivery) -> tuple[_Child, bool]:
-        """A child for a delivery, and whether it is fresh."""
+        """A child for a delivery, and whether it is fresh.
+
+        Raises:
+            LeaseLost: No more are to be started.
+        """
         with self._lock:
+            if self._is_closed:
+                held.give_up()
+                held.check()
             if self._idle:
                 child = self._busy[held] = self._idle.pop()
                 return child, False
@@ -205,13 +213,14 @@ class ChildProcesses:
         return child, True
 
     def _release(self, child: _Child, held: HeldDelivery) -> None:
-        """A child does not work on a delivery any more."""
+        """A child does not work on a delivery any more. It waits for the next, or is gone when this returns."""
         with self._lock:
             self._busy.pop(held, None)
             if not child.is_killed and not self._is_closed:
                 self._idle.append(child)
                 return
         child.kill()
+        child.reap(self._timings.cleanup)
 
     def _receive(self, child: _Child, held: HeldDelivery, until: float | None = None) -> bytes:
         """The next answer of a child.
@@ -248,6 +257,7 @@ class _Child:
 
     def __init__(self, name: str) -> None:
         self.is_killed = False
+        self._is_reaped = False
         self._lock = threading.Lock()
         self._is_told = True
         self.connection, theirs = _SPAWN.Pipe()
@@ -286,7 +296,8 @@ class _Child:
         """Kill it, and what its handler has started."""
         self.is_killed = True
         pid = self._process.pid
-        if pid is not None:
+        # The number of one that was reaped may be another's by now.
+        if pid is not None and not self._is_reaped:
             # It leads a group of its own, unless it is just starting.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
@@ -299,6 +310,7 @@ class _Child:
         self.kill()
         if code is None:
             self._process.join(seconds)
+        self._is_reaped = True
         self.connection.close()
         return code
 
