@@ -14,9 +14,9 @@ Threads, most with a connection of its own (``connection``; never one of the app
 ``<name>-heartbeat`` ``duties``: the heartbeat (``heartbeat``) extends leases; further duties cut stuck calls of the
                      other two, hear signals while all handlers are at work, and start housekeeping (in a thread of its
                      own).
-``<name>-limits``    ``time_limits``: notices that the time of a handler is over. It has no connection.
-handlers             ``executor``: ``<name>-handler-<n>`` threads (``thread_executor``), or the application's event loop
-                     (``task_executor``). They use the connections of their sessions. A handler that is declared with
+``<name>-limits``    ``executors.time_limits``: notices that the time of a handler is over. It has no connection.
+handlers             ``executors``: ``<name>-handler-<n>`` threads (``threads``), or the application's event loop
+                     (``tasks``). They use the connections of their sessions. A handler that is declared with
                      ``isolation="process"`` runs in a process of ``child_processes``, for which its thread waits.
 fairqueue-listener   ``notifications``: one a process and database, shared by all workers of the process.
 ==================== ==================================================================================================
@@ -69,7 +69,7 @@ Failures, and what the worker does then:
 """
 
 from sqlalchemy_fairqueue.worker.async_worker import AsyncWorker
-from sqlalchemy_fairqueue.worker.context import Context
+from sqlalchemy_fairqueue.worker.executors.context import Context
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
 from sqlalchemy_fairqueue.worker.worker import Worker
 

@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.database.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.values import RetryPolicy
+from sqlalchemy_fairqueue.worker.executors.tasks import TaskExecutor
 from sqlalchemy_fairqueue.worker.logs import log
 from sqlalchemy_fairqueue.worker.operating_system import in_thread, on_signal, signals_wake
 from sqlalchemy_fairqueue.worker.options import (
@@ -27,7 +28,6 @@ from sqlalchemy_fairqueue.worker.options import (
 )
 from sqlalchemy_fairqueue.worker.runtime import Runtime
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
-from sqlalchemy_fairqueue.worker.task_executor import TaskExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue.database.engines import check_driver
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.values import RetryPolicy, check_count, check_duration, check_name
-from sqlalchemy_fairqueue.worker.child_processes import check_isolated
+from sqlalchemy_fairqueue.worker.executors.child_processes import check_isolated
 from sqlalchemy_fairqueue.worker.logs import log
 from sqlalchemy_fairqueue.worker.timings import Clock, Timings
 

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy_fairqueue.database.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.values import RetryPolicy
+from sqlalchemy_fairqueue.worker.executors.threads import ThreadExecutor
 from sqlalchemy_fairqueue.worker.logs import log
 from sqlalchemy_fairqueue.worker.operating_system import on_signal
 from sqlalchemy_fairqueue.worker.options import (
@@ -27,7 +28,6 @@ from sqlalchemy_fairqueue.worker.options import (
 )
 from sqlalchemy_fairqueue.worker.runtime import Runtime
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
-from sqlalchemy_fairqueue.worker.thread_executor import ThreadExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,9 +14,9 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy, WorkerStats
+from sqlalchemy_fairqueue.worker.executors.tasks import TaskExecutor
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery
 from sqlalchemy_fairqueue.worker.prefetch import Prefetch
-from sqlalchemy_fairqueue.worker.task_executor import TaskExecutor
 from sqlalchemy_fairqueue.worker.wake_event import FetchTrigger
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database

@@ -14,13 +14,13 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout, WorkerError
-from sqlalchemy_fairqueue.worker.child_processes import ChildProcesses
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, of_return
-from sqlalchemy_fairqueue.worker.handler_calls import arguments, call_in_session, decide_on_failure
+from sqlalchemy_fairqueue.worker.executors.child_processes import ChildProcesses
+from sqlalchemy_fairqueue.worker.executors.handler_calls import arguments, call_in_session, decide_on_failure
+from sqlalchemy_fairqueue.worker.executors.time_limits import TimeLimits
 from sqlalchemy_fairqueue.worker.logs import log_message
 from sqlalchemy_fairqueue.worker.operating_system import ForkGuard
 from sqlalchemy_fairqueue.worker.prefetch import Buffer
-from sqlalchemy_fairqueue.worker.time_limits import TimeLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

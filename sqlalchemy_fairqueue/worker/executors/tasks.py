@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost
 from sqlalchemy_fairqueue.unit_of_work import guard
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure
-from sqlalchemy_fairqueue.worker.executor import Executor
-from sqlalchemy_fairqueue.worker.handler_calls import TRIES, arguments, begin_handling, settle_in
+from sqlalchemy_fairqueue.worker.executors.base import Executor
+from sqlalchemy_fairqueue.worker.executors.handler_calls import TRIES, arguments, begin_handling, settle_in
 from sqlalchemy_fairqueue.worker.operating_system import in_thread
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
     from sqlalchemy_fairqueue.queue.handlers import Handler
-    from sqlalchemy_fairqueue.worker.executor import SettleCallback
+    from sqlalchemy_fairqueue.worker.executors.base import SettleCallback
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.prefetch import Prefetch

@@ -7,8 +7,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision
-from sqlalchemy_fairqueue.worker.executor import Executor
-from sqlalchemy_fairqueue.worker.handler_calls import begin_handling
+from sqlalchemy_fairqueue.worker.executors.base import Executor
+from sqlalchemy_fairqueue.worker.executors.handler_calls import begin_handling
 from sqlalchemy_fairqueue.worker.operating_system import join
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.orm import Session
 
-    from sqlalchemy_fairqueue.worker.executor import SettleCallback
+    from sqlalchemy_fairqueue.worker.executors.base import SettleCallback
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.prefetch import Prefetch

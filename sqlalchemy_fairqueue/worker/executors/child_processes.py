@@ -19,8 +19,8 @@ from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.errors import HandlerCrashed, WorkerError, said
-from sqlalchemy_fairqueue.worker import child_main
 from sqlalchemy_fairqueue.worker.decisions import RemoteError
+from sqlalchemy_fairqueue.worker.executors import child_main
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue.errors import LeaseLost, MessageCancelled, PayloadError, WorkerError, said
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, guard, record, recorded
 from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
-from sqlalchemy_fairqueue.worker.context import Context
 from sqlalchemy_fairqueue.worker.decisions import (
     COMPLETE,
     Decision,
@@ -21,6 +20,7 @@ from sqlalchemy_fairqueue.worker.decisions import (
     of_undecodable,
     of_unknown,
 )
+from sqlalchemy_fairqueue.worker.executors.context import Context
 from sqlalchemy_fairqueue.worker.logs import log_message
 
 if TYPE_CHECKING:
