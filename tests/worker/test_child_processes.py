@@ -227,7 +227,21 @@ def test_an_import_takes_no_time_of_the_handler(queue: Queue, engine: Engine, tm
     assert held.time_over_at is not None
 
 
-@pytest.mark.usefixtures("tmp_path")
+def test_an_import_that_fails(
+    queue: Queue, engine: Engine, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child that cannot import the handler says why, and the attempt has failed."""
+    failing = "import multiprocessing\nif multiprocessing.parent_process():\n    raise ImportError('only here')\n"
+    (tmp_path / "failing_to_import.py").write_text(f"{failing}def handle(delivery): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    queue.handler(**_PROCESS)(importlib.import_module("failing_to_import").handle)
+    send(engine, queue, 1)
+    with Worker(engine, queue, retry=_LATER, housekeeping=False) as worker:
+        until(lambda: worker.stats.retried == 1, "it has failed")
+    del sys.modules["failing_to_import"]
+    assert "ImportError: only here" in database.value("select error from fq_message")
+
+
 def test_an_import_that_never_ends(queue: Queue, engine: Engine, database: Database, importing: Any) -> None:
     """A child that is not ready in time is killed, and the attempt has failed."""
     queue.handler(**_PROCESS)(importing.handle)

@@ -288,6 +288,33 @@ async def test_a_task_that_cannot_be_cancelled(
     assert "HandlerTimeout" in database.value("select error from fq_message where attempts = 1")
 
 
+async def test_a_stop_does_not_wait_for_a_task_that_hangs(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database
+) -> None:
+    """A stop with an hour of grace, during which an async handler begins to hang, ends when it does."""
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    @queue.handler(timeout=timedelta(milliseconds=200))
+    async def handle(_: Delivery) -> None:
+        begun.set()
+        while not go.is_set():
+            try:
+                await go.wait()
+            except asyncio.CancelledError:
+                continue
+
+    send(engine, queue, 1)
+    hour = timedelta(hours=1)
+    worker = retimed(AsyncWorker(async_engine, queue, retry=_LATER, grace=hour, housekeeping=False), cleanup=0.01)
+    await worker.start()
+    await begun.wait()
+    await asyncio.wait_for(worker.stop(), PATIENCE.total_seconds())
+    assert (worker.stats.retried, worker.stats.released, worker.stats.hung) == (1, 0, 1)
+    assert database.value("select attempts from fq_message") == 1
+    go.set()
+    await auntil(lambda: worker.stats.hung == 0, "it has returned")
+
+
 async def test_a_loop_that_is_blocked(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
     """An async handler that blocks the loop beyond its time has failed while it blocks."""
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     Request = tuple[Callable[..., Any], Delivery, bool, int, timedelta | None]
 
-CALL, STOPPING_CALL, STOPPING, END = b"c", b"C", b"s", b"e"
-"""First bytes of what a worker says: a call, a call of a worker that stops already, that it stops, and to end."""
+CALL, STOPPING, END = b"c", b"s", b"e"
+"""First bytes of what a worker says: a call follows, it stops, and the child is to end."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -73,11 +73,13 @@ def main(connection: Connection[Any, Any]) -> None:
     threading.Thread(target=listener.run, name="fairqueue-listener", daemon=True).start()
     connection.send_bytes(b"ready")
     while (call := listener.calls.get()) is not None:
-        connection.send_bytes(_handle(listener, connection, *call))
+        connection.send_bytes(_handle(listener, connection, call))
 
 
-def _handle(listener: _Listener, connection: Connection[Any, Any], request: bytes, is_stopping: bool) -> bytes:  # noqa: FBT001 - as it was said
+def _handle(listener: _Listener, connection: Connection[Any, Any], request: bytes) -> bytes:
+    """Handle a delivery. It tells the worker when the handler begins, or could not; returns how it ended."""
     delivery: Delivery | None = None
+    has_begun = False
     try:
         # Imports the module of the handler.
         function, delivery, takes_context, max_attempts, timeout = cast("Request", pickle.loads(request))  # noqa: S301 - the worker's
@@ -85,14 +87,17 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], request: byte
         lease = TrackedLease(delivery.lease.id, math.inf, monotonic)
         held = HeldDelivery(delivery, lease, cast("ServedQueue", None), monotonic())
         held.max_attempts = max_attempts
-        held.stopping = is_stopping
         listener.held = held
+        held.stopping = listener.is_stopping
         connection.send_bytes(b"begun")
+        has_begun = True
         held.limit_time(timeout)
         given = {"context": Context(held)} if takes_context else {}
         answer = Answer(outcome=_checked(function(delivery, **given)), settled=delivery.settled)
         return pickle.dumps(answer)
     except BaseException as error:  # noqa: BLE001 - whatever it is, the worker decides what becomes of the message
+        if not has_begun:
+            connection.send_bytes(b"begun")
         return _raised(error, [] if delivery is None else delivery.settled)
     finally:
         listener.held = None
@@ -123,14 +128,16 @@ class _Listener:
     """What the worker says.
 
     Attributes:
-        calls: Calls, each with whether the worker stops already. None: no more come.
+        calls: Calls. None: no more come.
         held: The delivery at work.
+        is_stopping: Whether the worker stops.
     """
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
-        self.calls: SimpleQueue[tuple[bytes, bool] | None] = SimpleQueue()
+        self.calls: SimpleQueue[bytes | None] = SimpleQueue()
         self.held: HeldDelivery | None = None
+        self.is_stopping = False
 
     def run(self) -> None:
         while True:
@@ -142,11 +149,13 @@ class _Listener:
             if word == END:
                 self.calls.put(None)
             elif word == STOPPING:
+                # First: whatever begins from now on knows it.
+                self.is_stopping = True
                 held = self.held
                 if held is not None:
                     held.stopping = True
             else:
-                self.calls.put((rest, word == STOPPING_CALL))
+                self.calls.put(rest)
 
 
 def _leave_to_the_worker(number: int, frame: object) -> None:

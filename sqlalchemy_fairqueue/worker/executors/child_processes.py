@@ -148,8 +148,11 @@ class ChildProcesses:
         for child in idle:
             child.end()
         until = self._clock() + self._timings.cleanup
-        for child in (*busy, *idle):
-            child.reap(max(0.0, until - self._clock()))
+        for child in busy:
+            # The thread that waits for it reaps it.
+            child.join(until - self._clock())
+        for child in idle:
+            child.reap(until - self._clock())
         if self._is_used:
             atexit.unregister(self._kill_all)
 
@@ -169,7 +172,7 @@ class ChildProcesses:
                 until = self._clock() + self._timings.child_start
                 if is_fresh:
                     self._receive(child, held, until)
-                child.send_call(request, is_stopping=held.stopping)
+                child.send_call(request)
                 self._receive(child, held, until)
             except (EOFError, OSError):
                 # Of one that has waited for long, somebody else may have made an end.
@@ -259,7 +262,7 @@ class _Child:
         self.is_killed = False
         self._is_reaped = False
         self._lock = threading.Lock()
-        self._is_told = True
+        self._is_told = False
         self.connection, theirs = _SPAWN.Pipe()
         # No daemon: its handlers may use multiprocessing themselves.
         self._process = _SPAWN.Process(target=child_main.main, args=(theirs,), name=name, daemon=False)
@@ -272,14 +275,13 @@ class _Child:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
 
-    def send_call(self, request: bytes, *, is_stopping: bool) -> None:
+    def send_call(self, request: bytes) -> None:
         """Let it handle a delivery."""
         with self._lock:
-            self.connection.send_bytes((child_main.STOPPING_CALL if is_stopping else child_main.CALL) + request)
-            self._is_told = is_stopping
+            self.connection.send_bytes(child_main.CALL + request)
 
     def tell_stopping(self) -> None:
-        """Tell its handler that the worker stops, once."""
+        """Tell it that the worker stops, once."""
         with self._lock:
             if not self._is_told:
                 self._is_told = True
@@ -303,13 +305,17 @@ class _Child:
                 os.killpg(pid, signal.SIGKILL)
             self._process.kill()
 
+    def join(self, seconds: float) -> None:
+        """Wait for its end, for so long."""
+        self._process.join(max(0.0, seconds))
+
     def reap(self, seconds: float) -> int | None:
         """Wait for its end, and kill it if that does not come; its exit code, None if it has none yet."""
-        self._process.join(seconds)
+        self.join(seconds)
         code: int | None = self._process.exitcode
         self.kill()
         if code is None:
-            self._process.join(seconds)
+            self.join(seconds)
         self._is_reaped = True
         self.connection.close()
         return code

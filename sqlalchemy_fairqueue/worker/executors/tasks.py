@@ -69,6 +69,8 @@ class TaskExecutor(Executor):
         # Deliveries whose tasks were cancelled: not again and again, so that they can clean up.
         self._interrupted: set[HeldDelivery] = set()
         self._waiting: asyncio.Timeout | None = None
+        # A delivery is not at work any more. A stop waits for it.
+        self._changed = asyncio.Event()
         self._next_check: asyncio.TimerHandle | None = None
         self._stopping = False
         # Since when the loop has not come for the buffer.
@@ -114,15 +116,16 @@ class TaskExecutor(Executor):
             self._waiting.reschedule(self._loop.time() + self.grace_left())
 
     async def wait(self) -> None:
-        """Wait for the handlers at work, for the grace."""
-        if self._tasks:
-            try:
-                async with asyncio.timeout(self.grace_left()) as self._waiting:
-                    await asyncio.wait(self._tasks.values())
-            except TimeoutError:
-                pass
-            finally:
-                self._waiting = None
+        """Wait for the handlers at work, for the grace. What hangs is not waited for."""
+        try:
+            async with asyncio.timeout(self.grace_left()) as self._waiting:
+                while self.running:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._waiting = None
 
     async def clean_up(self) -> None:
         """Cancel the tasks that were given up, and give them a moment to clean up."""
@@ -178,7 +181,12 @@ class TaskExecutor(Executor):
         without_call = COMPLETE if held.cancelled else RELEASE
         decision = without_call if task.cancelled() else task.result()
         self._finish(held, decision, still_runs=held in self._in_threads)
+        self._changed.set()
         self._begin()
+
+    def _hang(self, held: HeldDelivery) -> None:
+        super()._hang(held)
+        self._call_in_loop(self._changed.set)
 
     async def _call(self, held: HeldDelivery) -> Decision | None:
         if (without_call := self._without_call(held)) is not None:
