@@ -72,14 +72,20 @@ async def test_both(queue: Queue, engine: Engine, database: Database, make: Make
 async def test_its_time_is_over(queue: Queue, engine: Engine, database: Database, make: MakeWorker) -> None:
     """The session of a plain function refuses to commit when its time is over, though nothing could stop its thread."""
     go = threading.Event()
+    contexts: list[Context] = []
 
-    @queue.handler(timeout=timedelta(milliseconds=20))
-    def handle(delivery: Delivery, session: Session) -> None:
+    @queue.handler(timeout=timedelta(hours=1))
+    def handle(delivery: Delivery, session: Session, context: Context) -> None:
         session.execute(_INSERT, {"id": delivery.message_id})
+        contexts.append(context)
         until(go.is_set, "it may go on")
 
     send(engine, queue, 1)
-    async with make(retry=_LATER) as worker:
+    async with make(retry=_LATER, timings={"cleanup": 0.0}) as worker:
+        await auntil(lambda: contexts, "it has written")
+        assert worker._runtime is not None
+        contexts[0]._held.time_over_at = 0.0
+        worker._runtime.executor._time_limits.note(0.0)
         await auntil(lambda: worker.stats.hung == 1, "its time is over")
         go.set()
         await auntil(lambda: worker.stats.hung == 0, "it has returned")

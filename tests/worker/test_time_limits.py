@@ -120,7 +120,8 @@ def test_three_deploys(queue: Queue, engine: Engine, database: Database, hanging
         worker = Worker(engine, queue, retry=_AT_ONCE, concurrency=1, housekeeping=False)
         with retimed(worker, cleanup=0.01):
             until(partial(_is_over, worker), "its time is over")
-        assert (worker.stats.released, hanging.begun) == (0, list(range(1, attempt + 1)))
+        assert worker.stats.released == 0
+        until(lambda attempt=attempt: hanging.begun == list(range(1, attempt + 1)), "it has begun")  # type: ignore[misc]
     assert database.value("select attempts from fq_dead_letter") == 3
     assert "HandlerTimeout" in database.value("select error from fq_dead_letter")
 
@@ -253,13 +254,14 @@ async def test_a_plain_function_in_a_loop(
     queue.handler(timeout=_SHORT)(hanging)
     send(engine, queue, 1)
     async with AsyncWorker(async_engine, queue, concurrency=1, retry=_AT_ONCE, housekeeping=False) as worker:
-        await auntil(lambda: worker.stats.retried == 1, "it has failed")
-        await auntil(lambda: worker.stats.hung == 1, "it is known to hang")
+        # A thread that began too late to call it hangs for a moment only, and the next attempt follows.
+        await auntil(lambda: hanging.begun and worker.stats.hung == 1, "it hangs")
+        await auntil(lambda: worker.stats.retried == hanging.begun[0], "each attempt so far has failed")
         assert worker._runtime is not None
         assert worker._runtime.executor.free() == 0
-        assert hanging.begun == [1]
         hanging.go.set()
-        await auntil(lambda: hanging.begun[:2] == [1, 2], "another handler can begin")
+        await auntil(lambda: len(hanging.begun) > 1, "another handler can begin")
+    assert hanging.begun[1] == hanging.begun[0] + 1
 
 
 async def test_a_task_that_cannot_be_cancelled(

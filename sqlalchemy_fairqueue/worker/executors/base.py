@@ -100,7 +100,7 @@ class Executor(ABC):
 
     def close(self) -> None:
         """End all child processes, and what else is left after a stop."""
-        self._time_limits.stop()
+        self._time_limits.stop(self._timings.stop_part)
         self._children.close()
 
     @abstractmethod

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.errors import said
 from sqlalchemy_fairqueue.worker.logs import log
+from sqlalchemy_fairqueue.worker.operating_system import join
 from sqlalchemy_fairqueue.worker.wake_event import WakeEvent
 
 if TYPE_CHECKING:
@@ -50,10 +51,12 @@ class TimeLimits:
         """Start the thread."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Stop the thread, without waiting for it."""
+    def stop(self, seconds: float) -> None:
+        """Stop the thread, and wait for it for so long."""
         self._stopping = True
         self._event.set()
+        until = self._clock() + seconds
+        join(self._thread, lambda: until - self._clock())
 
     def note(self, over_at: float) -> None:
         """The time of a handler is over then. Any thread may call it, after the check can find the handler."""
