@@ -148,7 +148,8 @@ class Worker:
 
         Args:
             grace: How long handlers may go on; default: the worker's. One that is still at it then is left behind: its
-                message is given back, ``context.check()`` raises, and its session refuses to commit.
+                message is given back, ``context.check()`` raises, and its session refuses to commit. Its child process,
+                if it has one, is killed.
 
         Raises:
             InvalidArgument: The grace is no duration.

@@ -349,7 +349,7 @@ def test_signals_to_all_processes(queue: Queue, engine: Engine, tmp_path: Path) 
 
 
 _PROGRAM = """
-import sys
+import multiprocessing, pathlib, sys, threading
 from sqlalchemy import create_engine
 from sqlalchemy_fairqueue import Queue, Worker
 from tests.worker import isolated
@@ -357,18 +357,35 @@ from tests.worker import isolated
 queue = Queue("documents")
 queue.handler(isolation="process")(getattr(isolated, sys.argv[2]))
 
-if __name__ == "__main__":
+def serve(until):
     worker = Worker(create_engine(sys.argv[1]), queue, concurrency=1, housekeeping=False)
-    if sys.argv[3] == "leave":
-        worker.start()
-        sys.stdin.read()
-    else:
+    if until is None:
         worker.run()
+    worker.start()
+    while not until.exists():
+        threading.Event().wait(0.01)
+
+if __name__ == "__main__":
+    leave = pathlib.Path(__file__).with_name("leave")
+    if sys.argv[3] == "leave a process":
+        process = multiprocessing.get_context("fork").Process(target=serve, args=(leave,))
+        process.start()
+        process.join()
+    else:
+        serve(None if sys.argv[3] == "kill" else leave)
 """
 
 
-@pytest.mark.parametrize("how", ["kill", "leave"])
-@pytest.mark.parametrize("handler", ["hang", "hang_without_threads"])
+@pytest.mark.parametrize(
+    ("how", "handler"),
+    [
+        ("kill", "hang"),
+        ("kill", "hang_without_threads"),
+        ("leave", "hang"),
+        ("leave", "hang_without_threads"),
+        ("leave a process", "hang"),
+    ],
+)
 def test_no_orphans(  # noqa: PLR0917 - fixtures
     queue: Queue, engine: Engine, database: Database, tmp_path: Path, how: str, handler: str
 ) -> None:
@@ -380,20 +397,18 @@ def test_no_orphans(  # noqa: PLR0917 - fixtures
     source.write_text(_PROGRAM)
     url = database.url.render_as_string(hide_password=False)
     root = str(Path(__file__).parents[2])
-    process = subprocess.Popen(
-        [sys.executable, source, url, handler, how], stdin=subprocess.PIPE, env={**os.environ, "PYTHONPATH": root}
-    )
+    process = subprocess.Popen([sys.executable, source, url, handler, how], env={**os.environ, "PYTHONPATH": root})
     try:
         pids = _said(tmp_path, "begun-1")
         if how == "kill":
             process.kill()
         else:
-            process.communicate()
+            (tmp_path / "leave").touch()
         assert process.wait(PATIENCE.total_seconds()) == (-signal.SIGKILL if how == "kill" else 0)
         until(lambda: _are_gone(pids), "no process is left")
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
 
 
 def test_a_program_without_a_guard(queue: Queue, engine: Engine, database: Database, tmp_path: Path) -> None:

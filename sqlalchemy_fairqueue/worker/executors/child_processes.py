@@ -7,7 +7,6 @@ it dies with the worker (``child_main``).
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import multiprocessing
 import os
@@ -15,8 +14,8 @@ import pickle
 import signal
 import sys
 import threading
-from multiprocessing import resource_tracker
-from typing import TYPE_CHECKING
+from multiprocessing import resource_tracker, util
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import HandlerCrashed, WorkerError, said
 from sqlalchemy_fairqueue.worker.decisions import RemoteError
@@ -84,7 +83,8 @@ class ChildProcesses:
         self._lock = threading.Lock()
         self._idle: list[_Child] = []
         self._busy: dict[HeldDelivery, _Child] = {}
-        self._is_used = False
+        # Multiprocessing calls it before it waits for children, at the end of any process.
+        self._at_exit: util.Finalize[Any] | None = None
         self._is_closed = False
 
     def __contains__(self, held: HeldDelivery) -> bool:
@@ -153,11 +153,11 @@ class ChildProcesses:
             child.join(until - self._clock())
         for child in idle:
             child.reap(until - self._clock())
-        if self._is_used:
-            atexit.unregister(self._kill_all)
+        if self._at_exit is not None:
+            self._at_exit.cancel()
 
     def _kill_all(self) -> None:
-        """At the end of a process whose worker was not stopped, before multiprocessing waits for its children."""
+        """At the end of a process whose worker was not stopped."""
         with self._lock:
             self._is_closed = True
             children = [*self._idle, *self._busy.values()]
@@ -204,9 +204,8 @@ class ChildProcesses:
             if self._idle:
                 child = self._busy[held] = self._idle.pop()
                 return child, False
-            if not self._is_used:
-                self._is_used = True
-                atexit.register(self._kill_all)
+            if self._at_exit is None:
+                self._at_exit = util.Finalize(None, self._kill_all, exitpriority=0)
         child = _Child(f"{self._name}-child")
         with self._lock:
             self._busy[held] = child
