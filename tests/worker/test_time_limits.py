@@ -126,6 +126,26 @@ def test_three_deploys(queue: Queue, engine: Engine, database: Database, hanging
     assert "HandlerTimeout" in database.value("select error from fq_dead_letter")
 
 
+def test_a_handler_that_returns_while_it_is_given_up(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, hanging: Hanging
+) -> None:
+    """A handler that returns while its failure is being decided on changes nothing: the message is retried."""
+
+    class Slow(RetryPolicy):
+        def delay(self, attempt: int, chance: Callable[[], float] = random) -> timedelta:
+            hanging.go.set()
+            assert worker._runtime is not None
+            until(lambda executor=worker._runtime.executor: not executor.occupied, "it has returned")  # type: ignore[misc]
+            return _LATER.delay(attempt, chance)
+
+    queue.handler(timeout=_SHORT, retry=Slow())(hanging)
+    worker = start(queue, concurrency=1)
+    send(engine, queue, 1)
+    until(lambda: worker.stats.retried or worker.stats.lost, "it is settled")
+    assert (worker.stats.retried, worker.stats.lost, worker.stats.hung) == (1, 0, 0)
+    assert "HandlerTimeout" in database.value("select error from fq_message where lease_id is null and attempts = 1")
+
+
 _PROGRAM = """
 import sys, threading
 from datetime import timedelta

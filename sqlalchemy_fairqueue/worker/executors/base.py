@@ -243,18 +243,20 @@ class Executor(ABC):
 
     def _expire(self, held: HeldDelivery) -> None:
         """Settle a delivery as failed whose handler still runs though its time is over."""
-        if not self._is_first_to_tell(held):
-            return
+        with self._lock:
+            started = None if held.given_up else self.running.pop(held, None)
+            if started is None:
+                return
+            held.give_up()
+        self._stats.time_is_over()
         error = HandlerTimeout(held.delivery.message_id, held.delivery.kind, held.timeout)
         decision = decide_on_failure(held, error, self._retry, self._name)
-        started = self.running.pop(held, None)
-        if started is not None:
-            self._hang(held)
-            self._settle(held, decision)
-            self._prefetch.observe(self._clock() - started)
+        self._hang(held)
+        self._settle(held, decision)
+        self._prefetch.observe(self._clock() - started)
 
     def _is_first_to_tell(self, held: HeldDelivery) -> bool:
-        """Whether nobody has told yet that the time of this handler is over: it tells itself, or is given up."""
+        """Whether the handler is the first to tell that its time is over; else its delivery was taken from it."""
         with self._lock:
             if held.given_up:
                 return False
