@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +72,43 @@ def test_a_write_that_cannot_be_is_refused_before_any_task(spark: "SparkSession"
     with pytest.raises(BadFrame, match="column 'id' is unknown"):
         enqueue(spark.range(1), **target.options)
     assert stages(target.database) == 0
+
+
+@pytest.mark.parametrize("way", ["saveAsTable", "overwritten", "writeTo", "sql"])
+def test_a_table_is_not_made_of_a_queue(spark: "SparkSession", target: Target, way: str) -> None:
+    """A write that creates a table of the catalog is refused before anything is enqueued, and leaves no table; the
+    error says what to write instead.
+    """
+    rows, options = frame(spark), target.options
+    rows.createOrReplaceTempView("rows")
+    ways: dict[str, Callable[[], object]] = {
+        "saveAsTable": lambda: rows.write.format("fairqueue").mode("append").options(**options).saveAsTable("queued"),
+        "overwritten": lambda: rows.write.format("fairqueue").mode("overwrite").options(**options).saveAsTable("queued"),
+        "writeTo": lambda: rows.writeTo("queued").using("fairqueue").options(**options).create(),
+        "sql": lambda: spark.sql(
+            "create table queued using fairqueue "
+            f"options ({', '.join(f'{name} {value!r}' for name, value in options.items())}) as select * from rows"
+        ),
+    }
+    refused = {"overwritten": "write with mode append", "sql": "option"}
+    with pytest.raises(PySparkException, match=refused.get(way, r"nothing was enqueued; write .*\.save\(\)")):
+        ways[way]()
+    assert documents(target) == []
+    assert stages(target.database) == 0
+    assert not spark.catalog.tableExists("queued")
+
+
+def test_each_batch_of_a_stream_may_be_saved(spark: "SparkSession", target: Target, tmp_path: Path) -> None:
+    """``save()`` inside ``foreachBatch`` is no creation of a table, although it runs inside the stream's execution."""
+    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 4).load()
+
+    def save(batch: "DataFrame", _: int) -> None:
+        named = batch.selectExpr("'a' as channel", "named_struct('document', value) as payload")
+        named.write.format("fairqueue").mode("append").options(**target.options).save()
+
+    query = stream.writeStream.foreachBatch(save).option("checkpointLocation", str(tmp_path)).trigger(once=True).start()
+    assert query.awaitTermination(60)
+    assert documents(target) == [0, 1, 2, 3]
 
 
 def test_a_stream_is_enqueued_once(spark: "SparkSession", target: Target, tmp_path: Path) -> None:

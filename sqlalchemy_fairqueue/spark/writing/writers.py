@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError
 from sqlalchemy_fairqueue.spark.options import read_options
@@ -16,11 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
 # Options for Spark itself, which it passes to the writer too.
 _SPARK_OPTIONS = ("checkpointLocation", "queryName")
+# Local properties of Spark's tasks.
+_EXECUTION, _ROOT_EXECUTION, _STREAM = "spark.sql.execution.id", "spark.sql.execution.root.id", "sql.streaming.queryId"
+
+
+@dataclass(frozen=True, slots=True)
+class _TableCreated(WriterCommitMessage):
+    """The report of a task that staged nothing, because its write belongs to the creation of a table."""
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -29,12 +37,22 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, load: Load) -> None:
         self._load = load
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """Stage the rows of one task."""
-        return self._load.stage_rows(iterator)
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage the rows of one task, unless a table is being created of them."""
+        return _TableCreated() if _creates_table() else self._load.stage_rows(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Merge the rows of the successful attempts."""
+        """Merge the rows of the successful attempts.
+
+        Raises:
+            BadOption: A table is being created of the rows. Spark then drops the table.
+        """
+        if any(isinstance(one, _TableCreated) for one in messages):
+            raise BadOption(
+                "a table of format fairqueue was to be created, and nobody could read it: nothing was enqueued; write "
+                "df.write.format('fairqueue').mode('append').options(...).save(), without saveAsTable, writeTo or "
+                "create table"
+            )
         self._load.merge(_all(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -80,6 +98,20 @@ def _begin(given: Mapping[str, str], schema: StructType, *, overwrite: bool, str
     return begin(options, columns_of(schema, options), stream=stream)
 
 
+def _creates_table() -> bool:
+    """Whether this task's write is a part of ``saveAsTable``, ``writeTo(...).create()`` or ``create table as select``.
+
+    Spark gives a writer the same options, schema and mode for these as for ``save()``. But it runs the write inside the
+    execution that creates the table, and tasks know the ids of both. The writes of a stream are inside an execution of
+    the stream in any case.
+    """
+    context = TaskContext.get()
+    if context is None or context.getLocalProperty(_STREAM):
+        return False
+    root = context.getLocalProperty(_ROOT_EXECUTION)
+    return root is not None and root != context.getLocalProperty(_EXECUTION)
+
+
 def _all(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
     if None in messages:
         raise PipelineError(
@@ -89,4 +121,4 @@ def _all(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
 
 
 def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
-    return [cast("Staged", one) for one in messages if one is not None]
+    return [one for one in messages if isinstance(one, Staged)]
