@@ -21,8 +21,15 @@ class SparkQueries(ExitStack):
         self._spark = spark
 
     def sql(self, text: str, **values: Any) -> DataFrame:
-        """A query in which ``{name}`` is a frame and ``:name`` a value."""
-        frames = {name: value for name, value in values.items() if hasattr(value, "schema")}
+        """A query in which ``{name}`` is a frame and ``:name`` a value.
+
+        Spark makes a temporary view of each frame and drops it before this returns. To drop a view unpersists every
+        frame of the same plan. So each view gets a plan of its own, by a condition that is always true: the frame stays
+        persisted, queries use it, and the optimizer removes the condition.
+        """
+        from pyspark.sql.functions import lit  # noqa: PLC0415 - the figures can be read without Spark
+
+        frames = {name: value.where(lit(True)) for name, value in values.items() if hasattr(value, "schema")}  # noqa: FBT003
         return self._spark.sql(text, {name: values[name] for name in values.keys() - frames.keys()}, **frames)
 
     def frame(self, rows: list[tuple[Any, ...]], columns: str) -> DataFrame:
