@@ -53,7 +53,8 @@ def make_report(engine: Engine, page: Path) -> int:
         history = read_archive(spark, f"{folder}/archive")
         policies = spark.read.format("fairqueue").option("dsn", dsn).option("table", "channels").load()
         fifo = Scenario(name="first come, first served", discipline="fifo")
-        report(history, policies=policies, output=page, title=_TITLE, replays=replays(history, [fifo]))
+        compared = replays(history, [fifo], policies=policies)
+        report(history, policies=policies, output=page, title=_TITLE, replays=compared)
     return done.rows
 
 

@@ -37,7 +37,11 @@ def test_replay(cli: Cli, engine: Engine, spark: "SparkSession", tmp_path: Path)
 
     assert made.status == 0, made.err
     named = {one["scenario"]: one["queues"] for one in made.document["scenarios"]}
-    assert list(named) == ["as recorded", "one at a time", "one <line>"]
-    assert [queue["attempts"] for (queue,) in named.values()] == [3, 3, 3]
-    assert [queue["greatest_concurrency"] for (queue,) in named.values()] == [3, 1, 3]
+    assert list(named) == ["as recorded", "as recorded, replayed", "one at a time", "one <line>"]
+    assert [queue["attempts"] for (queue,) in named.values()] == [3, 3, 3, 3]
+    assert [queue["greatest_concurrency"] for (queue,) in named.values()] == [3, 3, 1, 3]
+    replayed = {one["scenario"]: one["replayed"] for one in made.document["scenarios"]}
+    assert [one["workers"] for (one,) in list(replayed.values())[1:]] == [3, 1, 3]
+    assert [one["estimated"] for (one,) in list(replayed.values())[1:]] == [True, False, True]
+    assert replayed["as recorded, replayed"][0]["replay_error"] is not None
     assert "one &lt;line&gt;" in (tmp_path / "page.html").read_text()

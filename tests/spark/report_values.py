@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from sqlalchemy_fairqueue.spark.reporting import (
     ChannelFigures,
@@ -11,6 +12,7 @@ from sqlalchemy_fairqueue.spark.reporting import (
     QueueFigures,
     Ratios,
     Replay,
+    ReplayedQueue,
     Report,
     Spread,
     Starvation,
@@ -58,6 +60,16 @@ def queue(name: str = "documents", channels: int = 1) -> QueueFigures:
         greatest_concurrency=7, fairness=0.75, least_fairness=0.5, fairness_window=timedelta(seconds=10), contended=0.2,
         window=timedelta(minutes=1), windows=tuple(windows),
     )  # fmt: skip
+
+
+def replayed(error: float | None = None, **more: Any) -> ReplayedQueue:
+    """A queue whose capacity was measured in a minute of backlog, replayed under the record's policies or others."""
+    values: dict[str, Any] = {
+        "queue": "documents", "workers": 3.96, "estimated": True, "backlogged": timedelta(minutes=1),
+        "least_workers": 3.9, "greatest_workers": 4.1, "policies_known": True, "replay_error": error,
+        "replay_bias": None if error is None else -error,
+    }  # fmt: skip
+    return ReplayedQueue(**values | more)
 
 
 def report(*names: str, queues: tuple[str, ...] = ("documents",), title: str = "Report") -> Report:

@@ -72,13 +72,25 @@ def test_as_it_was(recorded: "DataFrame", program: Program) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_figures(recorded: "DataFrame") -> None:
-    """The figures of each scenario are those of the report, with its policies."""
+def test_figures(spark: "SparkSession", recorded: "DataFrame", program: Program) -> None:
+    """The figures of each scenario are those of the report, with its policies; first comes the record itself, replayed
+    under its own policies and by as many workers as it shows, without an error.
+    """
+    policies = spark.createDataFrame(
+        [("q", name_of(number), one.max_concurrency, 0, 1, one.weight) for number, one in enumerate(program.policies)],
+        "queue string, channel string, max_concurrency int, rate_interval long, rate_burst int, weight int",
+    )
     turns = Scenario(name="two at a time", workers=3, defaults=ChannelPolicy(max_concurrency=2, weight=5))
 
-    (found,) = replays(recorded, [turns])
+    again, found = replays(recorded, [turns], policies=policies)
 
-    assert found.name == "two at a time"
+    assert (again.name, found.name) == ("as recorded, replayed", "two at a time")
+    (own,), (given,) = again.replayed, found.replayed
+    assert (given.workers, given.estimated, given.replay_error) == (3, False, None)
+    assert (own.workers, own.estimated, own.policies_known) == (3, True, True)
+    assert (own.replay_error, own.replay_bias, own.trusted) == (0, 0, True)
+    weights = {channel.channel: channel.policy for channel in again.channels}
+    assert weights == {name_of(0): Policy(), name_of(1): Policy(weight=2), name_of(2): Policy(max_concurrency=1)}
     channels = {channel.channel: channel for channel in found.channels}
     assert {name: one.attempts for name, one in channels.items()} == {name_of(0): 12, name_of(1): 4, name_of(2): 8}
     assert channels[name_of(0)].greatest_concurrency == 2

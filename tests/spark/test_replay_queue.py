@@ -136,7 +136,8 @@ def test_several_databases() -> None:
         ({"name": ""}, "name '' has 0 bytes"),
         ({"name": "as recorded"}, "called 'as recorded'"),
         ({"discipline": "lifo"}, "discipline is 'lifo'"),
-        ({"workers": 0}, "workers is 0"),
+        ({"workers": 0}, "workers is 0; give a number from 0.01"),
+        ({"workers": "3"}, "workers is '3'; give a number"),
         ({"batch": 0}, "batch is 0"),
         ({"max_concurrency": 0}, "max_concurrency is 0"),
         ({"defaults": 3}, "defaults of scenario 'x' is 3"),
@@ -156,6 +157,8 @@ def test_scenarios_refused() -> None:
 
     with pytest.raises(InvalidArgument, match="two scenarios are called 'x'"):
         check_scenarios([one, one])
+    with pytest.raises(InvalidArgument, match="a scenario is called 'as recorded, replayed'"):
+        check_scenarios([Scenario(name="as recorded, replayed")])
     with pytest.raises(InvalidArgument, match="no scenario"):
         check_scenarios([])
     with pytest.raises(InvalidArgument, match="a scenario is 'x'"):

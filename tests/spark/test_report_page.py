@@ -1,17 +1,25 @@
 """The page of the report: one file, whole, safe, and readable by everybody."""
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import timedelta
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
-from sqlalchemy_fairqueue.spark.reporting import ChannelFigures, QueueFigures, WindowFigures, formats
+from sqlalchemy_fairqueue.spark.reporting import (
+    ChannelFigures,
+    QueueFigures,
+    Replay,
+    ReplayedQueue,
+    WindowFigures,
+    formats,
+)
 from sqlalchemy_fairqueue.spark.reporting.definitions import DEFINITIONS
 from sqlalchemy_fairqueue.spark.reporting.figures import document_of
 from sqlalchemy_fairqueue.spark.reporting.page import page_of
-from tests.spark.report_values import HOSTILE, channel, report
+from tests.spark.report_values import HOSTILE, channel, replayed, report
 
 _VOID = {"meta", "br", "hr", "img", "link", "input"}
 
@@ -135,7 +143,8 @@ def test_every_figure_is_defined(page: _Page) -> None:
     """Each figure's meaning and source stand on the page."""
     defined = [field for one in DEFINITIONS for field in one.fields]
     assert len(defined) == len(set(defined))
-    expected = {field.name for kind in (ChannelFigures, QueueFigures, WindowFigures) for field in fields(kind)}
+    kinds = (ChannelFigures, QueueFigures, WindowFigures, ReplayedQueue)
+    expected = {field.name for kind in kinds for field in fields(kind)}
     assert set(defined) == expected
     words = "\n".join(page.words)
     for one in DEFINITIONS:
@@ -149,6 +158,44 @@ def test_replays_stand_beside_what_was(page: _Page) -> None:
     assert "first come, first served" in words
     assert "<b>others</b>" in words
     assert words.count("not in this replay") == len(HOSTILE) - 1
+
+
+def replays_page(**values: Any) -> str:
+    """The words of a page with a replay of what was and a forecast; values are those of the former's queue."""
+    made = report("a")
+    channels = made.figures.channels
+    again = Replay("as recorded, replayed", channels, (), (replayed(**values),))
+    forecast = Replay("one line", channels, (), (replayed(workers=2.5, estimated=False),))
+    return " ".join(" ".join(_Page(page_of(replace(made, replays=(again, forecast)))).words).split())
+
+
+def test_replays_show_their_workers_and_the_error() -> None:
+    """Each scenario stands with its workers and where the number is from; what was, replayed, with its error."""
+    words = replays_page(error=0.15)
+
+    assert "as recorded, replayed 4.0 1 min 00 s of backlog 15.0 %" in words
+    assert "one line 2.5 the scenario \u2013" in words
+    assert "Do not trust" not in words
+
+
+@pytest.mark.parametrize(
+    ("values", "reasons"),
+    [
+        ({"replay_bias": -0.2}, ["The replay is faster than the record was"]),
+        ({"replay_bias": 0.2}, ["The replay is slower than the record was"]),
+        ({"least_workers": 2.0}, ["it was 2.0 at once in one quarter and 4.1 in another", "The replay is faster"]),
+        ({"backlogged": timedelta()}, ["hardly ever backlogged", "4.0 at once is the most", "The replay is faster"]),
+        ({"policies_known": False}, ["The policies of the record are not known", "The replay is faster"]),
+    ],
+)
+def test_forecasts_far_from_the_record_are_not_to_be_trusted(values: dict[str, Any], reasons: list[str]) -> None:
+    """Above 15 % the page says so, and what the replay did not know."""
+    words = replays_page(error=0.151, **values)
+
+    assert "Do not trust these forecasts: a replay of what was differs by more than 15.0 % from the record." in words
+    every = ("faster than", "slower than", "The capacity changed", "hardly ever", "The policies of the record are not")
+    assert all(reason in words for reason in reasons)
+    assert sum(start in words for start in every) == len([one for one in reasons if "at once is" not in one])
 
 
 def test_many_tenants() -> None:

@@ -83,7 +83,9 @@ def test_a_table_is_not_made_of_a_queue(spark: "SparkSession", target: Target, w
     rows.createOrReplaceTempView("rows")
     ways: dict[str, Callable[[], object]] = {
         "saveAsTable": lambda: rows.write.format("fairqueue").mode("append").options(**options).saveAsTable("queued"),
-        "overwritten": lambda: rows.write.format("fairqueue").mode("overwrite").options(**options).saveAsTable("queued"),
+        "overwritten": lambda: (
+            rows.write.format("fairqueue").mode("overwrite").options(**options).saveAsTable("queued")
+        ),
         "writeTo": lambda: rows.writeTo("queued").using("fairqueue").options(**options).create(),
         "sql": lambda: spark.sql(
             "create table queued using fairqueue "

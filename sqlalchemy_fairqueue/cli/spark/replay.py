@@ -17,12 +17,12 @@ from sqlalchemy_fairqueue.cli.spark.scenarios import scenarios_in
 from sqlalchemy_fairqueue.cli.spark.session import Conf, progress, spark_session
 from sqlalchemy_fairqueue.cli.tables import Column, number_column, text_table
 from sqlalchemy_fairqueue.spark.reporting.attempts import HistoryEmpty
-from sqlalchemy_fairqueue.spark.reporting.figures import Report, document_of
+from sqlalchemy_fairqueue.spark.reporting.figures import ReplayedQueue, Report, document_of
 from sqlalchemy_fairqueue.spark.simulation.scenarios import RECORDED
 
 _COLUMNS = (
-    Column("queue"), Column("scenario"), number_column("fairness"), number_column("median wait"),
-    number_column("p95 wait"), number_column("longest wait"),
+    Column("queue"), Column("scenario"), number_column("at once"), number_column("error"), number_column("fairness"),
+    number_column("median wait"), number_column("p95 wait"), number_column("longest wait"),
 )  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def replay_history(
         kept = history.persist(StorageLevel.DISK_ONLY)
         try:
             with progress("replaying the history"):
-                replayed = replays(kept, wanted, window=window)
+                replayed = replays(kept, wanted, policies=policies, window=window)
             with progress("going through the history"):
                 made = report(kept, policies=policies, output=output, title=title, replays=replayed, window=window)
         except HistoryEmpty as error:
@@ -71,22 +71,42 @@ def replay_history(
 
 
 def _result(report: Report) -> Result:
-    named = [(RECORDED, report.figures.queues), *((one.name, one.queues) for one in report.replays)]
+    named = [(RECORDED, report.figures.queues, ()), *((one.name, one.queues, one.replayed) for one in report.replays)]
+    assumed = {(name, one.queue): one for name, _, replayed in named for one in replayed}
     rows: list[tuple[Any, ...]] = [
-        (queue.queue, name, None if queue.fairness is None else f"{queue.fairness:.3f}", queue.wait.p50,
-         queue.wait.p95, queue.wait.max)
-        for index, _ in enumerate(report.figures.queues) for name, queues in named
+        (queue.queue, name, *_assumed(assumed.get((name, queue.queue))),
+         None if queue.fairness is None else f"{queue.fairness:.3f}", queue.wait.p50, queue.wait.p95, queue.wait.max)
+        for index, _ in enumerate(report.figures.queues) for name, queues, _ in named
         for queue in queues[index : index + 1]
     ]  # fmt: skip
+    doubted = [
+        Text(
+            f"do not trust the forecasts of queue {one.queue!r}: a replay of what was differs from the record by "
+            f"{one.replay_error:.0%}; the page says why",
+            style="red",
+        )
+        for one in assumed.values()
+        if not one.trusted
+    ]
     return Result(
         {
             "output": str(report.path),
             "title": report.title,
             "made_at": report.made_at,
             "scenarios": [
-                {"scenario": name, "queues": [document_of(one, without=("windows",)) for one in queues]}
-                for name, queues in named
+                {
+                    "scenario": name,
+                    "queues": [document_of(one, without=("windows",)) for one in queues],
+                    "replayed": [document_of(one) | {"trusted": one.trusted} for one in replayed],
+                }
+                for name, queues, replayed in named
             ],
         },
-        (text_table(_COLUMNS, rows), Text(f"the report is in {report.path}")),
+        (text_table(_COLUMNS, rows), *doubted, Text(f"the report is in {report.path}")),
     )
+
+
+def _assumed(one: ReplayedQueue | None) -> tuple[str | None, str | None]:
+    if one is None:
+        return None, None
+    return f"{one.workers:.1f}", None if one.replay_error is None else f"{one.replay_error:.0%}"

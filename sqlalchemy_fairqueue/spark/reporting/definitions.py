@@ -121,4 +121,22 @@ DEFINITIONS = (
         "shared computer systems, DEC-TR-301, 1984",
         ("fairness", "least_fairness", "contended"),
     ),
+    Definition(
+        "Capacity",
+        "Messages that the workers of a replay handle at once. Unless the scenario names a number, it is the mean "
+        "number of leased messages in the record, weighted by time, while at least as many messages waited as were "
+        "ever leased at once. Attempts that expired or were released do not count. A message that a worker prefetched "
+        "counts from its lease on, in the capacity as in the durations: as many messages are done a second as in the "
+        "record.",
+        "Little's law: J. D. C. Little, A proof for the queuing formula L = lambda W, 1961",
+        ("workers", "estimated", "least_workers", "greatest_workers"),
+    ),
+    Definition(
+        "Error",
+        "The record, replayed under its own policies, compared with itself: the mean difference between the replayed "
+        "and the recorded time from ready to finished of an attempt, as a part of the mean recorded time. With more "
+        "than 15 % the forecasts of the queue are not to be trusted.",
+        _TIMES,
+        ("replay_error", "replay_bias", "policies_known"),
+    ),
 )

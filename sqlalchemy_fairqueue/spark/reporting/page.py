@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.spark.reporting import formats, plots
 from sqlalchemy_fairqueue.spark.reporting.definitions import DEFINITIONS
-from sqlalchemy_fairqueue.spark.reporting.figures import Outcomes
+from sqlalchemy_fairqueue.spark.reporting.figures import TRUSTED_ERROR, Outcomes
 from sqlalchemy_fairqueue.spark.reporting.svg import drawing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy_fairqueue.spark.reporting.figures import ChannelFigures, QueueFigures, Replay, Report
+    from sqlalchemy_fairqueue.spark.reporting.figures import ChannelFigures, QueueFigures, Replay, ReplayedQueue, Report
 
 _LISTED = 100
 _DRAWN = 20
 _COMPARED = 15
+# Above this ratio of the greatest to the least capacity, a change of the capacity is named as a reason.
+_STEADY = 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class _Section:
     channels: Sequence[ChannelFigures]
     starved: Sequence[ChannelFigures]
     replays: Sequence[tuple[ChannelFigures, Sequence[tuple[str, ChannelFigures | None]]]]
+    replayed: Sequence[tuple[str, ReplayedQueue]]
+    doubts: Sequence[str]
     plots: dict[str, Any]
     summary: str
     left_out: str
@@ -68,6 +72,7 @@ def page_of(report: Report) -> str:
         report=report,
         sections=sections,
         definitions=DEFINITIONS,
+        trusted_error=TRUSTED_ERROR,
         outcomes=[field.name for field in fields(Outcomes)],
         style=_safe(style),
         version=metadata.version("sqlalchemy-fairqueue"),
@@ -94,11 +99,14 @@ def _section(queue: QueueFigures, report: Report, number: int) -> _Section:
     if compared:
         pictures["comparison"] = plots.comparison(drawn[:_COMPARED], compared, f"s{number}g")
     left = len(channels) - _LISTED
+    replayed = [(one.name, other) for one in report.replays for other in one.replayed if other.queue == queue.queue]
     return _Section(
         queue,
         channels[:_LISTED],
         starved,
         _compared(drawn[:_COMPARED], compared) if compared else (),
+        replayed,
+        [doubt for _, one in replayed if not one.trusted for doubt in _doubts(one)],
         {key: _safe(picture) for key, picture in pictures.items()},
         _summary(queue, channels),
         f" ({left:,} that were denied less are left out)" if left > 0 else "",
@@ -113,6 +121,34 @@ def _compared(
         (one, [("as recorded", one), *((name, by_name.get((one.queue, one.channel))) for name, by_name in found)])
         for one in channels
     ]
+
+
+def _doubts(one: ReplayedQueue) -> list[str]:
+    """Why a replay under the record's own policies may differ from the record."""
+    found = []
+    if not one.backlogged:
+        found.append(
+            f"The queue was hardly ever backlogged, so the record does not show the capacity of its workers. "
+            f"{one.workers:.1f} at once is the most that they handled."
+        )
+    elif one.greatest_workers > _STEADY * one.least_workers:
+        found.append(
+            f"The capacity changed: of the backlogged time, it was {one.least_workers:.1f} at once in one quarter and "
+            f"{one.greatest_workers:.1f} in another. Workers came or went, stood still, or slowed each other down."
+        )
+    if not one.policies_known:
+        found.append("The policies of the record are not known, so the replay has no limits and equal weights.")
+    if one.replay_bias is not None and one.replay_bias < 0:
+        found.append(
+            "The replay is faster than the record was. It knows neither the duration of calls nor workers that were "
+            "stopped, blocked or away, nor pauses of the queue."
+        )
+    else:
+        found.append(
+            "The replay is slower than the record was. The workers were more, or faster, at other times than those in "
+            "which the capacity was measured; or priorities or other policies were in force."
+        )
+    return found
 
 
 def _summary(queue: QueueFigures, channels: Sequence[ChannelFigures]) -> str:

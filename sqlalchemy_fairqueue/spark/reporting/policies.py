@@ -39,9 +39,7 @@ def policies_of(
     Raises:
         InvalidArgument: A column is missing.
     """
-    found = (
-        {(row.queue, row.channel): row for row in _read(policies, queries).collect()} if policies is not None else {}
-    )
+    found = {} if policies is None else known_policies(policies, queries)
     known: dict[Any, Policy] = {}
     rows = []
     for total in attempts.totals:
@@ -60,6 +58,15 @@ def policies_of(
         "mean_service double"
     )
     return queries.frame(rows, columns), known
+
+
+def known_policies(policies: DataFrame, queries: SparkQueries) -> dict[tuple[str, str], Any]:
+    """Rows of policies by queue and channel: max_concurrency, rate_interval in microseconds, rate_burst, weight.
+
+    Raises:
+        InvalidArgument: A column is missing.
+    """
+    return {(row.queue, row.channel): row for row in _read(policies, queries).collect()}
 
 
 def _read(policies: DataFrame, queries: SparkQueries) -> DataFrame:

@@ -29,7 +29,8 @@ class SparkQueries(ExitStack):
         """
         from pyspark.sql.functions import lit  # noqa: PLC0415 - the figures can be read without Spark
 
-        frames = {name: value.where(lit(True)) for name, value in values.items() if hasattr(value, "schema")}  # noqa: FBT003
+        always = lit(True)
+        frames = {name: value.where(always) for name, value in values.items() if hasattr(value, "schema")}
         return self._spark.sql(text, {name: values[name] for name in values.keys() - frames.keys()}, **frames)
 
     def frame(self, rows: list[tuple[Any, ...]], columns: str) -> DataFrame:

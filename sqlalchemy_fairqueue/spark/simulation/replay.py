@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from sqlalchemy_fairqueue.spark.simulation.capacity import Capacity, capacity_of
 from sqlalchemy_fairqueue.spark.simulation.compilation import compiled
 from sqlalchemy_fairqueue.spark.simulation.simulator import simulate
 from sqlalchemy_fairqueue.spark.simulation.state import (
@@ -25,12 +27,16 @@ from sqlalchemy_fairqueue.spark.simulation.trace import trace_of
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sqlalchemy_fairqueue.spark.simulation.scenarios import Scenario
     from sqlalchemy_fairqueue.spark.simulation.trace import Trace
+    from sqlalchemy_fairqueue.values import ChannelPolicy
 
 # To compile takes longer than to interpret fewer attempts than this.
 _WORTH_COMPILING = 200_000
 
+_SECOND = 1_000_000
 _TIME = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema(
     [
@@ -55,19 +61,46 @@ SCHEMA = pa.schema(
 """The columns of a replay: those of a history, and the scenario."""
 
 
-def replay_queue(history: pa.Table, scenario: Scenario) -> pa.Table:
+MEASURED = pa.schema(
+    [
+        *SCHEMA,
+        ("recorded_response", pa.int64()),
+        ("workers", pa.float64()),
+        ("backlogged", pa.int64()),
+        ("least_workers", pa.float64()),
+        ("greatest_workers", pa.float64()),
+    ]
+)
+"""The columns of a measured replay: further, the microseconds from ready to finished as recorded, and the capacity."""
+
+
+def replay_queue(
+    history: pa.Table, scenario: Scenario, policies: Mapping[str, ChannelPolicy] | None = None
+) -> pa.Table:
     """The history of a queue that a scenario would have given.
 
     Args:
         history: All attempts of one queue.
         scenario: The scenario.
+        policies: The policies that the record was made under, by channel; others have no limits.
 
     Returns:
         A row an attempt. Times are the replay's; ids count the attempts in the order of their ends; the consumer is a
         worker's number; outcomes are the recorded ones; error and recorded_xid are null.
     """
+    return measured_replay(history, scenario, policies).select(SCHEMA.names)
+
+
+def measured_replay(
+    history: pa.Table, scenario: Scenario, policies: Mapping[str, ChannelPolicy] | None = None
+) -> pa.Table:
+    """The same with the columns of MEASURED. The capacity is the scenario's, if it names its workers."""
     trace = trace_of(history)
-    attempts = simulated_attempts(trace, scenario)
+    if scenario.workers is None:
+        capacity = capacity_of(trace, policies or {})
+    else:
+        capacity = Capacity(scenario.workers, 0, scenario.workers, scenario.workers)
+    attempts = simulated_attempts(trace, scenario, capacity)
     started, finished = attempts["started"], attempts["finished"]
     ready = _ready_times(trace, started, finished)
     ids = np.empty(len(attempts), np.int64)
@@ -83,23 +116,31 @@ def replay_queue(history: pa.Table, scenario: Scenario) -> pa.Table:
         "finished_at": pa.array(finished).cast(_TIME),
         "error": pa.nulls(len(attempts), pa.string()),
         "recorded_xid": pa.nulls(len(attempts), pa.int64()),
+        "recorded_response": trace.finished - trace.ready,
+        "workers": pa.repeat(float(capacity.workers), len(attempts)),
+        "backlogged": pa.repeat(capacity.backlogged, len(attempts)),
+        "least_workers": pa.repeat(float(capacity.least), len(attempts)),
+        "greatest_workers": pa.repeat(float(capacity.greatest), len(attempts)),
     }
     return pa.table(
-        [columns[one.name] if one.name in columns else recorded[one.name].cast(one.type) for one in SCHEMA],
-        schema=SCHEMA,
+        [columns[one.name] if one.name in columns else recorded[one.name].cast(one.type) for one in MEASURED],
+        schema=MEASURED,
     )
 
 
-def simulated_attempts(trace: Trace, scenario: Scenario, *, compile_: bool | None = None) -> Any:
+def simulated_attempts(
+    trace: Trace, scenario: Scenario, capacity: Capacity | None = None, *, compile_: bool | None = None
+) -> Any:
     """The attempts of a trace under a scenario, as a record array.
 
     Args:
         trace: The trace.
         scenario: The scenario.
+        capacity: The capacity, if the scenario does not name its workers. For 3.6 workers there are four that each
+            handle messages for 0.9 of the time: they pause after each message for a ninth of its duration.
         compile_: Whether to compile the simulator. None: if numba is installed and the trace is long enough.
     """
     count = len(trace.messages)
-    workers = min(scenario.workers or trace.peak_concurrency, len(trace.attempts))
     batch = min(scenario.batch, count)
     channels = _channels(trace, scenario)
     first_ready: Any = np.array([NEVER, 1], np.int64)
@@ -115,7 +156,8 @@ def simulated_attempts(trace: Trace, scenario: Scenario, *, compile_: bool | Non
         max_concurrency=scenario.max_concurrency or NEVER,
         fair=scenario.discipline == "fair",
     )
-    pool = _worker_pool(workers, batch, scenario.batch, trace.begin)
+    workers = scenario.workers or (capacity or capacity_of(trace, {})).workers
+    pool = _worker_pool(trace, workers, batch, scenario.batch)
     attempts = trace.attempts.copy()
     if compile_ is None:
         compile_ = len(attempts) >= _WORTH_COMPILING
@@ -146,20 +188,27 @@ def _channels(trace: Trace, scenario: Scenario) -> Any:
     return channels
 
 
-def _worker_pool(count: int, batch: int, requested: int, begin: int) -> WorkerPool:
-    workers = records(Worker, count)
-    workers["tie_breaker"] = np.arange(count)
+def _worker_pool(trace: Trace, workers: float, batch: int, requested: int) -> WorkerPool:
+    whole = max(1, ceil(workers))
+    count = min(whole, len(trace.attempts))
+    further = int(trace.attempts["unhandled"].sum())
+    entries = records(Worker, count + further)
+    entries["tie_breaker"] = np.arange(count + further)
     # Workers are taken from the end of the list, the first one first.
     idle: Any = np.arange(count)[::-1].copy()
-    assigned = _zeros(count * batch)
+    spare: Any = np.arange(count - 1, count + further)
+    spare[0] = further
     return WorkerPool(
-        workers=workers,
-        heap=_zeros(count + 1),
+        workers=entries,
+        size=count,
+        heap=_zeros(count + further + 1),
         idle=idle,
-        assigned=assigned,
+        spare=spare,
+        assigned=_zeros(count * batch + further),
         batch=batch,
         requested=requested,
-        begin=begin,
+        begin=trace.begin,
+        pause=round((whole / workers - 1) * _SECOND),
     )
 
 
@@ -195,10 +244,13 @@ def _interpreted_dispatcher(dispatcher: Dispatcher) -> Dispatcher:
 def _interpreted_pool(pool: WorkerPool) -> WorkerPool:
     return WorkerPool(
         workers=objects(Worker, pool.workers),
+        size=pool.size,
         heap=[0] * len(pool.heap),
-        idle=list(range(len(pool.idle)))[::-1],
+        idle=list(map(int, pool.idle)),
+        spare=list(map(int, pool.spare)),
         assigned=[0] * len(pool.assigned),
         batch=pool.batch,
         requested=pool.requested,
         begin=pool.begin,
+        pause=pool.pause,
     )

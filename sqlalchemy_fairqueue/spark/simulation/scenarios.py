@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 from dataclasses import dataclass, field
 from fnmatch import translate
@@ -19,7 +20,11 @@ Discipline = Literal["fair", "fifo"]
 RECORDED = "as recorded"
 """The scenario of the recorded history."""
 
+REPLAYED = "as recorded, replayed"
+"""The scenario that replays the recorded history under its own policies."""
+
 _MOST = 2**31 - 1
+_LEAST_WORKERS = 0.01
 _PATTERN = re.compile(r"[*?[]")
 
 
@@ -31,7 +36,10 @@ class Scenario:
         name: Its name in the result.
         discipline: "fair": channels take turns as in dequeue, round robin or by weight. "fifo": messages are delivered
             in the order of their due times, whatever their channel.
-        workers: Messages handled at once, over all worker processes. None: the peak concurrency of the history.
+        workers: Messages handled at once, over all worker processes; it may have a fraction. None: the capacity that
+            the history shows, see :func:`~sqlalchemy_fairqueue.spark.simulation.capacity.capacity_of`. If the workers
+            of the history prefetch, durations have the time in their buffers in them: give multiples of the capacity
+            on the report's page then, not numbers of handlers.
         batch: Messages that each worker dequeues at once, to handle them one after the other. More than one shows the
             effect of prefetching on the fair order.
         max_concurrency: Limit of the queue. None: none.
@@ -43,7 +51,7 @@ class Scenario:
 
     name: str
     discipline: Discipline = "fair"
-    workers: int | None = None
+    workers: float | None = None
     batch: int = 1
     max_concurrency: int | None = None
     defaults: ChannelPolicy = field(default_factory=ChannelPolicy)
@@ -54,9 +62,10 @@ class Scenario:
         check_name("name", self.name)
         check_choice("discipline", self.discipline, ("fair", "fifo"))
         check_count("batch", self.batch, 1, 100_000)
-        for what, value in (("workers", self.workers), ("max_concurrency", self.max_concurrency)):
-            if value is not None:
-                check_count(what, value, 1, _MOST)
+        if self.max_concurrency is not None:
+            check_count("max_concurrency", self.max_concurrency, 1, _MOST)
+        if self.workers is not None:
+            _check_workers(self.workers)
         if self.name == RECORDED:
             raise InvalidArgument(
                 f"a scenario is called {RECORDED!r}, as the recorded history is; give it another name"
@@ -90,6 +99,18 @@ class Scenario:
             )
 
 
+def _check_workers(workers: object) -> None:
+    if not isinstance(workers, (int, float)) or isinstance(workers, bool):
+        raise InvalidArgument(f"workers is {workers!r:.80}; give a number")
+    if not _LEAST_WORKERS <= workers <= _MOST:
+        raise InvalidArgument(f"workers is {workers}; give a number from {_LEAST_WORKERS} to {_MOST}")
+
+
+def as_recorded(policies: Mapping[str, ChannelPolicy]) -> Scenario:
+    """The scenario of a queue's own policies, by the names of its channels."""
+    return Scenario(name=REPLAYED, policies={glob.escape(name): policy for name, policy in policies.items()})
+
+
 def check_scenarios(scenarios: Sequence[Scenario]) -> dict[str, Scenario]:
     """Scenarios by name.
 
@@ -100,6 +121,10 @@ def check_scenarios(scenarios: Sequence[Scenario]) -> dict[str, Scenario]:
     for scenario in scenarios:
         if not isinstance(scenario, Scenario):
             raise InvalidArgument(f"a scenario is {scenario!r:.80}; give a Scenario")
+        if scenario.name == REPLAYED:
+            raise InvalidArgument(
+                f"a scenario is called {REPLAYED!r}, as the replay under the recorded policies is; give it another name"
+            )
         if scenario.name in named:
             raise InvalidArgument(f"two scenarios are called {scenario.name!r}; give each a name of its own")
         named[scenario.name] = scenario

@@ -358,7 +358,82 @@ def _begin(dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt]
     worker = pool.workers[number]
     worker.rest = count - 1
     worker.sort_key = attempt.started + attempt.service
+    worker.pause = 0
+    if pool.pause > 0:
+        for i in range(first, last + 1):
+            worker.pause += attempts[dispatcher.messages[assigned[i]].attempt].service * pool.pause // 1_000_000
     _push(pool.heap, pool.workers, number)
+
+
+@compilable
+def _slot(pool: WorkerPool, number: int) -> int:
+    """The index of an entry's first message among the assigned ones."""
+    if number < pool.size:
+        return number * pool.batch
+    return pool.size * pool.batch + number - pool.size
+
+
+@compilable
+def _lease(  # noqa: PLR0917 - numba compiles no keyword-only parameters
+    dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], number: int, count: int, delivered: int
+) -> int:
+    """Note the deliveries of a worker's dequeue, whose time its entry has. Returns how many messages it handles.
+
+    An attempt that takes no worker gets an entry behind the workers, which ends it.
+    """
+    assigned, spare, now = pool.assigned, pool.spare, pool.workers[number].sort_key
+    at = number * pool.batch
+    handled = 0
+    for i in range(at, at + count):
+        message = assigned[i]
+        attempt = attempts[dispatcher.messages[message].attempt]
+        attempt.started = now
+        attempt.worker = number
+        attempt.order = delivered
+        delivered += 1
+        if attempt.unhandled > 0:
+            other = spare[spare[0]]
+            spare[0] -= 1
+            assigned[_slot(pool, other)] = message
+            pool.workers[other].rest = 0
+            pool.workers[other].sort_key = now + attempt.service
+            _push(pool.heap, pool.workers, other)
+        else:
+            assigned[at + handled] = message
+            handled += 1
+    return handled
+
+
+@compilable
+def _proceed(dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], now: int) -> tuple[int, int]:
+    """End the message of the first entry, or its pause.
+
+    Returns the number of ended messages, and the worker that is idle then, or -1.
+    """
+    number = pool.heap[1]
+    worker = pool.workers[number]
+    ended = 0
+    if worker.rest >= 0:
+        _finish(dispatcher, attempts, pool.assigned[_slot(pool, number) + worker.rest], now)
+        ended = 1
+    if worker.rest > 0:
+        worker.rest -= 1
+        following = dispatcher.messages[pool.assigned[_slot(pool, number) + worker.rest]].attempt
+        worker.sort_key = now + attempts[following].service
+        _sift_down(pool.heap, pool.workers, number)
+        return ended, -1
+    if worker.pause > 0:
+        worker.rest = -1
+        worker.sort_key = now + worker.pause
+        worker.pause = 0
+        _sift_down(pool.heap, pool.workers, number)
+        return ended, -1
+    _pop(pool.heap, pool.workers)
+    if number < pool.size:
+        return ended, number
+    pool.spare[0] += 1
+    pool.spare[pool.spare[0]] = number
+    return ended, -1
 
 
 def simulate(dispatcher: Dispatcher, pool: WorkerPool, arrivals: Integers, attempts: Sequence[Attempt]) -> None:
@@ -375,18 +450,11 @@ def simulate(dispatcher: Dispatcher, pool: WorkerPool, arrivals: Integers, attem
     # Compiled, it gets plain tuples: numba's code on disk must not name classes, which a later version may lack.
     dispatcher, pool = Dispatcher(*dispatcher), WorkerPool(*pool)
     ready_heap, channels, messages = dispatcher.ready_heap, dispatcher.channels, dispatcher.messages
-    heap, workers, idle, assigned, batch, requested = (
-        pool.heap,
-        pool.workers,
-        pool.idle,
-        pool.assigned,
-        pool.batch,
-        pool.requested,
-    )
+    heap, workers, idle = pool.heap, pool.workers, pool.idle
     arrived = 0
     delivered = 0
     held = 0
-    free = len(workers)
+    free = pool.size
     now = -NEVER
     while True:
         finishes_at = workers[heap[1]].sort_key if heap[0] > 0 else NEVER
@@ -398,17 +466,9 @@ def simulate(dispatcher: Dispatcher, pool: WorkerPool, arrivals: Integers, attem
         if now == NEVER:
             break
         if finishes_at == now:
-            number = heap[1]
-            worker = workers[number]
-            _finish(dispatcher, attempts, assigned[number * batch + worker.rest], now)
-            held -= 1
-            if worker.rest > 0:
-                worker.rest -= 1
-                following = messages[assigned[number * batch + worker.rest]].attempt
-                worker.sort_key = now + attempts[following].service
-                _sift_down(heap, workers, number)
-            else:
-                _pop(heap, workers)
+            ended, number = _proceed(dispatcher, pool, attempts, now)
+            held -= ended
+            if number >= 0:
                 idle[free] = number
                 free += 1
         elif arrives_at == now:
@@ -416,14 +476,13 @@ def simulate(dispatcher: Dispatcher, pool: WorkerPool, arrivals: Integers, attem
             arrived += 1
         else:
             number = idle[free - 1]
-            at = number * batch
-            count = _dequeue(dispatcher, now, assigned, at, min(requested, dispatcher.max_concurrency - held)) - at
-            for i in range(at, at + count):
-                attempt = attempts[messages[assigned[i]].attempt]
-                attempt.started = now
-                attempt.worker = number
-                attempt.order = delivered
-                delivered += 1
-            _begin(dispatcher, pool, attempts, number, count)
+            at = number * pool.batch
+            room = min(pool.requested, dispatcher.max_concurrency - held)
+            count = _dequeue(dispatcher, now, pool.assigned, at, room) - at
+            workers[number].sort_key = now
+            handled = _lease(dispatcher, pool, attempts, number, count, delivered)
+            delivered += count
             held += count
-            free -= 1
+            if handled > 0:
+                _begin(dispatcher, pool, attempts, number, handled)
+                free -= 1

@@ -91,6 +91,7 @@ class Attempt:
         finished: When it ended.
         worker: The number of its worker.
         order: The number of the delivery, from zero.
+        unhandled: 1 if it takes no worker while it is leased.
     """
 
     service: int = 0
@@ -99,23 +100,26 @@ class Attempt:
     finished: int = 0
     worker: int = 0
     order: int = 0
+    unhandled: int = 0
 
 
 @dataclass(slots=True)
 class Worker:
-    """A worker, which handles one message after the other and then dequeues more.
+    """A worker, which handles one message after the other, pauses, and then dequeues more.
 
     Attributes:
-        sort_key: When its present message is done.
+        sort_key: When its present message is done, or its pause.
         tie_breaker: Its number.
         heap_index: Its index in the heap of busy workers; zero: it is idle.
-        rest: Number of further messages that it has leased.
+        rest: Number of further messages that it has leased; -1: it pauses.
+        pause: How long it will pause after its messages.
     """
 
     sort_key: int = NEVER
     tie_breaker: int = 0
     heap_index: int = 0
     rest: int = 0
+    pause: int = 0
 
 
 @dataclass(slots=True)
@@ -168,22 +172,28 @@ class WorkerPool(NamedTuple):
     """The workers.
 
     Attributes:
-        workers: All workers.
-        heap: A heap of the busy ones: its size, then the workers, the first to be done on top.
-        idle: The others.
-        assigned: Array for the leased messages, a batch a worker.
+        workers: All workers, and behind them an entry for each attempt that takes none.
+        size: Number of workers.
+        heap: A heap of the busy entries: its size, then their numbers, the first to be done on top.
+        idle: The idle workers.
+        spare: The unused entries behind the workers: their number, then theirs.
+        assigned: Array for the leased messages: a batch a worker, then one for each further entry.
         batch: Most messages that a worker can get at once.
         requested: Messages that it requests, which may be more than there are.
         begin: When they begin to dequeue.
+        pause: Microseconds of a worker's pause for each second of its messages' durations.
     """
 
     workers: Sequence[Worker]
+    size: int
     heap: Integers
     idle: Integers
+    spare: Integers
     assigned: Integers
     batch: int
     requested: int
     begin: int
+    pause: int
 
 
 Row = TypeVar("Row", Channel, Message, Attempt, Worker, Selection)

@@ -1,7 +1,8 @@
 """Trace of a history: when messages arrived, and how long each attempt took, whatever the order of service.
 
 A message arrives when it was enqueued, and is ordered in its channel by the time it became ready; the next attempt of a
-message follows the previous one by the recorded delay. A history does not have priorities, unless a column ``priority``
+message follows the previous one by the recorded delay. An attempt that expired or was released is leased as long as
+recorded, and takes no worker. A history does not have priorities, unless a column ``priority``
 gives them, nor commit times of enqueues, nor messages without a finished attempt.
 """
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.spark.simulation.capacity import UNHANDLED
 from sqlalchemy_fairqueue.spark.simulation.state import Attempt, Message, records
 
 if TYPE_CHECKING:
@@ -41,7 +43,10 @@ class Trace(NamedTuple):
         attempts: A record array.
         arrivals: The messages in the order in which they were enqueued.
         begin: When the first attempt began; before, there were no workers.
-        peak_concurrency: The most attempts at once.
+        channel_of: The number of each attempt's channel.
+        ready: When each attempt was ready, as recorded.
+        started: When it started, no earlier than that.
+        finished: When it finished, no earlier than that.
     """
 
     history: pa.Table
@@ -50,7 +55,10 @@ class Trace(NamedTuple):
     attempts: Any
     arrivals: Numbers
     begin: int
-    peak_concurrency: int
+    channel_of: Numbers
+    ready: Numbers
+    started: Numbers
+    finished: Numbers
 
 
 def trace_of(history: pa.Table) -> Trace:
@@ -77,6 +85,7 @@ def trace_of(history: pa.Table) -> Trace:
     first = np.flatnonzero(is_first)
     attempts = records(Attempt, len(order))
     attempts["service"] = np.maximum(finished - started, 0)
+    attempts["unhandled"] = pc.is_in(history["outcome"], value_set=pa.array(UNHANDLED)).to_numpy()
     attempts["delay"][:-1] = np.where(again, np.maximum(ready[1:] - finished[:-1], 0), 0)
 
     messages = records(Message, len(first))
@@ -101,7 +110,10 @@ def trace_of(history: pa.Table) -> Trace:
         attempts=attempts,
         arrivals=np.argsort(messages["arrives_at"], kind="stable"),
         begin=int(started.min()),
-        peak_concurrency=_peak_concurrency(started, np.maximum(finished, started)),
+        channel_of=channel_of,
+        ready=ready,
+        started=np.maximum(started, ready),
+        finished=np.maximum(np.maximum(finished, started), ready),
     )
 
 
@@ -113,13 +125,6 @@ def _numbers(history: pa.Table, name: str) -> Numbers:
         column = pc.fill_null(column.cast(pa.int64()), 0)
     numbers: Numbers = column.cast(pa.int64()).to_numpy()
     return numbers
-
-
-def _peak_concurrency(started: Numbers, finished: Numbers) -> int:
-    """The most attempts at once; one that ends at an instant makes room for one that begins then."""
-    begins, ends = np.sort(started), np.sort(finished)
-    out = np.arange(1, len(begins) + 1) - np.searchsorted(ends, begins, side="right")
-    return max(1, int(out.max()))
 
 
 def _check(history: pa.Table, ids: Numbers, moved: NDArray[np.bool_], message_ids: Numbers) -> None:
