@@ -32,7 +32,7 @@ CHANNELS = [f"tenant {number}" for number in range(6)]
 MOST = 600
 
 
-class Crew:
+class Clients:
     """Producers and consumers that know version 1, and a consumer that needs version 2, each in a thread."""
 
     def __init__(self, database: Database) -> None:
@@ -49,7 +49,7 @@ class Crew:
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """Start everybody; afterwards stop them, and raise what went wrong in any of them."""
-        jobs: dict[str, Callable[[Crew, Engine], None]] = {
+        jobs: dict[str, Callable[[Clients, Engine], None]] = {
             "producer": produce,
             "producer at once": produce_at_once,
             "consumer": consume,
@@ -65,7 +65,7 @@ class Crew:
         for future in self.futures.values():
             future.result()
 
-    def work(self, name: str, job: Callable[["Crew", Engine], None]) -> None:
+    def work(self, name: str, job: Callable[["Clients", Engine], None]) -> None:
         """Do a job again and again on an engine of its own."""
         engine = create_engine(self.database.url)
         while not self.stopped.is_set():
@@ -114,33 +114,33 @@ class Crew:
         assert moved, f"{before} became {self.progress}"
 
 
-def produce(crew: Crew, engine: Engine) -> None:
+def produce(clients: Clients, engine: Engine) -> None:
     """Enqueue a message a channel in one transaction."""
     queue = Queue(QUEUE)
     with Session(engine) as session, session.begin():
         receipts = [queue.enqueue(session, channel=channel, payload=1) for channel in CHANNELS]
-    crew.enqueued += [receipt.message_id for receipt in receipts if receipt.message_id is not None]
+    clients.enqueued += [receipt.message_id for receipt in receipts if receipt.message_id is not None]
 
 
-def produce_at_once(crew: Crew, engine: Engine) -> None:
+def produce_at_once(clients: Clients, engine: Engine) -> None:
     """Enqueue a message with a key on the engine."""
     queue = Queue(QUEUE)
-    message_id = queue.enqueue_now(engine, channel=CHANNELS[0], payload=1, key=str(crew.progress.total()))
-    if message_id is not None and message_id not in crew.enqueued:
-        crew.enqueued.append(message_id)
+    message_id = queue.enqueue_now(engine, channel=CHANNELS[0], payload=1, key=str(clients.progress.total()))
+    if message_id is not None and message_id not in clients.enqueued:
+        clients.enqueued.append(message_id)
 
 
-def consume(crew: Crew, engine: Engine) -> None:
+def consume(clients: Clients, engine: Engine) -> None:
     """Take up to five messages, give back every third that is new, and complete the others."""
     queue = Queue(QUEUE)
     batch = queue.dequeue(engine, limit=5)
     back = [delivery for delivery in batch if delivery.deliveries == 1 and delivery.message_id % 3 == 0]
     done = [delivery for delivery in batch if delivery not in back]
     queue.release(engine, back)
-    complete(crew, engine, done)
+    complete(clients, engine, done)
 
 
-def consume_newer(crew: Crew, engine: Engine) -> None:
+def consume_newer(clients: Clients, engine: Engine) -> None:
     """Take up to five messages, give back every second that is new as version 2 does, and complete the others."""
     batch = Queue(QUEUE).dequeue(engine, limit=5)
     back = [delivery for delivery in batch if delivery.deliveries == 1 and delivery.message_id % 2 == 0]
@@ -155,14 +155,14 @@ def consume_newer(crew: Crew, engine: Engine) -> None:
         }
         with engine.begin() as connection:
             assert connection.execute(RELEASE, given).all() == []
-    complete(crew, engine, [delivery for delivery in batch if delivery not in back])
+    complete(clients, engine, [delivery for delivery in batch if delivery not in back])
 
 
-def complete(crew: Crew, engine: Engine, done: list[Delivery]) -> None:
+def complete(clients: Clients, engine: Engine, done: list[Delivery]) -> None:
     """Complete deliveries in a session, as business code does."""
     with Session(engine) as session, session.begin():
         Queue(QUEUE).complete(session, done)
-    crew.completed += [delivery.message_id for delivery in done]
+    clients.completed += [delivery.message_id for delivery in done]
 
 
 @pytest.mark.timeout(240)
@@ -176,21 +176,21 @@ def test_steps_under_load(project: Project, empty_database: Database) -> None:
     project.run("upgrade", "one")
     engine = create_engine(empty_database.url)
     Queue(QUEUE).configure(engine, defaults=ChannelPolicy(max_concurrency=3, max_backlog=10_000))
-    crew = Crew(empty_database)
-    with crew.at_work():
+    clients = Clients(empty_database)
+    with clients.at_work():
         for way, revision in (("upgrade", "two"), ("downgrade", "one"), ("upgrade", "two")):
-            crew.goes_on()
-            crew.roll_back()
+            clients.goes_on()
+            clients.roll_back()
             project.run(way, revision)
             if way == "upgrade":
-                crew.roll_out()
-        crew.goes_on()
+                clients.roll_out()
+        clients.goes_on()
 
     # Nobody else has any in hand, and each channel gives up to three: each round takes some, or something is stuck.
     while left := empty_database.value("select count(*) from fq_message"):
-        complete(crew, engine, list(Queue(QUEUE).dequeue(engine, limit=100)))
+        complete(clients, engine, list(Queue(QUEUE).dequeue(engine, limit=100)))
         assert empty_database.value("select count(*) from fq_message") < left
-    assert sorted(crew.completed) == sorted(crew.enqueued)
+    assert sorted(clients.completed) == sorted(clients.enqueued)
     with engine.connect() as connection:
         assert_no_drift(connection)
     engine.dispose()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tests.bench.crew import Watch
+    from tests.bench.processes import Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +105,17 @@ def rate(watches: Sequence[Watch]) -> float:
 
 
 def start(watches: Sequence[Watch]) -> float:
-    """When the first of a crew was let go."""
+    """When the first of the processes was let go."""
     return min(watch.started for watch in watches)
 
 
 def total(watches: Sequence[Watch]) -> int:
-    """How many messages a crew had."""
+    """How many messages the processes had."""
     return sum(len(watch.ids) for watch in watches)
 
 
 def backend_cost(watches: Sequence[Watch]) -> float:
-    """Microseconds of processor time that the crew's server processes used a message."""
+    """Microseconds of processor time that their server processes used a message."""
     return 1e6 * sum(watch.backend_cpu for watch in watches) / total(watches)
 
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tests.bench.crew import Task, Watch, backend_cpu
+from tests.bench.processes import Task, Watch, backend_cpu
 from tests.bench.sides import SIDES, Side
 from tests.bench.wire import INT8, Statement, Wire
 

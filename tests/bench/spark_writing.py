@@ -14,7 +14,7 @@ import psycopg
 
 from sqlalchemy_fairqueue.spark import enqueue
 from sqlalchemy_fairqueue.spark.java import session
-from tests.bench.crew import Watch
+from tests.bench.processes import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

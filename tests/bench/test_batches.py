@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bench.crew import send_out
 from tests.bench.figures import Figure, backend_cost, each_once, rate, total
 from tests.bench.loads import Consuming, consumers, drain
+from tests.bench.processes import send_out
 
 if TYPE_CHECKING:
     from tests.bench.conftest import Alternate

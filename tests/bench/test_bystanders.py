@@ -33,14 +33,14 @@ def test_commit_of_a_session_that_never_enqueues(stage: Stage, report: Report, w
     filled = stage.fill("plain", channels=1, messages=0)
     url = stage.server.set(database=filled.name).render_as_string(hide_password=False)
     context = multiprocessing.get_context("spawn")
-    pipes, crew = {}, []
+    pipes, processes = {}, []
     for imported, pair in product((True, False), range(_PAIRS)):
         pipes[imported, pair], theirs = context.Pipe()
         process = context.Process(
             target=commit_again_and_again, args=(theirs, url, sql), kwargs={"imported": imported}, daemon=True
         )
         process.start()
-        crew.append(process)
+        processes.append(process)
     wall: dict[bool, list[float]] = {True: [], False: []}
     processor: dict[bool, list[float]] = {True: [], False: []}
     for number in range(slices + _PAIRS):
@@ -54,7 +54,7 @@ def test_commit_of_a_session_that_never_enqueues(stage: Stage, report: Report, w
     for (imported, _), pipe in pipes.items():
         pipe.send(0)
         assert pipe.recv() is imported
-    for process in crew:
+    for process in processes:
         process.join(10)
     stage.drop(filled)
     ours, theirs_used = median(processor[True]), median(processor[False])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from tests.bench.crew import send_out
 from tests.bench.figures import Figure, backend_cost, each_once, rate
 from tests.bench.loads import Consuming, consumers, drain
+from tests.bench.processes import send_out
 
 if TYPE_CHECKING:
     from tests.bench.conftest import Alternate

@@ -5,9 +5,9 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from tests.bench.crew import send_out
 from tests.bench.figures import Figure, each_once, within
 from tests.bench.loads import Consuming, consumers, cycle
+from tests.bench.processes import send_out
 from tests.bench.wire import Wire
 
 if TYPE_CHECKING:

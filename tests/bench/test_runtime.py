@@ -5,16 +5,16 @@ from __future__ import annotations
 from statistics import quantiles
 from typing import TYPE_CHECKING
 
-from tests.bench.crew import Task, send_out
 from tests.bench.figures import Figure, each_once, rate, total
 from tests.bench.loads import Consuming, Producing, consumers, drain, producers
+from tests.bench.processes import Task, send_out
 from tests.bench.wire import Wire
 from tests.bench.working import Working, enqueue_now_and_then, loops, work, work_for_a_while
 
 if TYPE_CHECKING:
     from tests.bench.conftest import Alternate
-    from tests.bench.crew import Watch
     from tests.bench.figures import Report
+    from tests.bench.processes import Watch
     from tests.bench.stage import Stage
 
 _PRODUCERS = 8
@@ -97,9 +97,9 @@ def test_commits_with_and_without_wake_ups(stage: Stage, report: Report, alterna
     def measure(side: str) -> None:
         with stage.clone(filled) as conninfo:
             job = Working(_url(conninfo), notify=side == "notify", poll_interval=0.2, seconds=seconds)
-            crew = [Task(work_for_a_while, (job,))]
-            crew += producers(_PRODUCERS, Producing("fair_notifying", conninfo, 0.0, seconds))
-            _, *made = send_out(crew)
+            tasks = [Task(work_for_a_while, (job,))]
+            tasks += producers(_PRODUCERS, Producing("fair_notifying", conninfo, 0.0, seconds))
+            _, *made = send_out(tasks)
         rates[side].append(total(made) / seconds)
 
     alternate(measure, ("notify", "polling"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from tests.bench.crew import send_out
 from tests.bench.figures import Figure, each_once, total
 from tests.bench.loads import Consuming, Producing, consumers, poll, producers
+from tests.bench.processes import send_out
 
 if TYPE_CHECKING:
     from tests.bench.conftest import Alternate
@@ -31,10 +31,10 @@ def test_slow_transactions_on_one_channel(stage: Stage, report: Report, alternat
     def measure(side: str) -> None:
         with stage.clone(filled.get(side, filled["fair"])) as conninfo:
             enqueues = {"none": None, "alone": "fair"}.get(side, side)
-            crew = producers(_PRODUCERS, Producing(enqueues, conninfo, _WAIT, seconds))
+            tasks = producers(_PRODUCERS, Producing(enqueues, conninfo, _WAIT, seconds))
             if side in filled:
-                crew += consumers(_CONSUMERS, poll, Consuming(side, conninfo, limit=10, seconds=seconds + _AFTERWARDS))
-            watches = send_out(crew)
+                tasks += consumers(_CONSUMERS, poll, Consuming(side, conninfo, limit=10, seconds=seconds + _AFTERWARDS))
+            watches = send_out(tasks)
         made, done = watches[:_PRODUCERS], watches[_PRODUCERS:]
         rates[side].append(total(made) / seconds)
         last = max(watch.ended[-1] for watch in made)

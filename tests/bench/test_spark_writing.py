@@ -7,8 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from tests.bench.crew import Task, send_out
 from tests.bench.figures import Figure, each_once, within
+from tests.bench.processes import Task, send_out
 from tests.bench.spark_writing import merging
 from tests.bench.working import Working, work_for_a_while
 

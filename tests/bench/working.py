@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import BytesCodec, Delivery, Queue
 from sqlalchemy_fairqueue.worker import Worker
-from tests.bench.crew import Watch
+from tests.bench.processes import Watch
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier

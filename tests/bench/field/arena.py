@@ -31,7 +31,7 @@ _LOAD: Final = 20_000
 
 @dataclass(slots=True)
 class Seen:
-    """What a crew of workers did.
+    """What a group of workers did.
 
     Attributes:
         started: when each message's handler was called.
@@ -61,7 +61,7 @@ class Seen:
         return (len(self.started) - 1) / max(self.end - self.begin, 1e-6)
 
 
-class Crew:
+class RunningWorkers:
     """Workers at work."""
 
     def __init__(self, speakers: list[Speaker]) -> None:
@@ -183,7 +183,7 @@ class Arena:
             wire.run("vacuum analyze")
 
     @contextlib.contextmanager
-    def workers(self, seen: Seen, *, seconds: float = 0.0, slots: int = SLOTS) -> Iterator[Crew]:
+    def workers(self, seen: Seen, *, seconds: float = 0.0, slots: int = SLOTS) -> Iterator[RunningWorkers]:
         """Two processes that handle messages in the block; *seen* is filled at its end.
 
         Args:
@@ -202,7 +202,7 @@ class Arena:
                 ]
                 _all(speakers, "open")
                 began = _all(speakers, "work", slots=slots, seconds=seconds)
-                yield Crew(speakers)
+                yield RunningWorkers(speakers)
                 for session, used in sessions_cpu(wire).items():
                     seen.sessions_cpu += used - others.get(session, 0.0)
                 ended = _all(speakers, "stop")

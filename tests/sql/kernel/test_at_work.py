@@ -30,7 +30,7 @@ def at_work(*workers: Callable[[Event], None]) -> Iterator[Event]:
         one.result()
 
 
-class Crew:
+class Clients:
     """Producers and consumers, each on a connection of its own, and what became of the messages."""
 
     def __init__(self, open_kernel: OpenKernel, limit: int = 3) -> None:
@@ -90,7 +90,7 @@ def test_limits_and_pauses_hold_while_all_are_at_work(kernel: Kernel, open_kerne
     kernel.enqueue(*CHANNELS)
     kernel.drain()
     limit(kernel, LIMIT)
-    crew = Crew(open_kernel)
+    clients = Clients(open_kernel)
     administrator = open_kernel(autocommit=True)
 
     def administer(stop: Event) -> None:
@@ -105,18 +105,18 @@ def test_limits_and_pauses_hold_while_all_are_at_work(kernel: Kernel, open_kerne
             if stop.is_set():
                 return
 
-    with at_work(administer, crew.producer(), *(crew.consumer(number) for number in range(4))):
+    with at_work(administer, clients.producer(), *(clients.consumer(number) for number in range(4))):
         for _ in range(60):
             assert unbalanced(kernel) == []
             assert kernel.value("select count(*) from fq_message where slots & 2 = 2") <= LIMIT
-    crew.check(kernel)
+    clients.check(kernel)
 
 
 def test_a_limit_set_and_lifted_at_work_stays_exact(kernel: Kernel, open_kernel: OpenKernel) -> None:
     """However often the limit comes and goes under consumers at work, its count is right in every snapshot."""
     kernel.enqueue(*CHANNELS)
     kernel.drain()
-    crew = Crew(open_kernel)
+    clients = Clients(open_kernel)
     administrator = open_kernel(autocommit=True)
 
     def administer(stop: Event) -> None:
@@ -125,8 +125,8 @@ def test_a_limit_set_and_lifted_at_work_stays_exact(kernel: Kernel, open_kernel:
             if stop.is_set():
                 return
 
-    with at_work(administer, crew.producer(), *(crew.consumer(number) for number in range(3))):
+    with at_work(administer, clients.producer(), *(clients.consumer(number) for number in range(3))):
         for _ in range(60):
             assert unbalanced(kernel) == []
     limit(kernel, None)
-    crew.check(kernel)
+    clients.check(kernel)

@@ -43,10 +43,10 @@ def _minnows(arena: Arena, backlog: int, first: int, *, full: bool) -> tuple[lis
     seen = Seen()
     start = first + backlog
     producer = arena.producer()
-    with arena.workers(seen, seconds=HANDLER) as crew:
-        crew.until(min(backlog, _WARM))
+    with arena.workers(seen, seconds=HANDLER) as workers:
+        workers.until(min(backlog, _WARM))
         committed = producer.ask("enqueue", tenants=tenants, first=start, bulk=False, pace=pace)["committed"]
-        crew.until(backlog + len(tenants))
+        workers.until(backlog + len(tenants))
     asked = zip(tenants, committed, strict=True)
     return [Service(tenant, at, seen.started[start + number]) for number, (tenant, at) in enumerate(asked)], seen
 
@@ -62,8 +62,8 @@ def newcomers(arena: Arena, *, full: bool) -> Figures:
     size = many // 10
     arena.load(["whale"] * backlog)
     alone = Seen()
-    with arena.workers(alone, seconds=HANDLER) as crew:
-        crew.until(backlog)
+    with arena.workers(alone, seconds=HANDLER) as workers:
+        workers.until(backlog)
     arena.load(["whale"] * backlog, first=backlog)
     seen = Seen()
     first = 2 * backlog
@@ -72,10 +72,10 @@ def newcomers(arena: Arena, *, full: bool) -> Figures:
     spread = backlog * HANDLER / (2 * WORKERS * SLOTS)
     pace = [spread * (number - number % size) / minnows for number in range(minnows)]
     producer = arena.producer()
-    with arena.workers(seen, seconds=HANDLER) as crew:
-        crew.until(_WARM)
+    with arena.workers(seen, seconds=HANDLER) as workers:
+        workers.until(_WARM)
         told = producer.ask("enqueue", tenants=tenants, first=first, bulk=True, pace=pace, size=size)
-        crew.until(backlog + minnows)
+        workers.until(backlog + minnows)
     services = [
         Service(tenant, at, seen.started[first + number])
         for number, (tenant, at) in enumerate(zip(tenants, told["committed"], strict=True))
@@ -104,8 +104,8 @@ def zipf(arena: Arena, *, full: bool) -> Figures:
     # In the order of arrival the greater ones come first, as a greedy tenant's do.
     arena.load(tenants)
     seen = Seen()
-    with arena.workers(seen, seconds=HANDLER) as crew:
-        crew.until(len(tenants))
+    with arena.workers(seen, seconds=HANDLER) as workers:
+        workers.until(len(tenants))
     services = [Service(tenant, seen.begin, seen.started[number]) for number, tenant in enumerate(tenants)]
     indexes = jain(services)
     found = {"jain, least": min(indexes), "jain, median": percentile(indexes, 50)} if indexes else {}

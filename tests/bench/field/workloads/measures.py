@@ -50,8 +50,8 @@ def by_tenant(services: list[Service]) -> Iterable[list[Service]]:
 def emptied(arena: Arena, count: int, *, slots: int = 0) -> Seen:
     """Let handlers that do nothing handle so many messages of what is there."""
     seen = Seen()
-    with arena.workers(seen, **({"slots": slots} if slots else {})) as crew:
-        crew.until(count)
+    with arena.workers(seen, **({"slots": slots} if slots else {})) as workers:
+        workers.until(count)
     return seen
 
 

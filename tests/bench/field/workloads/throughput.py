@@ -52,10 +52,10 @@ def steady(arena: Arena, *, full: bool) -> Figures:
     tenants = [f"tenant-{number % TENANTS}" for number in range(count)]
     seen = Seen()
     producer = arena.producer()
-    with arena.workers(seen) as crew:
-        crew.until(1)
+    with arena.workers(seen) as workers:
+        workers.until(1)
         committed = producer.ask("enqueue", tenants=tenants, first=1, bulk=False, pace=[])["committed"]
-        crew.until(1 + count)
+        workers.until(1 + count)
     del seen.started[0]
     services = [Service(tenant, committed[number], seen.started[1 + number]) for number, tenant in enumerate(tenants)]
     return {"in, messages/s": count / (committed[-1] - committed[0])} | waiting(services) | served(seen)
@@ -73,11 +73,11 @@ def snapshot(arena: Arena, *, full: bool) -> Figures:
     producer = arena.producer()
     with arena.connected() as watcher:
         watcher.run("begin isolation level repeatable read; select 1")
-        with arena.workers(seen) as crew:
-            crew.until(1)
+        with arena.workers(seen) as workers:
+            workers.until(1)
             until = time.monotonic() + seconds
             while time.monotonic() < until:
-                lacking = crew.count() + backlog - sent
+                lacking = workers.count() + backlog - sent
                 if lacking > 0:
                     tenants = [f"tenant-{number % TENANTS}" for number in range(sent, sent + lacking)]
                     producer.ask("enqueue", tenants=tenants, first=sent, bulk=True, pace=[])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
 
 PATIENCE = 900.0
-"""Seconds after which a crew that has not come back counts as stuck."""
+"""Seconds after which processes that have not answered count as stuck."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One process of a crew: *work* is called in it with the barrier at which all start and with *arguments*."""
+    """One process: *work* is called in it with the barrier at which all start and with *arguments*."""
 
     work: Callable[..., Watch]
     arguments: tuple[object, ...]
@@ -67,19 +67,19 @@ def send_out(tasks: Sequence[Task]) -> list[Watch]:
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(len(tasks) + 1)
     ears: list[Connection[Any, Any]] = []
-    crew = []
+    processes = []
     for task in tasks:
         ear, mouth = context.Pipe(duplex=False)
         process = context.Process(target=_work, args=(task, barrier, mouth), daemon=True)
         process.start()
         mouth.close()
         ears.append(ear)
-        crew.append(process)
+        processes.append(process)
     try:
         barrier.wait(60)
         answers = [ear.recv() if ear.poll(PATIENCE) else "a process gave no answer" for ear in ears]
     finally:
-        for process in crew:
+        for process in processes:
             process.join(5)
             process.kill()
     watches = [answer for answer in answers if isinstance(answer, Watch)]
