@@ -39,10 +39,10 @@ def test_a_round_in_which_the_best_peer_failed_does_not_count() -> None:
 
 def test_verdicts() -> None:
     """The median decides; a line that nobody measured says so."""
-    assert _drain(_told(fairqueue=[10.0, 10.0, 99.0], pgqueuer=[9.0, 9.0, 9.0])).verdict == "falls short"
+    assert _drain(_told(fairqueue=[10.0, 10.0, 99.0], pgqueuer=[9.0, 9.0, 9.0])).verdict == "missed"
     assert _drain(_told(fairqueue=[10.0])).verdict == "not measured"
     assert Line("a", "b", 1.25, "less", [1.2, 1.0, 9.0]).verdict == "reached"
-    assert Line("a", "b", None, "less", [1.2]).verdict == "told only"
+    assert Line("a", "b", None, "less", [1.2]).verdict == "no reach set"
 
 
 def test_runs_are_told_together(tmp_path: Path) -> None:
@@ -51,9 +51,13 @@ def test_runs_are_told_together(tmp_path: Path) -> None:
     first.write(tmp_path / "one", page=False)
     second = FieldReport(contestants={"fairqueue": "1"}, bound=[0.5])
     second.outcomes.append(Outcome("zipf", "fairqueue", 0, {"jain, least": 0.995}))
+    second.outcomes.append(Outcome("future", "fairqueue", 0, {"sessions us, to before": 0.916}))
     second.write(tmp_path / "other", page=False)
     found = tables(FieldReport.read([tmp_path / "one" / "field.json", tmp_path / "other" / "field.json"]))
-    assert "| drain in batches | pgqueuer | >= 2.0 | **2 (2 to 3)** | reached | pgqueuer 1 |" in found
-    assert "| fair, batch 100 | the unfair bound | >= 0.75 | **0.5** | falls short |  |" in found
+    assert "| drain in batches | pgqueuer | >= 2.0 | **2 (2 to 3)** | reached |\n" in found
+    assert "| fair, batch 100 | the unfair bound | >= 0.75 | **0.5** | missed |\n" in found
+    assert "\n| contestant | drain in batches, to pgqueuer |" in found
+    assert "\n| pgqueuer | 1 |" in found
     assert "| fairqueue | 20 (10 to 30) |" in found
     assert "| fairqueue | 0.995 |" in found
+    assert found.endswith("first:\n\n| for tomorrow |\n| --- |\n| 0.916 |\n")

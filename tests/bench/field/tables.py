@@ -8,11 +8,17 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tests.bench.field.charts import told
+from tests.bench.field.environments import LIBRARY
 from tests.bench.field.reaching import lines
 from tests.bench.field.telling import FieldReport
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Columns = tuple[tuple[str, str, str], ...]
 
 _COLUMNS: Final = {
     "Fairness": (
@@ -39,17 +45,20 @@ _COLUMNS: Final = {
         ("drain", "server us/message", "server, us"),
         ("drain", "client us/message", "workers, us"),
     ),
-    "Depth: processor time of the sessions, to before": (
-        ("backlog_100k", "sessions us, to before", "backlog 100,000"),
-        ("backlog_1m", "sessions us, to before", "backlog 1,000,000"),
-        ("channels_100k", "sessions us, to before", "many tenants"),
-        ("backlog_10m", "sessions us, to before", "10,000,000, 100,000 tenants"),
-        ("future", "sessions us, to before", "for tomorrow"),
-        ("idle", "sessions us, to before", "idle tenants"),
-        ("limited", "sessions us, to before", "limits"),
-        ("snapshot", "last to first", "snapshot, last to first"),
-    ),
 }
+_DEPTH: Final = (
+    ("backlog_100k", "sessions us, to before", "backlog 100,000"),
+    ("backlog_1m", "sessions us, to before", "backlog 1,000,000"),
+    ("channels_100k", "sessions us, to before", "many tenants"),
+    ("backlog_10m", "sessions us, to before", "10,000,000, 100,000 tenants"),
+    ("future", "sessions us, to before", "for tomorrow"),
+    ("idle", "sessions us, to before", "idle tenants"),
+    ("limited", "sessions us, to before", "limits"),
+    ("snapshot", "last to first", "snapshot"),
+)
+_DEPTH_TITLE: Final = (
+    "CPU time of the sessions, the library, to before; under `snapshot` the throughput of the last fifth to the first:"
+)
 
 
 def tables(told_of: FieldReport) -> str:
@@ -58,23 +67,43 @@ def tables(told_of: FieldReport) -> str:
     server = ", ".join(f"{name} {value}" for name, value in told_of.server.items())
     loads = [*told_of.loads.values(), told_of.load_before]
     parts = [f"{form} form, {told_of.machine}, {server}; load {min(loads):.1f} to {max(loads):.1f}.", ""]
+    measured = lines(told_of)
     rows = []
-    for line in lines(told_of):
+    for line in measured:
         reach = "" if line.reach is None else f"{'>=' if line.better == 'more' else '<='} {line.reach}"
         ratio = f"**{told(line.ratios)}**" if line.ratios else ""
-        others = "; ".join(f"{name} {told([median(ratios)])}" for name, ratios in line.others.items())
-        rows.append([line.what, line.against, reach, ratio, line.verdict, others])
-    parts += [*_table(["what", "against", "reach", "ratio", "verdict", "beside it"], rows), ""]
-    for title, columns in _COLUMNS.items():
-        values = {
-            name: [told(told_of.values(workload, name, figure)) for workload, figure, _ in columns]
+        rows.append([line.what, line.against, reach, ratio, line.verdict])
+    parts += [*_table(["what", "against", "reach", "ratio", "verdict"], rows), ""]
+    compared = [line for line in measured if line.others]
+    if compared:
+        heads = ["contestant", *(f"{line.what}, to {line.against}" for line in compared)]
+        cells = {
+            name: [told([median(line.others[name])]) if name in line.others else "" for line in compared]
             for name in told_of.contestants
         }
-        shown = [place for place in range(len(columns)) if any(cells[place] for cells in values.values())]
-        rows = [[name, *(cells[place] for place in shown)] for name, cells in values.items() if any(cells)]
-        if rows:
-            parts += [*_table([title, *(columns[place][2] for place in shown)], rows), ""]
-    return "\n".join(parts)
+        parts += ["The same ratios of the others:", "", *_table(heads, _filled(cells)), ""]
+    for title, columns in _COLUMNS.items():
+        parts += _columns(title, columns, told_of, list(told_of.contestants))
+    depth = _columns("", _DEPTH, told_of, [LIBRARY.name])
+    return "\n".join([*parts, *([_DEPTH_TITLE, "", *depth] if depth else [])])
+
+
+def _columns(title: str, columns: Columns, told_of: FieldReport, contestants: Sequence[str]) -> list[str]:
+    """A table of figures, a contestant a row, without empty columns; without a title, the only row is unnamed."""
+    values = {
+        name: [told(told_of.values(workload, name, figure)) for workload, figure, _ in columns] for name in contestants
+    }
+    shown = [index for index in range(len(columns)) if any(cells[index] for cells in values.values())]
+    rows = _filled({name: [cells[index] for index in shown] for name, cells in values.items()})
+    if not rows:
+        return []
+    heads = [title, *(columns[index][2] for index in shown)]
+    return [*(_table(heads, rows) if title else _table(heads[1:], [row[1:] for row in rows])), ""]
+
+
+def _filled(cells: dict[str, list[str]]) -> list[list[str]]:
+    """Rows of contestants that have a figure."""
+    return [[name, *found] for name, found in cells.items() if any(found)]
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> list[str]:
