@@ -15,14 +15,20 @@ if TYPE_CHECKING:
 
 _FOLDER = Path(__file__).parent
 _CLOSES_SOCKETS = (4, 2)
+# On a busy machine the start of Spark and its first job take minutes, and any test may be the first.
+_FIRST_SECONDS = 600
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what lies here, and bear with sockets that older versions of PySpark leave to the garbage collector."""
+    """Mark what lies here, give it time for the start of Spark, and bear with sockets that older versions of PySpark
+    leave to the garbage collector.
+    """
     leaves_sockets = tuple(map(int, version("pyspark").split(".")[:2])) < _CLOSES_SOCKETS
     for item in items:
         if item.path.is_relative_to(_FOLDER):
             item.add_marker(pytest.mark.spark)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(_FIRST_SECONDS))
         if leaves_sockets and item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning"))
 
