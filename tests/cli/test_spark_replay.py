@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["spark"]
 
-pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
 
 _SCENARIOS = """
 [[scenario]]

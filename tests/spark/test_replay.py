@@ -71,7 +71,7 @@ def test_as_it_was(recorded: "DataFrame", program: Program) -> None:
     assert attempts_of(rows, "program", "q") == attempts_of(rows, "program", "other") == was
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_figures(spark: "SparkSession", recorded: "DataFrame", program: Program) -> None:
     """The figures of each scenario are those of the report, with its policies; first comes the record itself, replayed
     under its own policies and by as many workers as it shows, without an error.
