@@ -141,7 +141,7 @@ class Fetcher:
                     unanswered.backoff.succeeded()
                 except BaseException as error:  # noqa: BLE001 - it is tried again
                     self._stats.failed()
-                    unanswered.backoff.failed(error)
+                    unanswered.failed(error)
 
     def _take(self, due: list[ServedQueue], room: int) -> None:
         """One dequeue from each queue that is due; what one leaves the next ones may have."""

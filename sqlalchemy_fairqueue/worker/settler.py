@@ -63,6 +63,8 @@ class Settler:
         self._locked: deque[tuple[float, HeldDelivery, Decision]] = deque()
         self._event = WakeEvent()
         self._give_up_at: float | None = None
+        # No call before, however many deliveries are finished meanwhile: the database is away.
+        self._retry_at = 0.0
 
     def settle(self, held: HeldDelivery, decision: Decision | None) -> None:
         """Settle a delivery; None: it is not this worker's any more. Any thread may call it."""
@@ -77,6 +79,7 @@ class Settler:
     def stop(self) -> None:
         """Settle what there is and stop; after ten seconds in any case if the database is away."""
         self._give_up_at = self._clock() + self._timings.settle_at_stop
+        self._retry_at = 0.0
         self._event.set()
 
     def run(self) -> None:
@@ -84,13 +87,13 @@ class Settler:
         while True:
             try:
                 self._gather()
-                self._flush()
-                self._try_locked()
-                self._backoff.succeeded()
-                wait = self._locked[0][0] - self._clock() if self._locked else None
+                wait = self._write()
             except BaseException as error:  # noqa: BLE001 - whatever it is, deliveries wait to be settled
                 self._stats.failed()
                 wait = self._backoff.failed(error)
+                # What the schema of one queue refuses keeps no other queue waiting.
+                if not isinstance(error, FairQueueError):
+                    self._retry_at = self._clock() + wait
             if self._give_up_at is not None and not self._finished:
                 left = len(self._pending) + len(self._locked)
                 if not left:
@@ -100,10 +103,16 @@ class Settler:
                     break
             if (wait is None or wait > 0) and not self._finished:
                 self._event.wait(wait)
-            elif self._pending and wait is not None:
-                # More comes in while the database is away.
-                self._event.wait(wait)
         self._connection.close()
+
+    def _write(self) -> float | None:
+        """Send what is pending, unless the database is away. Returns when to call this again, in seconds from now."""
+        if (wait := self._retry_at - self._clock()) > 0:
+            return wait
+        self._flush()
+        self._try_locked()
+        self._backoff.succeeded()
+        return self._locked[0][0] - self._clock() if self._locked else None
 
     def _gather(self) -> None:
         queues: set[ServedQueue] = set()

@@ -56,6 +56,11 @@ class UnansweredDequeues:
         if lease_id is not None:
             self._due[lease_id] = (self._clock() + self._after, self._after)
 
+    def failed(self, error: BaseException) -> None:
+        """A lookup failed, perhaps before it reached the database: none is made before the backoff is over."""
+        at = self._clock() + self.backoff.failed(error)
+        self._due = {lease_id: (max(due_at, at), wait) for lease_id, (due_at, wait) in self._due.items()}
+
     def give_back(self, connection: Connection) -> None:
         """Give back what the worker does not know of under the leases that are due."""
         now = self._clock()

@@ -1,12 +1,16 @@
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue, Worker
+from tests.fixtures.database import Database
 from tests.worker.helpers import retimed
+from tests.worker.proxy import Proxy
 
 StartWorker = Callable[..., Worker]
 
@@ -31,3 +35,13 @@ def start(engine: Engine) -> Iterator[StartWorker]:
     yield start_one
     for worker in workers:
         worker.stop(timedelta())
+
+
+@pytest.fixture
+def proxy(database: Database) -> Iterator[Proxy]:
+    """A proxy before the test's database."""
+    # A socket's path must be short.
+    with tempfile.TemporaryDirectory(prefix="fq", dir="/tmp") as directory:
+        proxy = Proxy(database.url, Path(directory))
+        yield proxy
+        proxy.close()

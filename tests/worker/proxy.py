@@ -12,7 +12,11 @@ _CHUNK = 65_536
 
 
 class Proxy:
-    """Forwards connections to a server, until it is told to be silent about those that it has."""
+    """Forwards connections to a server, until it is told to be silent about those that it has, or to go away.
+
+    Attributes:
+        refused: The number of connections that it has ended at once.
+    """
 
     def __init__(self, server: URL, directory: Path) -> None:
         host = str(server.query.get("host") or server.host or "localhost")
@@ -21,6 +25,8 @@ class Proxy:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(directory / f".s.PGSQL.{_PORT}"))
         self._listener.listen()
+        self.refused = 0
+        self._away = False
         self._pairs: list[tuple[socket.socket, socket.socket, threading.Event]] = []
         self.url = server.set(host=None, port=None, query={"host": str(directory), "port": str(_PORT)})
         threading.Thread(target=self._accept, daemon=True).start()
@@ -30,6 +36,16 @@ class Proxy:
         for _, _, silent in list(self._pairs):
             silent.set()
 
+    def go_away(self) -> None:
+        """End the connections that there are, and every new one at once."""
+        self._away = True
+        for pair in list(self._pairs):
+            self._end(pair)
+
+    def come_back(self) -> None:
+        """Serve new connections again."""
+        self._away = False
+
     def close(self) -> None:
         """Close everything."""
         # Ends its accept too: one that goes on would take connections to whoever is given its file's number next.
@@ -37,15 +53,23 @@ class Proxy:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for pair in self._pairs:
+            self._end(pair)
             for one in pair[:2]:
-                with contextlib.suppress(OSError):
-                    one.shutdown(socket.SHUT_RDWR)
                 one.close()
+
+    def _end(self, pair: tuple[socket.socket, socket.socket, threading.Event]) -> None:
+        for one in pair[:2]:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                if self._away:
+                    self.refused += 1
+                    client.close()
+                    continue
                 server = self._connect()
                 silent = threading.Event()
                 self._pairs.append((client, server, silent))

@@ -2,11 +2,9 @@
 
 import asyncio
 import socket
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, create_engine, event
@@ -25,16 +23,6 @@ _OTHERS = "select count(*) from pg_stat_activity where datname = current_databas
 
 # Workers that soon take silence for an end.
 _IMPATIENT = {"stuck_after": 0.5, "hear_after": 0.2, "silence": 0.3, "answer": 0.3, "connect": 2.0}
-
-
-@pytest.fixture
-def proxy(database: Database) -> Iterator[Proxy]:
-    """A proxy before the test's database."""
-    # A socket's path must be short.
-    with tempfile.TemporaryDirectory(prefix="fq", dir="/tmp") as directory:
-        proxy = Proxy(database.url, Path(directory))
-        yield proxy
-        proxy.close()
 
 
 def test_an_idle_worker(queue: Queue, engine: Engine, database: Database, proxy: Proxy) -> None:
