@@ -283,3 +283,15 @@ class UnsentWork(FairQueueError):
     for when the transaction had been committed, prepared or rolled back already, from a hook that runs that late or
     after a flush whose error was caught: then that error is the cause. Nothing was recorded.
     """
+
+
+class FairQueueWarning(UserWarning):
+    """Base of every warning of this package."""
+
+
+class HandlerTransactionWarning(FairQueueWarning):
+    """A handler commits the session that the worker gave it, so that its effects may happen more than once."""
+
+
+class UnhandledKindWarning(FairQueueWarning):
+    """A message is enqueued whose kind has no handler, by a Queue object that has handlers for other kinds."""

@@ -62,7 +62,7 @@ def make_delivery(
         InvalidArgument, PayloadError: As ``enqueue`` does.
     """
     message = Enqueue(channel=channel, payload=payload, kind=kind, headers=headers, max_attempts=max_attempts)
-    sent = queue._operation(message)  # noqa: SLF001 - it refuses the arguments that enqueue refuses
+    sent = queue._encoded(message)  # noqa: SLF001 - it refuses the arguments that enqueue refuses
     now = datetime.now(UTC)
     return Delivery(
         message_id=message_id,

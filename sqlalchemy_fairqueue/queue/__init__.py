@@ -43,6 +43,9 @@ class Queue(
             notified. (Two-phase sessions and connections of SQLAlchemy never notify.) Workers that listen find such
             work only at their next poll; give them ``Worker(notify=False)`` too, so that they poll more often. A
             producer behind a transaction pooler can notify; a worker there cannot listen.
+        check_kinds: Whether an enqueue of a kind without a handler gives an
+            :class:`~sqlalchemy_fairqueue.UnhandledKindWarning`, once a kind, where this object has any handler. Give
+            False if other processes handle the other kinds.
 
     Raises:
         InvalidArgument: A bad name or number.

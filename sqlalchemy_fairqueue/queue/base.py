@@ -41,6 +41,7 @@ class QueueBase:
         max_attempts: int = 20,
         bind_arguments: Mapping[str, Any] | None = None,
         notify: bool = True,
+        check_kinds: bool = True,
     ) -> None:
         check_name("queue name", name)
         if schema is not None:
@@ -54,17 +55,23 @@ class QueueBase:
             raise InvalidArgument(f"defaults is {defaults!r:.80}; give a ChannelPolicy")
         if not isinstance(notify, bool):
             raise InvalidArgument(f"notify is {notify!r:.80}; give True or False")
+        if not isinstance(check_kinds, bool):
+            raise InvalidArgument(f"check_kinds is {check_kinds!r:.80}; give True or False")
         self.name = name
         self.schema = schema
         self.codec = codec
         self.defaults = defaults or ChannelPolicy()
         self.max_attempts = max_attempts
         self.notify = notify
+        self.check_kinds = check_kinds
         self._target = Target(schema, name, bind_arguments, notify)
         self._begin()
 
     def _begin(self) -> None:
         """What a part of the face remembers is made here, so that the arguments above are those of a queue."""
+
+    def _check_kind(self, kind: str) -> None:
+        """Warn of a message that no handler of this object is for. The part that has the handlers does it."""
 
     def __repr__(self) -> str:
         """The call that makes it."""

@@ -185,6 +185,11 @@ class EnqueueMethods(QueueBase):
             raise InvalidArgument(f"got a {type(where).__name__}; use await queue.aenqueue_now(...)")
 
     def _operation(self, message: object) -> EnqueueMessage:
+        encoded = self._encoded(message)
+        self._check_kind(encoded.message.kind)
+        return encoded
+
+    def _encoded(self, message: object) -> EnqueueMessage:
         if not isinstance(message, Enqueue):
             raise InvalidArgument(f"messages has {message!r:.80} where an Enqueue is needed")
         content = self.codec.encode(message.payload)

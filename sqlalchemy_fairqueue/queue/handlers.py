@@ -6,13 +6,14 @@ This module only keeps what was declared; workers call the handlers.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.errors import InvalidArgument, UnhandledKindWarning
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.values import RetryPolicy, check_duration, check_name
 
@@ -55,6 +56,7 @@ class HandlerMethods(QueueBase):
     def _begin(self) -> None:
         super()._begin()
         self._handlers: dict[str, Handler] = {}
+        self._warned_kinds: set[str] = set()
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
@@ -73,9 +75,10 @@ class HandlerMethods(QueueBase):
 
         The function takes the delivery, and may take ``session`` and ``context`` by these names. With ``session`` it
         gets a Session (an async function an AsyncSession) whose commit, made by the worker after it returned, carries
-        its writes and the completion: the effects in this database happen exactly once. It must not commit by itself;
-        ``begin_nested`` is fine. Without, the completion follows its return, and what it did happens at least once.
-        ``context`` tells a long one whether it should stop (:class:`sqlalchemy_fairqueue.Context`).
+        its writes and the completion: the effects in this database happen exactly once. It must not commit by itself,
+        which gives a :class:`~sqlalchemy_fairqueue.HandlerTransactionWarning`; ``begin_nested`` is fine. Without, the
+        completion follows its return, and what it did happens at least once. ``context`` tells a long one whether it
+        should stop (:class:`sqlalchemy_fairqueue.Context`).
 
         The worker settles the delivery by how the function ends: completed when it returns, as an :class:`Outcome`
         (Retry, Release, Bury) says, or retried by the policy after any other exception.
@@ -126,6 +129,29 @@ class HandlerMethods(QueueBase):
             return function
 
         return declare
+
+    def _check_kind(self, kind: str) -> None:
+        if not self.check_kinds or not self._handlers or kind in self._handlers or kind in self._warned_kinds:
+            return
+        known = ", ".join(map(repr, sorted(self._handlers)))
+        warnings.warn(
+            f"a message of kind {kind!r} is enqueued, and queue {self.name!r} has no handler for it, only for "
+            f"{known:.500}; correct the kind, import the module that declares its handler, or make the queue with "
+            "Queue(check_kinds=False) if other processes handle it",
+            UnhandledKindWarning,
+            stacklevel=_frames_of_this_package(),
+        )
+        # After the warning: where it is an error, each enqueue raises it.
+        self._warned_kinds.add(kind)
+
+
+def _frames_of_this_package() -> int:
+    """The ``stacklevel`` with which the caller's warning points at the code that called this package."""
+    level, frame = 1, inspect.currentframe()
+    frame = None if frame is None else frame.f_back
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("sqlalchemy_fairqueue."):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _wanted(function: object) -> set[str]:

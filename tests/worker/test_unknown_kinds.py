@@ -68,7 +68,7 @@ def test_a_kind_that_nobody_knows(
 ) -> None:
     """After a while its failures count, so that it ends as a dead letter that says why."""
     queue.handler("known")(lambda _: None)
-    send(engine, queue, 1, kind="unknown", max_attempts=2)
+    send(engine, Queue("documents"), 1, kind="unknown", max_attempts=2)
     with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
         worker = start(queue, retry=_AT_ONCE)
         until(lambda: is_empty(database), "it is a dead letter")

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
+import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.errors import LeaseLost, MessageCancelled, PayloadError, WorkerError, said
+from sqlalchemy_fairqueue.errors import (
+    HandlerTransactionWarning,
+    LeaseLost,
+    MessageCancelled,
+    PayloadError,
+    WorkerError,
+    said,
+)
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, guard, record, recorded
 from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
 from sqlalchemy_fairqueue.worker.decisions import (
@@ -68,6 +78,45 @@ def arguments(handler: Handler, held: HeldDelivery, session: Any = None) -> dict
     return given
 
 
+class CommitCheck:
+    """Check at the beginning of each commit of a handler's session. The worker's own commit sets ``returned`` before.
+
+    A lease that is lost, a message that is cancelled and a timeout that is over refuse the commit. One that the handler
+    makes itself gives a warning, at the line where the handler is defined.
+    """
+
+    def __init__(self, held: HeldDelivery, handler: Handler) -> None:
+        self.returned = False
+        self._held = held
+        self._handler = handler
+
+    def __call__(self) -> None:
+        """Raise if the commit must not be, and warn if the handler makes it."""
+        self._held.check()
+        if not self.returned:
+            self._warn()
+
+    def _warn(self) -> None:
+        function = self._handler.function
+        while isinstance(function, partial):
+            function = function.func
+        function = inspect.unwrap(function)
+        name = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+        message = (
+            f"handler {name} of kind {self._handler.kind!r} commits its session itself, without the completion of its "
+            "message: what it wrote happens again if the message is delivered again; leave the commit to the worker"
+        )
+        plain: Any = function if inspect.isroutine(function) else type(function).__call__
+        if (code := getattr(plain, "__code__", None)) is None:
+            warnings.warn(message, HandlerTransactionWarning, stacklevel=2)
+            return
+        # Beside the function, where the filters keep what they have shown: the stack does not lead there from a loop.
+        registry = plain.__globals__.setdefault("__warningregistry__", {})
+        warnings.warn_explicit(
+            message, HandlerTransactionWarning, code.co_filename, code.co_firstlineno, function.__module__, registry
+        )
+
+
 def call_in_session(
     sessions: Callable[[], Session],
     held: HeldDelivery,
@@ -87,9 +136,11 @@ def call_in_session(
     for left in reversed(range(TRIES)):
         session = sessions()
         try:
-            guard(session, held.check)
+            check = CommitCheck(held, handler)
+            guard(session, check)
             with around:
                 result = handler.function(held.delivery, **arguments(handler, held, session))
+            check.returned = True
             decision = settle_in(session, held, decide(held, handler, result))
             session.commit()
         except Exception as error:

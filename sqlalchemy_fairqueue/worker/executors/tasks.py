@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost
 from sqlalchemy_fairqueue.unit_of_work import guard
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure
 from sqlalchemy_fairqueue.worker.executors.base import Executor
-from sqlalchemy_fairqueue.worker.executors.handler_calls import TRIES, arguments, begin_handling, settle_in
+from sqlalchemy_fairqueue.worker.executors.handler_calls import TRIES, CommitCheck, arguments, begin_handling, settle_in
 from sqlalchemy_fairqueue.worker.operating_system import in_thread
 
 if TYPE_CHECKING:
@@ -284,9 +284,11 @@ class TaskExecutor(Executor):
         for left in reversed(range(TRIES)):
             session = self._sessions()
             try:
-                guard(session.sync_session, held.check)
+                check = CommitCheck(held, handler)
+                guard(session.sync_session, check)
                 with self._fork_guard:
                     result = await handler.function(held.delivery, **arguments(handler, held, session))
+                check.returned = True
                 decision = settle_in(session.sync_session, held, self._decision(held, handler, result))
                 await session.commit()
             except Exception as error:
