@@ -247,4 +247,5 @@ def test_a_queue_shows_what_it_takes() -> None:
         "max_attempts",
         "bind_arguments",
         "notify",
+        "check_kinds",
     ]

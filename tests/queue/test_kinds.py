@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Enqueue, InvalidArgument, Queue, UnhandledKindWarning
@@ -34,7 +34,7 @@ def test_an_error_where_warnings_are(engine: Engine, database: Database) -> None
     assert database.value("select count(*) from fq_message") == 0
 
 
-async def test_once_a_kind(engine: Engine, database: Database) -> None:
+async def test_once_a_kind(engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
     """The warning points at the enqueue, and comes once a kind, however often it is enqueued."""
     queue = _parser()
     with warnings.catch_warnings(record=True) as shown, Session(engine) as session:
@@ -42,7 +42,7 @@ async def test_once_a_kind(engine: Engine, database: Database) -> None:
         for kind in "prase", "prase", "parse", "default":
             queue.enqueue(session, channel="c", payload=1, kind=kind)
             queue.enqueue_now(engine, channel="c", payload=1, kind=kind)
-        await queue.aenqueue_now(create_async_engine(engine.url), channel="c", payload=1, kind="prase")
+        await queue.aenqueue_now(async_engine, channel="c", payload=1, kind="prase")
         session.commit()
     ours = [one for one in shown if one.category is UnhandledKindWarning]
     assert [str(one.message).split("'")[1] for one in ours] == ["prase", "default"]
