@@ -103,6 +103,14 @@ def worker(
             show_default=False,
         ),
     ] = None,
+    max_bytes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Most bytes of payloads and headers in a dequeue, and waiting for handlers. Default: 64 MiB.",
+            show_default=False,
+        ),
+    ] = None,
     name: Annotated[
         str | None,
         typer.Option(
@@ -142,6 +150,7 @@ def worker(
         "session_factory": session_factory and load_callable(session_factory, options.app_dir),
         "sync_session_factory": sync_session_factory and load_callable(sync_session_factory, options.app_dir),
         "prefetch": prefetch,
+        "max_bytes": max_bytes,
         "name": name,
     }
     arguments |= {name: value for name, value in optional.items() if value is not None}

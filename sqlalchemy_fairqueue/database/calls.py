@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy import TextClause, TextualSelect, TwoPhaseTransaction, column, text
 from sqlalchemy.exc import DBAPIError
 
+from sqlalchemy_fairqueue.database.binary import binary_results
 from sqlalchemy_fairqueue.database.migrations import to_install, to_repair
 from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
 from sqlalchemy_fairqueue.sql import quoted
@@ -47,7 +49,9 @@ def _argument(name: str, type_: str, *, alone: bool) -> str:
     return f"array[cast(:{name} as {type_.removesuffix('[]')})]" if alone else f"cast(:{name} as {type_})"
 
 
-def fetch(connection: Connection, clause: Clause, parameters: Mapping[str, Any], doing: str) -> Sequence[Row[Any]]:
+def fetch(
+    connection: Connection, clause: Clause, parameters: Mapping[str, Any], doing: str, *, binary: bool = False
+) -> Sequence[Row[Any]]:
     """The rows of a statement.
 
     Args:
@@ -55,12 +59,14 @@ def fetch(connection: Connection, clause: Clause, parameters: Mapping[str, Any],
         clause: The statement.
         parameters: Its parameters.
         doing: What it does, for an error's message: ``"dequeue from queue 'documents'"``.
+        binary: Whether its values come in the binary format.
 
     Raises:
         FairQueueError: The database refused it with an SQLSTATE that has a class.
     """
     try:
-        return connection.execute(clause, parameters).all()
+        with binary_results(connection) if binary else nullcontext():
+            return connection.execute(clause, parameters).all()
     except DBAPIError as error:
         refusal = translated(error, doing)
         if refusal is None:

@@ -91,7 +91,9 @@ def dequeue_clause(schema: str | None) -> Clause:
         schema,
         "fq_dequeue",
         # Headers not as the driver reads JSON: one that it cannot read would cost the whole batch.
-        "message_id, row_id, channel, kind, content, cast(headers as text) as headers, enqueued_at, attempt, "
+        # The driver reads no binary tid.
+        "message_id, cast(row_id as text) as row_id, channel, kind, content, cast(headers as text) as headers, "
+        "enqueued_at, attempt, "
         "max_attempts, deliveries, "
         "lease_id, lease_expires_at, hints, due_in, signals_after",
         queue="text",
@@ -100,6 +102,7 @@ def dequeue_clause(schema: str | None) -> Clause:
         consumer="text",
         lease_id="bigint",
         hints="bigint[]",
+        max_bytes="bigint",
     )
 
 
@@ -112,6 +115,7 @@ def dequeue(
     consumer: str,
     lease_id: int | None,
     hints: Hints | None,
+    max_bytes: int | None = None,
 ) -> Dequeued:
     """Take ready messages under a lease. The caller commits.
 
@@ -123,6 +127,7 @@ def dequeue(
         consumer: Shown beside the lease.
         lease_id: A lease of the consumer's to use again.
         hints: As the consumer's last dequeue gave them.
+        max_bytes: Most bytes of contents and headers to take; one message may have more. None: any number.
     """
     *rows, about = fetch(
         connection,
@@ -134,8 +139,10 @@ def dequeue(
             "consumer": consumer,
             "lease_id": lease_id,
             "hints": None if hints is None else integers(hints),
+            "max_bytes": max_bytes,
         },
         f"dequeue from queue {target.queue!r}",
+        binary=True,
     )
     found: Hints = about.hints or []
     return Dequeued(

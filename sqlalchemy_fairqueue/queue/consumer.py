@@ -82,7 +82,7 @@ class Consumer:
         """
         self._hear(connection, self._signals_after or 0, _CHUNKS)
 
-    def dequeue(self, connection: Connection, limit: int, lease: timedelta) -> Batch:
+    def dequeue(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None = None) -> Batch:
         """One dequeue, committed when it returns; first the signals that the last call left waiting are heard."""
         if self._process != os.getpid():
             self._forget()
@@ -90,10 +90,10 @@ class Consumer:
         try:
             if (after := self._signals_after) is not None:
                 self._hear(connection, after)
-            batch = self._call(connection, limit, lease)
+            batch = self._call(connection, limit, lease, max_bytes)
             if not batch and (after := self._signals_after) is not None:
                 self._hear(connection, after)
-                batch = self._call(connection, limit, lease)
+                batch = self._call(connection, limit, lease, max_bytes)
         except BaseException:
             self._forget()
             raise
@@ -110,7 +110,7 @@ class Consumer:
             self._hints = heard.after(self._hints)
         self._signals_after = after if seen == _CHUNK else None
 
-    def _call(self, connection: Connection, limit: int, lease: timedelta) -> Batch:
+    def _call(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None) -> Batch:
         sent_at = monotonic()
         # One that was made for longer would keep from others for longer what is taken under it.
         lease_id = next((known for made_for, known in self._leases if made_for == lease), None)
@@ -122,6 +122,7 @@ class Consumer:
             consumer=self.name,
             lease_id=lease_id,
             hints=self._hints,
+            max_bytes=max_bytes,
         )
         connection.commit()
         self._remember(lease, dequeued.lease_id, lease_id)

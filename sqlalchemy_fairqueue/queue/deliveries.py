@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     Deliveries = Delivery | Iterable[Delivery]
 
 LEASE = timedelta(seconds=30)
+MAX_BYTES = 64 * 1024 * 1024
+"""Most bytes of contents and headers in a batch."""
+MOST_BYTES = 2**40
 _LEAST = timedelta(microseconds=1)
 
 
@@ -52,7 +55,7 @@ class DeliveryMethods(QueueBase):
         vars(self).update(state)
         self._consumers = WeakKeyDictionary()
 
-    def dequeue(self, engine: Engine, *, limit: int = 1, lease: timedelta = LEASE) -> Batch:
+    def dequeue(self, engine: Engine, *, limit: int = 1, lease: timedelta = LEASE, max_bytes: int = MAX_BYTES) -> Batch:
         """Lease up to *limit* ready messages, taking channels in turn.
 
         The lease is committed when this returns, and ends *lease* from now or a little later. The caller owes each
@@ -64,6 +67,8 @@ class DeliveryMethods(QueueBase):
             engine: A sync Engine. A session is refused: a lease that is not committed protects nothing.
             limit: Most messages to take, 1 to 100,000.
             lease: How long the caller may need for them, up to 365 days. Use ``extend`` for more.
+            max_bytes: Most bytes of contents and headers to take, 64 MiB by default. The batch ends before the message
+                that would exceed it, and ``due_in`` is zero then. A message that is larger by itself comes alone.
 
         Returns:
             The deliveries, in turn order; empty when nothing is ready. Its ``due_in`` says when to poll again.
@@ -74,17 +79,19 @@ class DeliveryMethods(QueueBase):
         """
         if not isinstance(engine, Engine):
             raise self._no_engine(engine, "an Engine")
-        self._check(limit, lease)
+        self._check(limit, lease, max_bytes)
         consumer = self._consumer(engine)
-        return run(engine, lambda connection: consumer.dequeue(connection, limit, lease))
+        return run(engine, lambda connection: consumer.dequeue(connection, limit, lease, max_bytes))
 
-    async def adequeue(self, engine: AsyncEngine, *, limit: int = 1, lease: timedelta = LEASE) -> Batch:
+    async def adequeue(
+        self, engine: AsyncEngine, *, limit: int = 1, lease: timedelta = LEASE, max_bytes: int = MAX_BYTES
+    ) -> Batch:
         """As :meth:`dequeue`, on an AsyncEngine."""
         if not isinstance(engine, AsyncEngine):
             raise self._no_engine(engine, "an AsyncEngine")
-        self._check(limit, lease)
+        self._check(limit, lease, max_bytes)
         consumer = self._consumer(engine.sync_engine)
-        return await arun(engine, lambda connection: consumer.dequeue(connection, limit, lease))
+        return await arun(engine, lambda connection: consumer.dequeue(connection, limit, lease, max_bytes))
 
     def complete(self, where: AnySession | Connection | Engine, deliveries: Deliveries) -> None:
         """Settle deliveries whose work is done: their messages are gone. See the class for where it takes effect.
@@ -288,8 +295,9 @@ class DeliveryMethods(QueueBase):
         return consumer
 
     @staticmethod
-    def _check(limit: int, lease: timedelta) -> None:
+    def _check(limit: int, lease: timedelta, max_bytes: int) -> None:
         check_count("limit", limit, 1, 100_000)
+        check_count("max_bytes", max_bytes, 1, MOST_BYTES)
         check_duration("lease", lease, _LEAST)
 
     @staticmethod

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.database.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
+from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.executors.tasks import TaskExecutor
 from sqlalchemy_fairqueue.worker.logs import log
@@ -62,6 +63,7 @@ class AsyncWorker:
         session_factory: Callable[[], AsyncSession] | None = None,
         sync_session_factory: Callable[[], Session] | None = None,
         prefetch: int = MOST_PREFETCH,
+        max_bytes: int = MAX_BYTES,
         name: str | None = None,
         housekeeping: bool = True,
     ) -> None:
@@ -77,6 +79,7 @@ class AsyncWorker:
             grace=grace,
             retry=retry or RetryPolicy(),
             prefetch=prefetch,
+            max_bytes=max_bytes,
             name=worker_name(name),
             housekeeping=housekeeping,
         )

@@ -66,6 +66,7 @@ class Fetcher:
         self._queues = list(queues)
         self._leases = leases
         self._ask = options.ask
+        self._max_bytes = options.max_bytes
         self._executor = executor
         self._prefetch = prefetch
         self._trigger = trigger
@@ -111,12 +112,13 @@ class Fetcher:
         executor, trigger = self._executor, self._trigger
         buffered = len(executor.buffer)
         busy = executor.busy(now)
-        room = self._prefetch.room(executor.free(), buffered, busy)
+        spare = self._spare()
+        room = self._prefetch.room(executor.free(), buffered, busy) if spare > 0 else 0
         # Set before it is known: whatever is settled from now on wakes the fetcher.
         trigger.is_backlogged = True
         trigger.is_backlogged = self._settler.backlog > self._timings.unsettled
         if not room or trigger.is_backlogged:
-            trigger.refill_at = self._prefetch.ahead(busy) // 2
+            trigger.refill_at = (self._prefetch.ahead(busy) if spare > 0 else buffered) // 2
             # A handler may have finished before that was set. A buffer that nobody works off is checked again.
             is_hungry = executor.free() and not executor.buffer and not trigger.is_backlogged
             return 0 if is_hungry else self._timings.stale_after / 2
@@ -146,11 +148,11 @@ class Fetcher:
     def _take(self, due: list[ServedQueue], room: int) -> None:
         """One dequeue from each queue that is due; what one leaves the next ones may have."""
         for number, queue in enumerate(due):
-            limit = shares(room, len(due) - number)[0]
-            if not limit or self._stopping:
+            limit, spare = shares(room, len(due) - number)[0], self._spare()
+            if not limit or spare <= 0 or self._stopping:
                 break
             try:
-                room -= self._take_from(queue, limit)
+                room -= self._take_from(queue, limit, spare)
                 queue.backoff.succeeded()
             except BaseException as error:  # noqa: BLE001 - whatever it is, the worker and its other queues go on
                 self._stats.failed()
@@ -160,7 +162,11 @@ class Fetcher:
         self._queues.remove(first)
         self._queues.append(first)
 
-    def _take_from(self, queue: ServedQueue, limit: int) -> int:
+    def _spare(self) -> int:
+        """The number of bytes that may be taken now."""
+        return self._max_bytes - self._executor.buffer.size()
+
+    def _take_from(self, queue: ServedQueue, limit: int, max_bytes: int) -> int:
         consumer = queue.consumer
         self._waits.before_poll(queue)
         began = self._clock()
@@ -170,7 +176,9 @@ class Fetcher:
                 consumer.forget_leases()
             lease_id = consumer.lease_id
             try:
-                batch = self._connection.run(lambda connection: consumer.dequeue(connection, limit, self._ask))
+                batch = self._connection.run(
+                    lambda connection: consumer.dequeue(connection, limit, self._ask, max_bytes)
+                )
             except BaseException:
                 self.unanswered[queue].add(lease_id)
                 raise

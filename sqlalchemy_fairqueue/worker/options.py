@@ -20,6 +20,7 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.database.engines import check_driver
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue import Queue
+from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES, MOST_BYTES
 from sqlalchemy_fairqueue.values import RetryPolicy, check_count, check_duration, check_name
 from sqlalchemy_fairqueue.worker.executors.child_processes import check_isolated
 from sqlalchemy_fairqueue.worker.logs import log
@@ -60,6 +61,7 @@ class WorkerOptions:
     grace: timedelta
     retry: RetryPolicy
     prefetch: int
+    max_bytes: int = MAX_BYTES
     name: str
     housekeeping: bool
     timings: Timings = field(default_factory=Timings)
@@ -78,6 +80,7 @@ class WorkerOptions:
             raise InvalidArgument(f"queues names one queue twice: {targets!r:.200}; give each once")
         check_count("concurrency", self.concurrency, 1, 10_000)
         check_count("prefetch", self.prefetch, 0, MOST_PREFETCH)
+        check_count("max_bytes", self.max_bytes, 1, MOST_BYTES)
         check_duration("lease", self.lease, _LEAST_LEASE)
         check_duration("grace", self.grace)
         if self.poll_interval is not None:

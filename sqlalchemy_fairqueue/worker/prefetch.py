@@ -115,6 +115,11 @@ class Buffer:
         """The number of deliveries that wait."""
         return len(self._waiting)
 
+    def size(self) -> int:
+        """The bytes of the contents of the deliveries that wait."""
+        # A copy, which is one step for other threads.
+        return sum(len(held.delivery.content) for _, _, held in self._waiting.copy())
+
     def extend(self, deliveries: Iterable[HeldDelivery]) -> None:
         """Add deliveries, in the order in which the dequeue gave them."""
         if not self._waiting:

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from sqlalchemy_fairqueue.database.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
+from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.executors.threads import ThreadExecutor
 from sqlalchemy_fairqueue.worker.logs import log
@@ -55,6 +56,8 @@ class Worker:
         retry: When failed messages are tried again, unless their handler was declared with another policy.
         session_factory: Makes the sessions of handlers that take one. Default: ``sessionmaker(engine)``.
         prefetch: Most messages taken ahead of their handler, 0 to 500. It holds a tenth of a second's work at most.
+        max_bytes: Most bytes of contents and headers that one dequeue takes and that wait for a handler, 64 MiB by
+            default. One message may have more. Those that handlers work on come on top.
         name: Shown beside its leases and in the log. Default: host, process and a random part.
         housekeeping: Whether it does its share of chores: partitions of the history.
 
@@ -74,6 +77,7 @@ class Worker:
         retry: RetryPolicy | None = None,
         session_factory: Callable[[], Session] | None = None,
         prefetch: int = MOST_PREFETCH,
+        max_bytes: int = MAX_BYTES,
         name: str | None = None,
         housekeeping: bool = True,
     ) -> None:
@@ -89,6 +93,7 @@ class Worker:
             grace=grace,
             retry=retry or RetryPolicy(),
             prefetch=prefetch,
+            max_bytes=max_bytes,
             name=worker_name(name),
             housekeeping=housekeeping,
         )

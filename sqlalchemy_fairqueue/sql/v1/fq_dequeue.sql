@@ -1,5 +1,6 @@
 -- fq_dequeue: lease up to p_limit ready messages of a queue, taking channels in turn.
--- Guarantees: never more than the limit, the queue's limit, a channel's max_concurrency or its rate; nothing of a
+-- Guarantees: never more than the limit, the queue's limit, a channel's max_concurrency or its rate; contents and
+-- headers (as text) of no more than p_max_bytes (null: any), or one message that is larger; nothing of a
 -- paused queue or channel; within a channel by (dequeue_at, id); the rows come in turn order.
 -- One row a message, then one row about the call (message_id null): the lease, scan hints to pass to the next call (the
 -- seventh says whether messages of this one hold slots of a limit, which their end frees), microseconds until something
@@ -21,7 +22,8 @@ create function fairqueue.fq_dequeue(
   p_lease bigint,
   p_consumer text,
   p_lease_id bigint default null,
-  p_hints bigint[] default null
+  p_hints bigint[] default null,
+  p_max_bytes bigint default null
 )
 returns table (
   message_id bigint,
@@ -68,6 +70,9 @@ declare
   v_limited_queue boolean;
   v_queue_state tid;
   v_limit integer := p_limit;
+  -- what the batch may still grow by (null: any); whether the next message would have been too much
+  v_bytes_left bigint := p_max_bytes;
+  v_cut boolean := false;
   -- hints: where the ready order was found to begin, the floor of the signals, their next floor once the writers below
   -- this xid have ended, when the next full scan is due, when the next scan below the first floor is due
   v_channel_floor bigint := coalesce(p_hints[1], c_nothing);
@@ -114,7 +119,14 @@ declare
   v_ranks integer[];
   v_ids bigint[];
   v_locked tid[];
+  v_sizes integer[];
+  v_bytes bigint;
   v_whole boolean;
+  -- the first message that is too much: the how many-th turn of its channel, whose, the how many-th
+  v_cut_turn bigint;
+  v_cut_ord bigint;
+  v_cut_rank integer;
+  v_one_turn boolean := false;
   v_next_heads_at bigint[];
   v_next_head_ids bigint[];
   v_width integer;
@@ -140,11 +152,13 @@ begin
     or p_limit is null or p_limit not between 1 and 100000
     or p_lease is null or p_lease not between 1 and 31536000000000
     or p_consumer is null
+    or p_max_bytes < 1
   then
-    raise exception 'fq_dequeue has queue %, limit %, lease % microseconds, consumer %',
-        p_queue, p_limit, p_lease, p_consumer
+    raise exception 'fq_dequeue has queue %, limit %, lease % microseconds, consumer %, at most % bytes',
+        p_queue, p_limit, p_lease, p_consumer, p_max_bytes
       using errcode = 'QF001',
-        hint = 'ask for 1 to 100000 messages under a lease of 1 microsecond to 365 days, with the name of a consumer';
+        hint = 'ask for 1 to 100000 messages under a lease of 1 microsecond to 365 days, with the name of a consumer, '
+          'and for at least 1 byte or any number (null)';
   end if;
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'fq_dequeue runs in a % transaction', current_setting('transaction_isolation')
@@ -254,7 +268,7 @@ begin
   end if;
 
   v_order_floor := v_channel_floor;
-  while v_left > 0 and v_empty < 32 loop
+  while v_left > 0 and v_empty < 32 and not v_cut loop
     if v_bare then
       -- From the floor on there is nothing that this call could take. The next call begins at the first channel there,
       -- which is not due or is locked by another call. A scan below the floor reads all versions that were served
@@ -398,7 +412,6 @@ begin
       v_quota := least(v_quota, v_turn_left + (greatest(1, v_limit / v_weight) - 1) * v_weight, c_few);
       v_got := 0;
       while v_got < v_quota loop
-        return query
         update fairqueue.fq_message m
         set lease_id = v_lease_id,
           attempts = m.attempts + 1,
@@ -417,26 +430,40 @@ begin
             for no key update skip locked
           )
           and num_nulls(m.lease_id) = 1
+          and (
+            v_got = 0
+            or octet_length(m.content) + coalesce(octet_length(m.headers::text), 0) <= v_bytes_left
+          ) is not false
         returning m.id, m.ctid, m.channel_id,
           (
             select c.name
             from fairqueue.fq_channel c
             where c.id = v_channel_id
           ),
-          m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
-          null::bigint, null::bigint, null::bigint[], null::bigint, null::bigint;
+          m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries
+        into message_id, row_id, channel_id, channel, kind, content, headers, enqueued_at, attempt, max_attempts,
+          deliveries;
         exit when not found;
+        return next;
         v_got := v_got + 1;
+        if v_limit > 1 and p_max_bytes is not null then
+          v_bytes_left := v_bytes_left - octet_length(content) - coalesce(octet_length(headers::text), 0);
+        end if;
         -- The new head is the least message that was not taken, one that somebody else has locked included.
-        select x.dequeue_at, x.id into v_head_at, v_head_id
+        select x.dequeue_at, x.id, v_got < v_quota and x.dequeue_at <= v_now and (
+            v_bytes_left <= 0
+            or octet_length(x.content) + coalesce(octet_length(x.headers::text), 0) > v_bytes_left
+          ) is true
+        into v_head_at, v_head_id, v_cut
         from fairqueue.fq_message x
         where x.channel_id = v_channel_id
           and x.lease_id is null
           and (x.dequeue_at, x.id) >= (v_head_at, v_head_id)
         order by x.channel_id, x.dequeue_at, x.id
         limit 1;
-        exit when v_head_at is null or v_head_at > v_now;
+        exit when v_head_at is null or v_head_at > v_now or v_cut;
       end loop;
+      v_cut := v_cut is true;
       if v_got > 0 then
         v_holds_slots := v_has_limit;
         v_left := v_left - v_got;
@@ -465,7 +492,10 @@ begin
 
     -- As many whole turns as all of them fit in, the last turn cut short. Positions ascend strictly, as close to the
     -- clock as that allows. One turn while other channels may be ready behind these.
-    v_turns := case when v_found = v_width and v_width < v_left then 1 else greatest(1, v_left / v_weight) end;
+    v_turns := case
+      when v_one_turn or (v_found = v_width and v_width < v_left) then 1
+      else greatest(1, v_left / v_weight)
+    end;
     v_room := v_left;
     v_quotas := v_most;
     for i in 1..v_found loop
@@ -481,10 +511,11 @@ begin
     select
       array_agg(w.row) filter (where w.taken), array_agg(w.id) filter (where w.taken),
       array_agg(w.ord) filter (where w.taken), array_agg(w.rank) filter (where w.taken),
+      array_agg(w.size) filter (where w.taken), sum(w.size) filter (where w.taken),
       array_agg(case when w.taken then w.rank else 0 end) filter (where w.last),
       array_agg(case when w.taken then w.next_at else w.dequeue_at end) filter (where w.last),
       array_agg(case when w.taken then w.next_id else w.id end) filter (where w.last)
-    into v_rows, v_ids, v_ords, v_ranks, v_gots, v_next_heads_at, v_next_head_ids
+    into v_rows, v_ids, v_ords, v_ranks, v_sizes, v_bytes, v_gots, v_next_heads_at, v_next_head_ids
     from (
       select t.*,
         t.rank <= t.quota and t.dequeue_at <= v_now as taken,
@@ -494,14 +525,17 @@ begin
           else t.rank = 1
         end as last
       from (
-        select f.row, f.id, f.dequeue_at, u.ord, u.quota,
+        select f.row, f.id, f.dequeue_at, f.size, u.ord, u.quota,
           (row_number() over turn)::integer as rank,
           lead(f.dequeue_at) over turn as next_at,
           lead(f.id) over turn as next_id
         from unnest(v_channels, v_quotas, v_heads_at, v_head_ids)
           with ordinality u(channel_id, quota, head_at, head_id, ord)
         left join lateral (
-          select x.ctid as row, x.dequeue_at, x.id
+          select x.ctid as row, x.dequeue_at, x.id,
+            case
+              when p_max_bytes is not null then octet_length(x.content) + coalesce(octet_length(x.headers::text), 0)
+            end as size
           from fairqueue.fq_message x
           where x.channel_id = u.channel_id
             and x.lease_id is null
@@ -528,12 +562,15 @@ begin
       v_rows := v_locked;
     else
       -- A message that somebody else has locked is passed by, and the turn goes on behind it.
-      select array_agg(f.row), array_agg(u.ord)
-      into v_rows, v_ords
+      select array_agg(f.row), array_agg(u.ord), array_agg(f.size), sum(f.size)
+      into v_rows, v_ords, v_sizes, v_bytes
       from unnest(v_channels, v_quotas, v_heads_at, v_head_ids)
         with ordinality u(channel_id, quota, head_at, head_id, ord)
       cross join lateral (
-        select x.ctid as row
+        select x.ctid as row,
+          case
+            when p_max_bytes is not null then octet_length(x.content) + coalesce(octet_length(x.headers::text), 0)
+          end as size
         from fairqueue.fq_message x
         where x.channel_id = u.channel_id
           and x.lease_id is null
@@ -550,6 +587,51 @@ begin
         v_ranks[i] := v_gots[v_ords[i]];
       end loop;
     end if;
+    if v_bytes > v_bytes_left and (v_left < v_limit or cardinality(v_rows) > 1) then
+      -- What comes after the first message that is too much is not taken. Where that is in a first turn, the batch ends
+      -- as if it had been asked for so few messages. In a later one, a further pass takes the last turns one by one, so
+      -- that those channels that have them get new positions.
+      select s.turn, s.ord, s.rank into v_cut_turn, v_cut_ord, v_cut_rank
+      from (
+        select t.turn, t.ord, t.rank,
+          row_number() over in_turn as place,
+          sum(t.size) over in_turn as bytes
+        from (
+          select u.ord, u.rank, u.size,
+            case
+              when u.rank <= v_turns_left[u.ord] then 0
+              else 1 + (u.rank - v_turns_left[u.ord] - 1) / v_weights[u.ord]
+            end as turn
+          from unnest(v_ords, v_ranks, v_sizes) u(ord, rank, size)
+        ) t
+        window in_turn as (order by t.turn, t.ord, t.rank)
+      ) s
+      where s.bytes > v_bytes_left
+        and (s.place > 1 or v_left < v_limit)
+      order by s.place
+      limit 1;
+      v_cut := v_cut_turn = 0;
+      v_one_turn := true;
+      v_whole := false;
+      select array_agg(u.row), array_agg(u.ord), array_agg(u.rank), sum(u.size)
+      into v_rows, v_ords, v_ranks, v_bytes
+      from unnest(v_rows, v_ords, v_ranks, v_sizes) u(row, ord, rank, size)
+      where case
+          when v_cut then u.rank <= v_turns_left[u.ord] and (u.ord, u.rank) < (v_cut_ord, v_cut_rank)
+          else u.rank <= v_turns_left[u.ord] + (v_cut_turn - 1) * v_weights[u.ord]
+        end;
+      v_gots := array_fill(0, array[v_found]);
+      for i in 1..coalesce(cardinality(v_rows), 0) loop
+        v_gots[v_ords[i]] := v_gots[v_ords[i]] + 1;
+      end loop;
+      if v_cut then
+        for i in v_cut_ord + (v_cut_rank > 1)::integer..v_found loop
+          v_quotas[i] := 0;
+        end loop;
+      end if;
+    end if;
+    v_bytes_left := v_bytes_left - coalesce(v_bytes, 0);
+    v_cut := v_cut or (v_bytes_left <= 0) is true;
     v_got := coalesce(cardinality(v_rows), 0);
 
     if v_got > 0 then
@@ -654,7 +736,7 @@ begin
     due_in := null;
   elsif v_limited_queue and v_queue_state is null then
     due_in := 10000;
-  elsif v_empty = 32 then
+  elsif v_empty = 32 or v_cut then
     due_in := 0;
   elsif v_left > 0 or v_limit < p_limit then
     -- At the queue's limit only a lease that expires brings something without a signal; a consumer that waits and
@@ -678,6 +760,16 @@ begin
   end if;
 
   message_id := null;
+  row_id := null;
+  channel_id := null;
+  channel := null;
+  kind := null;
+  content := null;
+  headers := null;
+  enqueued_at := null;
+  attempt := null;
+  max_attempts := null;
+  deliveries := null;
   lease_id := v_lease_id;
   lease_expires_at := v_expires_at;
   -- A channel that became due while this call ran was left alone: the next call must find it, so that the floor stays
