@@ -5,10 +5,11 @@ every way to the database and back that it keeps the field.
 from datetime import timedelta
 from typing import Any
 
+from sqlalchemy_fairqueue import Rate
+
 SAMPLES: dict[str, Any] = {
     "max_concurrency": 4,
-    "rate_interval": timedelta(milliseconds=1500),
-    "rate_burst": 2,
+    "rate": Rate(1, per=timedelta(milliseconds=1500), burst=2),
     "weight": 3,
     "max_backlog": 10,
     "on_full": "drop",

@@ -21,6 +21,7 @@ from sqlalchemy_fairqueue.cli.policies import (
     policy_document,
     policy_rows,
     queue_configuration,
+    rate_changes,
     rate_option,
 )
 from sqlalchemy_fairqueue.cli.results import Result
@@ -35,7 +36,7 @@ def configure_channel(
     no_max_concurrency: Annotated[
         bool, flag_option("--no-max-concurrency", "No limit of messages out at once.")
     ] = False,
-    rate: Annotated[timedelta | None, rate_option("--rate")] = None,
+    rate: Annotated[Any, rate_option("--rate")] = None,
     burst: Annotated[
         int | None, count_option("--burst", "Messages that may come in a row before the rate applies.")
     ] = None,
@@ -50,12 +51,10 @@ def configure_channel(
     its queue. The change takes effect on the next dequeue.
     """
     changes = changes_by_options(
-        {
-            "max_concurrency": max_concurrency, "rate_interval": rate, "rate_burst": burst, "weight": weight,
-            "max_backlog": max_backlog, "on_full": on_full,
-        },
+        {"max_concurrency": max_concurrency, "weight": weight, "max_backlog": max_backlog, "on_full": on_full},
         {"max_concurrency": no_max_concurrency, "max_backlog": no_max_backlog},
-    )  # fmt: skip
+    )
+    changes |= rate_changes(rate, burst)
     with open_installation(options) as installation:
         queue = installation.single_queue(may_be_new=bool(changes))
         found = queue.channels(installation.engine, channel=channel)
@@ -101,7 +100,7 @@ def configure_queue(
     no_channel_max_concurrency: Annotated[
         bool, flag_option("--no-channel-max-concurrency", "For new channels: no limit of messages out at once.")
     ] = False,
-    channel_rate: Annotated[timedelta | None, rate_option("--channel-rate")] = None,
+    channel_rate: Annotated[Any, rate_option("--channel-rate")] = None,
     channel_burst: Annotated[
         int | None, count_option("--channel-burst", "For new channels: messages that may come in a row.")
     ] = None,
@@ -123,11 +122,12 @@ def configure_queue(
     """
     changes = changes_by_options(
         {
-            "max_concurrency": channel_max_concurrency, "rate_interval": channel_rate, "rate_burst": channel_burst,
-            "weight": channel_weight, "max_backlog": channel_max_backlog, "on_full": channel_on_full,
+            "max_concurrency": channel_max_concurrency, "weight": channel_weight,
+            "max_backlog": channel_max_backlog, "on_full": channel_on_full,
         },
         {"max_concurrency": no_channel_max_concurrency, "max_backlog": no_channel_max_backlog},
     )  # fmt: skip
+    changes |= rate_changes(channel_rate, channel_burst, "channel-")
     check_contradiction("max_concurrency", given=max_concurrency is not None, removed=no_max_concurrency)
     wanted: dict[str, Any] = {}
     if max_concurrency is not None or no_max_concurrency:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Literal
 
-from sqlalchemy_fairqueue.errors import clean
-from sqlalchemy_fairqueue.times import UNITS, parsed_duration
+from sqlalchemy_fairqueue.errors import InvalidArgument, clean
+from sqlalchemy_fairqueue.times import parsed_duration
+from sqlalchemy_fairqueue.values import Rate
 
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60}
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
-_RATE = re.compile(r"(\d+(?:\.\d+)?)/(\S+)", re.ASCII)
-_NO_LIMIT = "none"
 
 
 def parse_duration(text: str) -> timedelta:
@@ -41,38 +41,18 @@ def format_duration(duration: timedelta) -> str:
     return f"{sign}{whole}s"
 
 
-def parse_rate(text: str) -> timedelta:
-    """The time between two messages at a rate: ``10/s``, ``600/m``, ``1/30s``; ``none`` is zero, for no limit.
+def parse_rate(text: str) -> Rate | Literal["none"]:
+    """A rate: ``10/s``, ``600/m``, ``1/30s``, ``50/s, burst 10``; or ``none``, for no limit.
 
     Raises:
-        ValueError: The text has another form, or the rate is more than a million a second.
+        ValueError: The text has another form, or the rate cannot be kept.
     """
-    if text.strip().lower() == _NO_LIMIT:
-        return timedelta()
-    problem = f"{text!r} is no rate; give one like 10/s, 600/m, 1/30s or none"
-    found = _RATE.fullmatch(text.strip())
-    if found is None or not float(found[1]):
-        raise ValueError(problem)
+    if text.strip().lower() == "none":
+        return "none"
     try:
-        per = UNITS[found[2]] if found[2] in UNITS else parse_duration(found[2])
-        if not per:
-            raise ValueError  # noqa: TRY301 - raised again below, with the text
-        interval = per / float(found[1])
-    except (ValueError, OverflowError):
-        raise ValueError(problem) from None
-    if not interval:
-        raise ValueError(f"{text!r} is more than a million a second; give none for no limit")
-    return interval
-
-
-def format_rate(interval: timedelta | None) -> str | None:
-    """A time between two messages as a rate, in the smallest unit that has at least one; None for no limit."""
-    if not interval:
-        return None
-    for unit in ("s", "m", "h", "d"):
-        if UNITS[unit] >= interval:
-            return f"{UNITS[unit] / interval:.4g}/{unit}"
-    return f"1/{interval / UNITS['d']:.4g}d"
+        return Rate.parse(text)
+    except InvalidArgument as error:
+        raise ValueError(f"{error}; none is no limit") from None
 
 
 def format_value(value: object) -> str:

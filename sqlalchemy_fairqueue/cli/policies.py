@@ -2,21 +2,21 @@
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import typer
 from sqlalchemy import Connection
 
-from sqlalchemy_fairqueue import ChannelPolicy
+from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.cli.errors import usage_error
-from sqlalchemy_fairqueue.cli.formats import format_rate, parse_rate
+from sqlalchemy_fairqueue.cli.formats import parse_rate
 from sqlalchemy_fairqueue.cli.options import option_parser
 from sqlalchemy_fairqueue.cli.sql_files import query
 from sqlalchemy_fairqueue.database.policies import policy_values
 from sqlalchemy_fairqueue.times import duration
-from sqlalchemy_fairqueue.values import PolicyChanges
+from sqlalchemy_fairqueue.values import PolicyChanges, policy_fields
 
 
 def count_option(name: str, help_text: str) -> Any:
@@ -31,7 +31,7 @@ def flag_option(name: str, help_text: str) -> Any:
 
 def rate_option(name: str) -> Any:
     """An option that takes a rate."""
-    words = "At most so many messages on average: 10/s, 600/m, 1/30s; none: no limit."
+    words = "At most so many messages on average: 10/s, 600/m, 1/30s, '50/s, burst 10'; none: no limit."
     return typer.Option(name, parser=option_parser(parse_rate), metavar="RATE", help=words, show_default=False)
 
 
@@ -64,6 +64,21 @@ def changes_by_options(given: Mapping[str, object], lifted: Mapping[str, bool]) 
     return cast("PolicyChanges", changes)
 
 
+def rate_changes(rate: Rate | Literal["none"] | None, burst: int | None, prefix: str = "") -> PolicyChanges:
+    """The change of a rate by ``--rate`` and ``--burst``; empty where neither is given.
+
+    Raises:
+        Failure: There is a burst without a rate.
+    """
+    if rate is None or rate == "none":
+        if burst is not None:
+            raise usage_error(
+                f"--{prefix}burst {burst} has no rate; give both, such as --{prefix}rate 50/s --{prefix}burst {burst}"
+            )
+        return {} if rate is None else {"rate": None}
+    return {"rate": rate if burst is None else replace(rate, burst=burst)}
+
+
 def check_contradiction(name: str, *, given: bool, removed: bool) -> None:
     """Refuse a limit that is set and removed at once."""
     if given and removed:
@@ -75,8 +90,8 @@ def policy_rows(policy: ChannelPolicy) -> list[tuple[str, object]]:
     """A policy as rows of names and values."""
     return [
         ("max concurrency", policy.max_concurrency),
-        ("rate", format_rate(policy.rate_interval)),
-        ("burst", policy.rate_burst),
+        ("rate", policy.rate and policy.rate.per_time()),
+        ("burst", policy.rate and policy.rate.burst),
         ("weight", policy.weight),
         ("max backlog", policy.max_backlog),
         ("on full", policy.on_full if policy.max_backlog or policy.on_full != "raise" else None),
@@ -84,9 +99,13 @@ def policy_rows(policy: ChannelPolicy) -> list[tuple[str, object]]:
 
 
 def policy_document(policy: ChannelPolicy) -> dict[str, object]:
-    """A policy as a JSON document: each field by its name, durations in seconds."""
-    values = asdict(policy)
-    return {f"{name}_seconds" if isinstance(value, timedelta) else name: value for name, value in values.items()}
+    """A policy as a JSON document: each field by its name."""
+    return {name: getattr(policy, name) for name in policy_fields()} | {"rate": rate_document(policy.rate)}
+
+
+def rate_document(rate: Rate | None) -> dict[str, object] | None:
+    """A rate as a JSON document; None for no limit."""
+    return None if rate is None else {"interval_seconds": rate.interval.total_seconds(), "burst": rate.burst}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from sqlalchemy_fairqueue.cli.formats import format_rate
 from sqlalchemy_fairqueue.cli.installation import channel_not_found, open_installation
 from sqlalchemy_fairqueue.cli.options import Options
+from sqlalchemy_fairqueue.cli.policies import rate_document
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, text_table
 from sqlalchemy_fairqueue.database.engines import run
@@ -84,7 +84,7 @@ def channel_row(stats: ChannelStats, now: datetime) -> list[Text]:
         cell(stats.scheduled),
         cell(stats.leased),
         cell(limit),
-        cell(format_rate(stats.rate_interval)),
+        cell(stats.rate and stats.rate.per_time()),
         cell(stats.weight),
         cell(backlog),
         cell(stats.dead, "red" if stats.dead else ""),
@@ -106,9 +106,7 @@ def queue_document(stats: QueueStats, now: datetime) -> dict[str, object]:
 
 def channel_document(stats: ChannelStats, now: datetime) -> dict[str, object]:
     """A channel as a JSON document."""
-    document = asdict(stats)
-    document["rate_interval_seconds"] = document.pop("rate_interval")
-    return document | {"oldest_ready_seconds": age(stats.oldest_ready_at, now)}
+    return asdict(stats) | {"rate": rate_document(stats.rate), "oldest_ready_seconds": age(stats.oldest_ready_at, now)}
 
 
 def stats(options: Options) -> Result:

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
-from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.times import duration, microseconds
-from sqlalchemy_fairqueue.values import ChannelPolicy
+from sqlalchemy_fairqueue.values import ChannelPolicy, Rate
+from sqlalchemy_fairqueue.values.rates import checked_rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sqlalchemy_fairqueue.values import PolicyChanges
 
-# A field's column has its name, but for this one.
-_COLUMNS = {"on_full": "drop_when_full"}
+# A field's column has its name, but for these.
+_COLUMNS = {"rate": ("rate_interval", "rate_burst"), "on_full": ("drop_when_full",)}
 
 
 def policy_json(values: PolicyChanges | Mapping[str, object]) -> str:
     """Fields of a policy as the functions take them: by the names of their columns, durations in microseconds."""
-    return json.dumps({_COLUMNS.get(name, name): _column_value(name, value) for name, value in values.items()})
+    columns: dict[str, object] = {}
+    for name, value in values.items():
+        columns |= _column_values(name, value)
+    return json.dumps(columns)
 
 
 @lru_cache(maxsize=256)
@@ -37,21 +40,30 @@ def policy_values(columns: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a policy from columns of a row, or members of a JSON object, that may have others too."""
     values: dict[str, Any] = {}
     for field in fields(ChannelPolicy):
-        value = columns[_COLUMNS.get(field.name, field.name)]
-        if isinstance(field.default, timedelta):
-            value = duration(value)
-        elif field.name == "on_full":
-            value = "drop" if value else "raise"
-        values[field.name] = value
+        match field.name:
+            case "rate":
+                values["rate"] = Rate.of(duration(columns["rate_interval"]), columns["rate_burst"])
+            case "on_full":
+                values["on_full"] = "drop" if columns["drop_when_full"] else "raise"
+            case name:
+                values[name] = columns[name]
     return values
 
 
 def policy_columns() -> frozenset[str]:
     """The names of a policy's columns."""
-    return frozenset(_COLUMNS.get(field.name, field.name) for field in fields(ChannelPolicy))
+    return frozenset(column for field in fields(ChannelPolicy) for column in _COLUMNS.get(field.name, (field.name,)))
 
 
-def _column_value(name: str, value: object) -> object:
-    if isinstance(value, timedelta):
-        return microseconds(value)
-    return value == "drop" if name == "on_full" else value
+def _column_values(name: str, value: object) -> dict[str, object]:
+    match name:
+        case "rate":
+            rate = checked_rate(name, value)
+            return {
+                "rate_interval": 0 if rate is None else microseconds(rate.interval),
+                "rate_burst": 1 if rate is None else rate.burst,
+            }
+        case "on_full":
+            return {"drop_when_full": value == "drop"}
+        case _:
+            return {name: value}

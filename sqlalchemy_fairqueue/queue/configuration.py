@@ -85,8 +85,8 @@ class ConfigurationMethods(QueueBase):
                 ``Queue(defaults=...)``.
             policy: A policy that replaces all of the channel's.
             changes: Fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` to change, instead of a policy. Fields that
-                are not named stay as they are; ``max_concurrency=None`` and ``max_backlog=None`` lift a limit and a
-                bound, and ``rate_interval=timedelta()`` lifts the rate.
+                are not named stay as they are; ``max_concurrency=None``, ``rate=None`` and ``max_backlog=None`` lift a
+                limit, a rate and a bound.
 
         It takes effect on the next dequeue after the commit and breaks no limit. The database applies it to the locked
         policy: of two concurrent changes of different fields both last.

@@ -13,16 +13,24 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, g
 
 from sqlalchemy_fairqueue.spark.errors import BadOption
 from sqlalchemy_fairqueue.times import parsed_duration
+from sqlalchemy_fairqueue.values.rates import Rate
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from _typeshed import DataclassInstance
 
     OptionsT = TypeVar("OptionsT", bound=DataclassInstance)
 
 _BOOLEANS = {"true": True, "false": False}
-_TYPES = {str: "text", int: "a whole number", bool: "True or False", timedelta: "a timedelta, or text like 36h"}
+_PARSED: dict[Any, Callable[[str], Any]] = {timedelta: parsed_duration, Rate: Rate.parse}
+_TYPES = {
+    str: "text",
+    int: "a whole number",
+    bool: "True or False",
+    timedelta: "a timedelta, or text like 36h",
+    Rate: "a Rate, or text like 50/s",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +59,7 @@ def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collec
     """The options as a value of *kind*.
 
     Text is parsed by the field's type: str, int, bool (``true``, ``false``), timedelta (``36h``; us, ms, s, m, h, d),
-    tuple of str (comma-separated), Literal (one of its words). A field without a default is required.
+    Rate (``50/s``), tuple of str (comma-separated), Literal (one of its words). A field without a default is required.
 
     Args:
         kind: A frozen dataclass.
@@ -138,8 +146,11 @@ def _read(text: str, kind: Any, name: str) -> Any:
             return int(text)
         except ValueError:
             raise BadOption(f"option {name} is {text!r:.80}; give a whole number") from None
-    if kind is timedelta:
-        return _duration(text, name)
+    if kind in _PARSED:
+        try:
+            return _PARSED[kind](text)
+        except ValueError as error:
+            raise BadOption(f"option {name}: {error}") from None
     if not text:
         raise BadOption(f"option {name} is empty; leave it out, or give it a value")
     return text
@@ -150,10 +161,3 @@ def _one_of(text: str, words: tuple[str, ...], name: str) -> str:
         if text.strip().lower() == word.lower():
             return word
     raise BadOption(f"option {name} is {text!r:.80}; give one of {', '.join(words)}")
-
-
-def _duration(text: str, name: str) -> timedelta:
-    try:
-        return parsed_duration(text)
-    except ValueError as error:
-        raise BadOption(f"option {name}: {error}") from None

@@ -41,6 +41,7 @@ from sqlalchemy_fairqueue.values.policies import (
     policy_changes,
     policy_fields,
 )
+from sqlalchemy_fairqueue.values.rates import Rate
 from sqlalchemy_fairqueue.values.reports import (
     ChannelStats,
     DeadLetterInfo,
@@ -71,6 +72,7 @@ __all__ = [
     "PolicyFields",
     "PurgeReceipt",
     "QueueStats",
+    "Rate",
     "Receipt",
     "Release",
     "Retry",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
-from datetime import timedelta
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.values.checks import check_choice, check_count, check_duration
+from sqlalchemy_fairqueue.values.checks import check_choice, check_count
+from sqlalchemy_fairqueue.values.rates import Rate, checked_rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,16 +19,17 @@ OnFull = Literal["raise", "drop"]
 
 # What people write for a field whose name is not similar.
 _MEANT = {
-    "rate": "rate_interval",
-    "interval": "rate_interval",
+    "interval": "rate",
+    "rate_interval": "rate",
+    "burst": "rate",
+    "rate_burst": "rate",
     "limit": "max_concurrency",
     "bound": "max_backlog",
     "drop_when_full": "on_full",
 }
 _EXAMPLES = {
     "max_concurrency": "max_concurrency=4",
-    "rate_interval": "rate_interval=timedelta(seconds=1) / 10 for 10 messages/s",
-    "rate_burst": "rate_burst=5",
+    "rate": "rate='10/s', or rate=Rate(10, burst=5)",
     "weight": "weight=3",
     "max_backlog": "max_backlog=1000",
     "on_full": "on_full='drop'",
@@ -57,8 +58,7 @@ class PolicyFields:
     """
 
     max_concurrency: int | None = None
-    rate_interval: timedelta = timedelta()
-    rate_burst: int = 1
+    rate: Rate | None = None
     weight: int = 1
     max_backlog: int | None = None
     on_full: OnFull = "raise"
@@ -70,11 +70,8 @@ class ChannelPolicy(PolicyFields):
 
     Attributes:
         max_concurrency: Most messages of the channel that consumers hold at once, exactly. None: no limit.
-        rate_interval: Least time between two messages on average; zero: no rate.
-        rate_burst: Messages that may come in a row before rate_interval applies (generic cell rate algorithm,
-            ITU-T I.371). With 1 the channel loses the time by which a consumer comes late for a message: 4 % at 10
-            messages/s, 16 % at 50, more at higher rates. Raise it with the rate, to the messages of a tenth of a second
-            or more.
+        rate: Most messages in a time, as a :class:`Rate` or its text, such as "50/s"; read, it is a Rate. None: no
+            rate.
         weight: Messages a turn: a channel of weight 3 gets three times the share of one of weight 1 while both have
             work.
         max_backlog: Most undelivered messages of the channel: an enqueue beyond is answered by on_full. Approximate by
@@ -88,8 +85,20 @@ class ChannelPolicy(PolicyFields):
         TypeError: An argument has no name, or the name of no field.
     """
 
-    if not TYPE_CHECKING:
-        # Before __init__, whose errors say less. Type checkers read the fields.
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            max_concurrency: int | None = None,
+            rate: Rate | str | None = None,
+            weight: int = 1,
+            max_backlog: int | None = None,
+            on_full: OnFull = "raise",
+        ) -> None: ...
+
+    else:
+        # Before __init__, whose errors say less. Type checkers read the signature above.
 
         def __new__(cls, *positional: object, **named: object) -> Self:
             """Refuse what is no field, with the right spelling."""
@@ -105,10 +114,7 @@ class ChannelPolicy(PolicyFields):
         """Refuse what cannot be kept."""
         if self.max_concurrency is not None:
             check_count("max_concurrency", self.max_concurrency, 1, 2**31 - 1)
-        check_duration("rate_interval", self.rate_interval)
-        check_count("rate_burst", self.rate_burst, 1, 1_000_000)
-        # The database adds up what a whole burst takes.
-        check_duration("rate_interval times rate_burst", self.rate_interval * self.rate_burst)
+        object.__setattr__(self, "rate", checked_rate("rate", self.rate))
         check_count("weight", self.weight, 1, 10_000)
         if self.max_backlog is not None:
             check_count("max_backlog", self.max_backlog, 1, 2**31 - 1)
@@ -119,8 +125,7 @@ class PolicyChanges(TypedDict, total=False):
     """Fields of a :class:`ChannelPolicy` to change: those that are missing stay as they are. None lifts a limit."""
 
     max_concurrency: int | None
-    rate_interval: timedelta
-    rate_burst: int
+    rate: Rate | str | None
     weight: int
     max_backlog: int | None
     on_full: OnFull
@@ -151,8 +156,8 @@ def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> Po
                 f"{where} has nothing to set; give the fields to change, such as max_backlog=500, or a ChannelPolicy, "
                 "which replaces all of them"
             )
-        ChannelPolicy(**changes)
-        return cast("PolicyChanges", dict(changes))
+        checked = ChannelPolicy(**changes)
+        return cast("PolicyChanges", {name: getattr(checked, name) for name in changes})
     if not isinstance(policy, ChannelPolicy):
         raise InvalidArgument(
             f"policy is {policy!r:.80}; give a ChannelPolicy, or fields of one by their names, such as max_backlog=500"
@@ -163,7 +168,7 @@ def policy_changes(where: str, policy: object, changes: Mapping[str, Any]) -> Po
             f"{where} has a ChannelPolicy and {name}={value!r:.80}; a ChannelPolicy replaces all fields: "
             "give it alone, or only the fields to change"
         )
-    return cast("PolicyChanges", asdict(policy))
+    return cast("PolicyChanges", {name: getattr(policy, name) for name in policy_fields()})
 
 
 def check_field_names(where: str, given: Mapping[str, object]) -> None:

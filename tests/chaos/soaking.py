@@ -15,7 +15,7 @@ from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, FairQueueError
+from sqlalchemy_fairqueue import ChannelPolicy, FairQueueError, Rate
 from sqlalchemy_fairqueue.embedded import Server
 from tests.chaos.books import Books
 from tests.chaos.business import KEPT, PLAIN
@@ -24,8 +24,7 @@ from tests.fixtures.database import Database
 
 TOGETHER = 10
 """The limit of the queue."""
-_INTERVAL = timedelta(milliseconds=10)
-_BURST = 3
+_RATE = Rate(100, burst=3)
 _CHUNK = 100
 
 
@@ -34,9 +33,9 @@ def policies(channels: int) -> dict[str, ChannelPolicy]:
     kinds = (
         ChannelPolicy(),
         ChannelPolicy(max_concurrency=1),
-        ChannelPolicy(rate_interval=_INTERVAL, rate_burst=_BURST),
+        ChannelPolicy(rate=_RATE),
         ChannelPolicy(weight=4),
-        ChannelPolicy(max_concurrency=2, rate_interval=_INTERVAL, rate_burst=_BURST, weight=2),
+        ChannelPolicy(max_concurrency=2, rate=_RATE, weight=2),
     )
     return {f"channel-{number}": kinds[number % len(kinds)] for number in range(channels)}
 
@@ -218,10 +217,9 @@ class Soak:
         """A line for each stretch in which a channel gave more than its rate allows, by the history."""
         lines = []
         for channel, policy in limits.items():
-            interval = policy.rate_interval
-            if not interval:
+            if policy.rate is None:
                 continue
-            every = interval // timedelta(microseconds=1)
+            every = policy.rate.interval // timedelta(microseconds=1)
             times = [
                 row.started_at
                 for row in self.books.database.rows(
@@ -231,7 +229,7 @@ class Soak:
             # As the rate itself is reckoned: when the next one may come at the earliest.
             allowed_at = 0
             for at in times:
-                if at < allowed_at - (policy.rate_burst - 1) * every:
+                if at < allowed_at - (policy.rate.burst - 1) * every:
                     lines.append(f"{channel} gave one at {at}, allowed from {allowed_at}")
                 allowed_at = max(allowed_at, at) + every
         return lines

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from sqlalchemy_fairqueue import ChannelPolicy
+from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from tests.chaos.books import Books
 from tests.chaos.children import StartChild
 from tests.chaos.conftest import Rescue
@@ -48,9 +48,7 @@ def test_a_step_back(books: Books, database: Database, clock: Clock, rescue: Res
 def test_a_step_back_is_waited_out(books: Books, clock: Clock, rescue: Rescue) -> None:
     """Nothing stalls for longer than the step: a second back, and all is done by itself a second later."""
     rescue(**_SOON)
-    books.queue.configure_channel(
-        books.engine, "rated", ChannelPolicy(rate_interval=timedelta(milliseconds=20), rate_burst=2)
-    )
+    books.queue.configure_channel(books.engine, "rated", ChannelPolicy(rate=Rate(50, burst=2)))
     books.send(10, "narrow", "wide", "rated", seconds=0.005)
     until(lambda: len(books.effects()) > 5, "work is under way")
     clock.advance(-timedelta(seconds=1))

@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Engine
 
-from sqlalchemy_fairqueue import ChannelPolicy, Queue
+from sqlalchemy_fairqueue import ChannelPolicy, Queue, Rate
 from sqlalchemy_fairqueue.cli.policies import policy_rows
 from tests.cli.conftest import Cli
 from tests.cli.messages import QUEUE, enqueue
@@ -14,8 +14,7 @@ from tests.policies import SAMPLES
 
 _OPTIONS = {
     "max_concurrency": ["max-concurrency", "4"],
-    "rate_interval": ["rate", "40/m"],
-    "rate_burst": ["burst", "2"],
+    "rate": ["rate", "40/m, burst 2"],
     "weight": ["weight", "3"],
     "max_backlog": ["max-backlog", "10"],
     "on_full": ["on-full", "drop"],
@@ -38,8 +37,7 @@ def test_a_channel(cli: Cli, engine: Engine) -> None:
         ["on full", "drop"],
     ]  # fmt: skip
     [stats] = QUEUE.channels(engine, "a")
-    assert (stats.max_concurrency, stats.rate_burst, stats.weight, stats.max_backlog) == (4, 5, 3, 1000)
-    assert stats.rate_interval == timedelta(milliseconds=100)
+    assert (stats.max_concurrency, stats.rate, stats.weight, stats.max_backlog) == (4, Rate(10, burst=5), 3, 1000)
 
 
 def test_each_field_has_an_option(cli: Cli, engine: Engine) -> None:
@@ -52,11 +50,12 @@ def test_each_field_has_an_option(cli: Cli, engine: Engine) -> None:
         cli("configure", "queue", f"--channel-{name}", value, "--queue", f"all {field}")
         enqueue(engine, "new", queue=Queue(f"all {field}"))
         assert [stats.policy for stats in Queue(f"all {field}").channels(engine)] == [one]
-    assert len(policy_rows(ChannelPolicy(**SAMPLES))) == len(SAMPLES)
+    # A rate has a row for its burst.
+    assert len(policy_rows(ChannelPolicy(**SAMPLES))) == len(SAMPLES) + 1
     shown = cli("configure", "channel", "weight", "--queue", "documents", "--json").document["policy"]
-    assert {name.removesuffix("_seconds") for name in shown} == SAMPLES.keys()
+    assert shown.keys() == SAMPLES.keys()
     listed = cli("channels", "--queue", "documents", "--json").document["channels"][0]
-    assert {name.removesuffix("_seconds") for name in listed} >= SAMPLES.keys()
+    assert listed.keys() >= SAMPLES.keys()
 
 
 def test_a_concurrent_change_lasts(cli: Cli, engine: Engine, connect: Connect, waits: Waits) -> None:
@@ -85,12 +84,12 @@ def test_what_is_not_named_stays(cli: Cli, engine: Engine) -> None:
     assert changed == {
         "queue": "documents", "channel": "a", "created": False, "changed": True,
         "policy": {
-            "max_concurrency": None, "rate_interval_seconds": 60.0, "rate_burst": 1, "weight": 3,
+            "max_concurrency": None, "rate": {"interval_seconds": 60.0, "burst": 1}, "weight": 3,
             "max_backlog": 9, "on_full": "drop",
         },
     }  # fmt: skip
     assert cli("configure", "channel", "a", "--no-max-backlog", "--rate", "none", "--json").document["policy"] == {
-        "max_concurrency": None, "rate_interval_seconds": 0.0, "rate_burst": 1, "weight": 3,
+        "max_concurrency": None, "rate": None, "weight": 3,
         "max_backlog": None, "on_full": "drop",
     }  # fmt: skip
 
@@ -129,7 +128,7 @@ def test_a_queue(cli: Cli, engine: Engine) -> None:
 
     assert (last["max_concurrency"], last["history"], last["history_retention_seconds"]) == (50, True, 604800.0)
     assert last["defaults"] == {
-        "max_concurrency": None, "rate_interval_seconds": 0.2, "rate_burst": 1, "weight": 2,
+        "max_concurrency": None, "rate": {"interval_seconds": 0.2, "burst": 1}, "weight": 2,
         "max_backlog": 10, "on_full": "drop",
     }  # fmt: skip
     enqueue(engine, "new")

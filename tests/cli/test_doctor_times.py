@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from sqlalchemy import Engine
 
-from sqlalchemy_fairqueue import ChannelPolicy
+from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from tests.cli.messages import QUEUE, Findings, enqueue, lease, levels
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
@@ -20,7 +20,7 @@ def _served(engine: Engine) -> list[tuple[str, int]]:
 
 def test_what_may_lie_ahead(findings: Findings, engine: Engine) -> None:
     """Messages for later, long leases and slow rates are no sign of a wrong clock."""
-    slow = ChannelPolicy(rate_interval=timedelta(hours=1), rate_burst=2)
+    slow = ChannelPolicy(rate=Rate(1, per=timedelta(hours=1), burst=2))
     QUEUE.configure_channel(engine, "slow", slow)
     enqueue(engine, "a", "slow", "slow", "slow")
     enqueue(engine, "later", delay=_DAY)
@@ -31,7 +31,7 @@ def test_what_may_lie_ahead(findings: Findings, engine: Engine) -> None:
 
 def test_a_clock_that_was_ahead(findings: Findings, database: Database, engine: Engine, clock: Clock) -> None:
     """What was served or enqueued while the clock was ahead is found, and brought back: pauses and rates stay."""
-    rated = ChannelPolicy(rate_interval=timedelta(hours=1))
+    rated = ChannelPolicy(rate=Rate(1, per=timedelta(hours=1)))
     QUEUE.configure_channel(engine, "rated", rated)
     enqueue(engine, "served", "rated", "paused")
     clock.advance(_DAY)

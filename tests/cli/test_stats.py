@@ -58,9 +58,7 @@ def test_channels(cli: Cli, engine: Engine) -> None:
     QUEUE.configure_channel(
         engine,
         "a",
-        ChannelPolicy(
-            max_concurrency=4, rate_interval=timedelta(milliseconds=100), weight=3, max_backlog=50, on_full="drop"
-        ),
+        ChannelPolicy(max_concurrency=4, rate="10/s", weight=3, max_backlog=50, on_full="drop"),
     )
     enqueue(engine, "a", "a", "b")
     lease(engine, 1)
@@ -80,7 +78,7 @@ def test_channels(cli: Cli, engine: Engine) -> None:
     assert document["more"] is False
     channel = document["channels"][0]
     assert channel["channel"] == "a"
-    assert channel["rate_interval_seconds"] == 0.1
+    assert channel["rate"] == {"interval_seconds": 0.1, "burst": 1}
     assert (channel["max_concurrency"], channel["max_backlog"], channel["on_full"]) == (4, 50, "drop")
 
 

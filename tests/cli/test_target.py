@@ -107,7 +107,7 @@ def test_an_application(bare_cli: Cli, database: Database, module: Module, make:
     assert by_queue.document["payload"] == repr(b'{"page":1}')
     by_engine = bare_cli("stats", "--json", "--app", f"{name}:db")
     assert by_engine.document["queues"][0]["dead"] == 1
-    made = bare_cli("configure", "channel", "new", "--burst", "2", "--json", "--app", f"{name}:documents")
+    made = bare_cli("configure", "channel", "new", "--rate", "2/s", "--json", "--app", f"{name}:documents")
     assert made.document["policy"]["weight"] == 7
 
 

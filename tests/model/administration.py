@@ -1,12 +1,11 @@
 """Rules of administrators: policies, bounds, pauses, limits, history, purges of channels."""
 
-from datetime import timedelta
 from functools import partial
 
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from sqlalchemy_fairqueue import ChannelPolicy
+from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.values import policy_fields
 from tests.model.business import CHANNELS, TRANSACTIONS, Business
 from tests.model.work import Configured, Defaulted, Limited, Paused, Purged, Recorded
@@ -14,8 +13,7 @@ from tests.model.work import Configured, Defaulted, Limited, Paused, Purged, Rec
 POLICIES = st.builds(
     ChannelPolicy,
     max_concurrency=st.none() | st.integers(1, 3),
-    rate_interval=st.sampled_from([timedelta(), timedelta(), timedelta(milliseconds=20), timedelta(seconds=1)]),
-    rate_burst=st.integers(1, 3),
+    rate=st.none() | st.builds(Rate, st.sampled_from([1, 50]), burst=st.integers(1, 3)),
     weight=st.integers(1, 3),
     max_backlog=st.none() | st.integers(1, 6),
     on_full=st.sampled_from(["raise", "drop"]),

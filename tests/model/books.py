@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from sqlalchemy_fairqueue import ChannelPolicy
+from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.times import microseconds
 
 End = Literal["completed", "dead", "cancelled", "purged"]
@@ -58,7 +58,7 @@ class Channel:
     @property
     def interval(self) -> int:
         """Microseconds between two messages on average."""
-        return microseconds(self.policy.rate_interval)
+        return microseconds(self.policy.rate.interval) if self.policy.rate else 0
 
     @property
     def unlimited(self) -> bool:
@@ -67,10 +67,10 @@ class Channel:
 
     def rate_allows(self, now: int) -> int | None:
         """How many messages may be released now (generic cell rate algorithm); None: any number."""
-        if not self.interval:
+        if self.policy.rate is None:
             return None
         count, cell = 0, max(self.rate_at, now)
-        latest = now + (self.policy.rate_burst - 1) * self.interval
+        latest = now + (self.policy.rate.burst - 1) * self.interval
         while cell <= latest:
             cell += self.interval
             count += 1
@@ -79,9 +79,9 @@ class Channel:
     def release(self, count: int, now: int) -> None:
         """Note that so many messages were released."""
         self.rate_at = max(self.rate_at, now) + count * self.interval
-        if self.interval:
+        if self.policy.rate:
             self.taken_at += [now] * count
-            self._check_windows()
+            self._check_windows(self.policy.rate)
 
     def configure(self, policy: ChannelPolicy, rate_at: int) -> None:
         """Another policy; the rate is measured anew."""
@@ -89,11 +89,11 @@ class Channel:
         self.rate_at = rate_at
         self.taken_at = []
 
-    def _check_windows(self) -> None:
-        """I6: in any window at most rate_burst + window // rate_interval messages."""
+    def _check_windows(self, rate: Rate) -> None:
+        """I6: in any window at most burst + window // interval messages."""
         last = self.taken_at[-1]
         for count, first in enumerate(reversed(self.taken_at), 1):
-            most = self.policy.rate_burst + (last - first) // self.interval
+            most = rate.burst + (last - first) // self.interval
             assert count <= most, f"{count} messages within {last - first} us, the rate allows {most}"
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy_fairqueue import ChannelPolicy
+from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from tests.model.books import Message
 from tests.model.invariants import HELD
 from tests.model.signals import Signal
@@ -73,7 +73,8 @@ class Sight:
         for row in self.channels:
             columns = dict(row)
             name, paused, dropped = columns.pop("name"), columns.pop("paused"), columns.pop("dropped")
-            columns["rate_interval"] = timedelta(microseconds=columns["rate_interval"])
+            interval, burst = columns.pop("rate_interval"), columns.pop("rate_burst")
+            columns["rate"] = Rate.of(timedelta(microseconds=interval), burst)
             found[name] = ChannelPolicy(**columns), paused, dropped
         return found
 

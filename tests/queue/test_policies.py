@@ -4,11 +4,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, InvalidArgument, Queue
+from sqlalchemy_fairqueue import ChannelPolicy, InvalidArgument, Queue, Rate
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
@@ -89,13 +90,13 @@ def test_concurrent_changes_of_the_defaults_both_last(
 ) -> None:
     """The same holds for the defaults of a queue, also where nobody configured it before."""
     if configured:
-        queue.configure(engine, defaults=ChannelPolicy(rate_burst=2))
+        queue.configure(engine, defaults=ChannelPolicy(rate="10/s, burst 2"))
     first = connect()
     queue.configure(first, defaults={"max_backlog": 500})
     second = waits.start(lambda rival: queue.configure(rival, defaults={"weight": 7})).blocked()
     first.commit()
     second.result()
-    expected = ChannelPolicy(max_backlog=500, weight=7, rate_burst=2 if configured else 1)
+    expected = ChannelPolicy(max_backlog=500, weight=7, rate=Rate(10, burst=2) if configured else None)
     assert _first_policy(queue, engine, "a") == expected
 
 
@@ -153,10 +154,10 @@ async def test_awaited(queue: Queue, engine: Engine, async_engine: AsyncEngine) 
 
 def test_the_whole_policy_is_checked(queue: Queue, engine: Engine) -> None:
     """A change that can be kept by itself, but not with the fields that stay, is refused and changes nothing."""
-    queue.configure_channel(engine, "a", rate_interval=timedelta(hours=1))
-    with pytest.raises(InvalidArgument, match="a policy has rate_interval 3600000000 and rate_burst 10000"):
-        queue.configure_channel(engine, "a", rate_burst=10_000)
-    assert _policy(queue, engine, "a") == ChannelPolicy(rate_interval=timedelta(hours=1))
+    queue.configure_channel(engine, "a", rate="1/h")
+    with engine.connect() as connection, pytest.raises(DBAPIError, match="has rate_interval 3600000000 and rate_burst"):
+        connection.execute(text("""select fq_configure_channel('documents', 'a', '{"rate_burst": 10000}')"""))
+    assert _policy(queue, engine, "a") == ChannelPolicy(rate=Rate(1, per=timedelta(hours=1)))
 
 
 def test_retention_and_history_stay_apart(queue: Queue, engine: Engine, database: Database) -> None:
@@ -172,10 +173,15 @@ def test_retention_and_history_stay_apart(queue: Queue, engine: Engine, database
 
 
 _WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"rate": 10}, TypeError, "configure_channel has rate=10, which is no field of a policy; write rate_interval="),
+    (
+        {"rate": 10},
+        InvalidArgument,
+        "rate is 10; give a Rate, its text, or None for no limit, such as Rate(10) or '10/s'",
+    ),
+    ({"rate_interval": 10}, TypeError, "has rate_interval=10, which is no field of a policy; write rate='10/s'"),
     ({"max_backlogs": 5}, TypeError, "has max_backlogs=5, which is no field of a policy; write max_backlog=1000"),
     ({"weight": None}, InvalidArgument, "weight is None; give an int from 1 to 10000"),
-    ({"rate_interval": 10}, InvalidArgument, "rate_interval is 10; give a timedelta"),
+    ({"rate": "10 a second"}, InvalidArgument, "'10 a second' is no rate; give one like 10/s"),
     ({}, InvalidArgument, "configure_channel has nothing to set; give the fields to change"),
     (
         {"policy": ChannelPolicy(), "weight": 3},
@@ -199,7 +205,7 @@ def test_wrong_changes(
 
 def test_wrong_defaults(queue: Queue, engine: Engine, database: Database) -> None:
     """A dict of defaults is checked as the arguments are."""
-    with pytest.raises(TypeError, match="defaults has burst=3, which is no field of a policy; write rate_burst=5"):
+    with pytest.raises(TypeError, match="defaults has burst=3, which is no field of a policy; write rate="):
         queue.configure(engine, defaults={"burst": 3})  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="weight is 0"):
         queue.configure(engine, defaults={"weight": 0})

@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from sqlalchemy_fairqueue import ChannelPolicy, InvalidArgument, Queue, QueueStats
+from sqlalchemy_fairqueue import ChannelPolicy, InvalidArgument, Queue, QueueStats, Rate
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 
@@ -67,8 +67,7 @@ def test_a_channels_policy(queue: Queue, engine: Engine) -> None:
         "a",
         ChannelPolicy(
             max_concurrency=4,
-            rate_interval=timedelta(milliseconds=1500),
-            rate_burst=2,
+            rate=Rate(1, per=timedelta(milliseconds=1500), burst=2),
             weight=3,
             max_backlog=10,
             on_full="drop",
@@ -78,7 +77,7 @@ def test_a_channels_policy(queue: Queue, engine: Engine) -> None:
     [stats] = queue.channels(engine)
     assert (stats.queue, stats.channel) == ("documents", "a")
     assert (stats.max_concurrency, stats.current_concurrency) == (4, 0)
-    assert (stats.rate_interval, stats.rate_burst, stats.weight) == (timedelta(seconds=1.5), 2, 3)
+    assert (stats.rate, stats.weight) == (Rate(2, per=timedelta(seconds=3), burst=2), 3)
     assert (stats.max_backlog, stats.on_full, stats.dropped) == (10, "drop", 0)
     assert stats.paused_at is not None
     assert stats.last_dequeue_at is None

@@ -2,14 +2,14 @@
 
 from collections import deque
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from sqlalchemy_fairqueue import ChannelPolicy
+from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.spark.simulation.scenarios import Scenario
+from sqlalchemy_fairqueue.times import duration, microseconds
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
 from tests.sql.answers import Hand
@@ -121,8 +121,7 @@ def policies() -> st.SearchStrategy[ChannelPolicy]:
     return st.builds(
         ChannelPolicy,
         max_concurrency=st.none() | st.integers(1, 3),
-        rate_interval=st.sampled_from((0, 0, 7, 40)).map(lambda us: timedelta(microseconds=us)),
-        rate_burst=st.integers(1, 3),
+        rate=st.none() | st.builds(Rate, st.just(1), st.sampled_from((7, 40)).map(duration), burst=st.integers(1, 3)),
         weight=st.integers(1, 4),
     )
 
@@ -193,8 +192,8 @@ class KernelRun:
             kernel.configure(
                 name_of(number),
                 policy.max_concurrency,
-                interval=policy.rate_interval // timedelta(microseconds=1),
-                burst=policy.rate_burst,
+                interval=microseconds(policy.rate.interval) if policy.rate else 0,
+                burst=policy.rate.burst if policy.rate else 1,
                 weight=policy.weight,
             )
         self._hands = [deque() for _ in range(program.workers)]

@@ -177,7 +177,7 @@ def test_live_tables(database: Database) -> None:
     """Messages, channels and dead letters come with their types; contents as bytes."""
     queue, engine = Queue("documents"), create_engine(database.url)
     with Session(engine) as session, session.begin():
-        queue.configure_channel(session, "a", ChannelPolicy(rate_interval=timedelta(seconds=2), weight=3))
+        queue.configure_channel(session, "a", ChannelPolicy(rate="1/2s", weight=3))
         queue.enqueue(session, channel="a", payload={"n": 1}, kind="parse", priority=5, headers={"trace": "x"})
         queue.enqueue(session, channel="b", payload={"n": 2}, kind="index", key="k")
     (dead,) = [one for one in queue.dequeue(engine, limit=2, lease=timedelta(minutes=1)) if one.channel == "b"]

@@ -1,7 +1,6 @@
 """The capacity that a history shows, and replays by as many workers."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -85,7 +84,7 @@ def test_a_wait_for_a_limit_is_no_backlog() -> None:
     assert capacity(rows + limited, **policies).backlogged < 40 * SERVICE < capacity(rows + limited).backlogged
     assert capacity(limited).backlogged > 0
     assert capacity(limited, **policies).backlogged == 0
-    assert capacity(limited, limited=ChannelPolicy(rate_interval=timedelta(seconds=1))).backlogged == 0
+    assert capacity(limited, limited=ChannelPolicy(rate="1/s")).backlogged == 0
 
 
 def test_a_change_is_seen() -> None:

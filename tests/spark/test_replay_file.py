@@ -1,11 +1,10 @@
 """Scenarios in a file: what it may say, and what is said of it when it may not."""
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from sqlalchemy_fairqueue import ChannelPolicy
+from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.cli.errors import CommandError
 from sqlalchemy_fairqueue.cli.spark.scenarios import scenarios_in
 from sqlalchemy_fairqueue.spark import Scenario
@@ -26,8 +25,7 @@ defaults = { weight = 2 }
 max_concurrency = 3
 
 [scenario.policies."trial-*"]
-rate_interval = "250ms"
-rate_burst = 5
+rate = "4/s, burst 5"
 """
 
 
@@ -46,7 +44,7 @@ def test_file(tmp_path: Path) -> None:
             defaults=ChannelPolicy(weight=2),
             policies={
                 "customer-7": ChannelPolicy(max_concurrency=3),
-                "trial-*": ChannelPolicy(rate_interval=timedelta(milliseconds=250), rate_burst=5),
+                "trial-*": ChannelPolicy(rate=Rate(4, burst=5)),
             },
         ),
     ]
@@ -64,8 +62,8 @@ def test_file(tmp_path: Path) -> None:
         ("[[scenario]]\nname = 'x'\nworker = 3", "scenario 1 has 'worker'; it may have name, discipline, workers"),
         ("[[scenario]]\nname = 'x'\nworkers = 0", "workers is 0"),
         ("[[scenario]]\nname = 'x'\npolicies = 1", "policies of scenario 1 is 1"),
-        ("[[scenario]]\nname = 'x'\ndefaults = {rate = 1}", "defaults of scenario 1 has 'rate'"),
-        ("[[scenario]]\nname = 'x'\ndefaults = {rate_interval = 'soon'}", "'soon' is no duration"),
+        ("[[scenario]]\nname = 'x'\ndefaults = {rate = 1}", "rate is 1; give a Rate"),
+        ("[[scenario]]\nname = 'x'\ndefaults = {rate = 'soon'}", "'soon' is no rate"),
         ("[[scenario]]\nname = 'x'\n[[scenario]]\nname = 'x'", "two scenarios are called 'x'"),
     ],
 )

@@ -15,6 +15,7 @@ from sqlalchemy_fairqueue.spark.simulation.replay import simulated_attempts
 from sqlalchemy_fairqueue.spark.simulation.scenarios import Discipline, Scenario
 from sqlalchemy_fairqueue.spark.simulation.simulator import simulate
 from sqlalchemy_fairqueue.spark.simulation.trace import Trace, trace_of
+from sqlalchemy_fairqueue.times import microseconds
 from tests.spark.replay_programs import Program, name_of, programs
 
 _disciplines: st.SearchStrategy[Discipline] = st.sampled_from(("fair", "fifo"))
@@ -52,11 +53,12 @@ def test_rates(program: Program, discipline: Discipline) -> None:
 
     for number, name in enumerate(trace.channels):
         policy = program.scenario.policies[name]
-        interval = policy.rate_interval.microseconds
+        if policy.rate is None:
+            continue
         began = np.sort(attempts["started"][channels_of(trace) == number]).tolist()
         for first, begin in enumerate(began):
-            for last, end in enumerate(began[first:] if interval else (), start=1):
-                assert last <= policy.rate_burst + (end - begin) // interval
+            for last, end in enumerate(began[first:], start=1):
+                assert last <= policy.rate.burst + (end - begin) // microseconds(policy.rate.interval)
 
 
 @given(programs(batch=1), st.integers(1, 4))

@@ -17,6 +17,7 @@ from sqlalchemy_fairqueue import (
     InvalidArgument,
     Lease,
     PayloadError,
+    Rate,
     Release,
     Retry,
 )
@@ -68,15 +69,10 @@ def test_durations(length: timedelta) -> None:
         ({"max_concurrency": True}, "max_concurrency is True"),
         ({"max_concurrency": 2**31}, "max_concurrency is 2147483648"),
         ({"max_concurrency": 1.0}, "max_concurrency is 1.0"),
-        ({"rate_interval": 5}, "rate_interval is 5; give a timedelta"),
-        ({"rate_interval": timedelta(-1)}, "rate_interval is datetime.timedelta(days=-1)"),
-        ({"rate_interval": timedelta(366)}, "rate_interval is datetime.timedelta(days=366)"),
-        ({"rate_burst": 0}, "rate_burst is 0"),
-        ({"rate_burst": None}, "rate_burst is None"),
-        (
-            {"rate_interval": timedelta(hours=1), "rate_burst": 10_000},
-            "rate_interval times rate_burst is datetime.timedelta(days=416, seconds=57600); give",
-        ),
+        ({"rate": 5}, "rate is 5; give a Rate, its text, or None for no limit, such as Rate(5) or '5/s'"),
+        ({"rate": "often"}, "'often' is no rate; give one like 10/s"),
+        ({"rate": "0/s"}, "'0/s' is no rate"),
+        ({"rate": "1/0s"}, "'1/0s' is no rate"),
         ({"weight": 10_001}, "weight is 10001; give an int from 1 to 10000"),
         ({"weight": "3"}, "weight is '3'"),
         ({"max_backlog": 0}, "max_backlog is 0; give an int from 1"),
@@ -94,6 +90,65 @@ def test_policies(arguments: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0,), "the count of a rate is 0; give a number above 0"),
+        ((True,), "the count of a rate is True"),
+        (("5",), "the count of a rate is '5'"),
+        ((float("nan"),), "the count of a rate is nan"),
+        ((1, 5), "the time of a rate is 5; give a timedelta"),
+        ((1, timedelta(366)), "the time of a rate is datetime.timedelta(days=366)"),
+        ((1, timedelta()), "is more than a million a second"),
+        ((10_000_000,), "a rate of 10000000 in 0:00:01 is more than a million a second"),
+        ((float("inf"),), "the count of a rate is inf; give a number above 0"),
+        ((1, timedelta(365), 2), "the interval times the burst of a rate is datetime.timedelta(days=730)"),
+        ((1e-9,), "the time between two messages of a rate is datetime.timedelta(days=11574"),
+        ((1e-300,), "the time between two messages of a rate is longer than 365 days; give a higher count"),
+        ((50, timedelta(seconds=1), 0), "the burst of a rate is 0; give an int from 1 to 1000000"),
+        ((50, timedelta(seconds=1), 2.5), "the burst of a rate is 2.5"),
+    ],
+)
+def test_wrong_rates(arguments: tuple[Any, ...], message: str) -> None:
+    """A rate that cannot be kept is refused with the value."""
+    with pytest.raises(InvalidArgument) as caught:
+        Rate(*arguments)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate", "again"),
+    [
+        ("50/s", Rate(50), "50/s"),
+        ("50/s, burst 10", Rate(50, burst=10), "50/s, burst 10"),
+        ("600 / m", Rate(10), "10/s"),
+        ("1/30s", Rate(1, per=timedelta(seconds=30)), "2/m"),
+        ("5/1h30m", Rate(5, per=timedelta(minutes=90)), "3.33333/h"),
+        ("1000/s, burst 1", Rate(1000, burst=1), "1000/s, burst 1"),
+    ],
+)
+def test_rates_as_text(text: str, rate: Rate, again: str) -> None:
+    """A rate is read from text, and written in the smallest unit that has at least one message."""
+    assert Rate.parse(text) == rate == ChannelPolicy(rate=text).rate
+    assert str(rate) == again
+
+
+@given(st.timedeltas(timedelta(microseconds=1), timedelta(365)), st.integers(1, 1_000_000))
+def test_rates_by_interval(interval: timedelta, burst: int) -> None:
+    """Interval and burst, which the database keeps, give the same rate again."""
+    burst = min(burst, timedelta(365) // interval)
+    rate = Rate.of(interval, burst)
+    assert rate is not None
+    assert (rate.interval, rate.burst) == (interval, burst)
+    assert Rate.of(timedelta(), burst) is None
+
+
+def test_the_burst_of_a_rate() -> None:
+    """Without a burst it is a tenth of a second's messages, and at least one."""
+    assert [Rate(count).burst for count in (0.1, 1, 10, 50, 1000)] == [1, 1, 1, 5, 100]
+    assert len({Rate(10), Rate(600, per=timedelta(minutes=1)), Rate(10, burst=2)}) == 2
+
+
+@pytest.mark.parametrize(
     ("positional", "named", "message"),
     [
         (
@@ -101,15 +156,15 @@ def test_policies(arguments: dict[str, Any], message: str) -> None:
             {},
             "ChannelPolicy has 5 without a name; name each field, such as max_concurrency=4; the fields are max_",
         ),
-        ((), {"rate": 10}, "has rate=10, which is no field of a policy; write rate_interval=timedelta(seconds=1) / 10"),
+        ((), {"rate_burst": 10}, "has rate_burst=10, which is no field of a policy; write rate='10/s', or rate=Rate("),
         ((), {"maxconcurrency": 10}, "has maxconcurrency=10, which is no field of a policy; write max_concurrency=4"),
         ((), {"limit": 10}, "write max_concurrency=4"),
-        ((), {"burst": 10}, "write rate_burst=5"),
+        ((), {"burst": 10}, "write rate="),
         ((), {"drop_when_full": True}, "write on_full='drop'"),
         (
             (),
             {"zebra": 1},
-            "has zebra=1, which is no field of a policy; its fields are max_concurrency, rate_interval,",
+            "has zebra=1, which is no field of a policy; its fields are max_concurrency, rate, weight,",
         ),
     ],
 )
@@ -172,13 +227,12 @@ def test_extremes_are_kept() -> None:
         assert Enqueue(channel="x" * 512, payload=None, at=at, max_attempts=2**31 - 1).at == at
     greatest = ChannelPolicy(
         max_concurrency=2**31 - 1,
-        rate_interval=timedelta(365) / 1_000_000,
-        rate_burst=1_000_000,
+        rate=Rate(1_000_000, per=timedelta(365), burst=1_000_000),
         weight=10_000,
         max_backlog=2**31 - 1,
     )
     assert greatest.weight == 10_000
-    assert ChannelPolicy(rate_interval=timedelta(365)).rate_burst == 1
+    assert Rate(1, per=timedelta(365)).burst == 1
     assert Enqueue(channel="a", payload=1, key="k" * 512, on_duplicate="raise").key == "k" * 512
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, ChannelPolicy, Context, Delivery, Queue, Retry, Worker
+from sqlalchemy_fairqueue import AsyncWorker, ChannelPolicy, Context, Delivery, Queue, Rate, Retry, Worker
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, is_empty, retimed, send, until
@@ -96,7 +96,7 @@ def test_what_cannot_be_delivered_now_is_left(queue: Queue, engine: Engine) -> N
     send(engine, queue, "later", delay=HOUR)
     queue.pause(engine, "paused")
     send(engine, queue, "paused", channel="paused")
-    queue.configure_channel(engine, "slow", ChannelPolicy(rate_interval=HOUR))
+    queue.configure_channel(engine, "slow", ChannelPolicy(rate=Rate(1, per=HOUR)))
     send(engine, queue, "first", "second", channel="slow")
     Worker(engine, queue, housekeeping=False).run(drain=True)
     assert handled == ["first"]

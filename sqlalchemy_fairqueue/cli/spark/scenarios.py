@@ -6,7 +6,6 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
-from sqlalchemy_fairqueue.cli.formats import parse_duration
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.spark.simulation.scenarios import Scenario, check_scenarios
 from sqlalchemy_fairqueue.values import ChannelPolicy
@@ -15,13 +14,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SCENARIO_FIELDS = ("name", "discipline", "workers", "batch", "max_concurrency", "defaults", "policies")
-_POLICY_FIELDS = ("max_concurrency", "rate_interval", "rate_burst", "weight")
+_POLICY_FIELDS = ("max_concurrency", "rate", "weight")
 
 
 def scenarios_in(path: Path) -> list[Scenario]:
     """The scenarios of a file: a table ``[[scenario]]`` each, with the attributes of Scenario and ChannelPolicy.
 
-    Durations are text, as on the command line: ``rate_interval = "100ms"``.
+    Rates are text, as on the command line: ``rate = "10/s"``.
 
     Raises:
         Failure: The file cannot be read, is not TOML, or holds a scenario that cannot be replayed.
@@ -59,10 +58,7 @@ def _scenario(where: str, given: Any) -> Scenario:
 
 def _policy(where: str, given: Any) -> ChannelPolicy:
     _check_names(where, given, _POLICY_FIELDS)
-    values = dict(given)
-    if "rate_interval" in values:
-        values["rate_interval"] = parse_duration(str(values["rate_interval"]))
-    return ChannelPolicy(**values)
+    return ChannelPolicy(**given)
 
 
 def _check_names(where: str, given: Any, known: tuple[str, ...]) -> None:

@@ -113,7 +113,7 @@ def _without_limited(
     limits = np.full(len(trace.channels), _NO_LIMIT, np.int64)
     for number, name in enumerate(trace.channels):
         policy = policies.get(name)
-        if policy is not None and policy.rate_interval:
+        if policy is not None and policy.rate is not None:
             limits[number] = 0
         elif policy is not None and policy.max_concurrency is not None:
             limits[number] = policy.max_concurrency

@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue.spark.simulation.replay import measured_replay
 from sqlalchemy_fairqueue.spark.simulation.scenarios import RECORDED, REPLAYED, as_recorded, check_scenarios
 from sqlalchemy_fairqueue.spark.simulation.trace import COLUMNS, PRIORITY
 from sqlalchemy_fairqueue.times import duration, microseconds
-from sqlalchemy_fairqueue.values import ChannelPolicy
+from sqlalchemy_fairqueue.values import ChannelPolicy, Rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -143,8 +143,7 @@ def _known(history: DataFrame, policies: DataFrame | None) -> Known:
             for (queue, channel), row in known_policies(policies, queries).items():
                 policy = ChannelPolicy(
                     max_concurrency=row.max_concurrency,
-                    rate_interval=duration(row.rate_interval or 0),
-                    rate_burst=row.rate_burst,
+                    rate=Rate.of(duration(row.rate_interval or 0), row.rate_burst),
                     weight=row.weight,
                 )
                 if policy != ChannelPolicy():
@@ -220,8 +219,8 @@ def _figures(
             queue,
             channel,
             policy.max_concurrency,
-            microseconds(policy.rate_interval),
-            policy.rate_burst,
+            0 if policy.rate is None else microseconds(policy.rate.interval),
+            1 if policy.rate is None else policy.rate.burst,
             policy.weight,
         )
         for queue, channel, policy in policies

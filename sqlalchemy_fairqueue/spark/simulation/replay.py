@@ -182,8 +182,9 @@ def _channels(trace: Trace, scenario: Scenario) -> Any:
     for policy, numbers in scenario.policies_of(trace.channels):
         if policy.max_concurrency is not None:
             channels["max_concurrency"][numbers] = policy.max_concurrency
-        channels["rate_interval"][numbers] = microseconds(policy.rate_interval)
-        channels["rate_burst"][numbers] = policy.rate_burst
+        if policy.rate is not None:
+            channels["rate_interval"][numbers] = microseconds(policy.rate.interval)
+            channels["rate_burst"][numbers] = policy.rate.burst
         channels["weight"][numbers] = policy.weight
     return channels
 

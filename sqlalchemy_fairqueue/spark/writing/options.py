@@ -11,6 +11,7 @@ from sqlalchemy_fairqueue.spark.errors import BadOption
 from sqlalchemy_fairqueue.spark.options import TargetOptions, option_name, read_fields
 from sqlalchemy_fairqueue.values.checks import check_count, check_name
 from sqlalchemy_fairqueue.values.policies import ChannelPolicy, policy_fields
+from sqlalchemy_fairqueue.values.rates import Rate  # noqa: TC001 - get_type_hints reads it
 
 _MOST = 2**31 - 1
 
@@ -35,7 +36,7 @@ class WriteOptions(TargetOptions):
             schema, queue, job and batch.
         staging_rows: The number of rows that an executor encodes at once.
         staging_ttl: The age from which on the next load drops staging tables of drivers that died.
-        max_concurrency, rate_interval, rate_burst, weight, max_backlog, drop_when_full: The policy of channels
+        max_concurrency, rate, weight, max_backlog, drop_when_full: The policy of channels
             that the load is the first to use, unless the queue has one: the same as in your ``Queue(defaults=...)``.
     """
 
@@ -50,8 +51,7 @@ class WriteOptions(TargetOptions):
     staging_rows: int = 10_000
     staging_ttl: timedelta = timedelta(days=1)
     max_concurrency: int | None = None
-    rate_interval: timedelta | None = None
-    rate_burst: int | None = None
+    rate: Rate | None = None
     weight: int | None = None
     max_backlog: int | None = None
     drop_when_full: bool | None = None
