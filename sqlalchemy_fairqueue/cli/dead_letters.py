@@ -60,7 +60,7 @@ def list_dead(
          dead.reason, error_summary(dead.error))
         for dead in page
     ]  # fmt: skip
-    parts: list[Any] = [Text(f"queue {queue.name!r} has no such dead letters")]
+    parts: list[Any] = [Text(_none(queue, channel, kind, after))]
     if page:
         parts = [text_table(_COLUMNS, rows)]
     if more:
@@ -130,6 +130,8 @@ def redrive_dead(
                 if outcome != "redriven":
                     details.append({"message_id": message_id, "outcome": outcome})
     lines = [f"{outcomes['redriven']:,} redriven"]
+    if not any(outcomes.values()):
+        lines = [_none(queue, channel, kind)]
     if outcomes["duplicate"]:
         lines.append(f"{outcomes['duplicate']:,} left as they are: another message holds their key")
     if outcomes["missing"]:
@@ -217,6 +219,14 @@ def _selection(
     where += f", kind {kind!r}" if kind is not None else ""
     where += f", dead for {format_duration(older_than)} or longer" if older_than is not None else ""
     return f"all dead letters {where}"
+
+
+def _none(queue: Queue, channel: str | None, kind: str | None, after: int | None = None) -> str:
+    """What is said where there are no dead letters."""
+    where = f" in channel {channel!r}" if channel is not None else ""
+    where += f" of kind {kind!r}" if kind is not None else ""
+    where += f" after {after}" if after is not None else ""
+    return f"queue {queue.name!r} has no dead letters{where}"
 
 
 _WIDTH = 60

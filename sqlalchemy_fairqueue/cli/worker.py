@@ -2,6 +2,7 @@
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import asyncio
+import contextlib
 import logging
 import sys
 from datetime import timedelta
@@ -14,8 +15,15 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import sessionmaker
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.cli.application import AnyEngine, load_callable, load_module, load_object, load_queue
-from sqlalchemy_fairqueue.cli.errors import command_error, usage_error
+from sqlalchemy_fairqueue.cli.application import (
+    AnyEngine,
+    engine_of_module,
+    load_callable,
+    load_module,
+    load_object,
+    load_queue,
+)
+from sqlalchemy_fairqueue.cli.errors import CommandError, command_error, usage_error
 from sqlalchemy_fairqueue.cli.formats import parse_duration
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
 from sqlalchemy_fairqueue.cli.results import Result
@@ -71,7 +79,7 @@ def worker(
         bool | None,
         typer.Option(
             "--async/--threads",
-            help="Call handlers in an event loop, or in threads. Default: by the application's engine.",
+            help="Call handlers in an event loop, or in threads. Default: by the application's handlers and engine.",
             show_default=False,
         ),
     ] = None,
@@ -138,9 +146,8 @@ def worker(
     for module in modules or ():
         load_module(module, options.app_dir)
     reference = application_reference(options)
-    given = choose_database(
-        options, load_object(reference, options.app_dir) if reference else found[0], reference or queues[0]
-    )
+    application = load_object(reference, options.app_dir) if reference else found[0]
+    given = choose_database(options, application, reference or queues[0])
     _configure_logging(log_level)
     arguments: dict[str, Any] = {"concurrency": concurrency, "notify": notify}
     optional = {
@@ -155,7 +162,7 @@ def worker(
     }
     arguments |= {name: value for name, value in optional.items() if value is not None}
     if in_loop is None:
-        in_loop = isinstance(given, AsyncEngine)
+        in_loop = _is_asynchronous(found, application, reference or queues[0])
     if sync_session_factory and not in_loop:
         raise usage_error("--sync-session-factory is for --async; with threads give --session-factory")
     run = _run_tasks if in_loop else _run_threads
@@ -164,6 +171,21 @@ def worker(
     except DBAPIError as error:
         raise command_error(error, display_url(given if isinstance(given, URL) else given.url)) from error
     return Result({"worker": worker_name, "queues": [queue.name for queue in found], "stats": counts})
+
+
+def _is_asynchronous(queues: list[Queue], application: object, reference: str) -> bool:
+    """Whether the application is one for an event loop, by its handlers or else its engine, whatever names the database.
+
+    Only an event loop can call an async handler, and it calls plain ones as well.
+    """
+    if any(handler.asynchronous for queue in queues for handler in queue.handlers.values()):
+        return True
+    if isinstance(application, (Engine, AsyncEngine)):
+        return isinstance(application, AsyncEngine)
+    with contextlib.suppress(CommandError):
+        return isinstance(engine_of_module(reference), AsyncEngine)
+    # It has several engines, and another option names the database.
+    return False
 
 
 def _run_threads(

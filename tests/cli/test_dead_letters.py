@@ -10,10 +10,17 @@ from tests.fixtures.database import Database
 
 
 def test_no_dead_letters(cli: Cli, engine: Engine) -> None:
-    """A queue without dead letters is no error."""
+    """A queue without dead letters is no error: the command says that there are none, and of which kind."""
     enqueue(engine, "a")
 
-    assert cli("dead", "list").out == "queue 'documents' has no such dead letters\n"
+    assert cli("dead", "list").out == "queue 'documents' has no dead letters\n"
+    assert cli("dead", "redrive", "--all", "--yes").out == "queue 'documents' has no dead letters\n"
+    lease(engine)
+    [last] = bury(engine, "b")
+    no_print = "queue 'documents' has no dead letters in channel 'a' of kind 'print'\n"
+    for command in (["list"], ["redrive", "--yes"]):
+        assert cli("dead", *command, "--channel", "a", "--kind", "print").out == no_print
+    assert cli("dead", "list", "--after", str(last)).out == f"queue 'documents' has no dead letters after {last}\n"
     assert cli("dead", "list", "--json").document == {"queue": "documents", "dead_letters": [], "more": False}
 
 

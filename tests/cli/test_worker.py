@@ -285,6 +285,37 @@ def test_the_engine_of_the_application(shop: Shop, database: Database, make: str
     assert (found.status, found.document["stats"]["completed"]) == (0, 1), found.err
 
 
+@pytest.mark.parametrize("engines", ["no engine", "async", "async and several"])
+@pytest.mark.parametrize("source", [_THREADS, _TASKS], ids=["plain", "async"])
+def test_the_environment_names_the_database_only(shop: Shop, database: Database, engines: str, source: str) -> None:
+    """Whether handlers run in an event loop is told by the application, also if a variable names the database."""
+    text = f"{source}\nimport asyncio\nfrom sqlalchemy import create_engine\nfrom sqlalchemy.ext.asyncio import *\n"
+    if engines != "no engine":
+        text += "engine = create_async_engine('postgresql+psycopg://nowhere/')\n"
+    if engines == "async and several":
+        text += "other = create_async_engine('postgresql+psycopg://nowhere/other')\n"
+    text += """
+@queue.handler("where")
+def where(delivery, session):
+    session.execute(text_("insert into parsed values (:n)"), {"n": len(_runs)})
+
+from sqlalchemy import text as text_
+import sqlalchemy_fairqueue.worker as workers
+_runs = []
+_run = workers.AsyncWorker.run
+async def run(self, **options):
+    _runs.append(self)
+    await _run(self, **options)
+workers.AsyncWorker.run = run
+"""
+    enqueue(shop.engine, "a", kind="where")
+    with shop.worker(text, "--drain", **{DATABASE_URL_VARIABLE: url_of(database)}) as process:
+        found = ended(process)
+    assert found.status == 0, found.err
+    in_loop = source == _TASKS or engines != "no engine"
+    assert database.value("select id from parsed") == in_loop
+
+
 @pytest.mark.parametrize(("kind", "words"), [("sync", ["--threads"]), ("async", ["--async"])])
 def test_the_sessions_of_the_application(shop: Shop, database: Database, kind: str, words: list[str]) -> None:
     """Handlers get what the factory makes, with what the application has put on it; other settings arrive, too."""
@@ -334,7 +365,7 @@ sessions = {make}(engine, class_=Audited)
         (_THREADS, ["--lease", "long"], "'long' is no duration"),
         (_THREADS, ["--log-level", "loud"], "--log-level"),
         (_THREADS, ["--sync-session-factory", "json:loads"], "--sync-session-factory is for --async"),
-        (_TASKS, [], "is async, and this worker calls handlers in threads"),
+        (_TASKS, ["--threads"], "is async, and this worker calls handlers in threads"),
         (_THREADS, ["--schema", "x"], "No such option"),
     ],
 )
