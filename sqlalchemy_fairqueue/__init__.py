@@ -22,6 +22,7 @@ from sqlalchemy_fairqueue.errors import (
     PayloadError,
     SchemaMismatch,
     UnhandledKindWarning,
+    UnknownChannel,
     UnsentWork,
     WorkerError,
 )
@@ -88,6 +89,7 @@ __all__ = [
     "RetryPolicy",
     "SchemaMismatch",
     "UnhandledKindWarning",
+    "UnknownChannel",
     "UnsentWork",
     "Worker",
     "WorkerError",

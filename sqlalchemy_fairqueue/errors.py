@@ -163,6 +163,26 @@ class ChannelFull(FairQueueError, codes=("QF005",)):
         return str(self.args[0])
 
 
+class UnknownChannel(FairQueueError, codes=("QF008",)):
+    """A channel was to be paused or resumed that does not exist: its name is mistyped, or it has had no message yet.
+
+    From a call on a Connection or Engine nothing was changed; from a COMMIT it fails whole.
+
+    Attributes:
+        queue: The queue.
+        channel: The channel that it does not have.
+    """
+
+    def __init__(self, problem: str, queue: str | None = None, channel: str | None = None) -> None:
+        super().__init__(problem, queue, channel)
+        self.queue = queue
+        self.channel = channel
+
+    def __str__(self) -> str:
+        """The problem."""
+        return str(self.args[0])
+
+
 class LeaseLost(FairQueueError):
     """A delivery is no longer its holder's: the lease expired and the message was taken back, or it was settled before.
 

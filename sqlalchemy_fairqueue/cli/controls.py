@@ -19,13 +19,18 @@ Channel = Annotated[
 ]
 
 
-def pause(options: Options, *, channel: Channel = None) -> Result:
+def pause(
+    options: Options,
+    *,
+    channel: Channel = None,
+    new: Annotated[bool, typer.Option("--new", help="Make the channel if it does not exist.")] = False,
+) -> Result:
     """Stop serving a queue, or one channel of it.
 
     Messages can be enqueued meanwhile, and consumers keep the messages that they have leased. It takes effect on the
     next dequeue.
     """
-    return _set_paused(options, channel, paused=True)
+    return _set_paused(options, channel, paused=True, new=new)
 
 
 def resume(options: Options, *, channel: Channel = None) -> Result:
@@ -33,18 +38,21 @@ def resume(options: Options, *, channel: Channel = None) -> Result:
     return _set_paused(options, channel, paused=False)
 
 
-def _set_paused(options: Options, channel: str | None, *, paused: bool) -> Result:
+def _set_paused(options: Options, channel: str | None, *, paused: bool, new: bool = False) -> Result:
     with open_installation(options) as installation:
-        queue = installation.single_queue()
+        queue = installation.single_queue(may_be_new=new)
+        since = None
         if channel is None:
             since = queue.stats(installation.engine).paused_at
         elif found := queue.channels(installation.engine, channel=channel):
             since = found[0].paused_at
-        else:
+        elif not new:
             raise channel_not_found(queue, channel)
         changed = (since is not None) is not paused
-        if changed:
-            (queue.pause if paused else queue.resume)(installation.engine, channel=channel)
+        if changed and paused:
+            queue.pause(installation.engine, channel, new=new)
+        elif changed:
+            queue.resume(installation.engine, channel)
     what = f"queue {queue.name!r}" if channel is None else f"channel {channel!r} of queue {queue.name!r}"
     state = "paused" if paused else "running"
     return Result(

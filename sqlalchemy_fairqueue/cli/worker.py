@@ -174,7 +174,7 @@ def worker(
 
 
 def _is_asynchronous(queues: list[Queue], application: object, reference: str) -> bool:
-    """Whether the application is one for an event loop, by its handlers or else its engine, whatever names the database.
+    """Whether the application is for an event loop, by its handlers or else its engine, whatever names the database.
 
     Only an event loop can call an async handler, and it calls plain ones as well.
     """

@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, qualifier
 from sqlalchemy_fairqueue.database.policies import new_policy_json, policy_json
+from sqlalchemy_fairqueue.errors import UnknownChannel
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
@@ -103,13 +104,17 @@ def record_queue(connection: Connection, target: Target, *, history: bool | None
 @cache
 def pause_clause(schema: str | None) -> Clause:
     """``fq_pause``."""
-    return call(schema, "fq_pause", "fq_pause as changed", queue="text", channel="text")
+    return call(schema, "fq_pause", "fq_pause as changed", queue="text", channel="text", new="boolean")
 
 
-def pause(connection: Connection, target: Target, channel: str | None) -> None:
-    """Stop serving a channel, or with None the whole queue."""
-    parameters = {"queue": target.queue, "channel": channel}
-    fetch(connection, pause_clause(target.schema), parameters, f"pause {_named(target, channel)}")
+def pause(connection: Connection, target: Target, channel: str | None, *, new: bool) -> None:
+    """Stop serving a channel, or with None the whole queue. *new*: a channel that does not exist is made."""
+    parameters = {"queue": target.queue, "channel": channel, "new": new}
+    try:
+        fetch(connection, pause_clause(target.schema), parameters, f"pause {_named(target, channel)}")
+    except UnknownChannel as error:
+        advice = "correct the name, or pause(..., new=True) makes the channel"
+        raise _unknown_channel(target, channel, advice) from error
 
 
 @cache
@@ -121,7 +126,10 @@ def resume_clause(schema: str | None) -> Clause:
 def resume(connection: Connection, target: Target, channel: str | None, *, notify: bool) -> None:
     """Go on serving a channel, or with None the whole queue."""
     parameters = {"queue": target.queue, "channel": channel, "notify": may_notify(connection, notify)}
-    fetch(connection, resume_clause(target.schema), parameters, f"resume {_named(target, channel)}")
+    try:
+        fetch(connection, resume_clause(target.schema), parameters, f"resume {_named(target, channel)}")
+    except UnknownChannel as error:
+        raise _unknown_channel(target, channel, "correct the name") from error
 
 
 @cache
@@ -132,6 +140,11 @@ def _hold_queue_clause(schema: str | None) -> Clause:
 def hold_queue(connection: Connection, target: Target) -> None:
     """Lock the row of a configured queue, as its configuration does."""
     fetch(connection, _hold_queue_clause(target.schema), {"queue": target.queue}, f"lock queue {target.queue!r}")
+
+
+def _unknown_channel(target: Target, channel: str | None, advice: str) -> UnknownChannel:
+    problem = f"queue {target.queue!r} has no channel {channel!r}; {advice}"
+    return UnknownChannel(problem, target.queue, channel)
 
 
 def _named(target: Target, channel: str | None) -> str:

@@ -101,11 +101,11 @@ class ConfigurationMethods(QueueBase):
         """
         self._perform(where, [self._configure(channel, policy_changes("configure_channel", policy, changes))])
 
-    def pause(self, where: AnySession | Connection | Engine, channel: str | None = None) -> None:
+    def pause(self, where: AnySession | Connection | Engine, channel: str | None = None, *, new: bool = False) -> None:
         """Stop serving a channel, or with channel None the whole queue, until it is resumed.
 
-        A channel that is new is made, so that a tenant can be stopped before its first message: a mistyped name is no
-        error, and :meth:`~sqlalchemy_fairqueue.Queue.channels` shows it.
+        A channel that does not exist is refused, since its name may be mistyped. ``new=True`` makes it, so that a
+        tenant can be stopped before its first message.
 
         From the commit on no dequeue takes a message of it. Messages that consumers hold stay there and may be settled;
         enqueues go on as before, and nothing is lost. A paused channel keeps its limits and its turn. The queue and its
@@ -115,8 +115,9 @@ class ConfigurationMethods(QueueBase):
 
         Raises:
             InvalidArgument: A bad name.
+            UnknownChannel: There is no such channel. On a session it comes from the COMMIT, which then fails whole.
         """
-        self._perform(where, [self._pause(channel, paused=True)])
+        self._perform(where, [self._pause(channel, paused=True, new=new)])
 
     def resume(self, where: AnySession | Connection | Engine, channel: str | None = None) -> None:
         """Go on serving a channel, or with channel None the queue. What is not paused stays as it is.
@@ -147,9 +148,11 @@ class ConfigurationMethods(QueueBase):
         """As :meth:`configure_channel`, at once on an AsyncConnection or AsyncEngine."""
         await self._aperform(where, [self._configure(channel, policy_changes("aconfigure_channel", policy, changes))])
 
-    async def apause(self, where: AsyncConnection | AsyncEngine, channel: str | None = None) -> None:
+    async def apause(
+        self, where: AsyncConnection | AsyncEngine, channel: str | None = None, *, new: bool = False
+    ) -> None:
         """As :meth:`pause`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [self._pause(channel, paused=True)])
+        await self._aperform(where, [self._pause(channel, paused=True, new=new)])
 
     async def aresume(self, where: AsyncConnection | AsyncEngine, channel: str | None = None) -> None:
         """As :meth:`resume`, at once on an AsyncConnection or AsyncEngine."""
@@ -184,10 +187,12 @@ class ConfigurationMethods(QueueBase):
             check_name("channel", channel)
         return Configure(self._target, channel, changes, self.defaults)
 
-    def _pause(self, channel: str | None, *, paused: bool) -> Pause:
+    def _pause(self, channel: str | None, *, paused: bool, new: bool = False) -> Pause:
         if channel is not None:
             check_name("channel", channel)
-        return Pause(self._target, channel, paused)
+        if not isinstance(new, bool):
+            raise InvalidArgument(f"new is {new!r:.80}; give True or False")
+        return Pause(self._target, channel, paused, new)
 
 
 def _changed_defaults(defaults: object) -> PolicyChanges:

@@ -41,7 +41,7 @@ def configure(connection: Connection, target: Target, changes: Sequence[Configur
             case RecordHistory():
                 database.record_queue(connection, target, history=change.history, retention=change.retention)
             case Pause(paused=True):
-                database.pause(connection, target, change.channel)
+                database.pause(connection, target, change.channel, new=change.new)
             case Pause():
                 database.resume(connection, target, change.channel, notify=notify)
             case Purge():

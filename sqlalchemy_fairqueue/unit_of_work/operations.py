@@ -95,11 +95,19 @@ class RecordHistory:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Stop or go on serving a channel, or with channel None the whole queue."""
+    """Stop or go on serving a channel, or with channel None the whole queue.
+
+    Attributes:
+        target: The queue.
+        channel: The channel.
+        paused: Whether to stop.
+        new: Whether a channel that is to be paused is made if it does not exist.
+    """
 
     target: Target
     channel: str | None
     paused: bool
+    new: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,16 @@ def test_what_is_not_there(cli: Cli, engine: Engine, command: str) -> None:
     assert cli("stats", "--json").document["queues"][0]["channels"] == 1
 
 
+def test_a_new_channel(cli: Cli, engine: Engine) -> None:
+    """With --new a channel is made paused, so that its first message waits."""
+    enqueue(engine, "a")
+
+    assert cli("pause", "b", "--new").out == "channel 'b' of queue 'documents' is paused now\n"
+    assert cli("pause", "b", "--new").out == "channel 'b' of queue 'documents' was paused already\n"
+    enqueue(engine, "b")
+    assert [delivery.channel for delivery in lease(engine)] == ["a"]
+
+
 def test_which_queue(cli: Cli, engine: Engine) -> None:
     """With several queues one must be named: nothing is paused by luck."""
     enqueue(engine, "a")

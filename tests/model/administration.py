@@ -54,7 +54,10 @@ class Administration(Business):
     def pause(self, tx: int | None, channel: str | None, *, paused: bool, now: bool) -> None:
         """Stop or go on serving a channel or the queue."""
         queue = self.world.queues[0]
-        perform = partial(queue.pause if paused else queue.resume, channel=channel)
+        if channel is not None and channel not in self.books.channels:
+            # To resume it would fail.
+            paused = True
+        perform = partial(queue.pause, channel=channel, new=True) if paused else partial(queue.resume, channel=channel)
         self.change(tx, Paused(channel, paused), perform, now=now)
 
     @rule(tx=st.none() | TRANSACTIONS, most=st.none() | st.integers(1, 5), now=st.booleans())

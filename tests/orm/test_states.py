@@ -21,7 +21,7 @@ def test_paused(engine: Engine) -> None:
     """Whether a queue or a channel is paused is read in Python and asked for in a query."""
     queue = Queue("documents")
     queue.pause(engine)
-    queue.pause(engine, "alice")
+    queue.pause(engine, "alice", new=True)
     queue.configure_channel(engine, "bob", ChannelPolicy(max_backlog=7, on_full="drop"))
     with Session(engine) as session:
         assert session.scalars(select(QueueConfig.name).where(QueueConfig.is_paused)).all() == ["documents"]

@@ -66,7 +66,7 @@ def out(queue: Queue, engine: Engine) -> Delivery:
         _enqueue(queue, engine)
     held, dead = queue.dequeue(engine, limit=2)
     queue.bury(engine, dead)
-    queue.pause(engine, "other")
+    queue.pause(engine, "other", new=True)
     return held
 
 

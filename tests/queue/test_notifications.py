@@ -34,7 +34,7 @@ def delivery(queue: Queue, engine: Engine) -> Delivery:
         session.commit()
     first, second = queue.dequeue(engine, limit=2)
     queue.bury(engine, first)
-    queue.pause(engine, "paused")
+    queue.pause(engine, "paused", new=True)
     queue.pause(engine)
     return second
 

@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, IsolationError, Queue
+from sqlalchemy_fairqueue import ChannelPolicy, InvalidArgument, IsolationError, Queue, UnknownChannel
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
@@ -56,7 +56,39 @@ def test_apart(queue: Queue, engine: Engine) -> None:
     queue.resume(engine)
     assert _taken(queue, engine) == "a"
     queue.resume(engine)
-    queue.resume(engine, "never seen")
+
+
+async def test_a_mistyped_channel(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+    """Neither pause nor resume makes a channel: they say that there is none, from a session at its COMMIT."""
+    _seed(queue, engine, "a")
+    for verb, advice in (queue.pause, "pause(..., new=True) makes the channel"), (queue.resume, "correct the name"):
+        with pytest.raises(UnknownChannel) as refusal:
+            verb(engine, "b")
+        assert (refusal.value.queue, refusal.value.channel) == ("documents", "b")
+        assert str(refusal.value).startswith("queue 'documents' has no channel 'b'; ")
+        assert str(refusal.value).endswith(advice)
+        with Session(engine) as session:
+            queue.enqueue(session, channel="c", payload="c")
+            verb(session, "b")
+            with pytest.raises(UnknownChannel):
+                session.commit()
+    with pytest.raises(UnknownChannel):
+        await queue.apause(async_engine, "b")
+    assert database.value("select string_agg(name, '') from fq_channel") == "a"
+
+
+async def test_a_new_channel(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """A tenant can be stopped before its first message, and in the transaction that has it."""
+    queue.pause(engine, "a", new=True)
+    await queue.apause(async_engine, "b", new=True)
+    with Session(engine) as session:
+        queue.pause(session, "c")
+        queue.enqueue(session, channel="c", payload="c")
+        session.commit()
+    _seed(queue, engine, *"abd")
+    assert _taken(queue, engine) == "d"
+    with pytest.raises(InvalidArgument, match="new is 1; give True or False"):
+        queue.pause(engine, "a", new=1)  # type: ignore[arg-type]
 
 
 def test_what_is_out_stays_out(queue: Queue, engine: Engine) -> None:

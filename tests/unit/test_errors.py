@@ -21,6 +21,7 @@ from sqlalchemy_fairqueue import (
     MessageCancelled,
     PayloadError,
     SchemaMismatch,
+    UnknownChannel,
     UnsentWork,
     WorkerError,
 )
@@ -42,6 +43,7 @@ _ERRORS = [
     MessageCancelled(17),
     PayloadError("is odd", "$.a[0]"),
     SchemaMismatch("x"),
+    UnknownChannel("x", "q", "a"),
     UnsentWork("x"),
     WorkerError("x"),
 ]
@@ -121,6 +123,7 @@ def test_every_sqlstate_has_one_class() -> None:
     assert FairQueueError.of_sqlstate["QF001"] is InvalidArgument
     assert FairQueueError.of_sqlstate["QF003"] is IsolationError
     assert FairQueueError.of_sqlstate["QF005"] is ChannelFull
+    assert FairQueueError.of_sqlstate["QF008"] is UnknownChannel
     assert FairQueueError.of_sqlstate["42883"] is SchemaMismatch
 
 

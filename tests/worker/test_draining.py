@@ -94,7 +94,7 @@ def test_what_cannot_be_delivered_now_is_left(queue: Queue, engine: Engine) -> N
     send(engine, queue, "held")
     [held] = queue.dequeue(engine)
     send(engine, queue, "later", delay=HOUR)
-    queue.pause(engine, "paused")
+    queue.pause(engine, "paused", new=True)
     send(engine, queue, "paused", channel="paused")
     queue.configure_channel(engine, "slow", ChannelPolicy(rate=Rate(1, per=HOUR)))
     send(engine, queue, "first", "second", channel="slow")

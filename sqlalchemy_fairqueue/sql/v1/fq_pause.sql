@@ -1,12 +1,13 @@
--- fq_pause: stop the deliveries of a queue, or of one channel (made if it is new), in the caller's transaction. False:
--- it is paused already.
+-- fq_pause: stop the deliveries of a queue, or of one channel, in the caller's transaction. False: it is paused already.
+-- p_new: a channel that does not exist is made, paused; without it such a name is refused.
 -- Guarantees: no dequeue that begins after the commit takes a message of it. Leased messages stay leased and may be
 -- completed; new ones are added; signals are heard. A paused channel keeps its limits, its position in turn order and
 -- the rest of its turn. Channels and their queue are paused apart.
 -- Locks: queue: its row, as configuration does, and a dequeue under way goes on. Channel: its state row, waits for a
 -- dequeue that serves it (short) or for its configuration; until the commit dequeue passes by the channel.
--- Index: fq_queue_pkey, fq_channel_state_newest_ix. Errors: QF001 bad name; 40001.
-create function fairqueue.fq_pause(p_queue text, p_channel text default null)
+-- Index: fq_queue_pkey, fq_channel_state_newest_ix. Errors: QF001 bad name; QF008 no such
+-- channel; 40001.
+create function fairqueue.fq_pause(p_queue text, p_channel text default null, p_new boolean default false)
 returns boolean
 language plpgsql
 volatile
@@ -33,11 +34,20 @@ begin
     return found;
   end if;
 
-  perform fairqueue.fq_make_channels(p_queue, array[p_channel]);
-  select c.id into strict v_channel_id
+  if p_new then
+    perform fairqueue.fq_make_channels(p_queue, array[p_channel]);
+  else
+    perform fairqueue.fq_check_names(array[p_queue, p_channel]);
+  end if;
+  select c.id into v_channel_id
   from fairqueue.fq_channel c
   where c.queue = p_queue
     and c.name = p_channel;
+  if not found then
+    raise exception 'queue % has no channel %', p_queue, p_channel
+      using errcode = 'QF008',
+        hint = 'correct the name, or give p_new => true to make the channel';
+  end if;
   select s.ctid into strict v_row
   from fairqueue.fq_channel_state s
   where s.channel_id = v_channel_id

@@ -4,7 +4,7 @@
 -- whatever hints the consumers keep. The channel stands where its last service puts it or, if later, where its first
 -- message or its rate does: as one that returns from idleness. p_notify: wake waiting consumers (a transaction that
 -- notifies cannot be prepared for two-phase commit).
--- Locks: as fq_pause. Index: fq_queue_pkey, fq_channel_state_newest_ix. Errors: 40001.
+-- Locks: as fq_pause. Index: fq_queue_pkey, fq_channel_state_newest_ix. Errors: QF008 no such channel; 40001.
 create function fairqueue.fq_resume(p_queue text, p_channel text default null, p_notify boolean default true)
 returns boolean
 language plpgsql
@@ -34,6 +34,11 @@ begin
     from fairqueue.fq_channel c
     where c.queue = p_queue
       and c.name = p_channel;
+    if not found then
+      raise exception 'queue % has no channel %', p_queue, p_channel
+        using errcode = 'QF008',
+          hint = 'correct the name';
+    end if;
     select s.ctid into v_row
     from fairqueue.fq_channel_state s
     where s.channel_id = v_channel_id

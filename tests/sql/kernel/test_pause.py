@@ -64,7 +64,8 @@ def test_a_paused_channel_delivers_nothing_whatever_comes(kernel: Kernel) -> Non
 
 def test_pausing_says_whether_it_changed_anything(kernel: Kernel) -> None:
     """A queue or channel that is paused already stays paused since then; one that is not paused is not resumed."""
-    for channel in (None, "new"):
+    kernel.enqueue("a")
+    for channel in (None, "a"):
         assert resume(kernel, channel) is False
         assert pause(kernel, channel) is True
         since = (kernel.state(channel) if channel else queue_row(kernel))["paused_at"]
@@ -73,6 +74,24 @@ def test_pausing_says_whether_it_changed_anything(kernel: Kernel) -> None:
         assert (kernel.state(channel) if channel else queue_row(kernel))["paused_at"] == since
         assert resume(kernel, channel) is True
         assert resume(kernel, channel) is False
+
+
+def test_a_channel_that_does_not_exist(kernel: Kernel) -> None:
+    """It is refused, and made only on demand: then its first message waits."""
+    kernel.enqueue("a")
+    elsewhere = Kernel(kernel.connection, queue="elsewhere")
+    for do, channel in ((pause, "b"), (resume, "b")):
+        for where in (kernel, elsewhere):
+            with pytest.raises(psycopg.Error, match=f"queue {where.queue} has no channel b") as refusal:
+                do(where, channel)
+            assert refusal.value.sqlstate == "QF008"
+    assert kernel.value("select count(*) from fq_channel") == 1
+    assert pause(kernel, "b", new=True) is True
+    assert pause(kernel, "b", new=True) is False
+    kernel.enqueue("b")
+    assert kernel.dequeue(10).channels == ["a"]
+    assert resume(kernel, "b") is True
+    assert kernel.dequeue(10).channels == ["b"]
 
 
 def test_a_queue_and_its_channels_are_paused_apart(kernel: Kernel) -> None:

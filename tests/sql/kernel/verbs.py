@@ -54,9 +54,11 @@ def limit(kernel: Kernel, most: int | None, *, notify: bool = True) -> None:
     )
 
 
-def pause(kernel: Kernel, channel: str | None = None) -> bool:
+def pause(kernel: Kernel, channel: str | None = None, *, new: bool = False) -> bool:
     """fq_pause: whether it changed anything."""
-    changed: bool = kernel.value("select fq_pause(%(queue)s, %(channel)s)", queue=kernel.queue, channel=channel)
+    changed: bool = kernel.value(
+        "select fq_pause(%(queue)s, %(channel)s, %(new)s)", queue=kernel.queue, channel=channel, new=new
+    )
     return changed
 
 
