@@ -4,6 +4,7 @@
 Session class: they send what was enqueued on a session right before its COMMIT.
 """
 
+from sqlalchemy_fairqueue import first_process  # noqa: F401 - before what takes long to import
 from sqlalchemy_fairqueue.codecs import BytesCodec, Codec, JsonCodec
 from sqlalchemy_fairqueue.errors import (
     AutocommitError,

@@ -134,8 +134,8 @@ def worker(
     """Call the handlers of one or several queues of an application.
 
     At the first SIGTERM or SIGINT the worker takes no more messages, lets handlers finish within --grace, releases
-    the rest without counting an attempt, and exits with 0. The second signal ends the process at once. With --drain
-    the worker stops by itself.
+    the rest without counting an attempt, and exits with 0. A second signal ends the process at once, unless it comes
+    within two seconds of the first. With --drain the worker stops by itself.
 
     The database is that of --database-url, of an engine named by --app, of the environment, or of the engine in the
     module of the first queue. It logs to stderr.

@@ -187,8 +187,8 @@ class AsyncWorker:
 
         Args:
             drain: Whether to return as soon as nothing is left that could be delivered now, as for a Worker.
-            handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once. Only in the
-                main thread. Default: signals are the program's business.
+            handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once, unless it comes
+                within two seconds of the first. Only in the main thread. Default: signals are the program's business.
 
         Raises:
             InvalidArgument: Signals are to be handled in another thread. Further as ``start``.
@@ -199,7 +199,8 @@ class AsyncWorker:
             with contextlib.ExitStack() as signals:
                 if handle_signals:
                     loop = asyncio.get_running_loop()
-                    signals.enter_context(on_signal(lambda: loop.call_soon_threadsafe(asked.set)))
+                    stop = partial(loop.call_soon_threadsafe, asked.set)
+                    signals.enter_context(on_signal(stop, *self._options.signals))
                     signals.enter_context(signals_wake(loop))
                 try:
                     await self.start()

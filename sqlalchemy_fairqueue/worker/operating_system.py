@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType, TracebackType
 
+    from sqlalchemy_fairqueue.worker.timings import Clock
+
     _Ours = Callable[[int, FrameType | None], None]
     _Handler = Callable[[int, FrameType | None], object] | int | None
 
@@ -76,10 +78,19 @@ async def in_thread(work: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def on_signal(stop: Callable[[], object]) -> Iterator[None]:
-    """The first signal calls *stop*, the second one ends the process. Afterwards the program's handlers are back.
+def on_signal(stop: Callable[[], object], grace: float, clock: Clock) -> Iterator[None]:
+    """The first signal calls *stop*, a later one ends the process. Afterwards the program's handlers are back.
 
     They are also back in a process that a handler forks: it must end when it is told to.
+
+    A supervisor may signal a process and then its whole group, so one stop may come as two signals. What comes within
+    the grace counts as a repetition of the first, also when the block has ended by then: the program's handlers are
+    back after that.
+
+    Args:
+        stop: Called by the first signal.
+        grace: For so many seconds after the first signal, further ones are ignored.
+        clock: The worker's.
 
     Raises:
         InvalidArgument: This is another thread than the main one.
@@ -89,14 +100,21 @@ def on_signal(stop: Callable[[], object]) -> Iterator[None]:
             f"handle_signals is True in thread {threading.current_thread().name!r}, and Python handles signals in the "
             "main thread only; run the worker there, or leave signals to the program and let it call stop()"
         )
-    asked = False
+    asked_at: float | None = None
+    is_over = False
 
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - its signature
-        nonlocal asked
-        if asked:
+        nonlocal asked_at
+        if asked_at is None:
+            asked_at = clock()
+            stop()
+        elif clock() - asked_at < grace:
+            return
+        elif is_over:
+            _put_back(handle)
+            signal.raise_signal(number)
+        else:
             os._exit(128 + number)
-        asked = True
-        stop()
 
     before = _replaced[handle] = {}
     try:
@@ -105,9 +123,18 @@ def on_signal(stop: Callable[[], object]) -> Iterator[None]:
             before[number] = signal.signal(number, handle) or signal.SIG_DFL
         yield
     finally:
-        for number, handler in before.items():
+        is_over = True
+        if asked_at is None or clock() - asked_at >= grace:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            _replaced.pop(handle, None)
+
+
+def _put_back(ours: _Ours) -> None:
+    """Put the program's handlers back, where nobody has set others meanwhile."""
+    for number, handler in _replaced.pop(ours, {}).items():
+        if signal.getsignal(number) is ours:
             signal.signal(number, handler)
-        _replaced.pop(handle, None)
 
 
 def _before_fork() -> None:
@@ -122,11 +149,8 @@ def _after_fork() -> None:
 
 def _after_fork_in_child() -> None:
     """Put the program's handlers back."""
-    for ours, before in reversed(_replaced.items()):
-        for number, handler in before.items():
-            if signal.getsignal(number) is ours:
-                signal.signal(number, handler)
-    _replaced.clear()
+    for ours in reversed(list(_replaced)):
+        _put_back(ours)
     _after_fork()
 
 

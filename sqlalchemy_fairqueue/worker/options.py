@@ -105,6 +105,11 @@ class WorkerOptions:
         asked = self.poll_interval or _INTERVAL_WITHOUT_NOTIFICATIONS
         return (min(asked, _INTERVAL_WITHOUT_NOTIFICATIONS) if self.notify else asked).total_seconds()
 
+    @property
+    def signals(self) -> tuple[float, Clock]:
+        """For how long signals repeat the first one, and by which clock."""
+        return self.timings.signal_again, self.clock
+
     def grace_seconds(self, grace: timedelta | None) -> float:
         """A grace in seconds; None: the worker's.
 

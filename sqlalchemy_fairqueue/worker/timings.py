@@ -45,6 +45,7 @@ class Timings:
         stop_part: A part that is told to stop may take so long, after what it was doing.
         stop_dequeue: A stop waits so long for a dequeue that is under way, whatever the grace.
         signal_check: Time between two checks for an operating system signal.
+        signal_again: A signal that comes within so long of the first one repeats it; a later one ends the process.
         drain_check: Time between two checks whether a worker is drained.
         cleanup: A cancelled handler may clean up for so long, and a child process that is to end.
         child_start: A child process may take so long to start, and to import a handler.
@@ -81,6 +82,7 @@ class Timings:
     stop_part: float = 15.0
     stop_dequeue: float = 1.0
     signal_check: float = 0.5
+    signal_again: float = 2.0
     drain_check: float = 0.01
     cleanup: float = 1.0
     child_start: float = 60.0

@@ -201,8 +201,9 @@ class Worker:
             drain: Whether to return as soon as nothing is left that could be delivered now, what handlers enqueue and
                 what is to be tried again at once included. What is due later, paused, beyond a limit or in the hands of
                 others is not waited for. For tests, and for jobs that a scheduler starts.
-            handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once. Only in the main
-                thread. Default: signals are the program's business; a KeyboardInterrupt stops it and is raised again.
+            handle_signals: Whether SIGTERM and SIGINT stop it; a second one ends the process at once, unless it comes
+                within two seconds of the first. Only in the main thread. Default: signals are the program's business; a
+                KeyboardInterrupt stops it and is raised again.
 
         Raises:
             InvalidArgument: Signals are to be handled in another thread. Further as ``start``.
@@ -212,7 +213,7 @@ class Worker:
             self._check_idle()
             self._stops = stops
         try:
-            with on_signal(lambda: stops.put(None)) if handle_signals else nullcontext():
+            with on_signal(lambda: stops.put(None), *self._options.signals) if handle_signals else nullcontext():
                 self.start()
                 try:
                     self._wait(stops, self._runtime if drain else None)

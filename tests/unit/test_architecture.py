@@ -27,7 +27,8 @@ _MAY_KNOW = {
     "unit_of_work": _BASE | {"database"},
     "queue": _BASE | {"database", "unit_of_work"},
     "worker": _BASE | {"sql", "database", "unit_of_work", "queue"},
-    "": {"errors", "codecs", "values", "queue", "models", "worker"},
+    "first_process": set[str](),
+    "": {"first_process", "errors", "codecs", "values", "queue", "models", "worker"},
 }
 # Leaves may know what they like, and nobody knows them, but for these: the demo runs on the embedded server, and the
 # demo and the command line make reports.

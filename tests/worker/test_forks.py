@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from sqlalchemy import Engine
@@ -180,19 +181,20 @@ def test_a_handler_that_was_not_set_from_python(monkeypatch: pytest.MonkeyPatch)
     """Where nothing can be put back, the default is."""
     set_to: list[object] = []
     monkeypatch.setattr(signal, "signal", lambda _, handler: set_to.append(handler))
-    with operating_system.on_signal(lambda: None):
+    with operating_system.on_signal(lambda: None, 1.0, monotonic):
         set_to.clear()
     assert set_to == [signal.SIG_DFL] * 2
 
 
 _NESTED = """
 import os, signal
+from time import monotonic
 from sqlalchemy_fairqueue.worker.operating_system import on_signal
 
 def blocked():
     return signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
-with on_signal(print), on_signal(print):
+with on_signal(print, 1.0, monotonic), on_signal(print, 1.0, monotonic):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     child = os.fork()
     told = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]

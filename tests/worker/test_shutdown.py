@@ -24,6 +24,7 @@ from tests.worker.helpers import is_empty, send, until
 
 _PROGRAM = """
 import asyncio, os, signal, sys, threading
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from sqlalchemy import create_engine
@@ -57,6 +58,12 @@ def handle(delivery, context):
         threading.Event().wait(0.005)
 
 times = {"grace": timedelta(seconds=grace), "lease": timedelta(seconds=lease)}
+
+def timed(worker):
+    options = worker._options
+    worker._options = replace(options, timings=replace(options.timings, signal_again=float(sys.argv[6])))
+    return worker
+
 if sys.argv[5] == "in a loop":
     queue = Queue("documents")
 
@@ -64,9 +71,14 @@ if sys.argv[5] == "in a loop":
     async def block(delivery, context):
         handle(delivery, context)
 
-    asyncio.run(AsyncWorker(create_async_engine(url), queue, concurrency=1, **times).run(handle_signals=True))
+    worker = timed(AsyncWorker(create_async_engine(url), queue, concurrency=1, **times))
+    asyncio.run(worker.run(handle_signals=True))
 else:
-    Worker(create_engine(url), queue, concurrency=1, **times).run(handle_signals=True)
+    timed(Worker(create_engine(url), queue, concurrency=1, **times)).run(handle_signals=True)
+if sys.argv[7:]:
+    (marks / "over").touch()
+    while not (marks / "end").exists():
+        threading.Event().wait(0.005)
 (marks / "returned").touch()
 """
 
@@ -168,9 +180,12 @@ def program(database: Database, tmp_path: Any) -> Iterator[Callable[..., "subpro
     source = tmp_path / "program.py"
     source.write_text(textwrap.dedent(_PROGRAM))
 
-    def run(grace: float, lease: float = 3600.0, where: str = "in threads") -> "subprocess.Popen[bytes]":
+    def run(
+        grace: float, lease: float = 3600.0, where: str = "in threads", again: float = 0.0, *then: str
+    ) -> "subprocess.Popen[bytes]":
         url = database.url.render_as_string(hide_password=False)
-        process = subprocess.Popen([sys.executable, source, url, tmp_path, str(grace), str(lease), where])
+        words = [url, tmp_path, str(grace), str(lease), where, str(again), *then]
+        process = subprocess.Popen([sys.executable, source, *words])
         started.append(process)
         return process
 
@@ -225,6 +240,42 @@ def test_the_second_signal(queue: Queue, engine: Engine, tmp_path: Any, program:
     until(has_ended, "it ends")
     assert process.wait(PATIENCE.total_seconds()) == 128 + signal.SIGTERM
     assert not (tmp_path / "returned").exists()
+
+
+@pytest.mark.parametrize("where", ["in threads", "in a loop"])
+def test_a_signal_that_comes_twice(queue: Queue, engine: Engine, tmp_path: Any, program: Any, where: str) -> None:
+    """A supervisor that signals a process and its group ends no graceful stop, nor what the program does after it."""
+    [message_id] = send(engine, queue, 1)
+    process = program(600.0, 3600.0, where, 3600.0, "then more")
+    until((tmp_path / f"started-{message_id}").exists, "the handler works")
+    os.kill(process.pid, signal.SIGTERM)
+    if where == "in threads":
+        until((tmp_path / "told").exists, "it is told")
+    # Another signal is never merged with the first.
+    os.kill(process.pid, signal.SIGINT)
+    (tmp_path / "go").touch()
+    until((tmp_path / "over").exists, "the worker has stopped")
+    os.kill(process.pid, signal.SIGTERM)
+    (tmp_path / "end").touch()
+    assert process.wait(PATIENCE.total_seconds()) == 0
+    assert (tmp_path / "returned").exists()
+
+
+def test_signals_are_the_programs_again(queue: Queue, engine: Engine, tmp_path: Any, program: Any) -> None:
+    """When the time for repetitions is over, a signal does again what it did before the worker ran."""
+    [message_id] = send(engine, queue, 1)
+    process = program(600.0, 3600.0, "in threads", 0.5, "then more")
+    until((tmp_path / f"started-{message_id}").exists, "the handler works")
+    (tmp_path / "go").touch()
+    os.kill(process.pid, signal.SIGTERM)
+    until((tmp_path / "over").exists, "the worker has stopped")
+
+    def has_ended() -> bool:
+        os.kill(process.pid, signal.SIGTERM)
+        return process.poll() is not None
+
+    until(has_ended, "it ends")
+    assert process.returncode == -signal.SIGTERM
 
 
 def test_the_end_of_grace_by_a_signal(
