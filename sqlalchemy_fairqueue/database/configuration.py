@@ -5,14 +5,13 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy import text
-
-from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, qualifier
+from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
 from sqlalchemy_fairqueue.database.policies import new_policy_json, policy_json
 from sqlalchemy_fairqueue.errors import UnknownChannel
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import timedelta
 
     from sqlalchemy import Connection
@@ -133,13 +132,34 @@ def resume(connection: Connection, target: Target, channel: str | None, *, notif
 
 
 @cache
-def _hold_queue_clause(schema: str | None) -> Clause:
-    return text(f"select 1 from {qualifier(schema)}fq_queue where name = :queue for no key update")  # noqa: S608 (quoted)
+def hold_queue_clause(schema: str | None) -> Clause:
+    """``fq_hold_queue``."""
+    return call(schema, "fq_hold_queue", "1", queue="text")
 
 
 def hold_queue(connection: Connection, target: Target) -> None:
-    """Lock the row of a configured queue, as its configuration does."""
-    fetch(connection, _hold_queue_clause(target.schema), {"queue": target.queue}, f"lock queue {target.queue!r}")
+    """Lock the row of a queue, made if it has none, as its configuration does."""
+    fetch(connection, hold_queue_clause(target.schema), {"queue": target.queue}, f"lock queue {target.queue!r}")
+
+
+@cache
+def hold_channels_clause(schema: str | None) -> Clause:
+    """``fq_hold_channels``."""
+    return call(schema, "fq_hold_channels", "1", queue="text", names="text[]", policies="jsonb[]")
+
+
+def hold_channels(connection: Connection, target: Target, channels: Mapping[str, ChannelPolicy | None]) -> None:
+    """Lock the state of channels, in the order of their names.
+
+    Args:
+        connection: In a transaction.
+        target: The queue.
+        channels: Each with the policy with which it is made if it is new; None: then it is passed over.
+    """
+    policies = [None if policy is None else new_policy_json(policy) or "{}" for policy in channels.values()]
+    parameters = {"queue": target.queue, "names": list(channels), "policies": policies}
+    doing = f"lock {len(channels)} channels of queue {target.queue!r}"
+    fetch(connection, hold_channels_clause(target.schema), parameters, doing)
 
 
 def _unknown_channel(target: Target, channel: str | None, advice: str) -> UnknownChannel:

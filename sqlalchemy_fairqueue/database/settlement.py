@@ -161,6 +161,25 @@ def hold_messages(connection: Connection, target: Target, message_ids: Iterable[
 
 
 @cache
+def leased_clause(schema: str | None) -> Clause:
+    """``fq_leased``."""
+    return call(schema, "fq_leased", "fq_leased as ids", queue="text", slot="integer", channels="text[]")
+
+
+def leased(connection: Connection, target: Target, channels: Sequence[str] | None) -> list[int]:
+    """The leased messages that a new limit of these channels, or with None of the queue, will count."""
+    parameters = {
+        "queue": target.queue,
+        "slot": 2 if channels is None else 1,
+        "channels": None if channels is None else list(channels),
+    }
+    doing = f"find the leased messages of queue {target.queue!r}"
+    [row] = fetch(connection, leased_clause(target.schema), parameters, doing)
+    ids: list[int] = row.ids
+    return ids
+
+
+@cache
 def _holder_clause(schema: str | None) -> Clause:
     ours = qualifier(schema)
     return text(

@@ -9,7 +9,7 @@ from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.unit_of_work.operations import Configure, Limit, Pause, Purge, RecordHistory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy import Connection
 
@@ -23,11 +23,7 @@ def configure(connection: Connection, target: Target, changes: Sequence[Configur
     What is asked of one channel, or of the queue, keeps the order in which it was asked for.
     """
     updates: list[ReceiptUpdate] = []
-    in_order = sorted(changes, key=_lock_key)
-    if isinstance(in_order[-1], Limit) and len(in_order) > 1:
-        # The limit locks the queue's row too, before all channels.
-        database.hold_queue(connection, target)
-    for change in in_order:
+    for change in sorted(changes, key=_lock_key):
         notify = change.target.notify
         match change:
             case Configure(channel=None):
@@ -48,6 +44,20 @@ def configure(connection: Connection, target: Target, changes: Sequence[Configur
                 purged = database.purge_channel(connection, target, change.channel)
                 updates.append(partial(_update, change.receipt, purged))
     return updates
+
+
+def settings_of_queues(
+    routed: Iterable[tuple[Connection, Configuration]],
+) -> tuple[list[tuple[Connection, Configuration]], list[tuple[Connection, Configuration]]]:
+    """The settings that are the queue's own and lock nothing but its row, and the other changes."""
+    own: list[tuple[Connection, Configuration]] = []
+    other: list[tuple[Connection, Configuration]] = []
+    for connection, change in routed:
+        of_queue = isinstance(change, RecordHistory) or (
+            isinstance(change, (Configure, Pause)) and change.channel is None
+        )
+        (own if of_queue else other).append((connection, change))
+    return own, other
 
 
 def _lock_key(change: Configuration) -> tuple[bool, bytes]:

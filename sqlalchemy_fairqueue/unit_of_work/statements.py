@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database import check_installed
 from sqlalchemy_fairqueue.database.engines import check_driver
-from sqlalchemy_fairqueue.unit_of_work.administration import configure
+from sqlalchemy_fairqueue.unit_of_work import phases
+from sqlalchemy_fairqueue.unit_of_work.administration import configure, settings_of_queues
 from sqlalchemy_fairqueue.unit_of_work.enqueues import enqueue
 from sqlalchemy_fairqueue.unit_of_work.lock_order import LockOrder, lock_key, lock_order_of
 from sqlalchemy_fairqueue.unit_of_work.operations import Cancel, Configuration, EnqueueMessage, MessageChange, Settle
+from sqlalchemy_fairqueue.unit_of_work.phases import by_queue
 from sqlalchemy_fairqueue.unit_of_work.settlement import settle_and_cancel
 
 if TYPE_CHECKING:
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.unit_of_work.operations import Operation, ReceiptUpdate, Target
-
-OperationT = TypeVar("OperationT", EnqueueMessage, Configuration, MessageChange)
 
 
 def send(connection: Connection, operations: Iterable[Operation]) -> list[ReceiptUpdate]:
@@ -31,6 +31,8 @@ def send_routed(
     routed: Sequence[tuple[Connection, Operation]], recorded: Sequence[tuple[Connection, Operation]] = ()
 ) -> list[ReceiptUpdate]:
     """Send operations in lock order: enqueues, configuration, then settlements and cancels, queue by queue.
+
+    With configuration, the locks that it shares with other work are taken first (:mod:`.phases`).
 
     Args:
         routed: Each with its connection, which is in a transaction or about to begin one; in the order in which they
@@ -52,6 +54,37 @@ def send_routed(
         LeaseLost: A delivery is not its holder's any more. The transaction must be rolled back.
     """
     enqueues, configurations, changes = _by_kind(routed)
+    lock_orders = _checked(routed, enqueues)
+    several = bool(configurations) and len(routed) > 1
+    leased: dict[phases.Place, list[int]] = {}
+    if several:
+        configurations, leased = _hold(configurations, enqueues)
+    later = {(connection, target): group for connection, target, group in by_queue(changes)}
+    updates: list[ReceiptUpdate] = []
+    for connection, target, messages in by_queue(enqueues):
+        afterwards = later.get((connection, target), [])
+        cancelled: dict[int, int] = {}
+        if recorded or any(isinstance(change, Cancel) for change in afterwards):
+            cancelled = _cancelled(connection, target, [*recorded, *routed])
+        hold = [*leased.get((connection, target), ()), *(change.message_id for change in afterwards)]
+        updates += enqueue(connection, target, messages, hold, cancelled)
+        lock_orders[connection].advance(lock_key(one) for one in messages)
+    for connection, operation in routed:
+        if not isinstance(operation, EnqueueMessage):
+            lock_orders[connection].settled = True
+    if several:
+        phases.hold_messages(changes, leased)
+    for connection, target, group in by_queue(configurations):
+        updates += configure(connection, target, group)
+    for (connection, target), afterwards in later.items():
+        updates += settle_and_cancel(connection, target, afterwards)
+    return updates
+
+
+def _checked(
+    routed: Sequence[tuple[Connection, Operation]], enqueues: Sequence[tuple[Connection, EnqueueMessage]]
+) -> dict[Connection, LockOrder]:
+    """The lock orders of the connections, when all operations can be sent on them."""
     lock_orders: dict[Connection, LockOrder] = {}
     for connection in dict.fromkeys(connection for connection, _ in routed):
         check_driver(connection)
@@ -59,23 +92,21 @@ def send_routed(
         lock_orders[connection].check(lock_key(one) for where, one in enqueues if where is connection)
     for connection, schema in dict.fromkeys((connection, operation.target.schema) for connection, operation in routed):
         check_installed(connection, schema)
+    return lock_orders
 
-    later = {(connection, target): group for connection, target, group in _groups(changes)}
-    updates: list[ReceiptUpdate] = []
-    for connection, target, messages in _groups(enqueues):
-        afterwards = later.get((connection, target), [])
-        cancelled: dict[int, int] = {}
-        if recorded or any(isinstance(change, Cancel) for change in afterwards):
-            cancelled = _cancelled(connection, target, [*recorded, *routed])
-        updates += enqueue(connection, target, messages, [change.message_id for change in afterwards], cancelled)
-        lock_orders[connection].advance(lock_key(one) for one in messages)
-    for connection, _ in (*configurations, *changes):
-        lock_orders[connection].settled = True
-    for connection, target, group in _groups(configurations):
-        updates += configure(connection, target, group)
-    for (connection, target), afterwards in later.items():
-        updates += settle_and_cancel(connection, target, afterwards)
-    return updates
+
+def _hold(
+    configurations: list[tuple[Connection, Configuration]], enqueues: Sequence[tuple[Connection, EnqueueMessage]]
+) -> tuple[list[tuple[Connection, Configuration]], dict[phases.Place, list[int]]]:
+    """Take the locks that configuration shares with other work; return what is left of it, and what it will count."""
+    phases.hold_queues(configurations)
+    if not enqueues:
+        # Channels that are made now take these settings. With enqueues they keep to the ones that there were.
+        own, configurations = settings_of_queues(configurations)
+        for connection, target, group in by_queue(own):
+            configure(connection, target, group)
+    phases.hold_channels(configurations, enqueues)
+    return configurations, phases.leased_messages(configurations)
 
 
 def _cancelled(connection: Connection, target: Target, asked: Iterable[tuple[Connection, Operation]]) -> dict[int, int]:
@@ -122,20 +153,3 @@ def _by_kind(
         else:
             configurations.append((connection, operation))
     return enqueues, configurations, changes
-
-
-def _groups(
-    routed: Iterable[tuple[Connection, OperationT]],
-) -> Iterable[tuple[Connection, Target, list[OperationT]]]:
-    """Operations by queue, in lock order."""
-    groups: dict[tuple[Connection, str | None, str], list[OperationT]] = {}
-    for connection, operation in routed:
-        groups.setdefault((connection, operation.target.schema, operation.target.queue), []).append(operation)
-
-    def order(key: tuple[Connection, str | None, str]) -> tuple[bytes, bytes, str]:
-        connection, schema, queue = key
-        return (schema or "").encode(), queue.encode(), connection.engine.url.render_as_string()
-
-    # Nearly always there is one, and a URL takes time to write.
-    for key in sorted(groups, key=order) if len(groups) > 1 else groups:
-        yield key[0], groups[key][0].target, groups[key]

@@ -3,12 +3,50 @@
 from dataclasses import replace
 
 from tests.model.transactions import Plan, Scene
-from tests.model.work import Configured, Defaulted, Limited, Paused, Purged, Recorded, Work
+from tests.model.work import Configured, Defaulted, Limited, Paused, Purged, Recorded, Wanted, Work
+
+Setting = Configured | Defaulted | Paused | Recorded | Limited | Purged
+
+
+def hold(scene: Scene, works: list[Work], found: Plan) -> frozenset[int] | None:
+    """Say what a transaction with settings and other work locks first.
+
+    Returns the messages that new limits count; None: there are no settings.
+    """
+    settings = sorted((one for one in works if isinstance(one, Setting)), key=_place)
+    if not settings:
+        return None
+    for work in settings:
+        if getattr(work, "channel", None) is None:
+            _lock_queue(scene, found)
+            if isinstance(work, Defaulted) and not any(isinstance(one, Wanted) for one in works):
+                # What is made now takes them.
+                found.effects.defaults.append(work.policy)
+    for work in settings:
+        _hold_channel(scene, work, works, found)
+    counted = frozenset[int]()
+    for work in settings:
+        if isinstance(work, Configured) and work.sets_limit:
+            counted |= {one for one in _marked(scene, 1) if scene.books.messages[one].channel == work.channel}
+        elif isinstance(work, Limited) and work.most is not None:
+            counted |= _marked(scene, 2)
+    return counted
+
+
+def _hold_channel(scene: Scene, work: Work, works: list[Work], found: Plan) -> None:
+    channel = getattr(work, "channel", None)
+    if channel is None:
+        return
+    if isinstance(work, Configured) or (isinstance(work, Paused) and work.paused):
+        filled = any(isinstance(one, Wanted) and one.channel == channel for one in works)
+        scene.make(channel, found, scene.brought if isinstance(work, Configured) or filled else None)
+    if scene.knows(channel, found):
+        _lock_state(scene, channel, found)
 
 
 def administer(scene: Scene, works: list[Work], found: Plan) -> None:
     """Say what settings do to the plan: what is the queue's first, then channel by channel, its limit last."""
-    settings = [one for one in works if isinstance(one, Configured | Defaulted | Paused | Recorded | Limited | Purged)]
+    settings = [one for one in works if isinstance(one, Setting)]
     for work in sorted(settings, key=_place):
         match work:
             case Configured():

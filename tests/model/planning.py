@@ -9,7 +9,7 @@ from typing import Literal
 from sqlalchemy_fairqueue import LeaseLost, LockOrderError
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from tests.model.adding import Adding
-from tests.model.administering import administer
+from tests.model.administering import administer, hold
 from tests.model.books import Outcome
 from tests.model.transactions import Plan, Scene, Transaction
 from tests.model.work import Cancelled, Settled, Wanted, Work
@@ -30,15 +30,16 @@ def plan(scene: Scene, own: Transaction, works: list[Work]) -> Plan:
     if least is not None and (own.settled or (own.furthest is not None and least < own.furthest)):
         found.error = LockOrderError
         return found
+    later = frozenset(one.message_id for one in ends)
+    held = hold(scene, works, found) if len(works) > 1 else None
     if wanted:
-        later = frozenset(one.message_id for one in ends)
-        Adding(scene, found, wanted, later, _cancelled(own, works)).run()
+        Adding(scene, found, wanted, later | (held or frozenset()), _cancelled(own, works)).run()
         if found.error is not None:
             return found
+    if held is not None or len({type(work) for work in ends}) > 1:
+        # Settlements and cancels, or settings too: all of their messages are locked together before one changes.
+        found.waits |= bool((later | (held or frozenset())) & scene.others.messages)
     administer(scene, works, found)
-    if len({type(work) for work in ends}) > 1:
-        # Settlements and cancels: all of their messages are locked together before one changes.
-        found.waits |= any(one.message_id in scene.others.messages for one in ends)
     for verb in Verb:
         same = {work.token: work for work in works if isinstance(work, Settled) and work.verb is verb}
         if _settle(scene, same, found):

@@ -1,0 +1,59 @@
+-- fq_hold_channels: lock the state rows of channels of a queue before verbs of one transaction that lock several of
+-- them, or lock messages as well: those that exist in the order of their names, then those that are new. p_policies: of
+-- each name, null (a channel that does not exist is passed over), or the policy with which it is made then, if the
+-- queue has no defaults.
+-- Guarantees: until the transaction ends nobody else configures, pauses, resumes, purges or serves these channels.
+-- Locks: the state rows, for no key update; waits for a dequeue that serves a channel (short) and for its
+-- configuration, and, where it makes a channel, for a transaction that is making the same one.
+-- Index: fq_channel_queue_name_key, fq_channel_state_newest_ix. Errors: QF001 as fq_make_channels; 40001.
+create function fairqueue.fq_hold_channels(p_queue text, p_names text[], p_policies jsonb[])
+returns void
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_channel_id bigint;
+  r record;
+begin
+  -- What is new comes last, as it does where an enqueue makes a channel after the states were locked.
+  for v_new in 0..1 loop
+    for r in
+      select u.name, u.policy
+      from unnest(p_names, p_policies) u(name, policy)
+      left join lateral (
+        select k.id
+        from fairqueue.fq_channel k
+        where k.queue = p_queue
+          and k.name = u.name
+        limit 1
+      ) c on true
+      where num_nulls(c.id) = v_new
+        and (v_new = 0 or u.policy is not null)
+      order by u.name collate "C"
+    loop
+      if v_new = 1 then
+        perform fairqueue.fq_make_channels(p_queue, array[r.name]::text[], r.policy);
+      end if;
+      select c.id into v_channel_id
+      from fairqueue.fq_channel c
+      where c.queue = p_queue
+        and c.name = r.name;
+      perform
+      from fairqueue.fq_channel_state s
+      where s.channel_id = v_channel_id
+      order by s.channel_id desc, s.turn desc
+      limit 1
+      for no key update;
+    end loop;
+  end loop;
+end
+$$;

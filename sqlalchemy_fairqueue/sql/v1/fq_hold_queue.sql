@@ -1,0 +1,37 @@
+-- fq_hold_queue: lock the row of a queue in fq_queue, made if it is not there, before verbs of one transaction that
+-- change the queue's settings after others.
+-- Guarantees: until the transaction ends nobody else changes settings of the queue, the first ones included.
+-- Locks: the queue's row, for no key update; waits for another configuration of the same queue. Index: fq_queue_pkey.
+-- Errors: QF001 bad name; 40001.
+create function fairqueue.fq_hold_queue(p_queue text)
+returns void
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+begin
+  perform fairqueue.fq_check_names(array[p_queue]::text[]);
+  perform
+  from fairqueue.fq_queue q
+  where q.name = p_queue
+  for no key update;
+  if not found then
+    -- Without a row there would be nothing to lock, and the first settings of two transactions would meet later.
+    insert into fairqueue.fq_queue (name)
+    values (p_queue)
+    on conflict (name) do nothing;
+    perform
+    from fairqueue.fq_queue q
+    where q.name = p_queue
+    for no key update;
+  end if;
+end
+$$;

@@ -1,0 +1,38 @@
+-- fq_leased: the messages of a queue, or of some of its channels, that are out without the slot p_slot (1: their
+-- channel's, 2: the queue's), in no order. p_channels null: of all channels.
+-- Guarantees: what fq_hold_leased locks. While the caller holds the state rows of the channels, or the queue's gate,
+-- none is added.
+-- Locks: none. Index: fq_lease_expires_ix, fq_message_lease_ix, fq_channel_pkey. Errors: none.
+create function fairqueue.fq_leased(p_queue text, p_slot integer, p_channels text[])
+returns bigint[]
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+begin
+  return array(
+    select m.id
+    from fairqueue.fq_lease e
+    join fairqueue.fq_message m on m.lease_id = e.id
+    where e.queue = p_queue
+      and m.slots & p_slot = 0
+      and (
+        p_channels is null
+        or exists (
+          select
+          from fairqueue.fq_channel c
+          where c.id = m.channel_id
+            and c.name = any (p_channels)
+        )
+      )
+  );
+end
+$$;

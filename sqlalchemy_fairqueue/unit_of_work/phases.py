@@ -1,0 +1,117 @@
+"""Phases of queue work: the locks that a transaction with work of several kinds takes before the work itself.
+
+One call takes its locks in one order by itself. A transaction with several calls takes them in phases, of all its
+queues: the rows of queues, the states of channels, keys, messages by id. Whatever could wait in a later phase is
+locked in its own, so that two transactions never wait for each other in a circle. This module changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.unit_of_work.operations import (
+    Configuration,
+    Configure,
+    EnqueueMessage,
+    Limit,
+    MessageChange,
+    Pause,
+    Purge,
+)
+from sqlalchemy_fairqueue.values import ChannelPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.unit_of_work.operations import Target
+
+OperationT = TypeVar("OperationT", EnqueueMessage, Configuration, MessageChange)
+Place = tuple["Connection", "Target"]
+"""A queue: targets are equal by what names it."""
+
+
+def by_queue(
+    routed: Iterable[tuple[Connection, OperationT]],
+) -> Iterator[tuple[Connection, Target, list[OperationT]]]:
+    """Operations by queue, in lock order."""
+    groups: dict[Place, list[OperationT]] = {}
+    for connection, operation in routed:
+        groups.setdefault((connection, operation.target), []).append(operation)
+    # Nearly always there is one, and a URL takes time to write.
+    for place in sorted(groups, key=_place) if len(groups) > 1 else groups:
+        yield place[0], groups[place][0].target, groups[place]
+
+
+def hold_queues(configurations: Iterable[tuple[Connection, Configuration]]) -> None:
+    """Lock the rows of queues whose own settings change."""
+    for connection, target, group in by_queue(configurations):
+        if any(_channel_of(change) is None for change in group):
+            database.hold_queue(connection, target)
+
+
+def hold_channels(
+    configurations: Iterable[tuple[Connection, Configuration]], enqueues: Iterable[tuple[Connection, EnqueueMessage]]
+) -> None:
+    """Lock the states of channels that are configured, paused, resumed or purged; make those that will be."""
+    enqueued = {
+        (connection, target): (messages[0].policy, {one.message.channel for one in messages})
+        for connection, target, messages in by_queue(enqueues)
+    }
+    for connection, target, group in by_queue(configurations):
+        policy, filled = enqueued.get((connection, target), (None, frozenset[str]()))
+        channels: dict[str, ChannelPolicy | None] = {}
+        for change in group:
+            channel = _channel_of(change)
+            if channel is not None and channels.get(channel) is None:
+                # The first that would make it brings its policy.
+                channels[channel] = policy if channel in filled else _brought(change)
+        if channels:
+            database.hold_channels(connection, target, channels)
+
+
+def leased_messages(configurations: Iterable[tuple[Connection, Configuration]]) -> dict[Place, list[int]]:
+    """The leased messages that new limits count and lock. The states of their channels are held."""
+    found: dict[Place, list[int]] = {}
+    for connection, target, group in by_queue(configurations):
+        limited = [
+            change.channel
+            for change in group
+            if isinstance(change, Configure)
+            and change.channel is not None
+            and change.changes.get("max_concurrency") is not None
+        ]
+        ids: list[int] = []
+        if limited:
+            ids += database.leased(connection, target, limited)
+        if any(isinstance(change, Limit) and change.max_concurrency is not None for change in group):
+            ids += database.leased(connection, target, None)
+        if ids:
+            found[connection, target] = ids
+    return found
+
+
+def hold_messages(changes: Iterable[tuple[Connection, MessageChange]], leased: Mapping[Place, list[int]]) -> None:
+    """Lock the messages that new limits count and those that are settled or cancelled, before settings lock others."""
+    found = {(connection, target): list(ids) for (connection, target), ids in leased.items()}
+    for connection, target, group in by_queue(changes):
+        found.setdefault((connection, target), []).extend(change.message_id for change in group)
+    for connection, target in sorted(found, key=_place) if len(found) > 1 else found:
+        database.hold_messages(connection, target, set(found[connection, target]))
+
+
+def _place(place: Place) -> tuple[bytes, bytes, str]:
+    connection, target = place
+    return (target.schema or "").encode(), target.queue.encode(), connection.engine.url.render_as_string()
+
+
+def _channel_of(change: Configuration) -> str | None:
+    return change.channel if isinstance(change, (Configure, Pause, Purge)) else None
+
+
+def _brought(change: Configuration) -> ChannelPolicy | None:
+    if isinstance(change, Configure):
+        return change.policy
+    return ChannelPolicy() if isinstance(change, Pause) and change.paused else None
