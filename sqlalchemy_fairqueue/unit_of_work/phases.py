@@ -67,7 +67,8 @@ def hold_channels(
             channel = _channel_of(change)
             if channel is not None and channels.get(channel) is None:
                 # The first that would make it brings its policy.
-                channels[channel] = policy if channel in filled else _brought(change)
+                brought = _brought(change)
+                channels[channel] = policy if brought is not None and channel in filled else brought
         if channels:
             database.hold_channels(connection, target, channels)
 
@@ -114,4 +115,4 @@ def _channel_of(change: Configuration) -> str | None:
 def _brought(change: Configuration) -> ChannelPolicy | None:
     if isinstance(change, Configure):
         return change.policy
-    return ChannelPolicy() if isinstance(change, Pause) and change.paused else None
+    return ChannelPolicy() if isinstance(change, Pause) and change.new else None

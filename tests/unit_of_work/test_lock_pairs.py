@@ -79,7 +79,7 @@ VERBS = [
     _verb("limit a channel", "x held", lambda s, _: QUEUE.configure_channel(s, "x", max_concurrency=9)),
     _verb("pause another", "y", lambda s, _: QUEUE.pause(s, "y")),
     _verb("limit another", "y other", lambda s, _: QUEUE.configure_channel(s, "y", max_concurrency=9)),
-    _verb("pause a new channel", "new", lambda s, _: QUEUE.pause(s, "n")),
+    _verb("pause a new channel", "new", lambda s, _: QUEUE.pause(s, "n", new=True)),
     _verb("pause the queue", "queue", lambda s, _: QUEUE.pause(s)),
     _verb("configure the queue", "queue", lambda s, _: QUEUE.configure(s, defaults={"weight": 2})),
     _verb("record the history", "queue", lambda s, _: QUEUE.configure(s, history=True)),
