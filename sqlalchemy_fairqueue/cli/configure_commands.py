@@ -16,6 +16,7 @@ from sqlalchemy_fairqueue.cli.policies import (
     changes_by_options,
     check_contradiction,
     count_option,
+    dead_letter_option,
     flag_option,
     on_full_option,
     policy_document,
@@ -94,6 +95,7 @@ def configure_queue(
             help="How long the history is kept, like 30d.",
         ),
     ] = None,
+    dead_letter_retention: Annotated[list[Any] | None, dead_letter_option("--dead-letter-retention")] = None,
     channel_max_concurrency: Annotated[
         int | None, count_option("--channel-max-concurrency", "For new channels: most messages out at once.")
     ] = None,
@@ -138,6 +140,8 @@ def configure_queue(
         wanted["history_retention"] = retention
     if changes:
         wanted["defaults"] = changes
+    if dead_letter_retention:
+        wanted["dead_letter_retention"] = dict(dead_letter_retention)
     with open_installation(options) as installation:
         queue = installation.single_queue(may_be_new=bool(wanted))
         before = _configuration(installation, queue)
@@ -152,6 +156,10 @@ def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfigur
         ("max concurrency", after.max_concurrency),
         ("history", after.history),
         ("retention", after.retention or (timedelta(days=30) if after.history else None)),
+    ]
+    rows += [
+        ("dead letters", after.dead_letters or "kept"),
+        *((f"dead letters of kind {kind}", kept) for kind, kept in after.dead_letters_by_kind.items()),
     ]
     parts: list[Any] = [
         Text(f"queue {queue.name!r}" + (" is configured like this now" if changed else "")),
@@ -168,6 +176,8 @@ def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfigur
             "max_concurrency": after.max_concurrency,
             "history": after.history,
             "history_retention_seconds": after.retention,
+            "dead_letter_retention_seconds": after.dead_letters,
+            "dead_letter_retention_seconds_by_kind": dict(after.dead_letters_by_kind),
             "defaults": None if after.defaults is None else policy_document(after.defaults),
         },
         tuple(parts),

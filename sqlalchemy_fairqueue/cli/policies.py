@@ -2,7 +2,7 @@
 
 # Annotations are read when the program starts, so that they must not be postponed.
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal, cast
 
@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.cli.errors import usage_error
-from sqlalchemy_fairqueue.cli.formats import parse_rate
+from sqlalchemy_fairqueue.cli.formats import parse_duration, parse_rate
 from sqlalchemy_fairqueue.cli.options import option_parser
 from sqlalchemy_fairqueue.cli.sql_files import query
 from sqlalchemy_fairqueue.database.policies import policy_values
@@ -62,6 +62,19 @@ def changes_by_options(given: Mapping[str, object], lifted: Mapping[str, bool]) 
         check_contradiction(name, given=given[name] is not None, removed=removed)
     changes = {name: value for name, value in given.items() if value is not None or lifted.get(name)}
     return cast("PolicyChanges", changes)
+
+
+def dead_letter_option(name: str) -> Any:
+    """An option that takes the retention of dead letters, of all kinds or of one."""
+    words = "How long dead letters are kept, like 30d, or none for ever; of one kind by KIND=DURATION. Repeatable."
+    parser = option_parser(_dead_letter_retention)
+    return typer.Option(name, parser=parser, metavar="[KIND=]DURATION", help=words, show_default=False)
+
+
+def _dead_letter_retention(words: str) -> tuple[str | None, timedelta | None]:
+    kind, equals, text = words.rpartition("=")
+    retention = None if text.strip().lower() == "none" else parse_duration(text)
+    return kind if equals else None, retention
 
 
 def rate_changes(rate: Rate | Literal["none"] | None, burst: int | None, prefix: str = "") -> PolicyChanges:
@@ -117,12 +130,16 @@ class QueueConfiguration:
         max_concurrency: Most messages of the whole queue leased at once.
         history: Whether attempts are recorded.
         retention: How long the record is kept; None: 30 days.
+        dead_letters: How long dead letters are kept; None: for ever.
+        dead_letters_by_kind: The same for single kinds.
     """
 
     defaults: ChannelPolicy | None = None
     max_concurrency: int | None = None
     history: bool = False
     retention: timedelta | None = None
+    dead_letters: timedelta | None = None
+    dead_letters_by_kind: Mapping[str, timedelta] = field(default_factory=dict)
 
 
 def queue_configuration(connection: Connection, schema: str, queue: str) -> QueueConfiguration:
@@ -135,4 +152,6 @@ def queue_configuration(connection: Connection, schema: str, queue: str) -> Queu
         row.max_concurrency,
         row.history,
         None if row.history_retention is None else duration(row.history_retention),
+        None if row.dead_letter_retention is None else duration(row.dead_letter_retention),
+        {kind: duration(retention) for kind, retention in (row.dead_letter_retention_by_kind or {}).items()},
     )

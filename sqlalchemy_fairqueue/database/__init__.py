@@ -14,10 +14,12 @@ from sqlalchemy_fairqueue.database.configuration import (
     pause,
     record_queue,
     resume,
+    retain_dead_letters,
 )
 from sqlalchemy_fairqueue.database.dead_letters import (
     DeadLetterFilter,
     dead_letters,
+    prune_dead_letters,
     purge_dead,
     redrive,
 )
@@ -81,6 +83,7 @@ __all__ = [
     "limit_queue",
     "max_backlog",
     "pause",
+    "prune_dead_letters",
     "purge_channel",
     "purge_dead",
     "queues",
@@ -88,6 +91,7 @@ __all__ = [
     "redrive",
     "release",
     "resume",
+    "retain_dead_letters",
     "retry",
     "stats",
     "unwait",

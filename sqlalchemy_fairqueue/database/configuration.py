@@ -101,6 +101,23 @@ def record_queue(connection: Connection, target: Target, *, history: bool | None
 
 
 @cache
+def retain_dead_letters_clause(schema: str | None) -> Clause:
+    """``fq_retain_dead_letters``."""
+    return call(schema, "fq_retain_dead_letters", "1", queue="text", kind="text", retention="bigint")
+
+
+def retain_dead_letters(connection: Connection, target: Target, kind: str | None, retention: timedelta | None) -> None:
+    """Say for how long a queue keeps dead letters of a kind, or with None those of all other kinds."""
+    parameters = {
+        "queue": target.queue,
+        "kind": kind,
+        "retention": None if retention is None else microseconds(retention),
+    }
+    what = f"set the retention of dead letters of queue {target.queue!r}"
+    fetch(connection, retain_dead_letters_clause(target.schema), parameters, what)
+
+
+@cache
 def pause_clause(schema: str | None) -> Clause:
     """``fq_pause``."""
     return call(schema, "fq_pause", "fq_pause as changed", queue="text", channel="text", new="boolean")

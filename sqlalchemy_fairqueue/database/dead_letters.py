@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import text
 
@@ -142,3 +142,23 @@ def purge_dead(connection: Connection, target: Target, which: DeadLetterFilter, 
     )
     purged: int = row.purged
     return purged
+
+
+class PrunedDeadLetters(NamedTuple):
+    """How many dead letters of a queue were deleted, and whether more may be due."""
+
+    queue: str
+    deleted: int
+    more: bool
+
+
+@cache
+def prune_dead_letters_clause(schema: str | None) -> Clause:
+    """``fq_prune_dead_letters``."""
+    return call(schema, "fq_prune_dead_letters", "queue, deleted, more", limit="integer")
+
+
+def prune_dead_letters(connection: Connection, schema: str | None, *, limit: int) -> list[PrunedDeadLetters]:
+    """Delete dead letters that are older than their queues keep them, up to *limit* of each queue."""
+    rows = fetch(connection, prune_dead_letters_clause(schema), {"limit": limit}, "prune dead letters")
+    return list(map(PrunedDeadLetters._make, rows))

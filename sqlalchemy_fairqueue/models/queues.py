@@ -35,7 +35,8 @@ class QueueConfigMixin(FairqueueMixin):
 
     ``defaults`` has the fields of a policy by the names of the columns of :class:`ChannelStateMixin`, ``rate_interval``
     in microseconds; None: new channels take the policy that their first enqueue brings. ``max_concurrency`` is the
-    limit of the whole queue. ``history_retention`` None is 30 days.
+    limit of the whole queue. ``history_retention`` None is 30 days. ``dead_letter_retention`` None is
+    for ever; ``dead_letter_retention_by_kind`` has those of single kinds, in microseconds.
 
     Attributes:
         channels: The queue's channels.
@@ -58,6 +59,8 @@ class QueueConfigMixin(FairqueueMixin):
     paused_at: Mapped[datetime | None] = mapped_column(Instant)
     history: Mapped[bool] = mapped_column(Boolean, server_default=false())
     history_retention: Mapped[timedelta | None] = mapped_column(Duration)
+    dead_letter_retention: Mapped[timedelta | None] = mapped_column(Duration)
+    dead_letter_retention_by_kind: Mapped[dict[str, int] | None] = mapped_column(JSONB)
 
     @hybrid_property
     def is_paused(self) -> bool:
@@ -76,6 +79,10 @@ class QueueConfigMixin(FairqueueMixin):
             PrimaryKeyConstraint("name", name=conv("fq_queue_pkey")),
             CheckConstraint("jsonb_typeof(defaults) = 'object'", name=conv("fq_queue_defaults_check")),
             CheckConstraint("max_concurrency >= 1 and history_retention >= 1", name=conv("fq_queue_limits_check")),
+            CheckConstraint(
+                "dead_letter_retention >= 1 and jsonb_typeof(dead_letter_retention_by_kind) = 'object'",
+                name=conv("fq_queue_dead_letters_check"),
+            ),
             {"schema": cls.__fairqueue_schema__},
         )
 

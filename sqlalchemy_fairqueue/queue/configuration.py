@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
-from sqlalchemy_fairqueue.unit_of_work import Configure, Limit, Pause, RecordHistory
+from sqlalchemy_fairqueue.unit_of_work import Configure, Limit, Pause, RecordHistory, RetainDeadLetters
 from sqlalchemy_fairqueue.values import (
     UNSET,
     ChannelPolicy,
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.unit_of_work import Operation
     from sqlalchemy_fairqueue.values import PolicyChanges
 
+    DeadLetterRetention = timedelta | Mapping[str, timedelta | None] | Mapping[str | None, timedelta | None] | None
+
 _DAY = timedelta(days=1)
+_MICROSECOND = timedelta(microseconds=1)
 _DEFAULT_RETENTION = timedelta(days=30)
 
 
@@ -44,6 +47,7 @@ class ConfigurationMethods(QueueBase):
         max_concurrency: int | Unset | None = UNSET,
         history: bool | None = None,
         history_retention: timedelta | Unset | None = UNSET,
+        dead_letter_retention: DeadLetterRetention | Unset = UNSET,
     ) -> None:
         """Set what is the queue's own. What is not given stays as it is.
 
@@ -59,6 +63,9 @@ class ConfigurationMethods(QueueBase):
             history: Whether attempts are recorded in ``fq_history``: those that begin from the commit on.
             history_retention: For how long they are kept, at least a day, since days are dropped whole. None: 30 days,
                 as before it is set.
+            dead_letter_retention: For how long dead letters are kept; housekeeping of workers then deletes them. None:
+                for ever, as before it is set. A dict of kinds, ``{"parse": timedelta(days=1)}``, changes those of its
+                kinds, where None means as all others, and leaves the rest; its key None stands for all others.
 
         Locks the queue's row until the transaction ends; waits for another configuration of the same queue. With
         max_concurrency also the messages that consumers hold: it waits for transactions that are settling one, and
@@ -68,7 +75,9 @@ class ConfigurationMethods(QueueBase):
             InvalidArgument: A bad value, or nothing to set.
             IsolationError: max_concurrency in a REPEATABLE READ or SERIALIZABLE transaction.
         """
-        self._perform(where, self._changes(defaults, max_concurrency, history, history_retention))
+        self._perform(
+            where, self._changes(defaults, max_concurrency, history, history_retention, dead_letter_retention)
+        )
 
     def configure_channel(
         self,
@@ -134,9 +143,12 @@ class ConfigurationMethods(QueueBase):
         max_concurrency: int | Unset | None = UNSET,
         history: bool | None = None,
         history_retention: timedelta | Unset | None = UNSET,
+        dead_letter_retention: DeadLetterRetention | Unset = UNSET,
     ) -> None:
         """As :meth:`configure`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, self._changes(defaults, max_concurrency, history, history_retention))
+        await self._aperform(
+            where, self._changes(defaults, max_concurrency, history, history_retention, dead_letter_retention)
+        )
 
     async def aconfigure_channel(
         self,
@@ -164,6 +176,7 @@ class ConfigurationMethods(QueueBase):
         max_concurrency: int | Unset | None,
         history: bool | None,  # noqa: FBT001 - passed on from the keyword
         history_retention: timedelta | Unset | None,
+        dead_letter_retention: DeadLetterRetention | Unset,
     ) -> list[Operation]:
         changes: list[Operation] = []
         if defaults is not None:
@@ -172,13 +185,19 @@ class ConfigurationMethods(QueueBase):
             if history is not None and not isinstance(history, bool):
                 raise InvalidArgument(f"history is {history!r:.80}; say True or False")
             changes.append(RecordHistory(self._target, history, _retention(history_retention)))
+        if dead_letter_retention is not UNSET:
+            changes += [
+                RetainDeadLetters(self._target, kind, retention)
+                for kind, retention in _dead_letter_retentions(dead_letter_retention)
+            ]
         if max_concurrency is not UNSET:
             if max_concurrency is not None:
                 check_count("max_concurrency", max_concurrency, 1, 2**31 - 1)
             changes.append(Limit(self._target, max_concurrency))
         if not changes:
             raise InvalidArgument(
-                "configure has nothing to set; give defaults, max_concurrency, history or history_retention"
+                "configure has nothing to set; give defaults, max_concurrency, history, history_retention "
+                "or dead_letter_retention"
             )
         return changes
 
@@ -211,3 +230,17 @@ def _retention(given: timedelta | Unset | None) -> timedelta | None:
         return _DEFAULT_RETENTION
     check_duration("history_retention", given, _DAY)
     return given
+
+
+def _dead_letter_retentions(given: object) -> list[tuple[str | None, timedelta | None]]:
+    """Retentions by kind, in the order of the kinds; kind None: of all kinds without one."""
+    if not isinstance(given, Mapping):
+        if given is not None:
+            check_duration("dead_letter_retention", given, _MICROSECOND)
+        return [(None, cast("timedelta | None", given))]
+    for kind, retention in given.items():
+        if kind is not None:
+            check_name("kind of dead_letter_retention", kind)
+        if retention is not None:
+            check_duration(f"dead_letter_retention of kind {kind!r:.80}", retention, _MICROSECOND)
+    return sorted(given.items(), key=lambda item: item[0] or "")

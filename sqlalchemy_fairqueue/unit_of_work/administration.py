@@ -6,7 +6,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.unit_of_work.operations import Configure, Limit, Pause, Purge, RecordHistory
+from sqlalchemy_fairqueue.unit_of_work.operations import (
+    Configure,
+    Limit,
+    Pause,
+    Purge,
+    RecordHistory,
+    RetainDeadLetters,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,10 +43,10 @@ def configure(connection: Connection, target: Target, changes: Sequence[Configur
                 database.limit_queue(connection, target, change.max_concurrency, notify=notify)
             case RecordHistory():
                 database.record_queue(connection, target, history=change.history, retention=change.retention)
-            case Pause(paused=True):
-                database.pause(connection, target, change.channel, new=change.new)
+            case RetainDeadLetters():
+                database.retain_dead_letters(connection, target, change.kind, change.retention)
             case Pause():
-                database.resume(connection, target, change.channel, notify=notify)
+                _pause(connection, change)
             case Purge():
                 purged = database.purge_channel(connection, target, change.channel)
                 updates.append(partial(_update, change.receipt, purged))
@@ -53,11 +60,18 @@ def settings_of_queues(
     own: list[tuple[Connection, Configuration]] = []
     other: list[tuple[Connection, Configuration]] = []
     for connection, change in routed:
-        of_queue = isinstance(change, RecordHistory) or (
+        of_queue = isinstance(change, (RecordHistory, RetainDeadLetters)) or (
             isinstance(change, (Configure, Pause)) and change.channel is None
         )
         (own if of_queue else other).append((connection, change))
     return own, other
+
+
+def _pause(connection: Connection, change: Pause) -> None:
+    if change.paused:
+        database.pause(connection, change.target, change.channel, new=change.new)
+    else:
+        database.resume(connection, change.target, change.channel, notify=change.target.notify)
 
 
 def _lock_key(change: Configuration) -> tuple[bool, bytes]:
@@ -65,7 +79,7 @@ def _lock_key(change: Configuration) -> tuple[bool, bytes]:
     match change:
         case Limit():
             return True, b""
-        case RecordHistory():
+        case RecordHistory() | RetainDeadLetters():
             return False, b""
     return False, (change.channel or "").encode()
 

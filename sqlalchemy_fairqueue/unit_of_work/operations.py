@@ -26,6 +26,7 @@ __all__ = [
     "Purge",
     "ReceiptUpdate",
     "RecordHistory",
+    "RetainDeadLetters",
     "Settle",
     "Target",
     "Verb",
@@ -94,6 +95,15 @@ class RecordHistory:
 
 
 @dataclass(frozen=True, slots=True)
+class RetainDeadLetters:
+    """Say for how long a queue keeps dead letters of a kind, or with kind None those of all other kinds."""
+
+    target: Target
+    kind: str | None
+    retention: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Stop or go on serving a channel, or with channel None the whole queue.
 
@@ -145,6 +155,6 @@ class Cancel:
     receipt: CancelReceipt
 
 
-Configuration = Configure | Limit | RecordHistory | Pause | Purge
+Configuration = Configure | Limit | RecordHistory | RetainDeadLetters | Pause | Purge
 MessageChange = Settle | Cancel
 Operation = EnqueueMessage | Configuration | MessageChange

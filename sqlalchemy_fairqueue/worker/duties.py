@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
@@ -138,9 +139,10 @@ def hear_signals(connection: DedicatedConnection, queues: Sequence[ServedQueue],
 class Housekeeping:
     """Housekeeping that any worker may do for all, in the schemas of its queues.
 
-    It makes partitions of the history ahead, and drops old ones. The SQL function lets one worker at a time do it, and
-    finishes what another one left; so it does not matter which workers do it, how often, or whether one dies in it. It
-    runs in a thread of its own, so that no lease waits for it.
+    It makes partitions of the history ahead, drops old ones, and deletes dead letters that are older than their queue
+    keeps them. The SQL functions let several workers do it at once, and finish what another one left; so it does not
+    matter which workers do it, how often, or whether one dies in it. It runs in a thread of its own, so that no lease
+    waits for it.
 
     Args:
         options: The worker's.
@@ -162,12 +164,16 @@ class Housekeeping:
         """Do one round."""
         connection = dedicated_connection(self._options)
         for schema in self._schemas:
-            try:
-                connection.run(lambda connection, schema=schema: self._keep_history(connection, schema))  # type: ignore[misc]
-            except Exception as error:  # noqa: BLE001 - the next round, or another worker, does it
-                log.warning(
-                    "worker %s could not do its housekeeping: %s", self._name, said(error), extra={"worker": self._name}
-                )
+            for task in (self._keep_history, self._prune_dead_letters):
+                try:
+                    connection.run(partial(task, schema=schema))
+                except Exception as error:  # noqa: BLE001 - the next round, or another worker, does it
+                    log.warning(
+                        "worker %s could not do its housekeeping: %s",
+                        self._name,
+                        said(error),
+                        extra={"worker": self._name},
+                    )
         connection.close()
 
     def _keep_history(self, connection: Connection, schema: str | None) -> None:
@@ -175,3 +181,18 @@ class Housekeeping:
         connection.commit()
         for partition, action in changes:
             log.info("worker %s: partition %s %s", self._name, partition, action, extra={"worker": self._name})
+
+    def _prune_dead_letters(self, connection: Connection, schema: str | None) -> None:
+        more = True
+        while more:
+            pruned = database.prune_dead_letters(connection, schema, limit=self._options.timings.pruned_at_once)
+            connection.commit()
+            more = any(one.more for one in pruned)
+            for queue, deleted, _ in pruned:
+                log.info(
+                    "worker %s: %s dead letters of queue %s deleted after their retention",
+                    self._name,
+                    deleted,
+                    queue,
+                    extra={"worker": self._name},
+                )

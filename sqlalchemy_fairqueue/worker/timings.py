@@ -24,6 +24,7 @@ class Timings:
         housekeeping_first: The first housekeeping comes within so long.
         housekeeping_every: Time between two rounds of housekeeping, give or take half of it.
         history_days: Housekeeping makes the partitions of so many days ahead.
+        pruned_at_once: Housekeeping deletes so many dead letters of a queue in a transaction.
         unanswered_after: Time from a dequeue without an answer to the first lookup of what it took: the database may
             still be at it when the connection is gone.
         poll_soon: Time to the next poll after one that gave less than it asked for.
@@ -63,6 +64,7 @@ class Timings:
     housekeeping_first: float = 60.0
     housekeeping_every: float = 3600.0
     history_days: int = 7
+    pruned_at_once: int = 10_000
     unanswered_after: float = 2.0
     poll_soon: float = 0.005
     poll_later: float = 0.02

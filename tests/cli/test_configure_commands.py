@@ -119,7 +119,8 @@ def test_a_queue(cli: Cli, engine: Engine) -> None:
     first = cli("configure", "queue", "--queue", "documents", "--max-concurrency", "50", "--json").document
     assert first == {
         "queue": "documents", "changed": True, "max_concurrency": 50, "history": False,
-        "history_retention_seconds": None, "defaults": None,
+        "history_retention_seconds": None, "dead_letter_retention_seconds": None,
+        "dead_letter_retention_seconds_by_kind": {}, "defaults": None,
     }  # fmt: skip
 
     cli("configure", "queue", "--history", "--retention", "7d")
@@ -149,18 +150,30 @@ def test_history_on_and_off(cli: Cli, engine: Engine) -> None:
     assert (longer["history"], longer["history_retention_seconds"]) == (True, 345600.0)
 
 
+def test_retention_of_dead_letters(cli: Cli) -> None:
+    """It is set for all kinds and for single ones, each apart, and shown."""
+    option = "--dead-letter-retention"
+    cli("configure", "queue", "--queue", "documents", option, "30d", option, "parse=1d", option, "k=v=2d")
+    changed = cli("configure", "queue", "--dead-letter-retention", "parse=none", "--json").document
+    assert changed["dead_letter_retention_seconds"] == 2_592_000.0
+    assert changed["dead_letter_retention_seconds_by_kind"] == {"k=v": 172_800.0}
+    assert ["dead letters of kind k=v", "2d 00h"] in cli("configure", "queue").rows()
+    lifted = cli("configure", "queue", "--dead-letter-retention", "none", "--json").document
+    assert lifted["dead_letter_retention_seconds"] is None
+
+
 def test_show_a_queue(cli: Cli, engine: Engine) -> None:
     """Without an option the settings are shown, for people and for programs."""
     enqueue(engine, "a")
     assert cli("configure", "queue").rows() == [
         ["queue 'documents'"], ["max concurrency", "-"], ["history", "no"], ["retention", "-"],
-        ["new channels take the policy that their first enqueue brings"],
+        ["dead letters", "kept"], ["new channels take the policy that their first enqueue brings"],
     ]  # fmt: skip
 
     cli("configure", "queue", "--channel-weight", "2", "--history")
-    assert cli("configure", "queue").rows()[1:6] == [
-        ["max concurrency", "-"], ["history", "yes"], ["retention", "30d 00h"], ["new channels start with"],
-        ["max concurrency", "-"],
+    assert cli("configure", "queue").rows()[1:7] == [
+        ["max concurrency", "-"], ["history", "yes"], ["retention", "30d 00h"], ["dead letters", "kept"],
+        ["new channels start with"], ["max concurrency", "-"],
     ]  # fmt: skip
     assert cli("configure", "queue", "--json").document["changed"] is False
 
@@ -188,6 +201,8 @@ def test_no_limit_of_a_queue(cli: Cli, engine: Engine) -> None:
         (["queue", "--max-concurrency", "1", "--no-max-concurrency"], "contradict each other"),
         (["queue", "--retention", "1h"], "history_retention is"),
         (["queue", "--retention", "soon"], "'soon' is no duration"),
+        (["queue", "--dead-letter-retention", "parse"], "'parse' is no duration"),
+        (["queue", "--dead-letter-retention", "=1d"], "kind of dead_letter_retention '' has 0 bytes"),
         (["queue", "--channel-max-concurrency", "1", "--no-channel-max-concurrency"], "contradict each other"),
     ],
 )

@@ -3,6 +3,8 @@ select
   q.defaults,
   q.max_concurrency,
   q.history,
-  q.history_retention
+  q.history_retention,
+  q.dead_letter_retention,
+  q.dead_letter_retention_by_kind
 from fairqueue.fq_queue q
 where q.name = :queue

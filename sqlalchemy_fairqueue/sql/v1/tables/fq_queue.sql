@@ -1,6 +1,6 @@
 -- One row a configured queue: the policy that channels made from now on start with (defaults), and what holds for the
 -- whole queue (the rest; max_concurrency is the limit of all its channels together).
--- Written by fq_configure_queue, fq_limit_queue, fq_record_queue, fq_pause and fq_resume.
+-- Written by fq_configure_queue, fq_limit_queue, fq_record_queue, fq_retain_dead_letters, fq_pause and fq_resume.
 -- A queue without a row, or without defaults, works: its channels take the policy that their first enqueue brings.
 -- defaults has all fields that fq_changed_policy knows; a field that it lacks has its initial value.
 create table fairqueue.fq_queue (
@@ -10,7 +10,12 @@ create table fairqueue.fq_queue (
   paused_at bigint,
   history boolean not null default false,
   history_retention bigint,
+  dead_letter_retention bigint,
+  dead_letter_retention_by_kind jsonb,
   constraint fq_queue_pkey primary key (name),
   constraint fq_queue_defaults_check check (jsonb_typeof(defaults) = 'object'),
-  constraint fq_queue_limits_check check (max_concurrency >= 1 and history_retention >= 1)
+  constraint fq_queue_limits_check check (max_concurrency >= 1 and history_retention >= 1),
+  constraint fq_queue_dead_letters_check check (
+    dead_letter_retention >= 1 and jsonb_typeof(dead_letter_retention_by_kind) = 'object'
+  )
 );

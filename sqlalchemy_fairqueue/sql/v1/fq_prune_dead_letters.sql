@@ -1,0 +1,62 @@
+-- fq_prune_dead_letters: delete the dead letters that are older than their queue keeps them, up to p_limit of each
+-- queue, the oldest first. Returns a row a queue that lost some: how many, and whether there may be more.
+-- Guarantees: a letter goes only after its retention: that of its kind, else that of its queue; without either it is
+-- kept for ever. Two calls at once never delete the same letter twice, and neither waits for the other.
+-- Locks: dead letters, skip locked: it waits for none. Index: fq_queue_pkey, fq_dead_letter_died_ix; letters of a kind
+-- with a longer retention than the queue's least one are read again by each call. Errors: QF001 bad limit; 40001.
+create function fairqueue.fq_prune_dead_letters(p_limit integer default 10000)
+returns table (queue text, deleted bigint, more boolean)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_queue record;
+begin
+  if p_limit is null or p_limit not between 1 and 1000000 then
+    raise exception 'fq_prune_dead_letters has limit %', p_limit
+      using errcode = 'QF001', hint = 'delete 1 to 1000000 dead letters of a queue at once';
+  end if;
+  for v_queue in
+    select q.name, q.dead_letter_retention as retention,
+      coalesce(q.dead_letter_retention_by_kind, '{}'::jsonb) as by_kind,
+      (
+        select least(q.dead_letter_retention, min(k.value::bigint))
+        from jsonb_each_text(q.dead_letter_retention_by_kind) k
+      ) as shortest
+    from fairqueue.fq_queue q
+    where q.dead_letter_retention is not null
+      or q.dead_letter_retention_by_kind is not null
+    order by q.name
+  loop
+    with doomed as materialized (
+      select d.ctid as row
+      from fairqueue.fq_dead_letter d
+      where d.queue = v_queue.name
+        and d.died_at < v_now - v_queue.shortest
+        and d.died_at < v_now - coalesce((v_queue.by_kind ->> d.kind)::bigint, v_queue.retention)
+      order by d.queue, d.died_at
+      limit p_limit
+      for update skip locked
+    )
+    delete from fairqueue.fq_dead_letter d
+    using doomed u
+    where d.ctid = u.row;
+    get diagnostics deleted = row_count;
+    if deleted > 0 then
+      queue := v_queue.name;
+      more := deleted = p_limit;
+      return next;
+    end if;
+  end loop;
+end
+$$;
