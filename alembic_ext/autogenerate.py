@@ -1,13 +1,15 @@
 """Autogenerate: the operations that ``alembic revision --autogenerate`` and ``alembic check`` propose for fairqueue.
 
 Alembic compares tables, and knows nothing of functions or of versions. When it is done, what it found of our tables is
-taken out and said in our operations: one that installs, one that climbs, one that repairs, or none.
+taken out and said in our operations: one that installs, one that climbs, one that repairs, or none. Tables of an
+installation that are not in the metadata, such as partitions, are hidden from it before: it would log them as removed.
 """
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from alembic.autogenerate import comparators
 from alembic.operations import ops
@@ -17,7 +19,7 @@ from sqlalchemy import text
 from alembic_ext.additions import additions
 from alembic_ext.operations import CreateFairqueueOp, RepairFairqueueOp, UpgradeFairqueueOp
 from alembic_ext.recognition import Installation, is_ours, look, names_in
-from sqlalchemy_fairqueue.sql import latest_version
+from sqlalchemy_fairqueue.sql import latest_version, tables
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
@@ -41,15 +43,45 @@ where c.relname = :name
 _ADDITIONS = (ops.AddColumnOp, ops.AddConstraintOp, ops.CreateIndexOp)
 
 
+# Alembic's own loggers.
+_alembic_log = logging.getLogger("alembic.ddl.postgresql")
+# From the first comparator of a run to the last one.
+_comparisons: WeakKeyDictionary[AutogenContext, _Comparison] = WeakKeyDictionary()
+
+
+@comparators.dispatch_for("autogenerate", qualifier="postgresql", priority=DispatchPriority.FIRST)
+def hide(context: AutogenContext, _upgrade: ops.UpgradeOps) -> PriorityDispatchResult:
+    """Hide from Alembic the tables of an installation that are not in the metadata, and what it logs of our sequences.
+
+    Where an Alembic has no such filters, it logs more, and :func:`compare` takes out what it found.
+    """
+    if context.opts.get("fairqueue", True):
+        comparison = _comparisons[context] = _Comparison(context)
+        # Public is only include_name, which is the user's.
+        filters = getattr(context, "_name_filters", None)
+        if isinstance(filters, list):
+            filters.append(comparison.shows)
+        _alembic_log.addFilter(_is_told)
+    return PriorityDispatchResult.CONTINUE
+
+
 @comparators.dispatch_for("autogenerate", qualifier="postgresql", priority=DispatchPriority.LAST)
 def compare(context: AutogenContext, upgrade: ops.UpgradeOps) -> PriorityDispatchResult:
     """Say in our operations what Alembic found of our tables, and what it cannot find.
 
     Not in an environment that says ``context.configure(..., fairqueue=False)``.
     """
+    _alembic_log.removeFilter(_is_told)
     if context.opts.get("fairqueue", True):
-        _Comparison(context).replace(upgrade)
+        (_comparisons.pop(context, None) or _Comparison(context)).replace(upgrade)
     return PriorityDispatchResult.CONTINUE
+
+
+def _is_told(record: logging.LogRecord) -> bool:
+    """Whether a record of Alembic's is logged: not that it takes the sequence of a table of ours for a SERIAL."""
+    found = record.args
+    is_ours = isinstance(found, tuple) and len(found) > 1 and str(found[1]) in tables(latest_version())
+    return not (is_ours and record.msg.startswith("Detected sequence named"))
 
 
 class _Comparison:
@@ -67,6 +99,7 @@ class _Comparison:
         self.default = self.connection.scalar(text("select current_schema()"))
         self.wanted: dict[str | None, dict[str, Table]] = {}
         self.found: dict[str | None, Installation] = {}
+        self.named = {(self.place(table.schema), table.name) for table in context.sorted_tables}
         for table in context.sorted_tables:
             included = context.run_object_filters(table, table.name, "table", False, None)
             if included and is_ours(table.name, table.columns.keys()):
@@ -79,6 +112,20 @@ class _Comparison:
         if place not in self.found:
             self.found[place] = look(self.connection, place)
         return self.found[place]
+
+    def shows(self, name: str | None, type_: str, parents: Any) -> bool:
+        """Whether Alembic may find a table of this name: a name filter as ``include_name`` is."""
+        schema = parents.get("schema_name")
+        if type_ != "table" or name is None or (self.place(schema), name) in self.named:
+            return True
+        place = self.visible(name) if schema is None and name.startswith("fq_") else self.place(schema)
+        # What it is by its name and its place alone; compare() knows the columns too.
+        return not self.installation(place).holds(name, ())
+
+    def visible(self, name: str) -> str | None:
+        """The schema of a table that is found without one."""
+        found: str | None = self.connection.scalar(text(_VISIBLE), {"name": name})
+        return found
 
     def replace(self, upgrade: ops.UpgradeOps) -> None:
         """Put our operations where the metadata's order wants them, and take out what they stand for."""
@@ -110,7 +157,7 @@ class _Comparison:
         """Whether a table that is not in the metadata is ours: it is never for Alembic to drop."""
         place, name = self.table(operation)
         if operation.schema is None:
-            place = self.connection.scalar(text(_VISIBLE), {"name": name})
+            place = self.visible(name)
         return self.installation(place).holds(name, operation.to_table().columns.keys())
 
     def is_made(self, operation: ops.CreateTableOp) -> bool:
