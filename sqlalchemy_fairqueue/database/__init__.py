@@ -26,7 +26,7 @@ from sqlalchemy_fairqueue.database.dead_letters import (
 from sqlalchemy_fairqueue.database.deliveries import DeliveredMessage, Dequeued, Heard, Hints, dequeue, hear
 from sqlalchemy_fairqueue.database.enqueues import EncodedMessage, EnqueuedMessage, enqueue, max_backlog
 from sqlalchemy_fairqueue.database.history import PartitionChange, keep_history
-from sqlalchemy_fairqueue.database.leases import ExtendedLease, extend, heartbeat, held
+from sqlalchemy_fairqueue.database.leases import ExtendedLease, end_leases, extend, heartbeat, held
 from sqlalchemy_fairqueue.database.settlement import (
     Unsettled,
     bury,
@@ -68,6 +68,7 @@ __all__ = [
     "configure_queue",
     "dead_letters",
     "dequeue",
+    "end_leases",
     "enqueue",
     "extend",
     "hear",

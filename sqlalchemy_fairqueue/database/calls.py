@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy import TextClause, TextualSelect, TwoPhaseTransaction, column, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, StatementError
 
 from sqlalchemy_fairqueue.database.binary import binary_results
 from sqlalchemy_fairqueue.database.migrations import to_install, to_repair
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from sqlalchemy import Connection, Row
+
+# Up to the context: a value may have lines of its own.
+_ROW = re.compile(r"(Failing row contains) \(.*?(?=\nCONTEXT:|\Z)", re.DOTALL)
 
 Clause: TypeAlias = TextClause | TextualSelect
 """A statement that is made once a schema, so that SQLAlchemy's cache finds it."""
@@ -67,11 +71,24 @@ def fetch(
     try:
         with binary_results(connection) if binary else nullcontext():
             return connection.execute(clause, parameters).all()
-    except DBAPIError as error:
-        refusal = translated(error, doing)
+    except StatementError as error:
+        _hide_contents(error)
+        refusal = translated(error, doing) if isinstance(error, DBAPIError) else None
         if refusal is None:
             raise
         raise refusal from error
+
+
+def _hide_contents(error: StatementError) -> None:
+    """Keep payloads, and all else that a call was given, out of the text of an error.
+
+    The parameters stay in its ``params``. PostgreSQL itself quotes a row that a constraint or trigger of the
+    application's refuses.
+    """
+    error.hide_parameters = True
+    for one in (error, error.orig):
+        if one is not None and one.args and isinstance(one.args[0], str):
+            one.args = (_ROW.sub(r"\1 (...)", one.args[0]), *one.args[1:])
 
 
 def translated(error: DBAPIError, doing: str) -> FairQueueError | None:

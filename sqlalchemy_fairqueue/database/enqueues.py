@@ -36,6 +36,16 @@ _MESSAGE_TYPES = {
 }
 
 
+class _Content(bytes):
+    """A payload as a parameter, which the logs of an engine with ``echo`` do not show."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Its length."""
+        return f"<{len(self):,} bytes>"
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedMessage:
     """A message to be, with its payload encoded.
@@ -124,7 +134,7 @@ def _column_values(encoded: EncodedMessage) -> dict[str, Any]:
     return {
         "channels": message.channel,
         "kinds": message.kind,
-        "contents": encoded.content,
+        "contents": _Content(encoded.content),
         "headers": encoded.headers,
         "delays": None if message.delay is None else microseconds(message.delay),
         "ats": None if message.at is None else instant_microseconds(message.at),

@@ -1,4 +1,4 @@
-"""Leases: they are extended, and give the tokens of what is held under them."""
+"""Leases: they are extended and ended, and give the tokens of what is held under them."""
 
 from __future__ import annotations
 
@@ -89,6 +89,21 @@ def heartbeat(
         ExtendedLease(row.lease_id, None if row.expires_at is None else instant(row.expires_at), row.cancelled or [])
         for row in rows
     ]
+
+
+@cache
+def end_leases_clause(schema: str | None) -> Clause:
+    """``fq_end_leases``."""
+    return call(schema, "fq_end_leases", "fq_end_leases as ended", queue="text", lease_ids="bigint[]")
+
+
+def end_leases(connection: Connection, target: Target, lease_ids: Sequence[int]) -> int:
+    """End leases under which nothing is held. The caller commits. Returns how many have ended."""
+    parameters = {"queue": target.queue, "lease_ids": list(lease_ids)}
+    doing = f"end {len(lease_ids)} leases of queue {target.queue!r}"
+    [row] = fetch(connection, end_leases_clause(target.schema), parameters, doing)
+    ended: int = row.ended
+    return ended
 
 
 @cache

@@ -71,6 +71,10 @@ class Consumer:
         """The lease that the last dequeue had, and the next one may use again if it asks for as long."""
         return self._leases[0][1] if self._leases else None
 
+    def lease_ids(self) -> list[int]:
+        """The leases that dequeues may use again."""
+        return [lease_id for _, lease_id in self._leases]
+
     def forget_leases(self, *lease_ids: int) -> None:
         """Let dequeues make leases of their own, instead of these or, with none named, of any that there were."""
         self._leases = tuple(one for one in self._leases if lease_ids and one[1] not in lease_ids)

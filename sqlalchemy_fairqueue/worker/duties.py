@@ -60,12 +60,18 @@ class Duties:
     Args:
         duties: The duties; those that are due together are called in this order.
         connection: Closed at the end.
+        last: Called at the end, before; a failure of it is logged at level debug.
         options: The worker's.
         stats: It counts failures.
     """
 
     def __init__(
-        self, duties: Sequence[Duty], connection: DedicatedConnection, options: WorkerOptions, stats: WorkerStats
+        self,
+        duties: Sequence[Duty],
+        connection: DedicatedConnection,
+        last: Callable[[], None],
+        options: WorkerOptions,
+        stats: WorkerStats,
     ) -> None:
         now = options.clock()
         # What fails is tried again a few times before a lease ends.
@@ -74,6 +80,8 @@ class Duties:
         self._due_at = [now + duty.first * random.random() for duty in duties]  # noqa: S311 - spreads the load
         self._backoffs = [Backoff(duty.step, options.name, options.clock, options.timings, cap) for duty in duties]
         self._connection = connection
+        self._last = last
+        self._name = options.name
         self._clock = options.clock
         self._stats = stats
         self._event = WakeEvent()
@@ -92,6 +100,10 @@ class Duties:
                     self._call(number)
             if (wait := min(self._due_at) - self._clock()) > 0:
                 self._event.wait(wait)
+        try:
+            self._last()
+        except Exception as error:  # noqa: BLE001 - a stop must not fail by it
+            log.debug("worker %s could not end its leases, which expire: %s", self._name, said(error))
         self._connection.close()
 
     def _call(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Lease heartbeats of a worker: they keep its leases alive, whatever handlers and loops do.
+"""Lease heartbeats of a worker: they keep its leases alive, whatever handlers and loops do, and end them when it stops.
 
 Each heartbeat extends every lease that something is held under, a few times before the lease would end. Leases end by
 the worker's own clock, too (see ``leases``); the heartbeat logs the loss and interrupts the handlers.
@@ -51,6 +51,7 @@ class Heartbeat:
         self._queues = queues
         self._leases = leases
         self._lease = options.lease
+        self._end_within = options.timings.end_leases
         self._interrupt = interrupt
         self._stats = stats
         self._name = options.name
@@ -75,6 +76,32 @@ class Heartbeat:
                     failures.append(error)
         finally:
             self._tell_lost()
+        if failures:
+            raise failures[0]
+
+    def end(self) -> None:
+        """End the leases that nothing is held under: the worker has stopped. Those that stay expire.
+
+        Raises:
+            Exception: The first failure; the leases of other queues are ended all the same.
+        """
+        failures = []
+        for queue in self._queues:
+            known = {*self._leases.ids(queue), *queue.consumer.lease_ids()}
+            if queue.waiting_lease is not None:
+                known.add(queue.waiting_lease)
+            if not known:
+                continue
+            lease_ids = sorted(known)
+
+            def work(connection: Connection, queue: ServedQueue = queue, lease_ids: list[int] = lease_ids) -> None:
+                database.end_leases(connection, queue.target, lease_ids)
+                connection.commit()
+
+            try:
+                self._connection.run(work, within=self._end_within)
+            except Exception as error:  # noqa: BLE001 - as in beat
+                failures.append(error)
         if failures:
             raise failures[0]
 

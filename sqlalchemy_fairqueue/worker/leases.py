@@ -192,6 +192,10 @@ class LeaseRegistry:
         lease.tracked.held.update(held)
         return held
 
+    def ids(self, queue: ServedQueue) -> list[int]:
+        """The leases of a queue that are known."""
+        return [lease_id for of, lease_id in list(self._leases) if of is queue]
+
     def is_lost(self, queue: ServedQueue, lease_id: int | None) -> bool:
         """Whether a lease is known to be lost."""
         tracked = None if lease_id is None else self._leases.get((queue, lease_id))

@@ -192,7 +192,7 @@ class Runtime(Generic[E]):
             start = Housekeeping(options).start
             every, first = timings.housekeeping_every, timings.housekeeping_first
             duties.append(Duty("start its housekeeping", start, every, spread=(0.5, 1.5), first=first))
-        return Duties(duties, connection, options, self._stats)
+        return Duties(duties, connection, heartbeat.end, options, self._stats)
 
     def _fetch(self) -> None:
         self.fetcher.run()

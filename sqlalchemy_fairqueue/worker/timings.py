@@ -44,6 +44,7 @@ class Timings:
         locked_again: Time until a locked message is tried again.
         may_hold_slot: A delivery this old may hold a slot of a limit that was set after it was taken.
         stop_part: A part that is told to stop may take so long, after what it was doing.
+        end_leases: A stop waits so long for the answer of a database that is to end the worker's leases.
         stop_dequeue: A stop waits so long for a dequeue that is under way, whatever the grace.
         signal_check: Time between two checks for an operating system signal.
         signal_again: A signal that comes within so long of the first one repeats it; a later one ends the process.
@@ -82,6 +83,7 @@ class Timings:
     locked_again: float = 1.0
     may_hold_slot: float = 1.0
     stop_part: float = 15.0
+    end_leases: float = 2.0
     stop_dequeue: float = 1.0
     signal_check: float = 0.5
     signal_again: float = 2.0

@@ -30,7 +30,13 @@ class _Time:
 
 
 class _Connection:
+    ended = False
     closed = False
+
+    def end(self) -> None:
+        assert not self.closed
+        self.ended = True
+        raise ValueError("the database is away")
 
     def close(self) -> None:
         self.closed = True
@@ -57,9 +63,10 @@ def run(engine: Engine, queue: Queue) -> Run:
 
         options = replace(Worker(engine, queue)._options, clock=lambda: time.now)
         listed = [Duty(name, partial(call, name), interval) for name, interval in duties]
-        own = Duties(listed, cast("Any", connection), options, stats)
+        own = Duties(listed, cast("Any", connection), connection.end, options, stats)
         own._event = cast("Any", time)
         own.run()
+        assert connection.ended
         assert connection.closed
         return calls, stats
 

@@ -1,0 +1,46 @@
+-- fq_end_leases: end leases of a queue under which nothing is held, when their consumer stops. Returns how many.
+-- Guarantees: a lease that holds a message stays, and expires as if this was never called; so does one that a dequeue
+-- uses just now. Producers no longer notify for the sake of a lease that has ended.
+-- Locks: the leases for update skip locked (dequeue holds its own for key share), in the order of their ids. Never
+-- waits.
+-- Index: fq_lease_pkey, fq_message_lease_ix. Errors: none.
+create function fairqueue.fq_end_leases(p_queue text, p_lease_ids bigint[])
+returns integer
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_leases bigint[];
+  v_ended integer;
+begin
+  select array_agg(l.id) into v_leases
+  from (
+    select e.id
+    from fairqueue.fq_lease e
+    where e.id = any (p_lease_ids)
+      and e.queue = p_queue
+    order by e.id
+    for update skip locked
+  ) l;
+
+  -- A new statement: a dequeue that used one of them has committed, and its messages are seen.
+  delete from fairqueue.fq_lease e
+  where e.id = any (v_leases)
+    and not exists (
+      select
+      from fairqueue.fq_message m
+      where m.lease_id = e.id
+    );
+  get diagnostics v_ended = row_count;
+  return v_ended;
+end
+$$;
