@@ -355,7 +355,8 @@ def test_signal_handlers_come_back(queue: Queue, engine: Engine, kind: type[Work
         if kind is Worker:
             Worker(engine, queue).run(handle_signals=True, drain=True)
         else:
-            worker = AsyncWorker(create_async_engine(engine.url), queue)
+            # No signal repeats the first one: the handlers come back as soon as the worker has stopped.
+            worker = retimed(AsyncWorker(create_async_engine(engine.url), queue), signal_again=0.0)
             asyncio.run(run())
             # The loop has ended, and taken its handlers along.
             signal.signal(signal.SIGTERM, mine)

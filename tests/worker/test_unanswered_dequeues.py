@@ -2,6 +2,7 @@
 
 import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine
@@ -22,8 +23,8 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     took: list[int] = []
     answer = Consumer.dequeue
 
-    def dequeue(consumer: Consumer, connection: Connection, limit: int, lease: timedelta) -> Batch:
-        batch = answer(consumer, connection, limit, lease)
+    def dequeue(consumer: Consumer, connection: Connection, *asked: Any) -> Batch:
+        batch = answer(consumer, connection, *asked)
         if not took and any(delivery.payload == "lost" for delivery in batch):
             took.extend(delivery.message_id for delivery in batch)
             consumer.forget_leases()
