@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 Hints = list[int | None]
 """Where a dequeue found something: the next one of the same consumer begins there. Any value is safe."""
 
-# How many hints a dequeue takes; those that it answers beyond them are about the call itself.
-_HINTS = 6
+# Places of hints that say more: whether messages hold slots, and since when what is due is locked.
+_HOLD_SLOTS = 6
+_LOCKED_SINCE = 7
 
 
 class DeliveredMessage(NamedTuple):
@@ -51,6 +52,7 @@ class Dequeued:
         lease_id: The lease that the next dequeue may use again. None: there is none.
         hold_slots: Whether the messages may hold slots of a limit, their channels' or the queue's.
         hints: For the next dequeue.
+        is_locked: Whether something is due that another transaction has locked.
         due_in: How long until something else may be due. None: nothing is scheduled.
         signals_after: The last signal that was heard, if more are waiting.
     """
@@ -60,6 +62,7 @@ class Dequeued:
     lease_id: int | None
     hold_slots: bool
     hints: Hints | None
+    is_locked: bool
     due_in: timedelta | None
     signals_after: int | None
 
@@ -149,8 +152,9 @@ def dequeue(
         messages=[_delivered(*row) for row in rows],
         lease=Lease(about.lease_id, consumer, instant(about.lease_expires_at)) if rows else None,
         lease_id=about.lease_id,
-        hold_slots=found[_HINTS:] != [0],
-        hints=found[:_HINTS] or None,
+        hold_slots=found[_HOLD_SLOTS : _HOLD_SLOTS + 1] != [0],
+        hints=found or None,
+        is_locked=any(since is not None for since in found[_LOCKED_SINCE : _LOCKED_SINCE + 1]),
         due_in=None if about.due_in is None else duration(about.due_in),
         signals_after=about.signals_after,
     )

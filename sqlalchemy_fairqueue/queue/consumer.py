@@ -43,6 +43,9 @@ class Consumer:
         name: Shown beside its leases; None: host, process and a random part.
         keep: Called with each lease that something was delivered under and with the time, on time.monotonic, before
             that dequeue was sent; gives the lease to put on the deliveries. For workers, which watch over their leases.
+
+    Attributes:
+        is_held_up: Whether the last dequeue found something due that another transaction has locked.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Consumer:
         self._leases: tuple[tuple[timedelta, int], ...] = ()
         self._hints: Hints | None = None
         self._signals_after: int | None = None
+        self.is_held_up = False
 
     @property
     def lease_id(self) -> int | None:
@@ -132,6 +136,7 @@ class Consumer:
         self._remember(lease, dequeued.lease_id, lease_id)
         self._hints = dequeued.hints
         self._signals_after = dequeued.signals_after
+        self.is_held_up = dequeued.is_locked
         held = dequeued.lease
         if held is None:
             return Batch([], dequeued.due_in)

@@ -193,7 +193,7 @@ class Fetcher:
             self._waits.after_work(queue)
         else:
             self._stats.empty += 1
-            queue.polls.nothing(now, due_in)
+            queue.polls.nothing(now, due_in, locked=consumer.is_held_up)
         return len(batch)
 
     def _hand_on(self, queue: ServedQueue, batch: Batch, now: float) -> None:

@@ -109,13 +109,14 @@ class PollSchedule:
         self._nothing = 0
         self._next(now if full else self._due(now, due_in, self._until_woken(now, self._timings.poll_soon)))
 
-    def nothing(self, now: float, due_in: float | None) -> None:
-        """A poll gave nothing."""
-        if due_in is None or due_in > self._timings.poll_locked:
+    def nothing(self, now: float, due_in: float | None, *, locked: bool = False) -> None:
+        """A poll gave nothing; *locked*: something is due, and locked by another transaction."""
+        if not locked and (due_in is None or due_in > self._timings.poll_locked):
             self.empty_at = self._began_at
         # In a stream of messages that is chance: the worker does not wait yet.
         before = 0 if self._lately_by(now) >= _CALM else self._nothing
         # What is ready and in the hands of another call comes back soon; yet no poll follows the other without a pause.
+        # What stays locked is due ever later.
         soonest = min(self._timings.poll_locked, self._timings.poll_soon * 2 ** min(before, 10)) / 2
         wait = self._until_woken(now, min(self.interval, self._timings.poll_soon * 2 ** min(before, 20)))
         self._full = 0

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Delivery, Queue, Release
 from sqlalchemy_fairqueue.worker import notifications
@@ -261,6 +262,32 @@ def test_an_idle_worker_is_quiet(queue: Queue, database: Database, start: StartW
     dequeues = worker.stats.dequeues
     assert dequeues < 30
     assert seen == []
+
+
+@pytest.mark.parametrize("what", ["pause", "configure"])
+def test_an_open_change_of_a_channel(  # noqa: PLR0917 - fixtures
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object], what: str
+) -> None:
+    """A worker comes back ever later for a channel that an open transaction has changed, and takes it afterwards."""
+    worker = start(queue, poll_interval=_NEVER)
+    until(_waits(database), "it waits")
+    with Session(engine) as session:
+        queue.enqueue(session, channel="customer-1", payload=0)
+        session.commit()
+        until(lambda: seen == [0], "the channel is known")
+        if what == "pause":
+            queue.pause(session, "customer-1")
+        else:
+            queue.configure_channel(session, "customer-1", max_concurrency=5)
+        session.flush()
+        before = worker.stats.dequeues
+        send(engine, queue, 1)
+        assert worker._runtime is not None
+        [served] = worker._runtime.queues
+        until(lambda: served.polls.next_at - worker._options.clock() > 0.5, "it comes back later")
+        assert worker.stats.dequeues - before < 40
+        session.rollback()
+    until(lambda: seen == [0, 1], "it is taken")
 
 
 def test_several_workers(

@@ -157,6 +157,16 @@ def test_what_is_locked_does_not_spin() -> None:
         now = polls.next_at
 
 
+def test_what_stays_locked_is_polled_for_ever_later() -> None:
+    """The time that the database gives for it is kept, and a worker that drains does not take it for nothing."""
+    polls = PollSchedule(5.0, Timings())
+    _waiting(polls, 50.0, 10_000.0)
+    polls.begin(100.0)
+    polls.nothing(100.0, 0.8, locked=True)
+    assert polls.next_at == 100.8
+    assert polls.empty_at == 0
+
+
 def test_poll_at_is_kept() -> None:
     """A message that this worker gave back for a while ends its wait."""
     polls = PollSchedule(3600.0, Timings())

@@ -11,7 +11,8 @@
 -- returns p_lease_id as it is, and writes nothing: its commit has nothing to wait for.
 -- Locks: the queue's gate shared, tried; own lease for key share, state rows (the queue's too if it has a limit) and
 -- messages for no key update, all skip locked: it waits for none. While it cannot have the gate or the queue's state
--- row it takes nothing, due again in 10 ms. READ COMMITTED only.
+-- row it takes nothing, due again in 10 ms. What is due and locked by an open transaction is due again as long after the
+-- call as the calls with these hints have waited for it, up to a second. READ COMMITTED only.
 -- Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_channel_state_ready_ix, fq_message_ready_ix; rows by ctid. Errors:
 -- QF001 bad argument, QF003 wrong isolation level.
 -- Source: round robin over channels with a head pointer; deficit round robin (Shreedhar, Varghese 1995); generic cell
@@ -59,6 +60,7 @@ declare
   c_chunk constant integer := 1000;
   c_nothing constant bigint := -9223372036854775808;
   c_few constant integer := 4;
+  c_longest constant bigint := 1000000;
   v_now bigint := fairqueue.fq_now();
   v_lease_id bigint;
   v_expires_at bigint;
@@ -82,6 +84,10 @@ declare
   v_full_at bigint := coalesce(p_hints[5], 0);
   v_full boolean := v_now >= v_full_at or v_full_at > v_now + 60000000;
   v_below_at bigint := coalesce(p_hints[6], 0);
+  -- further hints: since when the same is due and locked, and what that is: a position in the ready order, or a signal
+  v_locked_since bigint;
+  v_locked_first bigint;
+  v_due_at bigint;
   v_below boolean := not v_full and (v_now >= v_below_at or v_below_at > v_now + 60000000 or v_channel_floor > v_now);
   v_whole_order boolean := false;
   v_order_floor bigint;
@@ -168,8 +174,11 @@ begin
   -- A transaction that changes the queue's limit counts the messages that are out; none may be added to them meanwhile.
   if not pg_try_advisory_xact_lock_shared(fairqueue.fq_gate_key(p_queue)) then
     lease_id := p_lease_id;
-    hints := p_hints;
-    due_in := 10000;
+    v_locked_since := case when p_hints[9] = 0 and p_hints[8] <= v_now then p_hints[8] else v_now end;
+    hints := array[
+      p_hints[1], p_hints[2], p_hints[3], p_hints[4], p_hints[5], p_hints[6], p_hints[7], v_locked_since, 0
+    ];
+    due_in := greatest(10000, least(v_now - v_locked_since, c_longest));
     return next;
     return;
   end if;
@@ -751,12 +760,22 @@ begin
       order by x.queue, x.expires_at
       limit 1
     ) e on true;
+    v_due_at := due_in;
     due_in := case when due_in is not null then greatest(0, due_in - fairqueue.fq_now()) end;
   else
     due_in := 0;
   end if;
   if signals_after is not null or (v_heard < v_seen and v_limit > 0) then
     due_in := 0;
+  end if;
+  if due_in = 0 and v_left = v_limit and v_limit > 0 and v_empty < 32 and signals_after is null then
+    -- A call of another consumer that served the channel would have moved it.
+    v_locked_first := case when v_due_at <= v_now then v_due_at else v_first_signal end;
+    v_locked_since := case
+      when p_hints[9] = v_locked_first and p_hints[8] <= v_now then p_hints[8]
+      else v_now
+    end;
+    due_in := least(v_now - v_locked_since, c_longest);
   end if;
 
   message_id := null;
@@ -776,7 +795,7 @@ begin
   -- at the start.
   hints := array[
     least(v_channel_floor, v_now), v_signal_floor, v_next_signal_floor, v_floor_xid, v_full_at, v_below_at,
-    (v_holds_slots or v_limited_queue)::integer
+    (v_holds_slots or v_limited_queue)::integer, v_locked_since, v_locked_first
   ];
   return next;
 end
