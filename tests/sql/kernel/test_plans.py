@@ -12,7 +12,7 @@ OUT = 5
 BOUND = 40
 
 VERBS: dict[str, Callable[[Kernel], object]] = {
-    "pause": lambda kernel: pause(kernel, "c1"),
+    "pause": lambda kernel: pause(kernel, "c1", new=True),
     "resume": lambda kernel: resume(kernel, "c1"),
     "pause queue": pause,
     "resume queue": resume,
