@@ -1,14 +1,17 @@
 """Notifications of the database, over one listening connection a process and database that all its workers share.
 
 It is never the only way to find work: while it is down its subscribers poll, and each time that it comes up they poll
-once. It talks to libpq itself, for a wait that ends at a notification, at a deadline, or when it is told to stop,
-whether the connection was made for threads or for asyncio.
+once and register their waits anew. It is as good as down while the server's notification queue is more than half full,
+since commits notify nobody then (see fq_wake). It talks to libpq itself, for a wait that ends at a notification, at a
+deadline, or when it is told to stop, whether the connection was made for threads or for asyncio.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import selectors
+import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +30,11 @@ if TYPE_CHECKING:
     Notify = Callable[[list[ServedQueue], list[ServedQueue]], None]
 
 _CHANNEL = "fairqueue"
+# One row while this connection listens: whether there is room for notifications.
+_CHECK = (
+    "select pg_catalog.pg_notification_queue_usage() <= 0.5"
+    " from pg_catalog.pg_listening_channels() c where c = 'fairqueue'"
+)
 
 _listeners: dict[Key, _Listener] = {}
 _lock = threading.Lock()
@@ -48,7 +56,7 @@ class Subscription:
 
     @property
     def is_listening(self) -> bool:
-        """Whether notifications arrive just now, as far as is known."""
+        """Whether notifications are sent and arrive just now, as far as is known."""
         return self._listener.is_listening
 
     def follow(self, topic: str, queue: ServedQueue) -> None:
@@ -59,6 +67,9 @@ class Subscription:
         """Notifications came, each of which named a waiting lease; None: some may have been missed, or will be."""
         queues = list(self._topics.items())
         if topics is None:
+            # The server may be another one now, which does not know of the waits.
+            for _, queue in queues:
+                queue.polls.distrust_wait()
             named, others = [queue for _, queue in queues], []
         else:
             found = [(queue, str(queue.waiting_lease) in topics[topic]) for topic, queue in queues if topic in topics]
@@ -98,6 +109,7 @@ class _Listener:
     def __init__(self, key: Key, options: WorkerOptions) -> None:
         self.is_listening = False
         self._key = key
+        self._clock = options.clock
         self._timings = options.timings
         self._connection = dedicated_connection(options)
         self._subscriptions: list[Subscription] = []
@@ -145,10 +157,12 @@ class _Listener:
         driver = self._connection.driver().pgconn
         # Whatever the application speaks: topics are compared by their characters.
         self._execute(driver, "set client_encoding to 'UTF8'")
+        self._execute(driver, f"set application_name to '{_own_name()}'")
         self._execute(driver, f"listen {_CHANNEL}")
-        self.is_listening = True
+        self._check(driver)
         self._backoff.succeeded()
         self._notify(None)
+        check_at = self._clock() + self._timings.silence
         # Not select(), which knows no file above 1023.
         with selectors.DefaultSelector() as selector:
             for file in driver.socket, self._stop_reader:
@@ -156,11 +170,32 @@ class _Listener:
             while not self._stopping:
                 # First: what libpq has read with an answer makes no socket ready.
                 self._receive(driver)
-                ready = {key.fd for key, _ in selector.select(self._timings.silence)}
-                if not ready:
-                    self._execute(driver, "select 1")
-                elif driver.socket in ready:
+                ready = {key.fd for key, _ in selector.select(max(0.0, check_at - self._clock()))}
+                if driver.socket in ready:
                     driver.consume_input()
+                if self._clock() >= check_at:
+                    before = self.is_listening
+                    self._check(driver)
+                    if self.is_listening != before:
+                        self._notify(None)
+                    check_at = self._clock() + self._timings.silence
+
+    def _check(self, driver: Any) -> None:
+        """Ask for a sign of life, whether this still listens, and whether anybody is notified."""
+        result = self._execute(driver, _CHECK)
+        if not result.ntuples:
+            raise FairQueueError(
+                "the connection does not listen although it was told to: a transaction pooler is in between; connect "
+                "to the server itself, or give the worker notify=False"
+            )
+        has_room = result.get_value(0, 0) == b"t"
+        if not has_room and self.is_listening:
+            log.warning(
+                "process %d polls: the server's notification queue is more than half full, so commits notify nobody "
+                "(pg_stat_activity shows the listener whose transaction is open)",
+                os.getpid(),
+            )
+        self.is_listening = has_room
 
     def _receive(self, driver: Any) -> None:
         topics: dict[str, set[str]] = {}
@@ -177,9 +212,16 @@ class _Listener:
             except Exception:  # noqa: BLE001 - the others are to be woken
                 log.exception("a worker cannot be woken; it polls")
 
-    def _execute(self, driver: Any, sql: str) -> None:
+    def _execute(self, driver: Any, sql: str) -> Any:
         with self._connection.watch.calling(self._timings.answer):
             result = driver.exec_(sql.encode())
         # COMMAND_OK or TUPLES_OK
         if result.status not in {1, 2}:
             raise FairQueueError(f"cannot {sql}: {result.error_message.decode(errors='replace')}")
+        return result
+
+
+def _own_name() -> str:
+    """The name by which pg_stat_activity, and ``fairqueue doctor``, know the listener of this process."""
+    host = re.sub(r"[^\w.-]", "_", socket.gethostname(), flags=re.ASCII)
+    return f"fairqueue listener {os.getpid()}@{host}"

@@ -93,6 +93,10 @@ class PollSchedule:
         self.waiting_until = 0.0
         self.next_at = min(self.next_at, now + self._timings.poll_soon)
 
+    def distrust_wait(self) -> None:
+        """The registered wait may be lost: another one is registered before the next poll. Any thread may call it."""
+        self.waiting_until = 0.0
+
     def begin(self, now: float) -> None:
         """A poll begins."""
         self._began_at = now
@@ -125,6 +129,7 @@ class PollSchedule:
 
     def failed(self, now: float, wait: float) -> None:
         """A poll failed."""
+        self.distrust_wait()
         self.next_at = now + wait
 
     def poll_now(self, now: float) -> bool:

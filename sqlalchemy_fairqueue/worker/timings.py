@@ -32,6 +32,7 @@ class Timings:
         poll_locked: Longest time to the next poll while messages are ready and in the hands of another call.
         poll_drift: A worker that waits polls again after this multiple of the time that it has waited: transactions
             that began before it waited commit meanwhile.
+        wait_most: A wait is registered for no longer, whatever the poll interval: a dead worker waits as long.
         wait_slack: A wait is registered for two poll intervals and so long.
         ahead: At most so much work waits in the buffer.
         trips: The buffer holds work for so many dequeues; half of that when one begins.
@@ -53,7 +54,7 @@ class Timings:
         child_start: A child process may take so long to start, and to import a handler.
         lease_check: Longest time between two checks of the leases in an event loop.
         connect: A new connection may take so long. The drivers' own limits are minutes.
-        silence: The listening connection is asked for a sign of life after so long without a word.
+        silence: The listening connection is asked every so often whether it is alive and anybody is notified.
         answer: It has so long for the answer.
         backoff_first: First wait after a failure; each further one is twice as long.
         backoff_log: Time between two log lines about the same failure.
@@ -71,6 +72,7 @@ class Timings:
     poll_later: float = 0.02
     poll_locked: float = 0.05
     poll_drift: float = 40.0
+    wait_most: float = 60.0
     wait_slack: float = 1.0
     ahead: float = 0.1
     trips: float = 3.0

@@ -41,7 +41,7 @@ class WaitRegistration:
         self._connection = connection
         self._clock = options.clock
         self._slack = options.timings.wait_slack
-        self._interval = options.interval_with_notifications
+        self._interval = min(options.interval_with_notifications, options.timings.wait_most / 2)
         self._interval_alone = options.interval_without_notifications
         self._subscribe = subscribe
         self._subscription: Subscription | None = None
@@ -56,12 +56,13 @@ class WaitRegistration:
             polls.interval = self._interval_alone
             polls.waits_no_more(self._clock())
             return
-        polls.interval = self._interval
+        # A producer that has such a queue wakes nobody.
+        polls.interval = self._interval if queue.queue.notify else min(self._interval, self._interval_alone)
         now = self._clock()
         if not polls.needs_wait(now):
             return
         # Two intervals long: a registration is a write, and one that a dead worker leaves costs producers a
-        # notification each.
+        # notification each, and keeps them from naming another worker.
         seconds = 2 * self._interval + self._slack
 
         def work(connection: Connection) -> Wait:

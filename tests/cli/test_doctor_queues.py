@@ -4,12 +4,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Engine, NullPool, create_engine
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import Queue, Worker
 from sqlalchemy_fairqueue.embedded import Server
 from tests.cli.conftest import Cli, install_into
 from tests.cli.messages import QUEUE, Findings, bury, enqueue, lease, levels
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
+from tests.worker.helpers import until
 
 
 def test_queues_that_wait(findings: Findings, engine: Engine, clock: Clock) -> None:
@@ -50,6 +51,47 @@ def test_warnings_and_the_status(bare_cli: Cli, private_server: Callable[..., Se
     words = ["doctor", "--database-url", url.render_as_string(hide_password=False)]
 
     assert (bare_cli(*words).status, bare_cli(*words, "--strict").status) == (0, 1)
+
+
+_OWN = "worker-7:1234:00c0ffee"
+
+
+@pytest.mark.parametrize(
+    ("consumer", "listener", "level"),
+    [
+        (_OWN, "fairqueue listener 1234@worker-7", "ok"),
+        (_OWN, "fairqueue listener 1235@worker-7", "warning"),
+        (_OWN, "somebody else", "warning"),
+        ("by a name of mine", "fairqueue listener 1235@worker-7", "ok"),
+        ("by a name of mine", "somebody else", "warning"),
+        (f"{'h' * 60}:1234:00c0ffee", f"fairqueue listener 1234@{'h' * 60}", "ok"),
+    ],
+)
+def test_waits_without_a_listener(  # noqa: PLR0917 - fixtures and cases
+    findings: Findings, database: Database, monkeypatch: pytest.MonkeyPatch, consumer: str, listener: str, level: str
+) -> None:
+    """A consumer that waits while no session listens for it is told, by its name."""
+    monkeypatch.setattr("sqlalchemy_fairqueue.cli.doctor.samples.sleep", lambda _seconds: None)
+    assert levels(findings("waits")) == ["ok"]
+    database.execute("select fq_wait('documents', :consumer, null, 3600000000)", consumer=consumer)
+    engine = create_engine(database.url, poolclass=NullPool, connect_args={"application_name": listener})
+    with engine.connect():
+        [found] = findings("waits")
+    assert found["level"] == level
+    if level == "warning":
+        assert found["message"].startswith(f"queue 'documents': consumer {consumer!r} waits for ")
+        assert 0 < found["values"]["left_seconds"] <= 3600
+        database.execute("update fq_lease set waiting_until = fq_now() - 1")
+        assert levels(findings("waits")) == ["ok"]
+
+
+def test_waits_of_a_worker(findings: Findings, engine: Engine, database: Database) -> None:
+    """A worker's own listener is known by its name."""
+    queue = Queue("documents")
+    queue.handler()(lambda _: None)
+    with Worker(engine, queue, housekeeping=False):
+        until(lambda: database.value("select count(*) from fq_lease where waiting_until > fq_now()"), "it waits")
+        assert levels(findings("waits")) == ["ok"]
 
 
 def test_expired_leases(findings: Findings, engine: Engine, clock: Clock) -> None:

@@ -20,7 +20,7 @@ from tests.fixtures.options import PATIENCE
 
 LISTENERS = (
     "select count(*) from pg_stat_activity"
-    " where datname = current_database() and query in ('listen fairqueue', 'select 1')"
+    " where datname = current_database() and application_name like 'fairqueue listener %'"
 )
 """Query for the number of connections to the test's database that listen for notifications."""
 

@@ -11,12 +11,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Delivery, Queue, Release
 from sqlalchemy_fairqueue.worker import notifications
 from sqlalchemy_fairqueue.worker.notifications import Subscription
+from sqlalchemy_fairqueue.worker.polls import PollSchedule
+from sqlalchemy_fairqueue.worker.timings import Timings
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import LISTENERS, is_empty, send, until
@@ -72,13 +74,19 @@ def test_who_is_named() -> None:
     """A worker is told for which queues it was named, for which others were, and of all if some may be missed."""
     told: list[tuple[list[object], list[object]]] = []
     subscription = Subscription(cast("Any", None), lambda *queues: told.append(queues))
-    ours, theirs, silent = (cast("Any", SimpleNamespace(waiting_lease=lease)) for lease in (5, 6, None))
+    ours, theirs, silent = (
+        cast("Any", SimpleNamespace(waiting_lease=lease, polls=PollSchedule(5.0, Timings()))) for lease in (5, 6, None)
+    )
+    for one in ours, theirs, silent:
+        one.polls.waits(100.0, 111.0)
     for topic, queue in ("ours", ours), ("theirs", theirs), ("silent", silent):
         subscription.follow(topic, queue)
     subscription.notified({"ours": {"7", "5"}, "theirs": {"5"}, "nobody's": {"5"}})
     subscription.notified({"nobody's": {"5"}})
     subscription.notified(None)
     assert told == [([ours], [theirs]), ([ours, theirs, silent], [])]
+    # Whoever is there now may not know of the waits.
+    assert [one.polls.waiting_until for one in (ours, theirs, silent)] == [0, 0, 0]
 
 
 @pytest.fixture
@@ -191,10 +199,10 @@ def test_a_listener_that_cannot_come_back(  # noqa: PLR0917 - fixtures
     monkeypatch.setattr(notifications._Listener, "_listen", refuse)
     database.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity"
-        " where datname = current_database() and query = 'listen fairqueue'"
+        " where datname = current_database() and application_name like 'fairqueue listener %'"
     )
     until(lambda: listener._backoff._failures > 1, "it cannot listen")
-    until(lambda: served.polls.interval < _NEVER.total_seconds(), "it polls")
+    until(lambda: served.polls.interval <= 1, "it polls")
     send(engine, queue, 1)
     until(lambda: seen == [1], "it is found")
 
@@ -207,7 +215,7 @@ def test_a_lost_listener(
     until(_waits(database), "it waits")
     database.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity"
-        " where datname = current_database() and query = 'listen fairqueue'"
+        " where datname = current_database() and application_name like 'fairqueue listener %'"
     )
     send(engine, queue, 1)
     until(lambda: seen == [1], "it is found")
@@ -215,6 +223,77 @@ def test_a_lost_listener(
     until(_waits(database), "it waits again")
     send(engine, queue, 2)
     until(lambda: seen == [1, 2], "it is woken")
+
+
+def test_a_server_that_does_not_know_of_the_wait(
+    queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]
+) -> None:
+    """After all connections were lost, as in a failover, a worker registers its wait anew."""
+    start(queue, poll_interval=_NEVER, timings={"poll_drift": 1e9})
+    until(_waits(database), "it waits")
+    with engine.begin() as failing_over:
+        failing_over.execute(text("delete from fq_lease"))
+        failing_over.execute(
+            text(
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where datname = current_database() and pid <> pg_backend_pid()"
+            )
+        )
+    until(_waits(database), "it waits again")
+    send(engine, queue, 1)
+    until(lambda: seen == [1], "it is woken")
+
+
+def test_a_listener_through_a_transaction_pooler(
+    queue: Queue,
+    start: StartWorker,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    seen: list[object],
+) -> None:
+    """A connection that does not listen, though the server has answered, counts as none: the worker polls."""
+    execute = notifications._Listener._execute
+
+    def forgetful(listener: Any, driver: Any, sql: str) -> Any:
+        result = execute(listener, driver, sql)
+        if sql.startswith("listen"):
+            # The next transaction has another connection to the server.
+            execute(listener, driver, "unlisten *")
+        return result
+
+    monkeypatch.setattr(notifications._Listener, "_execute", forgetful)
+    worker = start(queue, poll_interval=_NEVER)
+    assert worker._runtime is not None
+    [served] = worker._runtime.queues
+    until(lambda: "a transaction pooler is in between" in caplog.text, "it is logged")
+    until(lambda: worker.stats.empty > 10, "it polls")
+    assert served.polls.interval <= 1
+    assert served.waiting_lease is None
+    assert not seen
+
+
+def test_a_queue_that_notifies_nobody(engine: Engine, database: Database, start: StartWorker) -> None:
+    """A worker of a queue whose producers wake nobody polls it each second, and waits for those that do."""
+    quiet, other, seen = Queue("documents", notify=False), Queue("other"), list[object]()
+    for queue in quiet, other:
+        queue.handler()(lambda delivery: seen.append(delivery.payload))
+    worker = start(quiet, other, poll_interval=_NEVER)
+    until(lambda: _waits(database)() == 2, "it waits")
+    assert worker._runtime is not None
+    assert [served.polls.interval <= 1 for served in worker._runtime.queues if served.queue is quiet] == [True]
+    assert [served.polls.interval <= 1 for served in worker._runtime.queues if served.queue is other] == [False]
+    send(engine, quiet, 1)
+    until(lambda: seen == [1], "it is found")
+    send(engine, Queue("documents"), 2)
+    until(lambda: seen == [1, 2], "it is woken")
+
+
+def test_no_wait_is_long(queue: Queue, database: Database, start: StartWorker, seen: list[object]) -> None:
+    """However seldom a worker polls, a dead one is named by notifications for a minute at most."""
+    start(queue, poll_interval=_NEVER)
+    until(_waits(database), "it waits")
+    assert database.value("select max(waiting_until) - fq_now() < 62000000 from fq_lease")
+    assert seen == []
 
 
 def test_woken_at_the_hour(

@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext, Finding, Leve
 from sqlalchemy_fairqueue.cli.doctor.gates import check_gates
 from sqlalchemy_fairqueue.cli.doctor.history import check_history
 from sqlalchemy_fairqueue.cli.doctor.privileges import check_ownership, check_privileges
-from sqlalchemy_fairqueue.cli.doctor.queues import check_leases, check_queues
+from sqlalchemy_fairqueue.cli.doctor.queues import check_leases, check_queues, check_waits
 from sqlalchemy_fairqueue.cli.doctor.row_security import check_row_security
 from sqlalchemy_fairqueue.cli.doctor.schema import check_drift, check_version
 from sqlalchemy_fairqueue.cli.doctor.sequences import check_sequences
@@ -35,7 +35,8 @@ Check = Callable[[CheckContext], Iterator[Finding]]
 
 _CHECKS: tuple[Check, ...] = (
     check_server, check_clock, check_version, check_drift, check_privileges, check_ownership, check_row_security,
-    check_sequences, check_vacuum, check_snapshots, check_queues, check_gates, check_leases, check_times, check_history,
+    check_sequences, check_vacuum, check_snapshots, check_queues, check_gates, check_leases, check_waits, check_times,
+    check_history,
 )  # fmt: skip
 _ANY_VERSION = (check_server, check_clock, check_version)
 _NOT_FOR_PRODUCERS = (check_sequences, check_queues)

@@ -1,4 +1,4 @@
-"""Service of the queues: messages that wait too long, signals that nothing hears, expired leases."""
+"""Service of the queues: messages that wait too long, signals that nothing hears, expired leases, waits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
+from sqlalchemy_fairqueue.cli.doctor.samples import persistent_rows
 from sqlalchemy_fairqueue.cli.formats import format_duration, plural
 from sqlalchemy_fairqueue.cli.installation import queue_names, queue_time
 from sqlalchemy_fairqueue.cli.stats import age
@@ -53,6 +54,26 @@ def check_leases(context: CheckContext) -> Iterator[Finding]:
         )  # fmt: skip
     if not found:
         yield Finding("leases", Level.OK, "no expired lease holds messages")
+
+
+def check_waits(context: CheckContext) -> Iterator[Finding]:
+    """Waits of consumers that nobody listens for: producers notify them in vain."""
+    # A worker that stops takes its wait back a moment after its listener is gone.
+    unheard = persistent_rows(
+        context.connection, lambda: {row.id: row for row in context.execute("unheard_waits", queue=context.queue)}
+    )
+    for row in unheard:
+        left = duration(row.left_for)
+        yield Finding(
+            "waits", Level.WARNING,
+            f"queue {row.queue!r}: consumer {row.consumer!r} waits for {format_duration(left)} more, and no session "
+            "listens for it: notifications that name it wake nobody",
+            "if it has died, its wait ends by itself; if it runs, it polls: look in its log for why it cannot listen, "
+            "and give it --no-notify behind a transaction pooler",
+            {"queue": row.queue, "consumer": row.consumer, "left_seconds": left},
+        )  # fmt: skip
+    if not unheard:
+        yield Finding("waits", Level.OK, "a session listens for every consumer that waits")
 
 
 def _queue(stats: QueueStats, now: datetime, max_age: timedelta) -> Iterator[Finding]:

@@ -5,7 +5,9 @@
 -- that lease should poll at once, the others soon: the named one may have died or be busy, and if all polled at once,
 -- most would find nothing. A consumer that registers its wait later, or after the snapshot of a REPEATABLE READ or
 -- SERIALIZABLE caller, is not notified; therefore a consumer polls once more after fq_wait, and never waits for ever.
--- A two-phase transaction must not call it: PREPARE TRANSACTION refuses notifications.
+-- A two-phase transaction must not call it: PREPARE TRANSACTION refuses notifications. While the server's notification
+-- queue is more than half full, it notifies nobody and returns false, since a COMMIT that notifies fails when the queue
+-- is full.
 -- Locks: none here. A COMMIT that notifies takes a lock of the whole server, so it sends nothing while no consumer
 -- waits.
 -- Index: fq_lease_waiting_ix, longest wait first: versions that an old snapshot keeps are read only while their waits
@@ -37,6 +39,9 @@ begin
     limit 8
   ) s;
   if v_payloads is null then
+    return false;
+  end if;
+  if pg_notification_queue_usage() > 0.5 then
     return false;
   end if;
   -- in two parts, for the loader looks for the whole word

@@ -1,0 +1,32 @@
+-- Waits of consumers for which no session listens; :queue null is all queues. A worker's listener is named by its host
+-- and process, which stand in the worker's name too, unless it was given another one: then any listener may be its own.
+-- Reads the leases and pg_stat_activity, whose names of sessions every role may see.
+select
+  w.id,
+  w.queue,
+  w.consumer,
+  w.left_for
+from (
+  select
+    e.id,
+    e.queue,
+    e.consumer,
+    e.waiting_until - fairqueue.fq_now() as left_for,
+    regexp_match(e.consumer, '^(.*):([0-9]+):[0-9a-f]{8}$') as process
+  from fairqueue.fq_lease e
+  where e.waiting_until > fairqueue.fq_now()
+    and (cast(:queue as text) is null or e.queue = :queue)
+) w
+where not exists (
+  select
+  from pg_stat_activity a
+  where a.datname = current_database()
+    and starts_with(a.application_name, 'fairqueue listener ')
+    and (
+      w.process is null
+      or a.application_name = left(
+        'fairqueue listener ' || w.process[2] || '@' || regexp_replace(w.process[1], '[^a-zA-Z0-9_.-]', '_', 'g'), 63
+      )
+    )
+)
+order by w.queue, w.consumer, w.id
