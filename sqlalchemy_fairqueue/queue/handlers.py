@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnhandledKindWarning
 from sqlalchemy_fairqueue.queue.base import QueueBase
@@ -63,6 +63,10 @@ class HandlerMethods(QueueBase):
         """The handlers that were declared so far, by kind."""
         return MappingProxyType(self._handlers)
 
+    @overload
+    def handler(self, kind: F, /) -> F: ...
+
+    @overload
     def handler(
         self,
         kind: str = "default",
@@ -70,8 +74,20 @@ class HandlerMethods(QueueBase):
         retry: RetryPolicy | None = None,
         timeout: timedelta | None = None,
         isolation: Isolation = "none",
-    ) -> Callable[[F], F]:
+    ) -> Callable[[F], F]: ...
+
+    def handler(
+        self,
+        kind: Any = "default",
+        *,
+        retry: RetryPolicy | None = None,
+        timeout: timedelta | None = None,
+        isolation: Isolation = "none",
+    ) -> Any:
         """Declare the function that workers call with the deliveries of a kind.
+
+        ``@queue.handler`` is the same as ``@queue.handler()``: the handler of kind "default", which is also the kind of
+        messages that are enqueued without one.
 
         The function takes the delivery, and may take ``session`` and ``context`` by these names. With ``session`` it
         gets a Session (an async function an AsyncSession) whose commit, made by the worker after it returned, carries
@@ -99,6 +115,8 @@ class HandlerMethods(QueueBase):
             InvalidArgument: The kind has a handler already, or the function takes something else, or it cannot run in
                 another process.
         """
+        if callable(kind):
+            return self.handler(retry=retry, timeout=timeout, isolation=isolation)(kind)
         check_name("kind", kind)
         if retry is not None and not isinstance(retry, RetryPolicy):
             raise InvalidArgument(f"retry is {retry!r:.80}; give a RetryPolicy")
@@ -111,7 +129,7 @@ class HandlerMethods(QueueBase):
             if kind in self._handlers:
                 raise InvalidArgument(
                     f"kind {kind!r} of queue {self.name!r} has a handler already, {self._handlers[kind].function!r}; "
-                    "give the other one a kind of its own"
+                    "give the other one a kind of its own, such as @queue.handler('parse')"
                 )
             wanted = _wanted(function)
             if isolation == "process":

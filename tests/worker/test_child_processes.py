@@ -102,7 +102,7 @@ def test_what_cannot_run_in_another_process(queue: Queue) -> None:
         with pytest.raises(InvalidArgument, match=why):
             queue.handler("a", isolation="process")(wrong)
     with pytest.raises(InvalidArgument, match="isolation is 'thread'"):
-        queue.handler("a", isolation="thread")  # type: ignore[arg-type]  # that is the point
+        queue.handler("a", isolation="thread")  # type: ignore[call-overload]  # that is the point
     assert not queue.handlers
 
 

@@ -11,7 +11,16 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
 from sqlalchemy.orm import sessionmaker
 
-from sqlalchemy_fairqueue import AsyncWorker, InvalidArgument, Queue, SchemaMismatch, Worker, WorkerError
+from sqlalchemy_fairqueue import (
+    AsyncWorker,
+    Context,
+    Delivery,
+    InvalidArgument,
+    Queue,
+    SchemaMismatch,
+    Worker,
+    WorkerError,
+)
 from sqlalchemy_fairqueue.worker.runtime import Runtime
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
@@ -48,6 +57,30 @@ def test_what_cannot_be_a_handler(queue: Queue, wrong: Callable[..., Any]) -> No
     """A function that a worker could not call is refused where it is declared."""
     with pytest.raises(InvalidArgument, match="handler"):
         queue.handler("a")(wrong)
+
+
+def test_a_handler_without_parentheses(queue: Queue, engine: Engine) -> None:
+    """It is the handler of the kind that messages have by default, as with empty parentheses, and stays a function."""
+    handled: list[int] = []
+
+    @queue.handler
+    def parse(delivery: Delivery, context: Context) -> None:
+        assert not context.stopping
+        handled.append(delivery.payload)
+
+    assert list(queue.handlers) == ["default"]
+    assert queue.handlers["default"].function is parse
+    queue.enqueue_now(engine, channel="a", payload=7)
+    Worker(engine, queue, housekeeping=False).run(drain=True)
+    assert handled == [7]
+    with pytest.raises(InvalidArgument, match=r"kind 'default' .* has a handler already, .*@queue.handler\('parse'\)"):
+
+        @queue.handler
+        def call(_: Delivery) -> None:
+            """The second one needs a kind."""
+
+    with pytest.raises(InvalidArgument, match="kind is a int: 7"):
+        queue.handler(7)  # type: ignore[call-overload]
 
 
 def test_one_handler_a_kind(queue: Queue) -> None:
