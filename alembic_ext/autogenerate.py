@@ -18,7 +18,7 @@ from sqlalchemy import text
 
 from alembic_ext.additions import additions
 from alembic_ext.operations import CreateFairqueueOp, RepairFairqueueOp, UpgradeFairqueueOp
-from alembic_ext.recognition import Installation, is_ours, look, names_in
+from alembic_ext.recognition import Installation, inspect_schema, is_ours, names_in
 from sqlalchemy_fairqueue.sql import latest_version, tables
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _is_told(record: logging.LogRecord) -> bool:
 class _Comparison:
     """One run of the comparison on one database.
 
-    A place is a schema by its own name, also where the metadata says None for the default one.
+    A schema is given by its own name, also where the metadata says None for the default one.
     """
 
     def __init__(self, context: AutogenContext) -> None:
@@ -99,28 +99,28 @@ class _Comparison:
         self.default = self.connection.scalar(text("select current_schema()"))
         self.wanted: dict[str | None, dict[str, Table]] = {}
         self.found: dict[str | None, Installation] = {}
-        self.named = {(self.place(table.schema), table.name) for table in context.sorted_tables}
+        self.named = {(self.named_schema(table.schema), table.name) for table in context.sorted_tables}
         for table in context.sorted_tables:
             included = context.run_object_filters(table, table.name, "table", False, None)
             if included and is_ours(table.name, table.columns.keys()):
-                self.wanted.setdefault(self.place(table.schema), {})[table.name] = table
+                self.wanted.setdefault(self.named_schema(table.schema), {})[table.name] = table
 
-    def place(self, schema: str | None) -> str | None:
+    def named_schema(self, schema: str | None) -> str | None:
         return self.default if schema is None else str(schema)
 
-    def installation(self, place: str | None) -> Installation:
-        if place not in self.found:
-            self.found[place] = look(self.connection, place)
-        return self.found[place]
+    def installation(self, schema: str | None) -> Installation:
+        if schema not in self.found:
+            self.found[schema] = inspect_schema(self.connection, schema)
+        return self.found[schema]
 
     def shows(self, name: str | None, type_: str, parents: Any) -> bool:
         """Whether Alembic may find a table of this name: a name filter as ``include_name`` is."""
         schema = parents.get("schema_name")
-        if type_ != "table" or name is None or (self.place(schema), name) in self.named:
+        if type_ != "table" or name is None or (self.named_schema(schema), name) in self.named:
             return True
-        place = self.visible(name) if schema is None and name.startswith("fq_") else self.place(schema)
-        # What it is by its name and its place alone; compare() knows the columns too.
-        return not self.installation(place).holds(name, ())
+        schema = self.visible(name) if schema is None and name.startswith("fq_") else self.named_schema(schema)
+        # By its name and schema alone; compare() knows the columns too.
+        return not self.installation(schema).holds(name, ())
 
     def visible(self, name: str) -> str | None:
         """The schema of a table that is found without one."""
@@ -132,46 +132,46 @@ class _Comparison:
         gone = {_table(one) for one in upgrade.ops if isinstance(one, ops.DropTableOp) and self.drops_ours(one)}
         kept: list[MigrateOperation] = []
         added: list[MigrateOperation] = []
-        places = sorted(self.wanted, key=lambda place: (place != self.default, place or ""))
+        schemas = sorted(self.wanted, key=lambda schema: (schema != self.default, schema or ""))
         for operation in upgrade.ops:
             if isinstance(operation, ops.CreateTableOp) and self.is_made(operation):
-                place, name = self.table(operation)
+                schema, name = self.table(operation)
                 gone.add(_table(operation))
-                if place in places and self.installation(place).version is None:
-                    # Its first table stands before whatever of the user's has a foreign key to one of them.
-                    places.remove(place)
-                    kept.append(self.create(place))
-                added += self.additions(place, name)
+                if schema in schemas and self.installation(schema).version is None:
+                    # Tables of the user's that have a foreign key to one of ours come after it.
+                    schemas.remove(schema)
+                    kept.append(self.create(schema))
+                added += self.additions(schema, name)
             elif isinstance(operation, ops.ModifyTableOps):
                 operation.ops[:] = self.left(operation, gone)
                 kept += [operation] if operation.ops else []
             elif not (isinstance(operation, ops.DropTableOp) and _table(operation) in gone):
                 kept.append(operation)
-        upgrade.ops[:] = [*(one for place in places for one in self.changes(place)), *kept, *added]
+        upgrade.ops[:] = [*(one for schema in schemas for one in self.changes(schema)), *kept, *added]
 
     def table(self, operation: ops.CreateTableOp | ops.DropTableOp | ops.ModifyTableOps) -> tuple[str | None, str]:
         schema, name = _table(operation)
-        return self.place(schema), name
+        return self.named_schema(schema), name
 
     def drops_ours(self, operation: ops.DropTableOp) -> bool:
         """Whether a table that is not in the metadata is ours: it is never for Alembic to drop."""
-        place, name = self.table(operation)
+        schema, name = self.table(operation)
         if operation.schema is None:
-            place = self.visible(name)
-        return self.installation(place).holds(name, operation.to_table().columns.keys())
+            schema = self.visible(name)
+        return self.installation(schema).holds(name, operation.to_table().columns.keys())
 
     def is_made(self, operation: ops.CreateTableOp) -> bool:
         """Whether an operation of ours makes the table, or Alembic was only kept from seeing it."""
-        place, name = self.table(operation)
-        if name not in self.wanted.get(place, {}):
+        schema, name = self.table(operation)
+        if name not in self.wanted.get(schema, {}):
             return False
-        missing = {one.name for one in self.installation(place).drift if (one.kind, one.state) == ("table", "missing")}
-        return self.installation(place).version != latest_version() or name not in missing
+        missing = {one.name for one in self.installation(schema).drift if (one.kind, one.state) == ("table", "missing")}
+        return self.installation(schema).version != latest_version() or name not in missing
 
-    def additions(self, place: str | None, name: str) -> list[MigrateOperation]:
+    def additions(self, schema: str | None, name: str) -> list[MigrateOperation]:
         """What the user's model has beside ours, of a table that Alembic did not compare as it found none."""
-        found = self.installation(place)
-        return [] if found.newer else additions(self.context, self.wanted[place][name], found.there(name))
+        found = self.installation(schema)
+        return [] if found.newer else additions(self.context, self.wanted[schema][name], found.there(name))
 
     def left(self, operation: ops.ModifyTableOps, gone: set[tuple[str | None, str]]) -> list[MigrateOperation]:
         """What remains of the changes of a table: what is the user's in ours, and what is not as the version has it.
@@ -179,10 +179,10 @@ class _Comparison:
         Whether our columns, constraints and indexes are right is told by the version that is installed, not by models
         or by how Alembic reads a type.
         """
-        place, name = self.table(operation)
-        if name not in self.wanted.get(place, {}) and _table(operation) not in gone:
+        schema, name = self.table(operation)
+        if name not in self.wanted.get(schema, {}) and _table(operation) not in gone:
             return operation.ops
-        found = self.installation(place)
+        found = self.installation(schema)
         if found.version is None or _table(operation) in gone:
             return []
         ours = names_in(name) - found.differing(name, "missing", "changed", "unexpected")
@@ -192,41 +192,41 @@ class _Comparison:
             if _object(one) not in ours and (not found.newer or isinstance(one, _ADDITIONS))
         ]
 
-    def create(self, place: str | None) -> CreateFairqueueOp:
-        _log.info("Detected models of fairqueue that is not installed in schema %r", place)
-        return CreateFairqueueOp(latest_version(), self.schema(place))
+    def create(self, schema: str | None) -> CreateFairqueueOp:
+        _log.info("Detected models of fairqueue that is not installed in schema %r", schema)
+        return CreateFairqueueOp(latest_version(), self.metadata_schema(schema))
 
-    def changes(self, place: str | None) -> list[MigrateOperation]:
+    def changes(self, schema: str | None) -> list[MigrateOperation]:
         """What an installation needs, apart from the user's own tables."""
-        found = self.installation(place)
-        schema = self.schema(place)
+        found = self.installation(schema)
+        given = self.metadata_schema(schema)
         if found.version is None:
-            return [self.create(place)]
+            return [self.create(schema)]
         if found.newer:
             _log.warning(
                 "schema %r holds fairqueue version %s, which this library does not know: nothing of it was compared; "
                 "upgrade the library",
-                place,
+                schema,
                 found.version,
             )
             return []
         made: list[MigrateOperation] = []
         reasons = tuple(str(one) for one in found.drift if one.kind == "function")
         if reasons:
-            _log.warning("Detected changes of fairqueue in schema %r: %s", place, "; ".join(reasons))
-            made.append(RepairFairqueueOp(found.version, schema, reasons=reasons))
+            _log.warning("Detected changes of fairqueue in schema %r: %s", schema, "; ".join(reasons))
+            made.append(RepairFairqueueOp(found.version, given, reasons=reasons))
         for one in found.drift:
             if one.kind != "function" and one.state != "unexpected":
-                _log.warning("Detected a change of fairqueue in schema %r, not by its migrations: %s", place, one)
+                _log.warning("Detected a change of fairqueue in schema %r, not by its migrations: %s", schema, one)
         if found.version < latest_version():
-            _log.info("Detected fairqueue version %s in schema %r", found.version, place)
-            made.append(UpgradeFairqueueOp(found.version, latest_version(), schema))
+            _log.info("Detected fairqueue version %s in schema %r", found.version, schema)
+            made.append(UpgradeFairqueueOp(found.version, latest_version(), given))
         return made
 
-    def schema(self, place: str | None) -> str | None:
+    def metadata_schema(self, schema: str | None) -> str | None:
         """The schema as the metadata names it."""
-        schema = next(iter(self.wanted[place].values())).schema
-        return None if schema is None else str(schema)
+        given = next(iter(self.wanted[schema].values())).schema
+        return None if given is None else str(given)
 
 
 def _table(operation: ops.CreateTableOp | ops.DropTableOp | ops.ModifyTableOps) -> tuple[str | None, str]:

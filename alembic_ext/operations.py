@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from alembic.operations import MigrateOperation, Operations
 
-from alembic_ext.sending import send
+from alembic_ext.execution import send
 from sqlalchemy_fairqueue.sql import (
     downgrade_statements,
     drop_statements,

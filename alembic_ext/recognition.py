@@ -1,7 +1,7 @@
-"""Which tables are fairqueue's: in the user's metadata, among Alembic's operations, and in the database.
+"""Recognition of fairqueue's tables: in the user's metadata, among Alembic's operations, and in the database.
 
-A name alone does not say it, as a table of the user's may have it: the columns have to be there too, or an installation
-around it.
+A name alone is not enough, since a table of the user's may have it. Its columns must match too, or its schema must hold
+an installation.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from pg_inherits i
 join pg_class c on c.oid = i.inhrelid
 join pg_class p on p.oid = i.inhparent
 join pg_namespace n on n.oid = p.relnamespace
-where n.nspname = :place
+where n.nspname = :schema
   and p.relname = any (:tables)
 """
 
@@ -80,7 +80,7 @@ class Installation:
         return self.version is not None and self.version > latest_version()
 
     def holds(self, table: str, columns: Collection[str]) -> bool:
-        """Whether a table that is there belongs to fairqueue, whatever somebody did to its columns."""
+        """Whether an existing table belongs to fairqueue, also if somebody has changed its columns."""
         table = self.partitions.get(table, table)
         if self.newer:
             return table.startswith("fq_")
@@ -100,14 +100,14 @@ class Installation:
         return names_in(table) | self.differing(table, "unexpected")
 
 
-def look(connection: Connection, place: str | None) -> Installation:
-    """Look into a schema."""
-    if place is None:
+def inspect_schema(connection: Connection, schema: str | None) -> Installation:
+    """The installation that a schema holds."""
+    if schema is None:
         return Installation(None, {}, ())
-    version = recognised_version(connection, place)
-    names = {"place": place, "tables": list(tables(latest_version()))}
+    version = recognised_version(connection, schema)
+    names = {"schema": schema, "tables": list(tables(latest_version()))}
     partitions = {row[0]: row[1] for row in connection.execute(text(_PARTITIONS), names)}
-    drift = tuple(find_drift(connection, place)) if version in versions() else ()
+    drift = tuple(find_drift(connection, schema)) if version in versions() else ()
     return Installation(version, partitions, drift)
 
 

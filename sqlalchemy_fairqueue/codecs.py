@@ -176,7 +176,7 @@ def decoded(codec: Codec, content: bytes) -> Any:
         return error
     except (KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError):
         raise
-    except BaseException as error:  # noqa: BLE001 - a codec may raise whatever it likes, one in Rust its panics
+    except BaseException as error:  # noqa: BLE001 - a codec may raise anything; one in Rust raises its panics
         refused = PayloadError(f"{type(codec).__name__} cannot decode it: {type(error).__name__}: {said(error)}")
         refused.__cause__ = error
         return refused

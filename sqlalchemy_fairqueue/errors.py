@@ -108,10 +108,10 @@ class SchemaMismatch(FairQueueError, codes=("QF004", "42883", "42P01", "3F000", 
 
 
 class DuplicateMessage(FairQueueError):
-    """A key stands already in its channel, and the enqueue asked to raise (``on_duplicate="raise"``).
+    """Another message of the channel holds the key, and the enqueue asked to raise (``on_duplicate="raise"``).
 
-    Or the transaction was asked to cancel the message that holds it, and then to enqueue under its key, whatever
-    ``on_duplicate`` is: enqueues are sent before cancels, so that nothing would be left.
+    Or the transaction was asked to cancel the message that holds it, and then to enqueue under its key, with any
+    ``on_duplicate``: enqueues are sent before cancels, so that nothing would be left.
 
     The message was not added. From ``enqueue_now`` the transaction goes on; from a COMMIT it fails whole.
 

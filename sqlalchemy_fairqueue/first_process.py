@@ -1,7 +1,7 @@
 """Signals of the command ``fairqueue`` as the first process of a container, before anything else is imported.
 
 The kernel delivers a signal to process 1 of a container only if the process has a handler for it. So a SIGTERM that
-came while modules are imported would be lost, and whoever sent it would wait in vain. The package imports this first;
+came while modules are imported would be lost, and its sender would wait in vain. The package imports this first;
 in a program of the user's, and in any other process, it does nothing.
 """
 

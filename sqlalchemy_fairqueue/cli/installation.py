@@ -39,7 +39,7 @@ class Installation:
     Attributes:
         target: The database, schema and queue that the options name.
         schema: The schema that holds fairqueue.
-        engine: Connects to the database in READ COMMITTED transactions, whatever the application prefers.
+        engine: Connects to the database in READ COMMITTED transactions, also if the application's engine does not.
     """
 
     target: Target

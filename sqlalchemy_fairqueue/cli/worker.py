@@ -174,9 +174,10 @@ def worker(
 
 
 def _is_asynchronous(queues: list[Queue], application: object, reference: str) -> bool:
-    """Whether the application is for an event loop, by its handlers or else its engine, whatever names the database.
+    """Whether the application is for an event loop: a handler is async, or else its engine is.
 
-    Only an event loop can call an async handler, and it calls plain ones as well.
+    The option or variable that names the database does not count. Only an event loop can call an async handler, and it
+    calls plain ones as well.
     """
     if any(handler.asynchronous for queue in queues for handler in queue.handlers.values()):
         return True

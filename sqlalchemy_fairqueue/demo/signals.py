@@ -25,7 +25,7 @@ class AskedToEndError(BaseException):
 
 
 def listen() -> None:
-    """Let signals end the demo; one that whoever started it chose to ignore stays ignored."""
+    """Let signals end the demo, except those that the parent process ignores, as nohup does."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _ask)

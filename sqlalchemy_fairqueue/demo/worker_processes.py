@@ -169,7 +169,7 @@ def _work(pipe: Connection, service: str, url: URL, name: str) -> None:
         pipe.send(_READY)
         SERVICES[service].run(engine, name, pipe.poll)
         engine.dispose()
-    except BaseException:  # noqa: BLE001 - whatever it is, the person at the terminal must see it
+    except BaseException:  # noqa: BLE001 - the person at the terminal must see every failure
         with contextlib.suppress(OSError):  # nobody listens: the demo has ended
             pipe.send(traceback.format_exc())
         sys.exit(1)

@@ -70,7 +70,7 @@ def embedded_server(
     settings: Mapping[str, str] | None = None,
     parent: str | None = None,
 ) -> Iterator[Server]:
-    """Start a private server, and stop it and remove its files at the end of the block, whatever ends it.
+    """Start a private server, and stop it and remove its files when the block ends, also by an exception.
 
     Works as root (the server then runs as ``nobody``) and as an ordinary user; several can run side by side.
 

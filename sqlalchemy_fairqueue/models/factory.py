@@ -78,7 +78,7 @@ def make_models(base: type[Any] | HasMetaData, schema: str | None = None) -> Mod
     class: ``relationship(models.Message, ...)``. For classes that do inherit from the Base, use the mixins.
 
     Args:
-        base: A declarative Base, or whatever has its ``metadata``.
+        base: A declarative Base, or another object with a ``metadata``.
         schema: The schema that fairqueue is installed in. None is the schema of the MetaData, and without one the
             connection's default schema.
 

@@ -1,4 +1,4 @@
-"""The face of the library: one object a queue.
+"""Public class of the library: ``Queue``, one object a queue.
 
 It knows what can be asked; ``unit_of_work``, ``consumer`` and ``database`` know how it is sent.
 """

@@ -68,7 +68,7 @@ class QueueBase:
         self._begin()
 
     def _begin(self) -> None:
-        """What a part of the face remembers is made here, so that the arguments above are those of a queue."""
+        """Make the state of a part here: ``__init__`` keeps the arguments that users see."""
 
     def _check_kind(self, kind: str) -> None:
         """Warn of a message that no handler of this object is for. The part that has the handlers does it."""

@@ -53,7 +53,7 @@ class ConfigurationMethods(QueueBase):
 
         Args:
             where: As for the class.
-            defaults: The policy that channels made from now on start with, whatever ``Queue(defaults=...)`` says.
+            defaults: The policy that channels made from now on start with, instead of ``Queue(defaults=...)``.
                 Channels that exist keep theirs. A ChannelPolicy replaces all of it. A dict of its fields,
                 ``{"max_backlog": 500}``, changes those and leaves the others; before the first change they are those of
                 ``Queue(defaults=...)``.

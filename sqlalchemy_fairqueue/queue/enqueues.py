@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _HeadersCodec(JsonCodec):
-    """The codec of headers: JSON, whatever the queue's codec is, so that a router need not know that one."""
+    """The codec of headers: always JSON, so that a router need not know the queue's codec."""
 
     def _converted(self, value: Any, path: str) -> Any:
         raise PayloadError(
@@ -77,8 +77,8 @@ class EnqueueMethods(QueueBase):
         Raises:
             InvalidArgument: A bad value, before anything is recorded.
             PayloadError: The payload cannot be encoded.
-            DuplicateMessage: From the COMMIT, which then fails whole: the key stands already and on_duplicate is
-                "raise".
+            DuplicateMessage: From the COMMIT, which then fails whole: another message holds the key, and
+                on_duplicate is "raise".
             ChannelFull: From the COMMIT, which then fails whole: the channel has reached its max_backlog, and its
                 policy is to raise.
             AutocommitError, SchemaMismatch: From the COMMIT, which then fails whole.
@@ -126,13 +126,13 @@ class EnqueueMethods(QueueBase):
         locks that the caller takes later: enqueue last.
 
         Returns:
-            The message's id; for a key that stands already, the id of the message that holds it; None where the channel
-            is full and its policy drops the message.
+            The message's id; if another message holds the key, the id of that one; None if the channel is full and its
+            policy drops the message.
 
         Raises:
             LockOrderError: Out of order; nothing was sent and the transaction is usable.
-            DuplicateMessage: The key stands already and on_duplicate is "raise"; nothing was sent and the transaction
-                is usable.
+            DuplicateMessage: Another message holds the key, and on_duplicate is "raise"; nothing was sent and the
+                transaction is usable.
             ChannelFull: The channel has reached its max_backlog, and its policy is to raise; nothing was sent and the
                 transaction is usable.
             AutocommitError: The connection commits each statement by itself; nothing was sent.

@@ -56,7 +56,7 @@ def connect(target: TargetOptions, purpose: str, *, autocommit: bool = False) ->
     conninfo = _conninfo(target)
     secrets = _secrets(conninfo)
     try:
-        # The application name is set whatever the dsn says: it tells an operator what the connection is for.
+        # This application name replaces one in the dsn: it tells an operator what the connection is for.
         return psycopg.connect(
             make_conninfo(conninfo, application_name=f"fairqueue spark {purpose}"), autocommit=autocommit
         )

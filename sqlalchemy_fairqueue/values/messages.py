@@ -40,10 +40,10 @@ class Enqueue:
             says what another does.
         headers: Small JSON object beside the payload, for tracing and routing. It does not go through the codec.
         max_attempts: Deliveries after which a failing message becomes a dead letter. None: the queue's.
-        on_duplicate: What to do when the key stands already. "skip": add nothing; the receipt names the message that
-            holds the key. "raise": DuplicateMessage. "replace": the message that holds it is rewritten and scheduled
-            anew, as this one says, its attempts forgotten; only its id and enqueued_at stay (enqueueing again and again
-            with a delay makes a debounce). One that a consumer holds loses the key, and this one is added.
+        on_duplicate: What to do if another message holds the key. "skip": add nothing; the receipt names the message
+            that holds the key. "raise": DuplicateMessage. "replace": the message that holds it is rewritten and
+            scheduled anew, as this one says, its attempts forgotten; only its id and enqueued_at stay (enqueueing again
+            and again with a delay makes a debounce). One that a consumer holds loses the key, and this one is added.
     """
 
     channel: str

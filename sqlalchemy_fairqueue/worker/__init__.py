@@ -1,4 +1,4 @@
-"""Workers: they take messages, call handlers and settle deliveries, whatever happens meanwhile.
+"""Workers: they take messages, call handlers and settle deliveries, and survive failures of all parts around them.
 
 Read this before any other file here. ``Worker`` calls handlers in threads, ``AsyncWorker`` as tasks of an event loop;
 all else is the same for both. ``runtime`` makes the parts, in order, and gives each what it needs; a part is never
@@ -60,8 +60,8 @@ Failures, and what the worker does then:
 * A handler hangs beyond its timeout: its delivery fails then, and what the handler still does settles nothing. Its
   thread is not free before it returns; a child process is killed.
 * A child process crashes, or cannot be started: it costs its message an attempt. The next message gets a new one.
-* A handler raises, times out, or its payload cannot be decoded: ``decisions``. It costs its message an attempt, and no
-  thread, whatever it raises.
+* A handler raises, times out, or its payload cannot be decoded: ``decisions``. It costs its message an attempt. No
+  exception, ``SystemExit`` included, ends a thread.
 * A handler blocks the event loop: deliveries in the buffer are given back, and no more are taken.
 * A handler forks: the child ends when it leaves the handler (``operating_system``).
 * The event loop is closed without a stop: the worker gives back what it held, and stops.

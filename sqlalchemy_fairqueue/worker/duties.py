@@ -113,7 +113,7 @@ class Duties:
             duty.function()
             self._backoffs[number].succeeded()
             self._due_at[number] = began + duty.next_interval()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the other duties go on
+        except BaseException as error:  # noqa: BLE001 - after any failure the other duties go on
             self._stats.failed()
             self._due_at[number] = self._clock() + self._backoffs[number].failed(error)
 

@@ -1,7 +1,7 @@
 """Fetcher of a worker: one thread dequeues what handlers can begin soon, from all of its queues in turn.
 
-Whatever happens to a call, the messages that it may have taken come back when their lease ends: after an error the
-fetcher uses a new lease, so that the heartbeat does not keep alive what nobody knows of.
+If a call fails, the messages that it may have taken come back when their lease ends: after an error the fetcher uses a
+new lease, so that the heartbeat does not extend a lease with messages that the worker does not know of.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Fetcher:
             try:
                 wait = self._round(self._clock())
                 self._backoff.succeeded()
-            except BaseException as error:  # noqa: BLE001 - whatever it is, messages must be taken
+            except BaseException as error:  # noqa: BLE001 - after any failure messages must be taken
                 self._stats.failed()
                 wait = self._backoff.failed(error)
             if wait > 0:
@@ -114,7 +114,7 @@ class Fetcher:
         busy = executor.busy(now)
         spare = self._spare()
         room = self._prefetch.room(executor.free(), buffered, busy) if spare > 0 else 0
-        # Set before it is known: whatever is settled from now on wakes the fetcher.
+        # Set before it is known: each settlement from now on wakes the fetcher.
         trigger.is_backlogged = True
         trigger.is_backlogged = self._settler.backlog > self._timings.unsettled
         if not room or trigger.is_backlogged:
@@ -154,7 +154,7 @@ class Fetcher:
             try:
                 room -= self._take_from(queue, limit, spare)
                 queue.backoff.succeeded()
-            except BaseException as error:  # noqa: BLE001 - whatever it is, the worker and its other queues go on
+            except BaseException as error:  # noqa: BLE001 - after any failure the worker and its other queues go on
                 self._stats.failed()
                 queue.polls.failed(self._clock(), queue.backoff.failed(error))
         # The queue that was first is the last one in the next round.

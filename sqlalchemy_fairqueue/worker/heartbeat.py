@@ -1,7 +1,8 @@
-"""Lease heartbeats of a worker: they keep its leases alive, whatever handlers and loops do, and end them when it stops.
+"""Lease heartbeats of a worker: they keep its leases alive, and end them when it stops.
 
-Each heartbeat extends every lease that something is held under, a few times before the lease would end. Leases end by
-the worker's own clock, too (see ``leases``); the heartbeat logs the loss and interrupts the handlers.
+They run in a thread of their own, so that no handler or event loop can delay them for long. Each heartbeat extends
+every lease that something is held under, a few times before the lease would end. Leases end by the worker's own clock,
+too (see ``leases``); the heartbeat logs the loss and interrupts the handlers.
 """
 
 from __future__ import annotations

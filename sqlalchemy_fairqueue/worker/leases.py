@@ -1,8 +1,8 @@
 """Leases of a worker and the deliveries that it holds under them. No I/O.
 
 The database's clock decides when a lease ends; a worker that cannot ask it must be on the safe side. So each sign of
-life (a dequeue, an extension) counts from the moment **before** it was sent: whatever the network, the database or the
-scheduler did to it, the lease was good for its duration from then on at least.
+life (a dequeue, an extension) counts from the moment **before** it was sent. However late it arrived, the lease was
+good for its duration from then on at least.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class HeldDelivery:
         self.time_over_at = None if timeout is None else self.lease.clock() + timeout.total_seconds()
 
     def give_up(self) -> None:
-        """The worker settles it without its handler: whatever that still does cannot settle it."""
+        """The worker settles it without its handler, which cannot settle it any more."""
         self.given_up = True
         self.lease.given_up.add((self.delivery.message_id, self.delivery.deliveries))
 

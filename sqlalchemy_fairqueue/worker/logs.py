@@ -39,7 +39,7 @@ log = _Log(logging.getLogger("sqlalchemy_fairqueue.worker"))
 
 
 def log_message(level: int, name: str, delivery: Delivery, what: str) -> None:
-    """Log what became of a message in the hands of the worker of that name."""
+    """Log what became of a message that the worker of that name holds."""
     log.log(
         level,
         "worker %s: message %d of queue %s, channel %s, kind %s %s",

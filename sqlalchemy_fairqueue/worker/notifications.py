@@ -155,7 +155,7 @@ class _Listener:
 
     def _listen(self) -> None:
         driver = self._connection.driver().pgconn
-        # Whatever the application speaks: topics are compared by their characters.
+        # The engine may have another encoding, and topics are compared by their characters.
         self._execute(driver, "set client_encoding to 'UTF8'")
         self._execute(driver, f"set application_name to '{_own_name()}'")
         self._execute(driver, f"listen {_CHANNEL}")

@@ -1,6 +1,6 @@
 """Threads, signals and forks of the process that a worker runs in.
 
-The worker's threads are daemons: they do not keep the process from ending, whatever they do. SIGTERM and SIGINT ask a
+The worker's threads are daemons: they never keep the process from ending. SIGTERM and SIGINT ask a
 worker in the main thread to stop. A process that a handler has forked is no worker: it gets back the program's signal
 handlers, and ends if it comes back from the handler.
 """
@@ -162,7 +162,7 @@ if hasattr(os, "register_at_fork"):
 def signals_wake(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """Let signals wake the loop of this thread, whichever thread the system gives them to.
 
-    The loop's own signal handlers would not do: they run only when whatever blocks the loop has ended, and they replace
+    The loop's own signal handlers would not do: they run only when nothing blocks the loop any more, and they replace
     the program's.
     """
     reader, writer = socket.socketpair()

@@ -83,7 +83,7 @@ class PollSchedule:
         return self.waiting_until > 0 and (self._full > _OFTEN or self._lately > _BUSY)
 
     def waits(self, now: float, until: float) -> None:
-        """A wait is registered: whatever is enqueued from now on wakes the worker."""
+        """A wait is registered: each enqueue from now on wakes the worker."""
         if self.waiting_until <= now:
             self._waiting_since = now
         self.waiting_until = until
@@ -119,7 +119,7 @@ class PollSchedule:
             self.empty_at = self._began_at
         # In a stream of messages that is chance: the worker does not wait yet.
         before = 0 if self._lately_by(now) >= _CALM else self._nothing
-        # What is ready and in the hands of another call comes back soon; yet no poll follows the other without a pause.
+        # A ready message that another call holds comes back soon; yet no poll follows the other without a pause.
         # What stays locked is due ever later.
         soonest = min(self._timings.poll_locked, self._timings.poll_soon * 2 ** min(before, 10)) / 2
         wait = self._until_woken(now, min(self.interval, self._timings.poll_soon * 2 ** min(before, 20)))

@@ -1,7 +1,7 @@
 """Prefetch of a worker: how many messages it takes ahead of their handlers, and in which order these begin. No I/O.
 
 Handlers must not wait for the database between two short messages. A message that waits in a worker's buffer has used
-its tenant's turn, and a slot of its limit, and nobody works on it; whatever comes after it waits for it too. So the
+its tenant's turn, and a slot of its limit, and nobody works on it; messages behind it wait for it too. So the
 buffer holds what handlers work off, by what they took lately, while the database answers a few times, and within a
 tenth of a second. Where handlers take longer, nothing is taken before one is free.
 """

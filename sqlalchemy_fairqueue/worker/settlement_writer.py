@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 _LOCKED = {"55P03", "57014"}
 # The connection's encoding, or the server's, has no bytes for a character.
 _UNTRANSLATABLE = "22P05"
-# Classes of SQLSTATE that say that the call is not what is wrong, so that it may be tried again. Whatever else the
-# server says is about a message, for a trigger may raise anything. Empty: it said nothing.
+# Classes of SQLSTATE that say that the call is not what is wrong, so that it may be tried again. All other
+# errors are about a message, for a trigger may raise anything. Empty: the server said nothing.
 _UNAVAILABLE = {"", "08", "25", "28", "40", "53", "55", "57", "58"}
-# The role lacks a privilege, whatever the message.
+# The role lacks a privilege, for all messages.
 _FORBIDDEN = "42501"
 
 

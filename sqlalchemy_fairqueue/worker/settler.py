@@ -88,7 +88,7 @@ class Settler:
             try:
                 self._gather()
                 wait = self._write()
-            except BaseException as error:  # noqa: BLE001 - whatever it is, deliveries wait to be settled
+            except BaseException as error:  # noqa: BLE001 - after any failure deliveries wait to be settled
                 self._stats.failed()
                 wait = self._backoff.failed(error)
                 # What the schema of one queue refuses keeps no other queue waiting.

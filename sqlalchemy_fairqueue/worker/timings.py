@@ -46,7 +46,7 @@ class Timings:
         may_hold_slot: A delivery this old may hold a slot of a limit that was set after it was taken.
         stop_part: A part that is told to stop may take so long, after what it was doing.
         end_leases: A stop waits so long for the answer of a database that is to end the worker's leases.
-        stop_dequeue: A stop waits so long for a dequeue that is under way, whatever the grace.
+        stop_dequeue: A stop waits so long for a dequeue that is under way, also with a shorter grace.
         signal_check: Time between two checks for an operating system signal.
         signal_again: A signal that comes within so long of the first one repeats it; a later one ends the process.
         drain_check: Time between two checks whether a worker is drained.

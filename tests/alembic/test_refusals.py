@@ -9,7 +9,7 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
 from alembic_ext import CreateFairqueueOp, DropFairqueueOp
-from alembic_ext.sending import send
+from alembic_ext.execution import send
 from sqlalchemy_fairqueue.errors import AutocommitError, SchemaMismatch
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import Project

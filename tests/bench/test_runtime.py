@@ -52,7 +52,7 @@ def test_worker_beside_loops(stage: Stage, report: Report, alternate: Alternate,
 
 
 def test_from_commit_to_handler(stage: Stage, report: Report, *, full: bool) -> None:
-    """On an idle queue a message's handler starts within milliseconds of the commit, or of the next look."""
+    """On an idle queue a message's handler starts within milliseconds of the commit, or of the next poll."""
     count = 600 if full else 150
     filled = stage.fill("fair", channels=1, messages=0)
     polling = 0.2

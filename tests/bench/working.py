@@ -35,8 +35,8 @@ class Working:
         url: the database.
         threads: handlers, or loops, at once.
         enough: messages after which it stops; for `enqueue_now_and_then`: how many it makes.
-        notify: whether a sleeping worker is woken.
-        poll_interval: seconds between two looks of a sleeping worker.
+        notify: whether a waiting worker is woken.
+        poll_interval: seconds between two polls of a waiting worker.
         seconds: for `work_for_a_while`: how long; for `enqueue_now_and_then`: the mean time between two messages.
     """
 

@@ -84,7 +84,7 @@ class Consuming(Letters):
         return batch
 
     def _turned_away(self, consumer: int, limit: int, lease: timedelta) -> Batch:
-        """Somebody is changing what the queue's limit counts: nothing is taken, and the next look is soon."""
+        """Somebody is changing what the queue's limit counts: nothing is taken, and the next poll is soon."""
         batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease)
         assert (list(batch), batch.due_in) == ([], timedelta(milliseconds=10))
         self.saw("dequeue was turned away")

@@ -53,7 +53,7 @@ _SERVING = [
     ),
     Mutation("a paused channel is scheduled", "fq_hear", "n.lower and s.paused_at is null", "n.lower"),
     Mutation(
-        "a resumed channel has no place", "fq_resume", "when s.head_dequeue_at is not null then", "when false then"
+        "a resumed channel has no turn order", "fq_resume", "when s.head_dequeue_at is not null then", "when false then"
     ),
     Mutation("a backlog never grows", "fq_hear", "backlog = s.backlog + t.added", "backlog = s.backlog"),
     Mutation("a withdrawn message stays", "fq_return_messages", "      and h.cancelled\n", "      and false\n"),

@@ -81,7 +81,7 @@ def unhindered(books: Books, offered: dict[str, Offer]) -> dict[str, int]:
 
 
 def check_due_in(batch: Batch, limit: int, books: Books, others: Effects, now: int) -> None:
-    """Fail if an idle consumer would sleep past something that it could have known of."""
+    """Fail if an idle consumer would wait past something that it could have known of."""
     if len(batch) == limit:
         return
     if books.paused:
@@ -102,5 +102,5 @@ def check_due_in(batch: Batch, limit: int, books: Books, others: Effects, now: i
         assert batch.due_in is not None, "nothing is said to be scheduled, but messages are there"
         due_in = round(batch.due_in.total_seconds() * 1_000_000)
         assert due_in <= max(0, min(waits)), (
-            f"the next look is in {due_in} us, something is due in {max(0, min(waits))} us"
+            f"the next poll is in {due_in} us, something is due in {max(0, min(waits))} us"
         )

@@ -112,7 +112,7 @@ class World:
         )[0]
 
     def hidden_from(self, consumer: int) -> set[str]:
-        """The channels whose place in line is below what the consumer's hint lets it see."""
+        """The channels whose turn order is below what the consumer's hint lets it see."""
         hints = self.queues[consumer]._consumer(self.engine)._hints
         if hints is None or hints[0] is None:
             return set()

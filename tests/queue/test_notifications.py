@@ -39,8 +39,8 @@ def delivery(queue: Queue, engine: Engine) -> Delivery:
     return second
 
 
-def _sleeps(database: Database) -> None:
-    database.value("select topic from fq_wait('documents', 'sleeper', null, 60000000)")
+def _waits(database: Database) -> None:
+    database.value("select topic from fq_wait('documents', 'waiter', null, 60000000)")
 
 
 def _notified(database: Database, work: Callable[[], None]) -> list[str]:
@@ -53,11 +53,11 @@ def _notified(database: Database, work: Callable[[], None]) -> list[str]:
 
 
 @pytest.mark.parametrize("verb", WAKING)
-def test_who_sleeps_is_notified(
+def test_a_waiting_consumer_is_notified(
     queue: Queue, engine: Engine, database: Database, delivery: Delivery, verb: str
 ) -> None:
     """Work for a queue whose consumer waits notifies it with the COMMIT."""
-    _sleeps(database)
+    _waits(database)
 
     def work() -> None:
         with Session(engine) as session:
@@ -69,7 +69,7 @@ def test_who_sleeps_is_notified(
 
 
 @pytest.mark.parametrize("verb", WAKING)
-def test_nobody_sleeps(queue: Queue, engine: Engine, database: Database, delivery: Delivery, verb: str) -> None:
+def test_nobody_waits(queue: Queue, engine: Engine, database: Database, delivery: Delivery, verb: str) -> None:
     """While no consumer waits nothing is notified."""
 
     def work() -> None:
@@ -83,7 +83,7 @@ def test_nobody_sleeps(queue: Queue, engine: Engine, database: Database, deliver
 @pytest.mark.parametrize("verb", WAKING)
 def test_two_phase(queue: Queue, engine: Engine, database: Database, delivery: Delivery, verb: str) -> None:
     """A two-phase session never notifies, so that it can be prepared."""
-    _sleeps(database)
+    _waits(database)
 
     def work() -> None:
         with Session(engine, twophase=True) as session:
@@ -96,7 +96,7 @@ def test_two_phase(queue: Queue, engine: Engine, database: Database, delivery: D
 
 def test_two_phase_connection(queue: Queue, engine: Engine, database: Database) -> None:
     """Nor does a two-phase transaction of a connection, within savepoints too, nor a session that joined it."""
-    _sleeps(database)
+    _waits(database)
 
     def work() -> None:
         with engine.connect() as connection:
@@ -116,7 +116,7 @@ def test_two_phase_connection(queue: Queue, engine: Engine, database: Database) 
 @pytest.mark.parametrize("verb", WAKING)
 def test_notify_off(engine: Engine, database: Database, delivery: Delivery, verb: str) -> None:
     """A queue that was told not to notify never does."""
-    _sleeps(database)
+    _waits(database)
     quiet = Queue("documents", notify=False)
 
     def work() -> None:
@@ -129,7 +129,7 @@ def test_notify_off(engine: Engine, database: Database, delivery: Delivery, verb
 
 def test_on_engines(queue: Queue, database: Database, delivery: Delivery) -> None:
     """The end of a delivery on an engine notifies as well."""
-    _sleeps(database)
+    _waits(database)
     engine = create_engine(database.url)
     assert len(_notified(database, lambda: queue.retry(engine, delivery, delay=timedelta(seconds=1)))) == 1
     engine.dispose()

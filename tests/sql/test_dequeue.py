@@ -26,7 +26,7 @@ def test_a_delivery_carries_its_token(kernel: Kernel) -> None:
 
 
 def test_an_empty_queue_has_nothing_due(kernel: Kernel) -> None:
-    """On an empty queue nothing is handed out, no lease is made and due_in is null: the caller may sleep."""
+    """On an empty queue nothing is handed out, no lease is made and due_in is null: the caller may wait."""
     call = kernel.dequeue(10)
     assert (call.hands, call.lease_id, call.due_in, call.signals_after) == ([], None, None, None)
     assert kernel.value("select count(*) from fq_lease") == 0

@@ -47,7 +47,7 @@ _SETTINGS = (
     text("set local statement_timeout = '60s'"),
     # A role that may create functions in a schema of the search_path could have its own called by a superuser.
     text("set local search_path = pg_catalog, pg_temp"),
-    # The driver reads times and durations in these formats alone, whatever the role or the database sets.
+    # The driver reads times and durations in these formats alone; the role or the database may have set others.
     text("set local datestyle = 'ISO'"),
     text("set local intervalstyle = 'postgres'"),
 )

@@ -90,7 +90,7 @@ class Storage:
     def write(self, rows: DataFrame, file: ArchiveFile) -> int:
         """Write a file where no reader sees it; returns the number of its rows."""
         path = self._at(_WORK, file.folder)
-        # One file, whatever the session's settings.
+        # One file: the session's own limit does not count.
         rows.write.mode("overwrite").option("maxRecordsPerFile", "0").parquet(str(path))
         return self._spark.read.parquet(str(path)).count()
 

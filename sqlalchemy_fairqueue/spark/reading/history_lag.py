@@ -45,8 +45,8 @@ class HistoryLag:
         rows: Rows after it that can be read now, counted up to 100,000.
         held_rows: Rows after it that are committed and must wait for an older transaction, counted alike.
         seconds: The age of the first unread row; 0 without any.
-        held_seconds: The age of the oldest open transaction that has written; 0 without any. It holds back every
-            reader of the history, whatever it wrote and in whichever database of the cluster.
+        held_seconds: The age of the oldest open transaction of the cluster that has written anything; 0 without any. It
+            holds back every reader of the history.
         held_by: That transaction's process id in ``pg_stat_activity``, None without any.
         held_by_application: The application name of that transaction.
         latest: The offset of the end of what can be read now.

@@ -1,4 +1,4 @@
-"""Stream of the history: each attempt is in exactly one micro-batch, in whatever order transactions commit.
+"""Stream of the history: each attempt is in exactly one micro-batch, also if transactions commit out of order.
 
 A micro-batch ends below the oldest transaction that is still open anywhere in the cluster: a transaction that stays
 open delays the stream, and no row is lost. Two positions determine its rows, so that it can be read again after a

@@ -46,7 +46,7 @@ DEFINITIONS = (
     ),
     Definition(
         "Service",
-        "The time from the start of the attempt to its end, whatever its outcome.",
+        "The time from the start of the attempt to its end, with any outcome.",
         _TIMES,
         ("service",),
     ),

@@ -1,4 +1,4 @@
-"""Trace of a history: when messages arrived, and how long each attempt took, whatever the order of service.
+"""Trace of a history: when messages arrived, and how long each attempt took, without the order of service.
 
 A message arrives when it was enqueued, and is ordered in its channel by the time it became ready; the next attempt of a
 message follows the previous one by the recorded delay. An attempt that expired or was released is leased as long as

@@ -95,7 +95,7 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], request: byte
         given = {"context": Context(held)} if takes_context else {}
         answer = Answer(outcome=_checked(function(delivery, **given)), settled=delivery.settled)
         return pickle.dumps(answer)
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the worker decides what becomes of the message
+    except BaseException as error:  # noqa: BLE001 - the worker decides what becomes of the message
         if not has_begun:
             connection.send_bytes(b"begun")
         return _raised(error, [] if delivery is None else delivery.settled)
@@ -149,7 +149,7 @@ class _Listener:
             if word == END:
                 self.calls.put(None)
             elif word == STOPPING:
-                # First: whatever begins from now on knows it.
+                # First: handlers that begin from now on know it.
                 self.is_stopping = True
                 held = self.held
                 if held is not None:

@@ -57,7 +57,7 @@ def check_isolated(queues: Iterable[Queue]) -> None:
         problem: str | None = None
         try:
             pickle.dumps(function)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the handler cannot be named to another process
+        except Exception as error:  # noqa: BLE001 - a handler that cannot be pickled cannot be named to another process
             problem = said(error)
         main = sys.modules["__main__"]
         if function.__module__ == "__main__" and not (main.__spec__ or hasattr(main, "__file__")):

@@ -191,7 +191,7 @@ def _decide(held: HeldDelivery, error: BaseException, default: RetryPolicy, work
     if isinstance(error, _Exhausted):
         return of_exhausted(delivery, held.max_attempts)
     if held.cancelled or isinstance(error, MessageCancelled):
-        # Whatever the handler did or did not, the message is to be gone.
+        # The message is to be gone, however its handler ended.
         return COMPLETE
     if held.given_up and isinstance(error, LeaseLost):
         # The stop has logged it.

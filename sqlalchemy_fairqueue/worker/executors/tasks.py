@@ -207,7 +207,7 @@ class TaskExecutor(Executor):
                 if not scope.expired():
                     raise
                 raise HandlerTimeout(held.delivery.message_id, held.delivery.kind, handler.timeout) from None
-        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is about its message
+        except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
             # A loop that was closed under it is no failure of the handler's either.
             if (isinstance(error, GeneratorExit) and self._loop.is_closed()) or (
                 isinstance(error, asyncio.CancelledError) and self._is_cancelled_by_others(held)

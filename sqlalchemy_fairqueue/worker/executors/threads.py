@@ -118,5 +118,5 @@ class ThreadExecutor(Executor):
             if handler.timeout is not None:
                 held.check_time()
             return COMPLETE if result is None else self._decision_in_thread(held, handler, result)
-        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is about its message
+        except BaseException as error:  # noqa: BLE001 - every exception of a handler is about its message
             return self._failed(held, error)

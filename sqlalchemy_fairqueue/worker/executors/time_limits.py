@@ -43,7 +43,7 @@ class TimeLimits:
         self._check = check
         self._event = WakeEvent()
         self._stopping = False
-        # Until then it sleeps. Infinite while it checks: whatever is noted then may have been missed.
+        # It waits until then. Infinite while it checks: it may miss a time that is noted meanwhile.
         self._next = math.inf
         self._thread = threading.Thread(target=self._run, name=f"{options.name}-limits", daemon=True)
 
@@ -68,7 +68,7 @@ class TimeLimits:
             self._next = math.inf
             try:
                 over_at = self._check()
-            except BaseException as error:  # noqa: BLE001 - whatever it is, the next handler must be noticed
+            except BaseException as error:  # noqa: BLE001 - after any failure the next handler must be noticed
                 log.error(
                     "worker %s could not check the time of its handlers: %s: %s",
                     self._name,

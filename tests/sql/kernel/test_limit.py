@@ -54,7 +54,7 @@ def test_one_of_several_free_slots_fills_a_call(kernel: Kernel) -> None:
     assert kernel.dequeue(10).hands == []
 
 
-def test_at_the_limit_a_consumer_sleeps_until_a_lease_ends(kernel: Kernel) -> None:
+def test_at_the_limit_a_consumer_waits_until_a_lease_ends(kernel: Kernel) -> None:
     """Nothing comes before a slot is freed or a lease expires, so that is when something may be due."""
     limit(kernel, 1)
     kernel.enqueue("a", "b")

@@ -161,7 +161,7 @@ def test_a_resumed_channel_keeps_its_rate_and_its_schedule(kernel: Kernel) -> No
 @pytest.mark.parametrize("how", ["resume", "raise"])
 def test_what_can_be_served_again_is_found_below_every_hint(kernel: Kernel, how: str, hearing: str) -> None:
     """A channel that is resumed, or whose limit is raised, is served by the next call, though others were served since
-    and its place in line is below the consumer's hint.
+    and its turn order is below the consumer's hint.
     """
     kernel.configure("a", 1)
     kernel.enqueue(*"ab" * 9)
@@ -260,22 +260,24 @@ def test_pausing_a_channel_waits_for_a_call_that_serves_it(
 
 
 @pytest.mark.parametrize("channel", [None, "a"])
-def test_resuming_wakes_who_sleeps_unless_told_not_to(
+def test_resuming_wakes_waiting_consumers_unless_told_not_to(
     kernel: Kernel, open_kernel: OpenKernel, channel: str | None
 ) -> None:
-    """A consumer that sleeps is notified, and a transaction that must not notify can be prepared."""
+    """A consumer that waits is notified, and a transaction that must not notify can be prepared."""
     kernel.enqueue("a")
     kernel.hear()
-    (mark,) = kernel.rows("select * from fq_wait('q', 'sleeper', null, %(us)s)", us=HOUR)
+    (registered,) = kernel.rows("select * from fq_wait('q', 'waiter', null, %(us)s)", us=HOUR)
     admin = open_kernel()
     pause(kernel, channel)
     resume(admin, channel, notify=False)
     admin.rows("prepare transaction 'resumed'")
     admin.rollback()
     kernel.rows("commit prepared 'resumed'")
-    sleeper = open_kernel(autocommit=True)
-    sleeper.rows("listen fairqueue")
+    waiter = open_kernel(autocommit=True)
+    waiter.rows("listen fairqueue")
     pause(kernel, channel)
     resume(kernel, channel)
-    heard = list(sleeper.connection.notifies(timeout=20, stop_after=1))
-    assert [(one.channel, one.payload) for one in heard] == [("fairqueue", f"{mark['lease_id']}:{mark['topic']}")]
+    heard = list(waiter.connection.notifies(timeout=20, stop_after=1))
+    assert [(one.channel, one.payload) for one in heard] == [
+        ("fairqueue", f"{registered['lease_id']}:{registered['topic']}")
+    ]

@@ -63,7 +63,7 @@ WAITING = {
 
 
 def _stage(kernel: Kernel) -> list[Hand]:
-    """A message out, two that wait, one dead, one asleep; a bounded channel; signals to be heard."""
+    """A message out, two that wait, one dead, a consumer that waits; a bounded channel; signals to be heard."""
     record(kernel, True)
     bound(kernel, "full", 100)
     enqueue(kernel, "a", "dead", keys=["leased", "dead"])

@@ -65,7 +65,7 @@ def _warm(kernel: Kernel) -> None:
 
 
 def _fill(kernel: Kernel) -> None:
-    """A backlog of a million, a tenth as many dead letters, keys and sleepers of another queue."""
+    """A backlog of a million, a tenth as many dead letters, keys and waits of another queue."""
     kernel.rows("insert into fq_channel (queue, name) select 'q', 'c' || i from generate_series(1, 2000) i")
     kernel.rows(
         """
@@ -138,7 +138,7 @@ def test_every_verb_is_frugal_on_a_fresh_install_with_a_million_messages(
     frugal(lambda: kernel.dequeue(BATCH))
 
 
-def test_nobody_asks_who_sleeps_unless_told(kernel: Kernel) -> None:
+def test_waits_are_not_read_unless_told(kernel: Kernel) -> None:
     """Without p_notify no enqueue, release or retry looks at the leases."""
     enqueue(kernel, "a", "a")
     hands = kernel.dequeue(2).hands
@@ -154,7 +154,7 @@ def test_nobody_asks_who_sleeps_unless_told(kernel: Kernel) -> None:
 def test_marks_that_an_old_snapshot_keeps_are_passed_over(
     kernel: Kernel, open_kernel: OpenKernel, clock: Clock
 ) -> None:
-    """Under an open snapshot, asking who sleeps reads none of the marks that are over, however many are kept."""
+    """Under an open snapshot, finding who waits reads none of the waits that are over, however many are kept."""
     lease_id, _ = wait(kernel, wait=24 * HOUR)
     unwait(kernel, lease_id)
     snapshot = open_kernel(isolation="REPEATABLE_READ")

@@ -60,8 +60,8 @@ SILENT: dict[str, Callable[[Kernel], object]] = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_work_wakes_who_sleeps(kernel: Kernel, open_kernel: OpenKernel, verb: str) -> None:
-    """Each verb that makes work ready notifies, once, with the sleeper's lease and topic, if it is told to."""
+def test_work_wakes_a_waiting_consumer(kernel: Kernel, open_kernel: OpenKernel, verb: str) -> None:
+    """Each verb that makes work ready notifies, once, with the lease and topic of the wait, if it is told to."""
     enqueue(kernel, "a", keys=["k"])
     lease_id, topic = wait(kernel)
     business = open_kernel(autocommit=True)
@@ -70,8 +70,8 @@ def test_work_wakes_who_sleeps(kernel: Kernel, open_kernel: OpenKernel, verb: st
     assert heard == [f"{lease_id}:{topic}"]
 
 
-def test_one_of_the_sleepers_is_named(kernel: Kernel) -> None:
-    """Each of a few is, now and then; of more than eight, one of those that fell asleep last."""
+def test_one_of_the_waiting_consumers_is_named(kernel: Kernel) -> None:
+    """Each of a few is, now and then; of more than eight, one of those that began to wait last."""
     first = {wait(kernel, wait=HOUR)[0] for _ in range(3)}
     with listening(kernel) as heard:
         for _ in range(100):
@@ -85,8 +85,8 @@ def test_one_of_the_sleepers_is_named(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_nobody_is_notified_while_all_are_awake(kernel: Kernel, clock: Clock, verb: str) -> None:
-    """Without a sleeper of this queue nothing is notified: none ever, of another queue, overslept, awake again."""
+def test_nobody_is_notified_while_none_waits(kernel: Kernel, clock: Clock, verb: str) -> None:
+    """If none of this queue waits, nothing is notified: none ever, of another queue, a wait that is over or ended."""
     enqueue(kernel, "a", keys=["k"])
     wait(Kernel(kernel.connection, queue="other"), wait=HOUR)
     wait(kernel, wait=SECOND)
@@ -118,7 +118,7 @@ def test_the_topic_is_of_a_queue_and_an_installation(kernel: Kernel, open_kernel
 
 
 def test_a_mark_stands_on_the_consumers_lease(kernel: Kernel) -> None:
-    """A lease that is alive is used again and lives through the sleep, and is never shortened; its messages stay."""
+    """A lease that is alive is used again and lives through the wait, and is never shortened; its messages stay."""
     enqueue(kernel, "a")
     (hand,) = kernel.dequeue(lease=HOUR // 2).hands
     assert wait(kernel, hand.lease_id, HOUR)[0] == hand.lease_id
@@ -143,19 +143,19 @@ def test_a_lease_that_is_not_alive_is_not_used_again(kernel: Kernel, clock: Cloc
     assert kernel.value("select consumer from fq_lease where queue = 'q' limit 1") == "me"
 
 
-def test_the_lease_of_a_sleeper_that_died_goes(kernel: Kernel, clock: Clock) -> None:
-    """Leases made only to sleep are cleared away by whoever dequeues once they are over."""
+def test_the_lease_of_a_dead_waiting_consumer_goes(kernel: Kernel, clock: Clock) -> None:
+    """Leases made only to wait are removed by the next dequeue once they are over."""
     wait(kernel)
     clock.advance(timedelta(minutes=1))
     kernel.dequeue()
     assert kernel.value("select count(*) from fq_lease") == 0
 
 
-def test_a_sleeper_marks_before_it_looks(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """What commits before the mark is found by the look after it, and what asks after it notifies: one of both, always.
+def test_a_wait_is_registered_before_the_last_poll(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """What commits before the wait is found by the poll after it, and what asks after it notifies: one of both, always.
 
-    The third case is the race that stays: a transaction that asked before the mark and commits after the look. Its
-    message is found at the end of the sleep.
+    The third case is the race that stays: a transaction that asked before the wait and commits after the poll. Its
+    message is found at the end of the wait.
     """
     business = open_kernel()
     enqueue(business, "a", notify=True)
@@ -178,7 +178,7 @@ def test_a_sleeper_marks_before_it_looks(kernel: Kernel, open_kernel: OpenKernel
 
 
 def test_a_transaction_that_is_not_told_to_notify_can_be_prepared(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """With p_notify false every verb can be part of a two-phase transaction, whoever sleeps."""
+    """With p_notify false every verb can be part of a two-phase transaction, also while a consumer waits."""
     enqueue(kernel, "a", "a", "a")
     one, two, three = kernel.dequeue(3).hands
     kernel.bury(three)
@@ -197,22 +197,22 @@ def test_a_transaction_that_is_not_told_to_notify_can_be_prepared(kernel: Kernel
 
 
 def test_a_mark_waits_for_an_extension(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
-    """A consumer that goes to sleep while its lease is being extended waits for that, and keeps the later end."""
+    """A wait under a lease that is just being extended waits for that, and keeps the later end."""
     lease_id, _ = wait(kernel)
     other = open_kernel()
     end = other.extend(lease_id, 24 * HOUR)
-    rival = waits.start(on(lambda sleeper: wait(sleeper, lease_id))).blocked()
+    rival = waits.start(on(lambda waiter: wait(waiter, lease_id))).blocked()
     other.commit()
     assert rival.result()[0] == lease_id
     assert kernel.value("select expires_at from fq_lease") == end
 
 
 def test_no_verb_waits_for_a_mark(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
-    """While a mark is being set in an open transaction, consumers dequeue and producers ask without waiting."""
+    """While a wait is being registered in an open transaction, consumers dequeue and producers ask without waiting."""
     enqueue(kernel, "a", "a")
     (hand,) = kernel.dequeue().hands
-    sleeper = open_kernel()
-    wait(sleeper, hand.lease_id)
+    waiter = open_kernel()
+    wait(waiter, hand.lease_id)
 
     def others(other: Kernel) -> None:
         enqueue(other, "a", notify=True)
@@ -223,10 +223,10 @@ def test_no_verb_waits_for_a_mark(kernel: Kernel, open_kernel: OpenKernel, waits
 
 
 @pytest.mark.parametrize("bad", [{"wait": None}, {"wait": 0}, {"wait": 2**62}])
-def test_a_bad_sleep_is_refused(kernel: Kernel, bad: dict[str, int | None]) -> None:
-    """A sleep that is none, or endless, and a queue or consumer without a name are refused with QF001."""
+def test_a_bad_wait_is_refused(kernel: Kernel, bad: dict[str, int | None]) -> None:
+    """A wait of no time, or an endless one, and a queue or consumer without a name are refused with QF001."""
     nameless = [Kernel(kernel.connection, queue=""), Kernel(kernel.connection, name=None)]  # type: ignore[arg-type]
-    for one, sleep in [(kernel, bad), *((one, {}) for one in nameless)]:
+    for one, arguments in [(kernel, bad), *((one, {}) for one in nameless)]:
         with pytest.raises(errors.Error) as refusal:
-            wait(one, **sleep)
+            wait(one, **arguments)
         assert refusal.value.sqlstate == "QF001"

@@ -212,7 +212,7 @@ def test_a_full_channel_drops_what_its_policy_says(kernel: Kernel) -> None:
     assert messages(kernel) == [("a", "a"), ("a", "a"), ("b", "b")]
 
 
-def test_whoever_sleeps_is_woken_by_the_commit(kernel: Kernel) -> None:
+def test_waiting_consumers_are_woken_by_the_commit(kernel: Kernel) -> None:
     """One notification, and none when nothing was added."""
     lease, topic = wait(kernel)
     with listening(kernel) as heard:

@@ -1,6 +1,6 @@
 -- The sequences of the columns named id of :tables: their last values, and whether the role may read them.
 -- A serial's sequence depends on its column in another way (a) than an identity's (i); other columns are the user's.
--- The case has PostgreSQL test relkind first, whatever the planner prefers.
+-- The case makes PostgreSQL test relkind first; the planner may reorder plain conditions.
 select
   c.relname as table,
   s.relname as sequence,

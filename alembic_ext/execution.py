@@ -1,4 +1,4 @@
-"""Sends statements exactly as they are, online and offline.
+"""Execution of statements exactly as they are, online and offline.
 
 ``op.execute(str)`` would read ``:word`` as a parameter and double percent signs in a script.
 """
