@@ -203,7 +203,10 @@ class AsyncWorker:
                     signals.enter_context(on_signal(stop, *self._options.signals))
                     signals.enter_context(signals_wake(loop))
                 try:
-                    await self.start()
+                    if handle_signals and not await self._start_unless(asked):
+                        return
+                    if not handle_signals:
+                        await self.start()
                     if drain:
                         await self._drain(asked)
                     else:
@@ -214,6 +217,22 @@ class AsyncWorker:
                     raise
         finally:
             self._stop_asked = None
+
+    async def _start_unless(self, asked: asyncio.Event) -> bool:
+        """Start; False: it was asked to stop while it looked at the schemas, and has not started."""
+        starting, stopping = asyncio.create_task(self.start()), asyncio.create_task(asked.wait())
+        try:
+            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                await starting
+                return True
+            starting.cancel()
+            await asyncio.wait({starting})
+            log.info("worker %s was stopped before it had started", self.name, extra={"worker": self.name})
+            return False
+        finally:
+            starting.cancel()
+            stopping.cancel()
 
     async def _drain(self, asked: asyncio.Event) -> None:
         """Wait until nothing is left to deliver, or for a stop."""

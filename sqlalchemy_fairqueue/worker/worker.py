@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue import Queue
 
 
+class _StoppedAtStart(BaseException):
+    """A signal came while the worker looked at the schemas. No handler of an error is to see it."""
+
+
 class Worker:
     """Takes messages of one or several queues and calls their handlers in threads.
 
@@ -104,6 +108,8 @@ class Worker:
         # That of the last start, which may still stop.
         self._executor: ThreadExecutor | None = None
         self._starting = False
+        # Whether the start looks at the schemas: a signal ends it then.
+        self._checking = False
         # Until when handlers may go on, if a stop came while it started.
         self._stop_asked: float | None = None
         # run() waits for an entry. Reentrant, too.
@@ -130,7 +136,7 @@ class Worker:
             try:
                 self._start()
             finally:
-                self._starting = False
+                self._starting = self._checking = False
                 asked, self._stop_asked = self._stop_asked, None
             if asked is not None:
                 self._stop(asked)
@@ -139,7 +145,9 @@ class Worker:
         options = self._options
         check_sessions(options, self._sessions, Session)
         runtime = Runtime(options, partial(ThreadExecutor, options, self.stats, self._sessions), self.stats)
+        self._checking = True
         runtime.check()
+        self._checking = False
         self._executor = runtime.executor
         runtime.start()
         self._runtime = runtime
@@ -209,18 +217,30 @@ class Worker:
             InvalidArgument: Signals are to be handled in another thread. Further as ``start``.
         """
         stops: SimpleQueue[None] = SimpleQueue()
+
+        def stop() -> None:
+            stops.put(None)
+            if self._checking:
+                # Nothing has begun, and a database that does not answer may take half a minute.
+                raise _StoppedAtStart
+
         with self._lock:
             self._check_idle()
             self._stops = stops
         try:
-            with on_signal(lambda: stops.put(None), *self._options.signals) if handle_signals else nullcontext():
-                self.start()
+            with on_signal(stop, *self._options.signals) if handle_signals else nullcontext():
+                try:
+                    self.start()
+                except _StoppedAtStart:
+                    log.info("worker %s was stopped before it had started", self.name, extra={"worker": self.name})
+                    return
                 try:
                     self._wait(stops, self._runtime if drain else None)
                 finally:
                     self.stop()
         finally:
             self._stops = None
+            self._checking = False
 
     def _wait(self, stops: SimpleQueue[None], draining: Runtime[ThreadExecutor] | None) -> None:
         """Wait for a stop, or until the runtime is drained.

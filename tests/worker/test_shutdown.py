@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -276,6 +277,36 @@ def test_signals_are_the_programs_again(queue: Queue, engine: Engine, tmp_path: 
 
     until(has_ended, "it ends")
     assert process.returncode == -signal.SIGTERM
+
+
+_START = """
+import asyncio, sys
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy_fairqueue import AsyncWorker, Queue, Worker
+
+url, where = sys.argv[1:]
+queue = Queue("documents")
+queue.handler()(lambda delivery: None)
+if where == "in a loop":
+    asyncio.run(AsyncWorker(create_async_engine(url), queue).run(handle_signals=True))
+else:
+    Worker(create_engine(url), queue).run(handle_signals=True)
+"""
+
+
+@pytest.mark.parametrize("where", ["in threads", "in a loop"])
+def test_a_signal_during_the_start(where: str) -> None:
+    """A worker that waits for a database that does not answer ends at the first signal, in good order."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql+psycopg://nobody@127.0.0.1:{silent.getsockname()[1]}/nothing"
+        with subprocess.Popen([sys.executable, "-c", _START, url, where]) as process:
+            try:
+                with silent.accept()[0]:
+                    process.send_signal(signal.SIGTERM)
+                    assert process.wait(PATIENCE.total_seconds()) == 0
+            finally:
+                process.kill()
 
 
 def test_the_end_of_grace_by_a_signal(
