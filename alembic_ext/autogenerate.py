@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Table
 
 # Below "alembic", so that it is printed where Alembic's own findings are.
+_REPAIRED = ("function", "schema")
+"""Kinds of objects that a repair brings back."""
 _log = logging.getLogger("alembic.autogenerate.fairqueue")
 
 
@@ -211,12 +213,12 @@ class _Comparison:
             )
             return []
         made: list[MigrateOperation] = []
-        reasons = tuple(str(one) for one in found.drift if one.kind == "function")
+        reasons = tuple(str(one) for one in found.drift if one.kind in _REPAIRED)
         if reasons:
             _log.warning("Detected changes of fairqueue in schema %r: %s", schema, "; ".join(reasons))
             made.append(RepairFairqueueOp(found.version, given, reasons=reasons))
         for one in found.drift:
-            if one.kind != "function" and one.state != "unexpected":
+            if one.kind not in _REPAIRED and one.state != "unexpected":
                 _log.warning("Detected a change of fairqueue in schema %r, not by its migrations: %s", schema, one)
         if found.version < latest_version():
             _log.info("Detected fairqueue version %s in schema %r", found.version, schema)

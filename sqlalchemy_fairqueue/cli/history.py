@@ -24,8 +24,8 @@ def prune_history(
 ) -> Result:
     """Drop the days of the history that no queue keeps any longer, and make the partitions of the next days.
 
-    Workers do this by themselves if their role owns the tables. While another process does it, this command does
-    nothing.
+    Workers do this by themselves if their role may execute fq_keep_history. While another process does it, this
+    command does nothing.
     """
     changes: list[database.PartitionChange] = []
     with open_installation(options) as installation:

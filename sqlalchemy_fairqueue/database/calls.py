@@ -33,7 +33,10 @@ def qualifier(schema: str | None) -> str:
 
 
 def call(schema: str | None, function: str, columns: str, *, alone: Collection[str] = (), **types: str) -> Clause:
-    """A select from a function, each argument a parameter of its name and type.
+    """A select from a function, each argument a parameter of its type, in the order of the function's parameters.
+
+    Every parameter is passed, by its place and with its exact type: no function that another role has added under the
+    same name fits as well.
 
     Args:
         schema: Of the installation.
@@ -41,9 +44,9 @@ def call(schema: str | None, function: str, columns: str, *, alone: Collection[s
         columns: The columns to select. Where they have names, SQLAlchemy remembers the shape of rows.
         alone: Arrays of one element, which is the parameter then: the driver takes several times as long for an array
             as for a value.
-        types: Of the parameters.
+        types: Of the parameters, all of them in their order.
     """
-    arguments = ", ".join(f"p_{name} => {_argument(name, type_, alone=name in alone)}" for name, type_ in types.items())
+    arguments = ", ".join(_argument(name, type_, alone=name in alone) for name, type_ in types.items())
     clause = text(f"select {columns} from {qualifier(schema)}{function}({arguments})")  # noqa: S608 (quoted)
     names = [one.split()[-1] for one in columns.split(", ")]
     return clause.columns(*map(column, names)) if all(map(str.isidentifier, names)) else clause

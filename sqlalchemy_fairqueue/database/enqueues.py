@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sqlalchemy import text
-
 from sqlalchemy_fairqueue.database.arrays import array
-from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, qualifier
+from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
 from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 
@@ -32,8 +30,8 @@ _MESSAGE_TYPES = {
     "priorities": "integer[]",
     "keys": "text[]",
     "max_attempts": "integer[]",
-    "on_duplicates": "text[]",
 }
+_ARRAYS = (*_MESSAGE_TYPES, "on_duplicates")
 
 
 class _Content(bytes):
@@ -86,10 +84,11 @@ def enqueue_clause(schema: str | None, *, alone: bool = False) -> Clause:
         schema,
         "fq_enqueue",
         "ordinal, message_id, created, outcome",
-        alone=_MESSAGE_TYPES if alone else (),
+        alone=_ARRAYS if alone else (),
         queue="text",
         **_MESSAGE_TYPES,
         policy="jsonb",
+        on_duplicates="text[]",
         notify="boolean",
         hold="bigint[]",
     )
@@ -146,22 +145,18 @@ def _column_values(encoded: EncodedMessage) -> dict[str, Any]:
 
 
 @cache
-def _max_backlog_clause(schema: str | None) -> Clause:
-    ours = qualifier(schema)
-    return text(
-        "select s.max_backlog "  # noqa: S608 (quoted)
-        f"from {ours}fq_channel c join {ours}fq_channel_state s on s.channel_id = c.id "
-        "where c.queue = :queue and c.name = :channel "
-        "order by s.turn desc limit 1"
-    )
+def max_backlog_clause(schema: str | None) -> Clause:
+    """``fq_max_backlog``."""
+    return call(schema, "fq_max_backlog", "fq_max_backlog as messages", queue="text", channel="text")
 
 
 def max_backlog(connection: Connection, target: Target, channel: str) -> int | None:
     """How many undelivered messages a channel may have; None: no bound, or there is no such channel."""
-    rows = fetch(
+    [row] = fetch(
         connection,
-        _max_backlog_clause(target.schema),
+        max_backlog_clause(target.schema),
         {"queue": target.queue, "channel": channel},
         f"read the policy of channel {channel!r} of queue {target.queue!r}",
     )
-    return rows[0].max_backlog if rows else None
+    messages: int | None = row.messages
+    return messages

@@ -5,9 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import text
-
-from sqlalchemy_fairqueue.database.calls import call, fetch, qualifier
+from sqlalchemy_fairqueue.database.calls import call, fetch
 from sqlalchemy_fairqueue.database.tokens import Token
 from sqlalchemy_fairqueue.times import instant, microseconds
 
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime, timedelta
 
-    from sqlalchemy import Connection, TextClause
+    from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Clause
     from sqlalchemy_fairqueue.database.targets import Target
@@ -107,12 +105,9 @@ def end_leases(connection: Connection, target: Target, lease_ids: Sequence[int])
 
 
 @cache
-def held_clause(schema: str | None) -> TextClause:
-    """The messages that are held under a lease."""
-    return text(
-        f"select m.id as message_id, m.ctid as row_id, m.deliveries from {qualifier(schema)}fq_message m "  # noqa: S608 (quoted)
-        "where m.lease_id = :lease_id order by m.id"
-    )
+def held_clause(schema: str | None) -> Clause:
+    """``fq_held``."""
+    return call(schema, "fq_held", "message_id, row_id, deliveries", lease_id="bigint")
 
 
 def held(connection: Connection, target: Target, lease_id: int) -> list[Token]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sqlalchemy import text
-
-from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, qualifier
+from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
 from sqlalchemy_fairqueue.database.tokens import TOKEN_TYPES, token_parameters
 from sqlalchemy_fairqueue.times import microseconds
 
@@ -180,17 +178,14 @@ def leased(connection: Connection, target: Target, channels: Sequence[str] | Non
 
 
 @cache
-def _holder_clause(schema: str | None) -> Clause:
-    ours = qualifier(schema)
-    return text(
-        "select l.consumer "  # noqa: S608 (quoted)
-        f"from {ours}fq_message m join {ours}fq_lease l on l.id = m.lease_id "
-        "where m.id = :message_id"
-    )
+def holder_clause(schema: str | None) -> Clause:
+    """``fq_holder``."""
+    return call(schema, "fq_holder", "fq_holder as consumer", message_id="bigint")
 
 
 def holder(connection: Connection, target: Target, message_id: int) -> str | None:
     """The consumer that holds a message now, if any does."""
     parameters = {"message_id": message_id}
-    rows = fetch(connection, _holder_clause(target.schema), parameters, f"find who holds message {message_id}")
-    return rows[0].consumer if rows else None
+    [row] = fetch(connection, holder_clause(target.schema), parameters, f"find who holds message {message_id}")
+    consumer: str | None = row.consumer
+    return consumer

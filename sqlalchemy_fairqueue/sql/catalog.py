@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
+from sqlalchemy_fairqueue.sql import stages
 from sqlalchemy_fairqueue.sql.files import checked_version, folder, functions, tables, versions
 
 if TYPE_CHECKING:
@@ -39,6 +40,17 @@ select p.proname || '(' || (
   case when p.proisstrict then 'yes' end as strict,
   case when p.prosecdef then 'yes' end as "security definer",
   array_to_string(p.proconfig, '; ') as settings,
+  case when exists (
+    select
+    from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+    where a.grantee = 0
+  ) then 'yes' end as "execute by public",
+  case when p.proowner <> (
+    select m.relowner
+    from pg_class m
+    where m.relnamespace = n.oid
+      and m.relname = 'fq_message'
+  ) then 'yes' end as "another owner than the tables",
   md5(replace(p.prosrc, '"' || replace(n.nspname, '"', '""') || '".fq_', 'fairqueue.fq_')) as body
 from pg_proc p
 join pg_namespace n on n.oid = p.pronamespace
@@ -99,12 +111,21 @@ join pg_class x on x.oid = i.indexrelid
 order by x.relname
 """
 
+_STAGES = stages.SCHEMA_NAME.format("cast(:schema as text)")
+
 # Not null is a fact of the column: only since PostgreSQL 18 is it a constraint too.
 _CONSTRAINTS = """
 select o.relname || '.' || k.conname as name, pg_get_constraintdef(k.oid) as definition
 from {ours}
 join pg_constraint k on k.conrelid = o.oid and k.contype <> 'n'
 order by o.relname, k.conname
+"""
+
+
+_SCHEMAS = """
+select 'stages' as name
+from pg_namespace n
+where n.nspname = {stages}
 """
 
 # No version has any of these two: what is found is somebody's own.
@@ -147,6 +168,7 @@ _QUERIES = {
     "function": _FUNCTIONS,
     "trigger": _TRIGGERS,
     "rule": _RULES,
+    "schema": _SCHEMAS,
 }
 
 
@@ -163,7 +185,9 @@ def read_catalog(connection: Connection, schema: str) -> Catalog:
     found: Catalog = {}
     with _plain(connection):
         for kind, query in _QUERIES.items():
-            for row in connection.execute(text(query.replace("{ours}", _OURS)), names).mappings():
+            for row in connection.execute(
+                text(query.replace("{ours}", _OURS).replace("{stages}", _STAGES)), names
+            ).mappings():
                 found[f"{kind} {row['name']}"] = {fact: row[fact] for fact in row if fact != "name" and row[fact]}
     return found
 

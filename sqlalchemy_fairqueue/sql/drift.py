@@ -37,8 +37,8 @@ class Difference:
     """One object that is not as the installed version has it.
 
     Attributes:
-        kind: ``function``, ``table``, ``column``, ``index``, ``constraint``, ``trigger`` or ``rule``; ``installation``
-            where there is none.
+        kind: ``function``, ``table``, ``column``, ``index``, ``constraint``, ``trigger``, ``rule`` or ``schema`` (of
+            the staging tables); ``installation`` where there is none.
         name: Its name: ``fq_dequeue``, ``fq_message.kind``.
         state: Missing, changed, or one that the version does not have.
         detail: What is changed, from what the version has to what is there.
@@ -153,7 +153,7 @@ def _differences(want: Mapping[str, Mapping[str, str]], have: Mapping[str, Mappi
         if others:
             replaced.append(others[0])
             yield Difference(kind, short, "changed", f"its parameters are ({others[0].partition('(')[2]}")
-        elif kind in {"table", "function"} or f"table {facts.get('table', name.partition('.')[0])}" in have:
+        elif kind in {"table", "function", "schema"} or f"table {facts.get('table', name.partition('.')[0])}" in have:
             yield Difference(kind, short, "missing")
     for key in have:
         kind, _, name = key.partition(" ")

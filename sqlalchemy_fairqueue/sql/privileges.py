@@ -1,4 +1,4 @@
-"""Privileges on functions that have to be dropped and made again: written down before, given back after."""
+"""Privileges on functions: taken from PUBLIC; those of functions that are made again are noted and given back."""
 
 from __future__ import annotations
 
@@ -48,6 +48,36 @@ _GIVE_BACK = """\
       execute format('grant execute on function %s to %s%s', v_function.signature, v_grant.grantee, v_grant.option);
     end loop;
   end loop;"""
+
+# The functions run with the rights of their owner, which is that of the tables, whoever migrates.
+_CLOSE = """\
+  for v_made in
+    select format('function %s', p.oid::regprocedure) as name, p.proowner = m.relowner as owned,
+      pg_get_userbyid(m.relowner) as owner
+    from pg_proc p
+    join pg_namespace n on n.oid = p.pronamespace
+    join pg_class m on m.relnamespace = n.oid and m.relname = 'fq_message'
+    where n.nspname = v_schema
+      and p.proname = any (array[{functions}])
+      and pg_has_role(p.proowner, 'usage')
+    order by p.proname
+  loop
+    execute format('revoke all on %s from public', v_made.name);
+    if not v_made.owned then
+      begin
+        execute format('alter %s owner to %I', v_made.name, v_made.owner);
+      exception when insufficient_privilege then
+        raise warning '% does not belong to role %, as the tables do; let that role run this migration',
+          v_made.name, v_made.owner;
+      end;
+    end if;
+  end loop;"""
+
+
+def close_functions(functions: Iterable[str], schema: str | None) -> str:
+    """A block that takes functions away from PUBLIC, and gives those that another role made to the tables' owner."""
+    names = ", ".join(map(quoted_literal, functions))
+    return block(_CLOSE.format(functions=names), schema, {"v_made": "record"})
 
 
 def note_privileges(functions: Iterable[str], schema: str | None) -> str:

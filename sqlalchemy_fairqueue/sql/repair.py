@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue.sql.catalog import expected_catalog
 from sqlalchemy_fairqueue.sql.files import functions
 from sqlalchemy_fairqueue.sql.guards import repair_guard
-from sqlalchemy_fairqueue.sql.privileges import give_back_privileges, note_privileges
+from sqlalchemy_fairqueue.sql.privileges import close_functions, give_back_privileges, note_privileges
 from sqlalchemy_fairqueue.sql.schema import block, in_schema, quoted_literal
+from sqlalchemy_fairqueue.sql.stages import make_stage_schema
 from sqlalchemy_fairqueue.sql.statements import in_order, replacing
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ _CLEAR = """\
 
 
 def repair_statements(version: int, schema: str | None) -> Iterator[str]:
-    """Statements that make every function what the version has; tables are left alone, and so are privileges.
+    """Statements that make every function what the version has, and the stages' schema; tables are left alone.
+
+    Privileges are kept, except that PUBLIC may execute no function afterwards.
 
     Raises:
         ValueError: The version is not known, or PostgreSQL cannot keep the schema's name.
@@ -46,6 +49,8 @@ def repair_statements(version: int, schema: str | None) -> Iterator[str]:
     for function in in_order(wanted).values():
         yield in_schema(replacing(function), schema)
     yield give_back_privileges(schema)
+    yield close_functions(wanted, schema)
+    yield make_stage_schema(schema)
 
 
 def _expected(version: int) -> str:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.sql.files import checked_version, downgrade_step, functions, new_tables, tables, upgrade_step
 from sqlalchemy_fairqueue.sql.guards import change_guard, install_guard, installed_guard
-from sqlalchemy_fairqueue.sql.privileges import give_back_privileges, note_privileges
+from sqlalchemy_fairqueue.sql.privileges import close_functions, give_back_privileges, note_privileges
 from sqlalchemy_fairqueue.sql.schema import QUALIFIER, in_schema
-from sqlalchemy_fairqueue.sql.stages import drop_stages
+from sqlalchemy_fairqueue.sql.stages import drop_stage_schema, make_stage_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,7 +24,9 @@ _CALLED = re.compile(r"fairqueue\.(\w+)\(")
 
 
 def install_statements(version: int, schema: str | None) -> Iterator[str]:
-    """Statements that install a version into an existing schema: a guard, the tables, the functions.
+    """Statements that install a version into an existing schema: a guard, tables, functions, the stages' schema.
+
+    PUBLIC may execute none of the functions.
 
     The tables are those of version 1, changed step by step, so that an installation is what the ladder leaves.
 
@@ -34,6 +36,8 @@ def install_statements(version: int, schema: str | None) -> Iterator[str]:
     yield install_guard(version, schema)
     for statement in (*_table_steps(0, version), *in_order(functions(version)).values()):
         yield in_schema(statement, schema)
+    yield close_functions(functions(version), schema)
+    yield make_stage_schema(schema)
 
 
 def upgrade_statements(old: int, new: int, schema: str | None) -> Iterator[str]:
@@ -81,7 +85,7 @@ def drop_statements(version: int, schema: str | None) -> Iterator[str]:
         ValueError: The version is not known, or PostgreSQL cannot keep the schema's name.
     """
     yield installed_guard(version, schema)
-    yield drop_stages(schema)
+    yield drop_stage_schema(schema)
     for name in functions(version):
         yield in_schema(_drop("function", name), schema)
     for name in tables(version):
@@ -144,6 +148,9 @@ def _function_changes(before: int, after: int, schema: str | None) -> Iterator[s
             yield in_schema(text, schema)
         elif text != have[name]:
             yield in_schema(replacing(text), schema)
+    made = sorted(want.keys() - same)
+    if made:
+        yield close_functions(made, schema)
     if again:
         yield give_back_privileges(schema)
 

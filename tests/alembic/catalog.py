@@ -38,6 +38,10 @@ _QUERIES = {
           pg_get_functiondef(p.oid), p.prosrc, p.proacl::text from pg_proc p
         where p.pronamespace = to_regnamespace(:quoted)
     """,
+    "schema": """
+        select 'of the stages', n.nspacl::text, n.nspowner from pg_namespace n
+        where n.nspname = replace(btrim(:quoted, '"'), '""', '"') || '_stages'
+    """,
 }
 
 

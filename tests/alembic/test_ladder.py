@@ -174,10 +174,11 @@ def test_staging_tables_go(project: Project, empty_database: Database, schema: s
     assert {row.relname for row in rows} == {"fq_stage_1_mine", "fq_stage_1_0123456789ab"}
 
 
-def test_a_stage_of_another_role_stays(empty_database: Database) -> None:
-    """Whoever may not drop it is told whose it is; the schema's owner may."""
-    loader, migrator, owner = (f"{name}_{empty_database.name}" for name in ("loader", "migrator", "owner"))
+def test_the_schema_of_the_stages(empty_database: Database) -> None:
+    """It is made and dropped with fairqueue; who may not make it, or finds something else in it, is told."""
+    loader, migrator = (f"{name}_{empty_database.name}" for name in ("loader", "migrator"))
     told: list[str | None] = []
+    schemas = "select count(*) from pg_namespace where nspname = 'jobs_stages'"
     with psycopg.connect(empty_database.conninfo, autocommit=True) as connection:
         connection.add_notice_handler(lambda notice: told.append(notice.message_primary))
 
@@ -185,18 +186,32 @@ def test_a_stage_of_another_role_stays(empty_database: Database) -> None:
             for statement in (f"set role {role}", *statements):
                 connection.execute(statement.encode())
 
-        run(*(f"create role {role}" for role in (loader, migrator, owner)))
+        run(*(f"create role {role}" for role in (loader, migrator)))
         try:
-            run(f"create schema jobs authorization {owner}", f"grant all on schema jobs to {loader}, {migrator}")
-            left = "select count(*) from pg_class where starts_with(relname, 'fq_stage_')"
-            for role, stays in ((migrator, 1), (owner, 0)):
-                run(*install_statements(1, "jobs"), role=role)
+            run(
+                "create schema jobs",
+                f"grant all on schema jobs to {migrator}",
+                f"grant usage on schema jobs to {loader}",
+            )
+            run(*install_statements(1, "jobs"), role=migrator)
+            assert told.pop() == (
+                f"bulk loads need a schema jobs_stages of role {migrator}, and role {migrator} may not make it"
+            )
+            grant = f"grant execute on function jobs.fq_make_stage to {loader}"
+            run(grant, role=migrator)
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match="no schema jobs_stages for staging tables"):
                 run("select jobs.fq_make_stage(3600000000)", role=loader)
-                run(*drop_statements(1, "jobs"), role=role)
-                assert empty_database.value(left) == stays
+            run(*drop_statements(1, "jobs"), role=migrator)
+
+            run(f"grant create on database {empty_database.name} to {migrator}")
+            for stays in (0, 1):
+                run(*install_statements(1, "jobs"), grant, role=migrator)
+                run("select jobs.fq_make_stage(3600000000)", role=loader)
+                if stays:
+                    run("create table jobs_stages.mine ()", role=migrator)
+                run(*drop_statements(1, "jobs"), role=migrator)
+                assert empty_database.value(schemas) == stays
         finally:
-            for role in (loader, migrator, owner):
+            for role in (loader, migrator):
                 run(f"drop owned by {role} cascade", f"drop role {role}")
-    (warning,) = told
-    assert warning is not None
-    assert warning.endswith(f"belongs to role {loader} and stays; let that role drop it")
+    assert told == ["schema jobs_stages holds objects that are not fairqueue's and stays"]

@@ -86,7 +86,7 @@ def merging(barrier: Barrier, dsn: str, messages: int, seconds: float) -> Watch:
         assert row is not None
         name = str(row[0])
         connection.execute(
-            f"insert into {name} (attempt, channel, kind, content)"
+            f"insert into fairqueue_stages.{name} (attempt, channel, kind, content)"
             f" select 1, 'load-' || n % {_CHANNELS}, 'default', '{{}}' from generate_series(1, {messages}) n".encode()
         )
         connection.execute("select fq_make_stage_channels('bench', %s, '{1}', 100000)", [name])

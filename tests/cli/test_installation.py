@@ -69,8 +69,9 @@ def test_newer(cli: Cli, database: Database) -> None:
 
 @contextmanager
 def role(database: Database, name: str, *grants: str) -> Iterator[str]:
-    """A role with these rights, and the URL that logs in as it does; it leaves nothing behind."""
+    """A role with these rights and all functions, and the URL that logs in as it does; it leaves nothing behind."""
     database.execute(f'create role "{name}"')
+    database.execute(f'grant execute on all functions in schema public to "{name}"')
     for grant in grants:
         database.execute(f'grant {grant} to "{name}"')
     try:
@@ -91,14 +92,15 @@ def test_no_privilege_on_the_schema(bare_cli: Cli, database: Database) -> None:
     assert found.error["remedy"] == f'grant usage on schema "public" to "{database.name}_guest";'
 
 
-def test_no_privilege_on_tables(bare_cli: Cli, database: Database, engine: Engine) -> None:
+def test_no_privilege_on_a_function(bare_cli: Cli, database: Database, engine: Engine) -> None:
     """What the server refuses for want of a privilege is told in its words, with where to look further."""
     enqueue(engine, "a")
     with role(database, f"{database.name}_guest") as url:
+        database.execute(f'revoke execute on function fq_pause from "{database.name}_guest"')
         found = bare_cli("pause", "--queue", "documents", "--json", "--database-url", url)
 
     assert (found.status, found.error["kind"]) == (5, "privilege_missing")
-    assert "permission denied for table fq_" in found.err
+    assert "permission denied for function fq_pause" in found.err
     assert "'fairqueue doctor' tells which privileges are missing" in found.err
 
 

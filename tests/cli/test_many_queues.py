@@ -58,11 +58,12 @@ def test_no_right_to_look(bare_cli: Cli, engine: Engine, database: Database, com
         enqueue(engine, "a", queue=queue)
 
     with role(database, f"{database.name}_guest", "select on fq_queue, fq_channel") as url:
+        database.execute(f'revoke execute on function fq_stats, fq_channel_stats from "{database.name}_guest"')
         outcomes = [bare_cli(command, "--json", "--database-url", url, *words) for words in (("--queue", "q0"), ())]
 
     for found in outcomes:
         assert (found.status, found.error["kind"]) == (5, "privilege_missing")
-        assert "permission denied for table fq_" in found.err
+        assert "permission denied for function fq_" in found.err
 
 
 def test_nothing_is_prepared(named: Database, engine: Engine) -> None:

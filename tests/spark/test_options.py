@@ -201,7 +201,7 @@ def test_each_field_of_a_policy_has_an_option(database: Database, engine: Engine
     """A load gives every field of a policy to its new channels, and ``table=channels`` reads every one."""
     given = {name: value for name, value in SAMPLES.items() if name != "on_full"} | {"drop_when_full": True}
     options = WriteOptions(dsn=database.conninfo, queue="documents", **given)
-    stage = Stage("public", database.value("select fq_make_stage(86400000000)"))
+    stage = Stage(Installation("public"), "public_stages", database.value("select fq_make_stage(86400000000)"))
     database.execute(f"insert into {stage.quoted} (attempt, channel, kind, content) values (1, 'a', 'work', '1')")
     assert merge(options, Installation("public"), stage, "job", Attempts((1,), 1, 0)).created == 1
     assert [stats.policy for stats in Queue("documents").channels(engine)] == [ChannelPolicy(**SAMPLES)]

@@ -39,8 +39,9 @@ _CHECKS: tuple[Check, ...] = (
     check_history,
 )  # fmt: skip
 _ANY_VERSION = (check_server, check_clock, check_version)
-_NOT_FOR_PRODUCERS = (check_sequences, check_queues)
-"""They read tables that a producer needs no privilege on."""
+_NOT_FOR_PRODUCERS = (check_sequences, check_queues, check_gates, check_leases, check_times, check_history)
+"""They read tables, or call functions, that a producer needs no privilege on."""
+_READ_ALL = "run doctor as a role that may do what --role monitor asks for, or as the owner of the tables"
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
 _SETTINGS = (
     text("set transaction read only"),
@@ -122,7 +123,7 @@ def _findings(context: CheckContext, check: Check) -> list[Finding]:
         problem = one_line(error.orig if isinstance(error, DBAPIError) and error.orig else error)
         if failed.status is ExitStatus.FAILED:
             problem = f"{type(error).__name__}: {problem}"
-        remedy = "see the findings about privileges" if failed.kind == "privilege_missing" else None
+        remedy = _READ_ALL if failed.kind == "privilege_missing" else None
         return [Finding(subject, Level.WARNING, f"could not be checked: {problem}", remedy)]
 
 

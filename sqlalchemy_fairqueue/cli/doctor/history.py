@@ -15,14 +15,28 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext
 
-_REMEDY = "fairqueue history prune; a worker does it by itself if its role owns the tables"
+_REMEDY = "fairqueue history prune; a worker does it by itself if its role may execute fq_keep_history"
 _MAX_COUNTED = 100_000
 
 
 def check_history(context: CheckContext) -> Iterator[Finding]:
     """Whether tomorrow's partition exists, rows are in the default one, and readers find all rows."""
     yield from _partitions(context)
+    yield from _impostors(context)
     yield from _transactions(context)
+
+
+def _impostors(context: CheckContext) -> Iterator[Finding]:
+    found = context.execute("history_impostors", schema=context.schema).all()
+    if found:
+        names, owners = [row.name for row in found], sorted({row.owner for row in found})
+        yield Finding(
+            "history", Level.WARNING,
+            f"{plural(len(found), 'relation')} with the name of a partition of the history that is none ({names[0]}, "
+            f"which belongs to {found[0].owner!r}): the housekeeping gives the partition of that day another name",
+            f"rename or drop it, and run: revoke create on schema {quoted(context.schema)} from {quoted(owners[0])};",
+            {"relations": names, "owners": owners},
+        )  # fmt: skip
 
 
 def _transactions(context: CheckContext) -> Iterator[Finding]:
@@ -69,4 +83,4 @@ def _partitions(context: CheckContext) -> Iterator[Finding]:
 
 
 def _day(partition: str) -> datetime:
-    return datetime.strptime(partition[-8:], "%Y%m%d").replace(tzinfo=UTC)
+    return datetime.strptime(partition.removeprefix("fq_history_p")[:8], "%Y%m%d").replace(tzinfo=UTC)

@@ -8,51 +8,40 @@ from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level, Role
 from sqlalchemy_fairqueue.sql import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext
 
-_ALL = ("select", "insert", "update", "delete")
-_ALL_TABLES = (
+ALL_TABLES = (
     "fq_queue", "fq_queue_state", "fq_channel", "fq_channel_state", "fq_message", "fq_signal", "fq_lease",
     "fq_dead_letter", "fq_history", "fq_history_default", "fq_pruned_history", "fq_load",
 )  # fmt: skip
-ROLE_PRIVILEGES: dict[Role, dict[str, tuple[str, ...]]] = {
-    Role.PRODUCER: {
-        "fq_queue": ("select",),
-        "fq_channel": ("select", "insert"),
-        "fq_channel_state": ("select", "insert"),
-        "fq_message": ("select", "insert"),
-        "fq_signal": ("select", "insert"),
-        "fq_lease": ("select",),
-    },
-    Role.CONSUMER: {
-        "fq_queue": ("select", "insert", "update"),
-        "fq_queue_state": ("select", "insert", "update"),
-        "fq_channel": ("select", "insert"),
-        "fq_channel_state": ("select", "insert", "update"),
-        "fq_message": _ALL,
-        "fq_signal": _ALL,
-        "fq_lease": _ALL,
-        "fq_dead_letter": _ALL,
-        "fq_history": ("select", "insert"),
-        "fq_load": ("select", "insert", "update"),
-    },
-    Role.MONITOR: dict.fromkeys(_ALL_TABLES, ("select",)),
-}
-"""Privileges that the functions need on each table, by role: they run with the privileges of their caller.
-
-A producer's are those without which nothing can be enqueued; see OPTIONAL_PRIVILEGES.
-"""
-OPTIONAL_PRIVILEGES: dict[str, dict[str, tuple[str, ...]]] = {
-    "replace messages": {"fq_message": ("update",)},
-    "cancel messages": {"fq_message": ("update", "delete")},
-}
-"""Privileges that a producer may lack, by what it cannot do then."""
+"""Every table of the installation, apart from the days of the history."""
+_PRODUCER = ("fq_version", "fq_now", "fq_enqueue", "fq_max_backlog")
+_MONITOR = ("fq_version", "fq_now", "fq_queues", "fq_stats", "fq_channel_stats", "fq_gate_key")
+ROLE_FUNCTIONS: dict[Role, tuple[str, ...]] = {
+    Role.PRODUCER: _PRODUCER,
+    Role.CONSUMER: (
+        *_PRODUCER, *_MONITOR[2:],
+        "fq_dequeue", "fq_hear", "fq_wait", "fq_unwait", "fq_extend", "fq_heartbeat", "fq_end_leases",
+        "fq_held", "fq_holder",
+        "fq_complete", "fq_retry", "fq_release", "fq_bury", "fq_cancel", "fq_hold_deliveries", "fq_hold_messages",
+        "fq_hold_queue", "fq_hold_channels", "fq_leased", "fq_configure_queue", "fq_configure_channel",
+        "fq_limit_queue", "fq_record_queue", "fq_pause", "fq_resume",
+        "fq_purge_channel", "fq_redrive", "fq_purge_dead", "fq_keep_history",
+        "fq_prune_dead_letters", "fq_retain_dead_letters",
+    ),
+    Role.MONITOR: _MONITOR,
+}  # fmt: skip
+"""Functions that a role calls. They run with the rights of their owner."""
+ROLE_TABLES: dict[Role, tuple[str, ...]] = {Role.PRODUCER: (), Role.CONSUMER: (), Role.MONITOR: ALL_TABLES}
+"""Tables that a role reads without a function."""
+OPTIONAL_FUNCTIONS: dict[str, tuple[str, ...]] = {"cancel messages": ("fq_cancel", "fq_hold_messages")}
+"""Functions that a producer may lack, by what it cannot do then."""
 
 
 def check_privileges(context: CheckContext) -> Iterator[Finding]:
-    """Usage of the schema, execution of the functions, privileges on the tables: as the role's work needs them."""
+    """Usage of the schema, execution of the functions, reading of tables: as the role's work needs them."""
     schema = context.schema
     role = context.execute("schema_usage", schema=schema).one()
     values = {"role": role.name, "kind": context.role.value}
@@ -82,15 +71,6 @@ def check_ownership(context: CheckContext) -> Iterator[Finding]:
     yield from _foreign_partitions(context)
     if context.role is not Role.CONSUMER:
         return
-    owner = context.execute("history_owner", schema=context.schema).scalar_one_or_none()
-    recorded = context.execute("recording_queues").scalar_one()
-    if owner is not None and recorded:
-        yield Finding(
-            "privileges", Level.WARNING,
-            f"only {owner!r} owns the history, so that workers with this role cannot make or drop its partitions",
-            f"let one worker run as {owner!r}, or run 'fairqueue history prune' as {owner!r} once a day",
-            {"owner": owner},
-        )  # fmt: skip
 
 
 def _foreign_partitions(context: CheckContext) -> Iterator[Finding]:
@@ -113,33 +93,22 @@ def _foreign_partitions(context: CheckContext) -> Iterator[Finding]:
 def _refused_verbs(context: CheckContext) -> Iterator[str]:
     """The optional verbs that a producer cannot use, with the privileges that it lacks."""
     if context.role is Role.PRODUCER:
-        for verb, rights in OPTIONAL_PRIVILEGES.items():
-            lacking = [f"{privilege} on {table}" for table, privilege in _missing_on_tables(context, rights)]
-            if lacking:
-                yield f"{verb} ({', '.join(lacking)})"
+        for verb, functions in OPTIONAL_FUNCTIONS.items():
+            if lacking := _missing_functions(context, functions):
+                yield f"{verb} (execute on {', '.join(lacking)})"
 
 
 def _missing(context: CheckContext) -> Iterator[tuple[str, str]]:
-    schema, rights = context.schema, ROLE_PRIVILEGES[context.role]
-    for table, privilege in _missing_on_tables(context, rights):
-        yield privilege, f"table {quoted(schema)}.{table}"
-    monitors = context.role is Role.MONITOR
-    tables = [table for table, its in rights.items() if monitors or "insert" in its]
-    privilege, kinds = ("select", ["a", "i"]) if monitors else ("usage", ["a"])
-    named = {"schema": schema, "tables": tables, "kinds": kinds, "privilege": privilege}
-    for name in context.execute("missing_sequence_privileges", **named).scalars():
-        yield privilege, f"sequence {quoted(schema)}.{quoted(name)}"
-    for name in context.execute("missing_function_privileges", schema=schema).scalars():
+    schema, tables = context.schema, list(ROLE_TABLES[context.role])
+    for table in context.execute("missing_table_privileges", schema=schema, tables=tables).scalars():
+        yield "select", f"table {quoted(schema)}.{table}"
+    for name in context.execute("missing_sequence_privileges", schema=schema, tables=tables).scalars():
+        yield "select", f"sequence {quoted(schema)}.{quoted(name)}"
+    for name in _missing_functions(context, ROLE_FUNCTIONS[context.role]):
         yield "execute", f"function {name}"
 
 
-def _missing_on_tables(context: CheckContext, rights: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
-    """Tables of the installed version, and privileges on them that the role lacks."""
-    wanted = [(table, privilege) for table, its in rights.items() for privilege in its]
-    rows = context.execute(
-        "missing_table_privileges",
-        schema=context.schema,
-        tables=[table for table, _ in wanted],
-        privileges=[privilege for _, privilege in wanted],
-    )
-    return [(row.table, row.privilege) for row in rows]
+def _missing_functions(context: CheckContext, functions: Sequence[str]) -> list[str]:
+    """Functions of the installed version that the role may not execute, with their parameters."""
+    rows = context.execute("missing_function_privileges", schema=context.schema, functions=list(functions))
+    return list(rows.scalars())

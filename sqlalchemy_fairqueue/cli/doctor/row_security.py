@@ -1,11 +1,11 @@
-"""Row level security on fairqueue's tables: functions leave rows behind that a policy hides from them."""
+"""Row level security on fairqueue's tables: functions leave rows behind that a policy hides from their owner."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level, Role
-from sqlalchemy_fairqueue.cli.doctor.privileges import OPTIONAL_PRIVILEGES, ROLE_PRIVILEGES
+from sqlalchemy_fairqueue.cli.doctor.privileges import ALL_TABLES
 from sqlalchemy_fairqueue.cli.installation import current_role
 from sqlalchemy_fairqueue.sql import quoted
 
@@ -15,22 +15,31 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext
 
 
+_ALL = ("select", "insert", "update", "delete")
+
+
 def check_row_security(context: CheckContext) -> Iterator[Finding]:
-    """Whether policies may hide rows from the role; no finding where none does."""
-    its = [ROLE_PRIVILEGES[context.role], *(OPTIONAL_PRIVILEGES.values() if context.role is Role.PRODUCER else ())]
-    wanted = sorted({(table, right) for rights in its for table in rights for right in rights[table]})
+    """Whether policies may hide rows from a monitor, or from the owner of the functions; no finding where none does."""
+    monitors = context.role is Role.MONITOR
+    role = current_role(context.connection)
+    if not monitors:
+        role = context.execute("functions_owner", schema=context.schema).scalar_one_or_none() or role
+    wanted = [(table, right) for table in ALL_TABLES for right in (_ALL[:1] if monitors else _ALL)]
     tables, privileges = [table for table, _ in wanted], [right for _, right in wanted]
-    rows = context.execute("row_security", schema=context.schema, tables=tables, privileges=privileges).all()
+    names = {"schema": context.schema, "role": role, "tables": tables, "privileges": privileges}
+    rows = context.execute("row_security", **names).all()
     if not rows:
         return
-    role = current_role(context.connection)
     hidden = [row.table for row in rows]
-    monitors = context.role is Role.MONITOR
     yield Finding(
         "privileges",
         Level.WARNING if monitors else Level.PROBLEM,
-        f"row level security may hide rows of {', '.join(hidden)} from role {role!r}: "
-        + ("what it counts may be a part" if monitors else "messages that it does not see are left behind"),
+        f"row level security may hide rows of {', '.join(hidden)} from role {role!r}"
+        + (
+            ": what it counts may be a part"
+            if monitors
+            else ", with whose rights the functions run: messages that they do not see are left behind"
+        ),
         "\n".join(_remedies(context.schema, role, row.table, row.restrictive) for row in rows),
         {"role": role, "kind": context.role.value, "tables": hidden},
     )

@@ -125,8 +125,8 @@ def _make_channels(
     connection: psycopg.Connection, installation: Installation, options: WriteOptions, stage: Stage, attempts: Attempts
 ) -> None:
     statement = (
-        f"select {installation.quoted}.fq_make_stage_channels(p_queue => %(queue)s, p_stage => %(stage)s,"
-        " p_attempts => %(attempts)s::bigint[], p_limit => %(limit)s, p_policy => %(policy)s::jsonb)"
+        f"select {installation.quoted}.fq_make_stage_channels(%(queue)s::text, %(stage)s::text,"
+        " %(attempts)s::bigint[], %(limit)s::integer, %(policy)s::jsonb)"
     )
     parameters = {
         "queue": options.queue,
@@ -153,7 +153,8 @@ def _merge(  # noqa: PLR0917 - as merge
 ) -> LoadResult:
     statement = (
         "select merged, messages, created, replaced, duplicates, dropped, rejected "  # noqa: S608 - quoted
-        f"from {installation.quoted}.fq_merge(%s, %s, %s, %s::bigint[], %s, %s::bigint, %s::text, %s, %s)"
+        f"from {installation.quoted}.fq_merge(%s::text, %s::text, %s::text, %s::bigint[], %s::bigint,"
+        " %s::bigint, %s::text, %s::text, %s::bigint, true::boolean)"
     )
     connection.execute("begin isolation level read committed")
     row = connection.execute(

@@ -32,10 +32,12 @@ class Stage:
     """A staging table.
 
     Attributes:
-        schema: The schema of the table.
+        installation: The installation that it belongs to.
+        schema: The schema of the table, which holds staging tables alone.
         name: Its name, which is unique.
     """
 
+    installation: Installation
     schema: str
     name: str
 
@@ -49,10 +51,11 @@ def make_stage(connection: psycopg.Connection, installation: Installation, optio
     """Make the table of one run, and drop old tables of runs that died, by the option staging_ttl."""
     with translated_errors("make a staging table"):
         row = connection.execute(
-            f"select {installation.quoted}.fq_make_stage(%s)".encode(), [microseconds(options.staging_ttl)]
+            f"select {installation.quoted}.fq_stage_schema(), {installation.quoted}.fq_make_stage(%s::bigint)".encode(),
+            [microseconds(options.staging_ttl)],
         ).fetchone()
     assert row is not None  # noqa: S101 - a function returns a row
-    return Stage(installation.schema, str(row[0]))
+    return Stage(installation, *row)
 
 
 def drop_stage(target: TargetOptions, stage: Stage) -> None:
@@ -62,7 +65,7 @@ def drop_stage(target: TargetOptions, stage: Stage) -> None:
     """
     with contextlib.suppress(Exception), contextlib.closing(connect(target, "cleanup", autocommit=True)) as connection:
         connection.execute(f"set lock_timeout = '{_DROP_WAIT}'".encode())
-        connection.execute(f"drop table if exists {stage.quoted}".encode())
+        connection.execute(f"select {stage.installation.quoted}.fq_drop_stage(%s::text)".encode(), [stage.name])
 
 
 def copy_rows(

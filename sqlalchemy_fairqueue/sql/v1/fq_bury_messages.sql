@@ -68,7 +68,9 @@ begin
   into v_dead, v_attempts, v_kinds, v_errors, v_cancelled
   from buried b;
   if v_attempts is not null then
-    perform fairqueue.fq_record_attempts(p_queue, v_attempts, v_kinds, v_errors, 'buried', v_cancelled);
+    perform fairqueue.fq_record_attempts(
+      p_queue, v_attempts, v_kinds, v_errors, 'buried'::text, v_cancelled, null::bigint
+    );
   end if;
   return v_dead;
 end

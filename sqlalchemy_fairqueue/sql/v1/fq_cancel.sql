@@ -12,6 +12,7 @@ create function fairqueue.fq_cancel(p_queue text, p_ids bigint[])
 returns table (message_id bigint, outcome text)
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

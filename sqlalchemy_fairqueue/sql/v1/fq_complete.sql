@@ -13,6 +13,7 @@ create function fairqueue.fq_complete(
 returns table (message_id bigint, outcome text)
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -55,7 +56,10 @@ begin
         values (p_queue, v_channel_id, v_slots & 1, v_slots >> 1);
       end if;
       if v_attempts is not null then
-        perform fairqueue.fq_record_attempts(p_queue, array[v_attempts], v_kinds, null, 'completed');
+        perform fairqueue.fq_record_attempts(
+          p_queue, array[v_attempts]::bigint[], v_kinds, null::text[], 'completed'::text, null::boolean[],
+          null::bigint
+        );
       end if;
       return;
     end if;
@@ -92,7 +96,9 @@ begin
     into v_done, v_attempts, v_kinds
     from done d;
     if v_attempts is not null then
-      perform fairqueue.fq_record_attempts(p_queue, v_attempts, v_kinds, null, 'completed');
+      perform fairqueue.fq_record_attempts(
+        p_queue, v_attempts, v_kinds, null::text[], 'completed'::text, null::boolean[], null::bigint
+      );
     end if;
     v_done_before := v_done_before || v_done;
     if cardinality(v_done_before) = cardinality(p_ids) then

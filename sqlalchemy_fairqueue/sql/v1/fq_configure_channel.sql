@@ -21,6 +21,7 @@ create function fairqueue.fq_configure_channel(
 returns void
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -39,7 +40,7 @@ declare
   v_marked integer := 0;
   v_backlog bigint;
 begin
-  perform fairqueue.fq_make_channels(p_queue, array[p_channel], p_policy);
+  perform fairqueue.fq_make_channels(p_queue, array[p_channel]::text[], p_policy);
   select c.id into strict v_channel_id
   from fairqueue.fq_channel c
   where c.queue = p_queue
@@ -55,7 +56,7 @@ begin
   );
 
   if p_changes ->> 'max_concurrency' is not null then
-    perform fairqueue.fq_hold_leased(p_queue, 1, v_channel_id);
+    perform fairqueue.fq_hold_leased(p_queue, 1::integer, v_channel_id);
     -- A new statement, which sees what was waited for.
     update fairqueue.fq_message m
     set slots = m.slots | 1

@@ -9,6 +9,7 @@ create function fairqueue.fq_configure_queue(p_queue text, p_changes jsonb, p_po
 returns void
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -19,12 +20,12 @@ set enable_material = off
 set jit = off
 as $$
 declare
-  v_initial jsonb := fairqueue.fq_changed_policy(null, p_policy);
+  v_initial jsonb := fairqueue.fq_changed_policy(null::jsonb, p_policy);
 begin
-  perform fairqueue.fq_check_names(array[p_queue]);
+  perform fairqueue.fq_check_names(array[p_queue]::text[]);
   insert into fairqueue.fq_queue as q (name, defaults)
   values (p_queue, fairqueue.fq_changed_policy(v_initial, p_changes))
   on conflict (name) do update
-  set defaults = fairqueue.fq_changed_policy(coalesce(q.defaults, v_initial), p_changes);
+  set defaults = fairqueue.fq_changed_policy(coalesce(q.defaults, v_initial)::jsonb, p_changes);
 end
 $$;

@@ -46,6 +46,7 @@ returns table (
 )
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -225,7 +226,7 @@ begin
   if v_signalled then
     select h.heard, h.seen, h.first_id, h.last_id, h.scheduled_at
     into v_heard, v_seen, v_first_signal, v_last_signal, v_scheduled_at
-    from fairqueue.fq_hear(p_queue, case when v_full then 0 else v_signal_floor end, c_chunk) h;
+    from fairqueue.fq_hear(p_queue, (case when v_full then 0 else v_signal_floor end)::bigint, c_chunk) h;
     signals_after := case when v_seen = c_chunk then v_last_signal end;
     -- The scan of the ready order began at the floor; other channels may stand below it.
     v_several := v_several or (v_scheduled_at < v_channel_floor) is true;
@@ -693,7 +694,7 @@ begin
     update fairqueue.fq_channel_state s
     set turn = s.turn + 1,
       current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else n.got end,
-      backlog = fairqueue.fq_backlog_after(s.backlog, n.got, n.head_at, p_queue, v_signal_floor),
+      backlog = fairqueue.fq_backlog_after(s.backlog, n.got::integer, n.head_at::bigint, p_queue, v_signal_floor),
       rate_at = case
         when n.got > 0 then greatest(s.rate_at, v_now) + n.got * s.rate_interval
         else s.rate_at
@@ -701,9 +702,9 @@ begin
       head_dequeue_at = n.head_at,
       head_message_id = n.head_id,
       last_dequeue_at = case when n.got > 0 then n.position else s.last_dequeue_at end,
-      credit = fairqueue.fq_credit_after(s.weight, n.turn_left, n.got, n.head_at, v_now),
+      credit = fairqueue.fq_credit_after(s.weight, n.turn_left::integer, n.got::integer, n.head_at::bigint, v_now),
       next_dequeue_at = fairqueue.fq_next_dequeue_at(
-        s.next_dequeue_at, n.position, n.turn_left, n.got, n.head_at, v_now,
+        s.next_dequeue_at, n.position::bigint, n.turn_left::integer, n.got::integer, n.head_at::bigint, v_now,
         s.rate_at, s.rate_interval, s.rate_burst
       )
     from (

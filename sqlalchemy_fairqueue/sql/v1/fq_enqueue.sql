@@ -38,6 +38,7 @@ create function fairqueue.fq_enqueue(
 returns table (ordinal integer, message_id bigint, created boolean, outcome text)
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -115,7 +116,7 @@ begin
         channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts
       )
       select c.id, p_kinds[1], p_contents[1], p_headers[1],
-        fairqueue.fq_dequeue_at(v_now, p_delays[1], p_ats[1], p_priorities[1]),
+        fairqueue.fq_dequeue_at(v_now, p_delays[1]::bigint, p_ats[1]::bigint, p_priorities[1]::integer),
         v_now, p_keys[1], coalesce(p_max_attempts[1], 20)
       from fairqueue.fq_channel c
       cross join lateral (
@@ -144,7 +145,9 @@ begin
         set kind = p_kinds[1],
           content = p_contents[1],
           headers = p_headers[1],
-          dequeue_at = fairqueue.fq_dequeue_at(v_now, p_delays[1], p_ats[1], p_priorities[1]),
+          dequeue_at = fairqueue.fq_dequeue_at(
+            v_now, p_delays[1]::bigint, p_ats[1]::bigint, p_priorities[1]::integer
+          ),
           max_attempts = coalesce(p_max_attempts[1], 20),
           attempts = 0,
           returned_at = null,
@@ -247,7 +250,7 @@ begin
     return query
     with given as (
       select u.ord, c.id as channel_id, u.kind, u.content, u.headers,
-        fairqueue.fq_dequeue_at(v_now, u.delay, u.at, u.priority) as dequeue_at,
+        fairqueue.fq_dequeue_at(v_now, u.delay::bigint, u.at::bigint, u.priority::integer) as dequeue_at,
         coalesce(u.max_attempts, 20) as max_attempts
       from unnest(p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_max_attempts)
         with ordinality u(channel, kind, content, headers, delay, at, priority, max_attempts, ord)
@@ -336,7 +339,7 @@ begin
             end if;
             exit when v_round = 2;
             v_held := v_holders;
-            perform fairqueue.fq_hold_messages(p_hold || v_held);
+            perform fairqueue.fq_hold_messages((p_hold || v_held)::bigint[]);
             exit when v_try = v_tries;
           end loop;
         end if;
@@ -362,7 +365,7 @@ begin
               where c.queue = p_queue
                 and c.name = v_channel;
               exit when found;
-              perform fairqueue.fq_make_channels(p_queue, array[v_channel], p_policy);
+              perform fairqueue.fq_make_channels(p_queue, array[v_channel]::text[], p_policy);
             end loop;
             -- One snapshot for both: a signal that is heard meanwhile is counted once, in the one or in the other.
             -- Those below the last one heard, which a slow transaction left, count when they are heard: to read there

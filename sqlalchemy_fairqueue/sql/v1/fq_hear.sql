@@ -24,6 +24,7 @@ create function fairqueue.fq_hear(
 )
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

@@ -9,6 +9,7 @@ create function fairqueue.fq_heartbeat(p_lease_ids bigint[], p_lease bigint)
 returns table (lease_id bigint, expires_at bigint, cancelled bigint[])
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

@@ -41,7 +41,7 @@ begin
       order by u.name collate "C"
     loop
       if v_new = 1 then
-        perform fairqueue.fq_make_channels(p_queue, array[r.name]::text[], r.policy);
+        perform fairqueue.fq_make_channels(p_queue, array[r.name]::text[], r.policy::jsonb);
       end if;
       select c.id into v_channel_id
       from fairqueue.fq_channel c

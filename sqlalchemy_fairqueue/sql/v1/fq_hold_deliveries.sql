@@ -7,6 +7,7 @@ create function fairqueue.fq_hold_deliveries(p_ids bigint[], p_rows tid[], p_lea
 returns table (message_id bigint, row_id tid, ordinal bigint, exhausted boolean)
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

@@ -5,19 +5,21 @@
 -- partition goes when its last moment is older than the longest retention of a queue that has one or records its
 -- history (30 days where none is set). Rows: the partition and what was done: 'made', 'dropped', or 'emptied' and
 -- 'busy': a table was in use for longer than a tenth of a second, so that the next call drops or makes it.
+-- A day whose name fq_history_pYYYYMMDD is taken by something else is made with a number behind it.
 -- What is taken away is noted in fq_pruned_history in the same transaction, for readers that had not come so far.
--- A day belongs to the owner of the history, also where another role makes it, so that the owner can drop it and dump
--- it.
+-- A day belongs to the owner of the history, whichever role calls this.
 -- Locks: to make: the history share update exclusive, which hinders no verb, and the default partition access
 -- exclusive, which no verb needs while days are made ahead. Where today or a day before it is made, the history share
 -- row exclusive: verbs that record wait for the commit. To drop: the history access exclusive. All till the commit, so
 -- commit at once; waits for a tenth of a second at most.
 -- Index: none; reads the default partition, which is empty as a rule.
--- Errors: QF001 bad number of days, QF003 wrong isolation level, 42501 for a role that does not own the history.
+-- Errors: QF001 bad number of days, QF003 wrong isolation level, 42501 where the functions have another owner than the
+-- history.
 create function fairqueue.fq_keep_history(p_ahead integer default 7)
 returns table (partition text, action text)
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '100ms'
 set timezone = 'UTC'
@@ -73,7 +75,8 @@ begin
   select distinct on (g.day) g.day * c_day, (g.day + 1) * c_day, g.recorded_xid, g.id, v_now
   from gone g
   order by g.day, g.recorded_xid desc, g.id desc;
-  select array_agg(d.day order by d.day), array_agg(n.name order by d.day) into v_days, v_made
+  -- Where something else has the name of a day, the day gets a number behind it.
+  select array_agg(d.day order by d.day), array_agg(f.name order by d.day) into v_days, v_made
   from (
     select v_today + i.i as day
     from generate_series(0, p_ahead) i
@@ -85,12 +88,35 @@ begin
   cross join lateral (
     select 'fq_history_p' || to_char(to_timestamp(d.day * 86400), 'YYYYMMDD') as name
   ) n
+  cross join lateral (
+    select s.name
+    from generate_series(0, 999) i
+    cross join lateral (
+      select n.name || case when i.i > 0 then '_' || i.i else '' end as name
+    ) s
+    where not exists (
+        select
+        from pg_class c
+        join pg_namespace a on a.oid = c.relnamespace
+        where a.nspname = v_schema
+          and c.relname = s.name
+      )
+      and not exists (
+        select
+        from pg_type t
+        join pg_namespace a on a.oid = t.typnamespace
+        where a.nspname = v_schema
+          and t.typname = s.name
+      )
+    order by i.i
+    limit 1
+  ) f
   where not exists (
     select
     from pg_inherits i
     join pg_class c on c.oid = i.inhrelid
     where i.inhparent = v_history
-      and c.relname = n.name
+      and left(c.relname, 20) = n.name
   );
 
   if v_days is not null then

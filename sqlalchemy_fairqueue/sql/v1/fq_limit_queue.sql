@@ -14,6 +14,7 @@ create function fairqueue.fq_limit_queue(p_queue text, p_max_concurrency integer
 returns void
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -27,7 +28,7 @@ declare
   v_marked integer := 0;
   v_row tid;
 begin
-  perform fairqueue.fq_check_names(array[p_queue]);
+  perform fairqueue.fq_check_names(array[p_queue]::text[]);
   if p_max_concurrency < 1 then
     raise exception 'fq_limit_queue has max_concurrency %', p_max_concurrency
       using errcode = 'QF001', hint = 'give a limit of 1 or more, or null for none; fq_pause stops a queue';
@@ -45,7 +46,7 @@ begin
     -- Wait for transactions that end messages before the gate is closed, so that dequeues need not stand still as long.
     -- The locks are given up again: messages that come to be out meanwhile would have to be locked out of order.
     begin
-      perform fairqueue.fq_hold_leased(p_queue, 2);
+      perform fairqueue.fq_hold_leased(p_queue, 2::integer, null::bigint);
       raise exception using errcode = 'QF099', message = 'waited';
     exception when sqlstate 'QF099' then
       null;
@@ -53,7 +54,7 @@ begin
   end if;
   perform pg_advisory_xact_lock(fairqueue.fq_gate_key(p_queue));
   if p_max_concurrency is not null then
-    perform fairqueue.fq_hold_leased(p_queue, 2);
+    perform fairqueue.fq_hold_leased(p_queue, 2::integer, null::bigint);
     -- A new statement, which sees what was waited for.
     update fairqueue.fq_message m
     set slots = m.slots | 2

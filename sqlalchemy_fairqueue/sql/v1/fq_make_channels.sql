@@ -23,13 +23,13 @@ declare
   v_defaults jsonb;
   v_policy fairqueue.fq_channel_state;
 begin
-  perform fairqueue.fq_check_names(p_queue || p_names);
+  perform fairqueue.fq_check_names((p_queue || p_names)::text[]);
   select q.defaults into v_defaults
   from fairqueue.fq_queue q
   where q.name = p_queue;
   v_policy := jsonb_populate_record(
     null::fairqueue.fq_channel_state,
-    fairqueue.fq_changed_policy(v_defaults, case when v_defaults is null then p_policy end)
+    fairqueue.fq_changed_policy(v_defaults, (case when v_defaults is null then p_policy end)::jsonb)
   );
 
   with made as (

@@ -1,20 +1,24 @@
 -- fq_make_stage: make a table to copy the messages of one bulk load into, and drop those that loads left behind.
--- Returns its name, without the schema. Columns that a copy leaves out are null. attempt: whatever the load tells its
--- copies apart by; fq_merge is told which of them count.
--- Guarantees: the table is in the schema of the queues, unlogged, and named fq_stage_MICROSECONDS_RANDOM; nobody else
--- knows it. Tables made more than p_ttl microseconds ago are dropped, those apart that somebody is using or that
--- another role owns. The caller owes the table a drop.
+-- Returns its name, without the schema, which fq_stage_schema tells. Columns that a copy leaves out are null. attempt:
+-- whatever the load tells its copies apart by; fq_merge is told which of them count.
+-- Guarantees: the table is unlogged, belongs to the owner of the functions, and is named
+-- fq_stage_MICROSECONDS_RANDOM. The caller may insert into it, merge it and drop it by fq_drop_stage; other roles may do
+-- nothing with it. Tables made more than p_ttl microseconds ago are dropped, those apart that somebody is using. The
+-- caller owes the table a drop. Where the schema of the stages is gone it is made again, if the owner may make schemas.
 -- Locks: access exclusive on the tables that it drops; waits 100 ms for one, then leaves it. Index: none.
--- Errors: QF001 bad argument; 42501 without the right to create in the schema.
+-- Errors: QF001 bad argument; 42501 no schema for the stages, or one of another role.
 create function fairqueue.fq_make_stage(p_ttl bigint)
 returns text
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '100ms'
 as $$
 declare
-  v_schema oid := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));
+  v_schema text := fairqueue.fq_stage_schema();
+  v_owner oid := (select r.oid from pg_roles r where r.rolname = current_user);
+  v_schema_owner oid;
   v_now bigint := fairqueue.fq_now();
   v_name text := format('fq_stage_%s_%s', v_now, left(replace(gen_random_uuid()::text, '-', ''), 12));
   v_left text;
@@ -23,14 +27,28 @@ begin
     raise exception 'fq_make_stage has ttl %', p_ttl
       using errcode = 'QF001', hint = 'say after how many microseconds a table that a load left behind is dropped';
   end if;
+  select n.nspowner into v_schema_owner
+  from pg_namespace n
+  where n.nspname = v_schema;
+  if not found and has_database_privilege(current_database(), 'create') then
+    execute format('create schema %I', v_schema);
+    execute format('grant usage on schema %I to public', v_schema);
+  elsif v_schema_owner is distinct from v_owner then
+    raise exception 'there is no schema % for staging tables that belongs to %', v_schema, current_user
+      using errcode = '42501',
+        hint = format('let a role that may create schemas run: create schema %I authorization %I; '
+          'grant usage on schema %I to public', v_schema, current_user, v_schema);
+  end if;
   for v_left in
-    select format('%s.%I', v_schema::regnamespace, c.relname)
+    select format('%I.%I', v_schema, c.relname)
     from pg_class c
-    where c.relnamespace = v_schema
+    join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = v_schema
       and c.relkind = 'r'
+      and c.relpersistence = 'u'
       and c.relname similar to 'fq\_stage\_[0-9]{1,18}\_[0-9a-f]{12}'
       and split_part(c.relname, '_', 3)::bigint < v_now - p_ttl
-      and pg_has_role(c.relowner, 'usage')
+      and c.relowner = v_owner
     order by 1
   loop
     begin
@@ -40,7 +58,7 @@ begin
     end;
   end loop;
   execute format(
-    'create unlogged table %s.%I ('
+    'create unlogged table %I.%I ('
     '  attempt bigint not null,'
     '  channel text collate "C" not null,'
     '  kind text not null,'
@@ -52,8 +70,21 @@ begin
     '  key text collate "C",'
     '  max_attempts integer'
     ') with (autovacuum_enabled = false)',
-    v_schema::regnamespace, v_name
+    v_schema, v_name
   );
+  -- Default privileges of the owner must not open it to others.
+  for v_left in
+    select distinct case a.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end
+    from pg_class c
+    join pg_namespace n on n.oid = c.relnamespace
+    cross join lateral aclexplode(c.relacl) a
+    where n.nspname = v_schema
+      and c.relname = v_name
+      and a.grantee <> v_owner
+  loop
+    execute format('revoke all on table %I.%I from %s', v_schema, v_name, v_left);
+  end loop;
+  execute format('grant insert on table %I.%I to %I', v_schema, v_name, fairqueue.fq_caller());
   return v_name;
 end
 $$;

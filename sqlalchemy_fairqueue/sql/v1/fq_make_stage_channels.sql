@@ -2,7 +2,8 @@
 -- Returns how many were new to this call. A load calls it until it returns less than p_limit, each call in a
 -- transaction of its own, before it merges: others could wait for the first use of a channel. Channels start with the
 -- queue's defaults, or else with p_policy, as in fq_enqueue.
--- Guarantees and locks: as fq_make_channels. Index: fq_channel_queue_name_key. Errors: QF001 bad name or policy.
+-- Guarantees and locks: as fq_make_channels. Index: fq_channel_queue_name_key. Errors: QF001 bad name or policy; 42P01,
+-- 42501 as fq_find_stage.
 create function fairqueue.fq_make_stage_channels(
   p_queue text,
   p_stage text,
@@ -13,6 +14,7 @@ create function fairqueue.fq_make_stage_channels(
 returns integer
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set work_mem = '32MB'
 set jit = off
@@ -20,14 +22,15 @@ as $$
 declare
   v_schema regnamespace := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));
   v_names text[];
+  v_stage regclass := fairqueue.fq_find_stage(p_stage);
 begin
   execute format(
     'select array_agg(n.channel) from ('
-    '  select s.channel from (select distinct g.channel from %s.%I g where g.attempt = any (%L)) s'
+    '  select s.channel from (select distinct g.channel from %s g where g.attempt = any (%L)) s'
     '  where not exists (select from %s.fq_channel c where c.queue = %L and c.name = s.channel)'
     '  order by s.channel limit %s'
     ') n',
-    v_schema, p_stage, p_attempts, v_schema, p_queue, p_limit
+    v_stage, p_attempts, v_schema, p_queue, p_limit
   )
   into v_names;
   if v_names is null then

@@ -14,8 +14,8 @@
 -- Replacing, or keys in a channel that has a bound, wait 500 ms at most.
 -- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix.
 -- Errors: QF001 bad argument, or a job that is not the same after all; QF002 a key stands already; QF005 a channel is
--- full; QF006 the stage does not have the rows that it should; 42P01 it is gone; 55P03, 40P01: somebody else has what
--- is to be replaced, try again.
+-- full; QF006 the stage does not have the rows that it should; 42P01 it is gone; 42501 another role made it; 55P03,
+-- 40P01: somebody else has what is to be replaced, try again.
 create function fairqueue.fq_merge(
   p_queue text,
   p_job_id text,
@@ -33,6 +33,7 @@ returns table (
 )
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set work_mem = '64MB'
 set enable_nestloop = off
@@ -45,10 +46,8 @@ declare
   v_schema regnamespace := (select t.typnamespace from pg_type t where t.oid = pg_typeof(null::fairqueue.fq_load));
   v_now bigint := fairqueue.fq_now();
   -- what counts of the stage, when its messages may be dequeued, and which of its channels is which
-  v_stage text := format(
-    '(select g.*, g.ctid as row from %s.%I g where g.attempt = any (%L::bigint[]))', v_schema, p_stage, p_attempts
-  );
-  v_dequeue_at text := format('%s.fq_dequeue_at(%s, s.delay, s.at, s.priority)', v_schema, v_now);
+  v_stage text;
+  v_dequeue_at text := format('%s.fq_dequeue_at(%s::bigint, s.delay, s.at, s.priority)', v_schema, v_now);
   v_channels text;
   v_names text[];
   v_ids bigint[];
@@ -122,6 +121,10 @@ begin
     end if;
   end if;
 
+  v_stage := format(
+    '(select g.*, g.ctid as row from %s g where g.attempt = any (%L::bigint[]))',
+    fairqueue.fq_find_stage(p_stage), p_attempts
+  );
   execute format(
     'select coalesce(sum(s.messages), 0), coalesce(sum(s.plain) filter (where n.max_backlog is null), 0),'
     '  coalesce(sum(s.messages - s.plain), 0),'
@@ -264,8 +267,9 @@ begin
         min(r.channels[e.ordinal]) filter (where e.outcome = 'full')
       into v_created, v_replaced, v_duplicates, v_dropped, v_full
       from fairqueue.fq_enqueue(
-        p_queue, r.channels, r.kinds, r.contents, r.headers, r.delays, r.ats, r.priorities, r.keys, r.max_attempts,
-        p_on_duplicates => array_fill(p_on_duplicate, array[r.messages])
+        p_queue, r.channels::text[], r.kinds::text[], r.contents::bytea[], r.headers::jsonb[], r.delays::bigint[],
+        r.ats::bigint[], r.priorities::integer[], r.keys::text[], r.max_attempts::integer[], null::jsonb,
+        array_fill(p_on_duplicate, array[r.messages])::text[], false::boolean, null::bigint[]
       ) e;
       if v_full is not null then
         raise exception 'channel % of queue % has no room for the messages of job %',

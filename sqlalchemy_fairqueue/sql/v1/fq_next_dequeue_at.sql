@@ -29,7 +29,7 @@ as $$
         else p_new_position
       end,
       fairqueue.fq_rate_allows_at(
-        case when p_got > 0 then greatest(p_rate_at, p_now) + p_got * p_rate_interval else p_rate_at end,
+        (case when p_got > 0 then greatest(p_rate_at, p_now) + p_got * p_rate_interval else p_rate_at end)::bigint,
         p_rate_interval, p_rate_burst
       )
     )

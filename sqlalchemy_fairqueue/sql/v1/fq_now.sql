@@ -6,5 +6,5 @@ returns bigint
 language sql
 volatile parallel safe
 as $$
-  select (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000000)::bigint
+  select (pg_catalog.date_part('epoch'::text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) 1000000)::bigint
 $$;

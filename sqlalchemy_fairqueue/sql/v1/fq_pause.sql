@@ -11,6 +11,7 @@ create function fairqueue.fq_pause(p_queue text, p_channel text default null, p_
 returns boolean
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -25,7 +26,7 @@ declare
   v_row tid;
 begin
   if p_channel is null then
-    perform fairqueue.fq_check_names(array[p_queue]);
+    perform fairqueue.fq_check_names(array[p_queue]::text[]);
     insert into fairqueue.fq_queue as q (name, paused_at)
     values (p_queue, fairqueue.fq_now())
     on conflict (name) do update
@@ -35,9 +36,9 @@ begin
   end if;
 
   if p_new then
-    perform fairqueue.fq_make_channels(p_queue, array[p_channel]);
+    perform fairqueue.fq_make_channels(p_queue, array[p_channel]::text[], null::jsonb);
   else
-    perform fairqueue.fq_check_names(array[p_queue, p_channel]);
+    perform fairqueue.fq_check_names(array[p_queue, p_channel]::text[]);
   end if;
   select c.id into v_channel_id
   from fairqueue.fq_channel c

@@ -8,6 +8,7 @@ create function fairqueue.fq_prune_dead_letters(p_limit integer default 10000)
 returns table (queue text, deleted bigint, more boolean)
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

@@ -5,6 +5,7 @@ create function fairqueue.fq_queues()
 returns setof text
 language plpgsql
 stable
+security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off

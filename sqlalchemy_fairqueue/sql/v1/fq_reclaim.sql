@@ -70,15 +70,19 @@ begin
       limit p_limit
       for update of m skip locked
     ) x;
-    perform fairqueue.fq_return_messages(p_queue, v_ids, v_rows, null, null, 0, 'expired');
+    perform fairqueue.fq_return_messages(
+      p_queue, v_ids, v_rows, null::bigint[], null::text[], 0::integer, 'expired'::text
+    );
     if v_dead_ids is not null then
       begin
-        perform fairqueue.fq_bury_messages(p_queue, v_dead_ids, v_dead_rows, v_dead_reasons, null);
+        perform fairqueue.fq_bury_messages(p_queue, v_dead_ids, v_dead_rows, v_dead_reasons, null::text[]);
       exception
         -- A letter has the id of one of them, since a sequence was set back. Every dequeue of the queue would fail with
         -- this one.
         when unique_violation then
-          perform fairqueue.fq_return_messages(p_queue, v_dead_ids, v_dead_rows, null, null, 0, 'expired');
+          perform fairqueue.fq_return_messages(
+            p_queue, v_dead_ids, v_dead_rows, null::bigint[], null::text[], 0::integer, 'expired'::text
+          );
       end;
     end if;
 

@@ -9,6 +9,7 @@ create function fairqueue.fq_record_queue(p_queue text, p_history boolean defaul
 returns void
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -19,7 +20,7 @@ set enable_material = off
 set jit = off
 as $$
 begin
-  perform fairqueue.fq_check_names(array[p_queue]);
+  perform fairqueue.fq_check_names(array[p_queue]::text[]);
   if p_retention not between 1 and 3153600000000000 then
     raise exception 'fq_record_queue has retention % microseconds', p_retention
       using errcode = 'QF001', hint = 'keep attempts for 1 microsecond to 100 years, or null to leave it as it is';

@@ -10,6 +10,7 @@ create function fairqueue.fq_release(
 returns table (message_id bigint, outcome text)
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -32,7 +33,9 @@ begin
   select array_agg(h.message_id), array_agg(h.row_id), array_agg(p_delays[h.ordinal])
   into v_ids, v_rows, v_delays
   from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries) h;
-  perform fairqueue.fq_return_messages(p_queue, v_ids, v_rows, v_delays, null, 1, 'released');
+  perform fairqueue.fq_return_messages(
+    p_queue, v_ids, v_rows, v_delays, null::text[], 1::integer, 'released'::text
+  );
   if p_notify and v_ids is not null then
     perform fairqueue.fq_wake(p_queue);
   end if;

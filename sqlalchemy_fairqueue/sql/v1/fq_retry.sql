@@ -12,6 +12,7 @@ create function fairqueue.fq_retry(
 returns table (message_id bigint, outcome text)
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -47,11 +48,11 @@ begin
   into v_again_ids, v_again_rows, v_again_delays, v_again_errors, v_dead_ids, v_dead_rows, v_dead_errors
   from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries) h;
   perform fairqueue.fq_return_messages(
-    p_queue, v_again_ids, v_again_rows, v_again_delays, v_again_errors, 0, 'retried'
+    p_queue, v_again_ids, v_again_rows, v_again_delays, v_again_errors, 0::integer, 'retried'::text
   );
   v_buried := fairqueue.fq_bury_messages(
     p_queue, v_dead_ids, v_dead_rows,
-    array_fill('attempts exhausted'::text, array[coalesce(cardinality(v_dead_ids), 0)]), v_dead_errors
+    array_fill('attempts exhausted'::text, array[coalesce(cardinality(v_dead_ids), 0)])::text[], v_dead_errors
   );
   if p_notify and v_again_ids is not null then
     perform fairqueue.fq_wake(p_queue);

@@ -24,6 +24,7 @@ returns table (
 )
 language plpgsql
 stable
+security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off

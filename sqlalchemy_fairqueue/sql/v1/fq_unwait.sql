@@ -7,6 +7,7 @@ create function fairqueue.fq_unwait(p_lease_id bigint)
 returns void
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off

@@ -16,6 +16,7 @@ create function fairqueue.fq_wait(
 )
 language plpgsql
 volatile
+security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
@@ -29,7 +30,7 @@ as $$
 declare
   v_now bigint := fairqueue.fq_now();
 begin
-  perform fairqueue.fq_check_names(array[p_queue]);
+  perform fairqueue.fq_check_names(array[p_queue]::text[]);
   if p_consumer is null or p_wait is null or p_wait not between 1 and 31536000000000 then
     raise exception 'fq_wait has consumer %, wait % microseconds', p_consumer, p_wait
       using errcode = 'QF001', hint = 'name the consumer and let it wait for 1 microsecond to 365 days';

@@ -253,13 +253,31 @@ def test_a_stricter_transaction_is_refused(open_kernel: OpenKernel) -> None:
     assert refusal.value.sqlstate == "QF003"
 
 
-def test_who_does_not_own_the_history_cannot_keep_it(kernel: Kernel) -> None:
-    """A role that does not own the history gets the server's own refusal, 42501, and nothing is done."""
+def test_who_may_not_call_it_cannot_keep_the_history(kernel: Kernel) -> None:
+    """A role without the right to execute it gets the server's own refusal, 42501, and nothing is done."""
     kernel.rows("set role pg_monitor")
     with pytest.raises(errors.InsufficientPrivilege):
         keep_history(kernel)
     kernel.rows("reset role")
+    kernel.rows("grant execute on function fq_keep_history to pg_monitor")
+    kernel.rows("set role pg_monitor")
     assert len(keep_history(kernel, 0)) == 1
+
+
+@pytest.mark.parametrize(
+    "taken", ["table {} (id bigint)", "view {} as select 1 as one", "type {} as enum ('a')", "sequence {}"]
+)
+def test_a_name_that_something_else_has(kernel: Kernel, noon: Clock, taken: str) -> None:
+    """The day gets a number behind its name; it is kept, found again and dropped as any other."""
+    kernel.rows("create " + taken.format(_name(noon)))
+    kernel.rows("create " + taken.format(_name(noon, 1)))
+    made = {f"{_name(noon)}_1": "made", f"{_name(noon, 1)}_1": "made"}
+    assert keep_history(kernel, 1) == made
+    assert keep_history(kernel, 1) == {}
+    kernel.complete(_attempt(kernel))
+    assert _homes(kernel) == [f"{_name(noon)}_1"]
+    noon.advance(timedelta(days=40))
+    assert keep_history(kernel, 0) == {_name(noon): "made"} | dict.fromkeys(made, "dropped")
 
 
 @pytest.fixture
@@ -268,6 +286,7 @@ def owner(kernel: Kernel) -> Iterator[str]:
     name = kernel.value("select current_database() || '_owner'")
     kernel.rows(f'create role "{name}"')
     kernel.rows(f'grant create, usage on schema public to "{name}"')
+    kernel.rows(f'grant execute on function fq_keep_history, fq_now to "{name}"')
     for table in "fq_history", "fq_history_default", "fq_pruned_history":
         kernel.rows(f'alter table {table} owner to "{name}"')
     kernel.rows(f'grant select on fq_queue, test_clock to "{name}"')

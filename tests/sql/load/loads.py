@@ -30,7 +30,8 @@ def copy(kernel: Kernel, stage: str, *channels: str, attempt: int = 1, **columns
         values = {"attempt": attempt, "channel": channel} | {name: given[place] for name, given in columns.items()}
         values = {"kind": "work", "content": channel.encode()} | values
         kernel.rows(
-            f"insert into {stage} ({', '.join(values)}) values ({', '.join(f'%({name})s' for name in values)})",
+            f"insert into public_stages.{stage} ({', '.join(values)})"
+            f" values ({', '.join(f'%({name})s' for name in values)})",
             **values,
         )
     assert len(names) > 1

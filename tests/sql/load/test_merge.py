@@ -241,7 +241,7 @@ def test_bad_arguments(kernel: Kernel, job: str, on: str) -> None:
 def test_a_stage_that_is_gone(kernel: Kernel) -> None:
     """Whoever dropped it, nothing is enqueued and the job is not taken for done."""
     stage = make_stage(kernel)
-    kernel.rows(f"drop table {stage}")
+    kernel.rows(f"drop table public_stages.{stage}")
     with pytest.raises(errors.UndefinedTable):
         merge(kernel, stage, 0)
     assert kernel.value("select count(*) from fq_load") == 0

@@ -6,5 +6,5 @@ join pg_class p on p.oid = i.inhparent
 join pg_namespace n on n.oid = p.relnamespace
 where n.nspname = :schema
   and p.relname = 'fq_history'
-  and c.relname ~ '^fq_history_p[0-9]{8}$'
+  and c.relname ~ '^fq_history_p[0-9]{8}(_[0-9]+)?$'
 order by c.relname

@@ -1,4 +1,4 @@
--- Tables of which row level security may hide rows from the role, for the privileges asked for in :tables and
+-- Tables of which row level security may hide rows from :role, for the privileges asked for in :tables and
 -- :privileges, with the restrictive policies that may hide them. Reads the catalog alone.
 -- A role sees all rows if a permissive policy says true for the command, and no restrictive policy says anything else.
 -- Any other expression counts as one that may hide rows.
@@ -10,11 +10,13 @@ with wanted as (
   from pg_class c
   join pg_namespace n on n.oid = c.relnamespace
   join unnest(cast(:tables as text[]), cast(:privileges as text[])) r(name, privilege) on r.name = c.relname
+  join pg_roles u on u.rolname = cast(:role as name)
   where n.nspname = :schema
     and c.relkind in ('r', 'p')
     and c.relrowsecurity
-    and row_security_active(c.oid)
-    and has_table_privilege(c.oid, r.privilege)
+    and not (u.rolsuper or u.rolbypassrls)
+    and (c.relforcerowsecurity or not pg_has_role(u.oid, c.relowner, 'usage'))
+    and has_table_privilege(u.oid, c.oid, r.privilege)
 ),
 policy as (
   select
@@ -32,7 +34,7 @@ policy as (
     and exists (
       select
       from unnest(p.polroles) r(oid)
-      where case when r.oid = 0 then true else pg_has_role(r.oid, 'usage') end
+      where case when r.oid = 0 then true else pg_has_role(cast(:role as name), r.oid, 'usage') end
     )
 ),
 judged as (

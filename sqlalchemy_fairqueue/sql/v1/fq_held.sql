@@ -1,0 +1,20 @@
+-- fq_held: the tokens of the messages that are held under a lease, in the order of their ids.
+-- Guarantees: as the statement that calls it sees them. Locks: none. Index: fq_message_lease_ix. Errors: none.
+create function fairqueue.fq_held(p_lease_id bigint)
+returns table (message_id bigint, row_id tid, deliveries integer)
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+begin
+  return query
+  select m.id, m.ctid, m.deliveries
+  from fairqueue.fq_message m
+  where m.lease_id = p_lease_id
+  order by m.id;
+end
+$$;

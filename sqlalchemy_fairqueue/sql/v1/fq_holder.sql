@@ -1,0 +1,20 @@
+-- fq_holder: the consumer that holds a message now; null: none does.
+-- Guarantees: as the statement that calls it sees it. Locks: none. Index: fq_message_pkey, fq_lease_pkey. Errors: none.
+create function fairqueue.fq_holder(p_message_id bigint)
+returns text
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+begin
+  return (
+    select l.consumer
+    from fairqueue.fq_message m
+    join fairqueue.fq_lease l on l.id = m.lease_id
+    where m.id = p_message_id
+  );
+end
+$$;

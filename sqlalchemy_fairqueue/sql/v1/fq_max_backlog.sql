@@ -1,0 +1,24 @@
+-- fq_max_backlog: how many undelivered messages a channel may have; null: no bound, or there is no such channel.
+-- Guarantees: the policy that was committed last. Locks: none. Index: fq_channel_queue_name_key,
+-- fq_channel_state_newest_ix. Errors: none.
+create function fairqueue.fq_max_backlog(p_queue text, p_channel text)
+returns integer
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+begin
+  return (
+    select s.max_backlog
+    from fairqueue.fq_channel c
+    join fairqueue.fq_channel_state s on s.channel_id = c.id
+    where c.queue = p_queue
+      and c.name = p_channel
+    order by s.turn desc
+    limit 1
+  );
+end
+$$;
