@@ -18,7 +18,7 @@ from sqlalchemy import text
 
 from alembic_ext.additions import additions
 from alembic_ext.operations import CreateFairqueueOp, RepairFairqueueOp, UpgradeFairqueueOp
-from alembic_ext.recognition import Installation, inspect_schema, is_ours, names_in
+from alembic_ext.recognition import Installation, inspect_schema, is_ours, is_stage, names_in
 from sqlalchemy_fairqueue.sql import latest_version, tables
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class _Comparison:
             return True
         schema = self.visible(name) if schema is None and name.startswith("fq_") else self.named_schema(schema)
         # By its name and schema alone; compare() knows the columns too.
-        return not self.installation(schema).holds(name, ())
+        return not is_stage(name, schema) and not self.installation(schema).holds(name, ())
 
     def visible(self, name: str) -> str | None:
         """The schema of a table that is found without one."""

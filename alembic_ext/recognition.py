@@ -121,6 +121,11 @@ def is_ours(table: str, columns: Collection[str]) -> bool:
     return any(table in of_version and of_version[table] <= set(columns) for of_version in map(_columns, versions()))
 
 
+def is_stage(table: str, schema: str | None) -> bool:
+    """Whether a table is, by its name and schema, a staging table of a bulk load."""
+    return schema is not None and schema.endswith("_stages") and _STAGE.fullmatch(table) is not None
+
+
 def names_in(table: str) -> frozenset[str]:
     """The names of the columns, indexes and constraints that a table of ours has in any version."""
     return frozenset(

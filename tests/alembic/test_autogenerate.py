@@ -105,6 +105,7 @@ def test_a_silent_check(  # noqa: PLR0917 - fixtures and a table
     project.point_at(empty_database.url, search_path=search_path)
     install(project, LATEST, schema)
     empty_database.execute(f"select * from {schema or 'public'}.fq_keep_history(3)")
+    empty_database.execute(f"select {schema or 'public'}.fq_make_stage(0)")
     with caplog.at_level(logging.INFO, "alembic"):
         project.run("check")
     said = [record.getMessage() for record in caplog.records]

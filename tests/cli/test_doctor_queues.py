@@ -132,3 +132,18 @@ def test_history(cli: Cli, findings: Findings, engine: Engine) -> None:
     assert cli("history", "prune").status == 0
     [found] = findings("history")
     assert (found["level"], found["values"]["strays"], found["values"]["ahead"]) == ("ok", 0, 7)
+
+
+def test_a_name_of_a_day_that_something_else_has(
+    cli: Cli, findings: Findings, engine: Engine, database: Database
+) -> None:
+    """The housekeeping goes on under another name, and the finding names the table and its owner."""
+    QUEUE.configure(engine, history=True)
+    day = f"fq_history_p{datetime.now(UTC) + timedelta(days=1):%Y%m%d}"
+    database.execute(f"create table {day} ()")
+    assert cli("history", "prune").status == 0
+
+    found, told = findings("history")
+
+    assert (found["level"], found["values"]["ahead"]) == ("ok", 7)
+    assert (told["level"], told["values"]) == ("warning", {"relations": [day], "owners": ["postgres"]})
