@@ -153,7 +153,7 @@ _BOUNDS = [
     Mutation(
         "a policy is none",
         "fq_configure_queue",
-        "  set defaults = fairqueue.fq_changed_policy(coalesce(q.defaults, v_initial), p_changes)",
+        "  set defaults = fairqueue.fq_changed_policy(coalesce(q.defaults, v_initial)::jsonb, p_changes)",
         "  set defaults = q.defaults",
         slow=True,
     ),
