@@ -39,7 +39,9 @@ _CHECKS: tuple[Check, ...] = (
     check_history,
 )  # fmt: skip
 _ANY_VERSION = (check_server, check_clock, check_version)
-_NOT_FOR_PRODUCERS = (check_sequences, check_queues, check_gates, check_leases, check_times, check_history)
+_NOT_FOR_PRODUCERS = (
+    check_sequences, check_queues, check_gates, check_leases, check_waits, check_times, check_history,
+)  # fmt: skip
 """They read tables, or call functions, that a producer needs no privilege on."""
 _READ_ALL = "run doctor as a role that may do what --role monitor asks for, or as the owner of the tables"
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
