@@ -50,6 +50,10 @@ class FairQueueError(Exception):
 
     of_sqlstate: ClassVar[dict[str, type[FairQueueError]]] = {}
 
+    def __str__(self) -> str:
+        """The problem: data may follow it in ``args``."""
+        return str(self.args[0]) if self.args else ""
+
     def __init_subclass__(cls, codes: tuple[str, ...] = (), **kwargs: Any) -> None:
         """Register the SQLSTATE codes that stand for the class."""
         super().__init_subclass__(**kwargs)
@@ -89,10 +93,6 @@ class LockOrderError(FairQueueError):
         super().__init__(problem, sent, refused)
         self.sent = sent
         self.refused = refused
-
-    def __str__(self) -> str:
-        """The problem."""
-        return str(self.args[0])
 
 
 class AutocommitError(FairQueueError):
@@ -158,10 +158,6 @@ class ChannelFull(FairQueueError, codes=("QF005",)):
         self.channel = channel
         self.max_backlog = max_backlog
 
-    def __str__(self) -> str:
-        """The problem."""
-        return str(self.args[0])
-
 
 class UnknownChannel(FairQueueError, codes=("QF008",)):
     """A channel was to be paused or resumed that does not exist: its name is mistyped, or it has had no message yet.
@@ -177,10 +173,6 @@ class UnknownChannel(FairQueueError, codes=("QF008",)):
         super().__init__(problem, queue, channel)
         self.queue = queue
         self.channel = channel
-
-    def __str__(self) -> str:
-        """The problem."""
-        return str(self.args[0])
 
 
 class LeaseLost(FairQueueError):

@@ -1,5 +1,17 @@
 """The SQL functions as fixtures: see tests/sql/client.py."""
 
-from tests.sql.client import kernel, open_kernel
+from collections.abc import Iterator
 
-__all__ = ["kernel", "open_kernel"]
+import pytest
+
+from tests.sql.client import Kernel, kernel, open_kernel
+from tests.sql.kernel.verbs import unbalanced
+
+__all__ = ["balanced", "kernel", "open_kernel"]
+
+
+@pytest.fixture
+def balanced(kernel: Kernel) -> Iterator[None]:
+    """At the end of the test all sums are right."""
+    yield
+    assert unbalanced(kernel) == []

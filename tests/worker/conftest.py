@@ -22,6 +22,12 @@ def queue() -> Queue:
 
 
 @pytest.fixture
+def effects(database: Database) -> None:
+    """A business table that counts effects."""
+    database.execute("create table effect (message_id bigint)")
+
+
+@pytest.fixture
 def start(engine: Engine) -> Iterator[StartWorker]:
     """Workers that are stopped after the test: ``start(queue, concurrency=1, timings={"stale_after": 9.0})``."""
     workers: list[Worker] = []

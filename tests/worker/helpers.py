@@ -10,10 +10,10 @@ from time import monotonic
 from typing import Any, TypeVar
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, Enqueue, Queue, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, Enqueue, Queue, Worker
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
@@ -74,6 +74,16 @@ def send(engine: Engine, queue: Queue, *payloads: object, **fields: Any) -> list
 def is_empty(database: Database) -> bool:
     """Whether no message is left."""
     return int(database.value("select count(*) from fq_message")) == 0
+
+
+def write_effect(session: Session, delivery: Delivery) -> None:
+    """Write the effect of a message in its handler's session, to the table of the fixture ``effects``."""
+    session.execute(text("insert into effect values (:id)"), {"id": delivery.message_id})
+
+
+def count_effects(database: Database) -> int:
+    """The effects that were committed."""
+    return int(database.value("select count(*) from effect"))
 
 
 def expire_leases(database: Database) -> None:

@@ -25,6 +25,7 @@ from tests.worker.helpers import (
     LONG_LEASE,
     MANY_HEARTBEATS,
     auntil,
+    count_effects,
     expire_leases,
     is_empty,
     outlive,
@@ -33,18 +34,10 @@ from tests.worker.helpers import (
     until,
 )
 
+pytestmark = pytest.mark.usefixtures("effects")
+
 _AT_ONCE = RetryPolicy(first=timedelta())
 _LATER = RetryPolicy(first=timedelta(hours=1), cap=timedelta(hours=1), jitter=0)
-
-
-@pytest.fixture(autouse=True)
-def effects(database: Database) -> None:
-    """A business table that counts effects."""
-    database.execute("create table effect (message_id bigint)")
-
-
-def _effects(database: Database) -> int:
-    return int(database.value("select count(*) from effect"))
 
 
 async def _write(session: AsyncSession, delivery: Delivery) -> None:
@@ -80,7 +73,7 @@ async def test_all_kinds_of_handlers(
         await auntil(lambda: worker.stats.completed == 30, "they are counted")
     assert sorted(seen) == ["coroutine"] * 10 + ["plain"] * 10 + ["session"] * 10
     assert threading.get_ident() not in threads
-    assert _effects(database) == 10
+    assert count_effects(database) == 10
 
 
 async def test_failures(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
@@ -95,7 +88,7 @@ async def test_failures(queue: Queue, engine: Engine, async_engine: AsyncEngine,
     send(engine, queue, *range(5))
     async with AsyncWorker(async_engine, queue, retry=_AT_ONCE):
         await auntil(lambda: is_empty(database), "all succeed")
-    assert _effects(database) == 5
+    assert count_effects(database) == 5
 
 
 async def test_a_timeout_cancels(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
@@ -115,7 +108,7 @@ async def test_a_timeout_cancels(queue: Queue, engine: Engine, async_engine: Asy
         await auntil(lambda: database.value("select error from fq_message") is not None, "it has failed")
     assert "HandlerTimeout" in database.value("select error from fq_message")
     assert ended == sent
-    assert _effects(database) == 0
+    assert count_effects(database) == 0
 
 
 async def test_a_generator_s_exit_is_a_failure(
@@ -172,7 +165,7 @@ async def test_a_lost_lease_cancels(
     async with retimed(AsyncWorker(async_engine, queue, lease=LONG_LEASE, retry=_AT_ONCE), **MANY_HEARTBEATS):
         await auntil(lambda: is_empty(database), "it is done by a later delivery")
     assert cancelled == [True]
-    assert _effects(database) == 1
+    assert count_effects(database) == 1
 
 
 async def test_a_handler_that_will_not_be_cancelled(
@@ -195,7 +188,7 @@ async def test_a_handler_that_will_not_be_cancelled(
     send(engine, queue, 1)
     async with retimed(AsyncWorker(async_engine, queue, lease=LONG_LEASE, retry=_AT_ONCE), **MANY_HEARTBEATS):
         await auntil(lambda: is_empty(database), "it is done by a later delivery")
-    assert _effects(database) == 1
+    assert count_effects(database) == 1
 
 
 async def test_a_blocked_loop_keeps_its_leases(
@@ -218,7 +211,7 @@ async def test_a_blocked_loop_keeps_its_leases(
     async with worker:
         await auntil(lambda: is_empty(database), "it is done")
     assert seen == [1]
-    assert _effects(database) == 1
+    assert count_effects(database) == 1
 
 
 async def test_a_blocked_loop_hoards_nothing(

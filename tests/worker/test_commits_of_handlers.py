@@ -15,15 +15,11 @@ from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import auntil, is_empty, send, until
 
+pytestmark = pytest.mark.usefixtures("effects")
+
 _LATER = RetryPolicy(first=timedelta(hours=1), cap=timedelta(hours=1), jitter=0)
 _ERROR = "select error from fq_message"
 _INSERT = text("insert into effect values (:id)")
-
-
-@pytest.fixture(autouse=True)
-def effects(database: Database) -> None:
-    """A business table that counts effects."""
-    database.execute("create table effect (message_id bigint)")
 
 
 class _Commits:

@@ -4,6 +4,7 @@ import ctypes
 import threading
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, text
@@ -15,19 +16,21 @@ from sqlalchemy_fairqueue.queue.consumer import Consumer
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, expire_leases, is_empty, outlive, send, until
+from tests.worker.helpers import (
+    LONG_LEASE,
+    MANY_HEARTBEATS,
+    count_effects,
+    expire_leases,
+    is_empty,
+    outlive,
+    send,
+    until,
+    write_effect,
+)
+
+pytestmark = pytest.mark.usefixtures("effects")
 
 _AT_ONCE = RetryPolicy(first=timedelta())
-
-
-@pytest.fixture(autouse=True)
-def effects(database: Database) -> None:
-    """A business table that counts effects."""
-    database.execute("create table effect (message_id bigint)")
-
-
-def _effects(database: Database) -> int:
-    return int(database.value("select count(*) from effect"))
 
 
 def _taken_over(other: Queue, engine: Engine) -> bool:
@@ -35,10 +38,6 @@ def _taken_over(other: Queue, engine: Engine) -> bool:
     batch = other.dequeue(engine)
     other.release(engine, batch)
     return bool(batch)
-
-
-def _write(session: Session, delivery: Delivery) -> None:
-    session.execute(text("insert into effect values (:id)"), {"id": delivery.message_id})
 
 
 def test_a_long_handler_keeps_its_message(
@@ -69,7 +68,7 @@ def test_a_lost_lease_is_told(queue: Queue, engine: Engine, database: Database, 
 
     @queue.handler()
     def handle(delivery: Delivery, session: Session, context: Context) -> None:
-        _write(session, delivery)
+        write_effect(session, delivery)
         if delivery.deliveries == 1:
             expire_leases(database)
             until(lambda: context.lost, "it is told")
@@ -86,7 +85,7 @@ def test_a_lost_lease_is_told(queue: Queue, engine: Engine, database: Database, 
     start(queue, lease=LONG_LEASE, timings=MANY_HEARTBEATS, retry=_AT_ONCE)
     until(lambda: len(met) == 3, "the first handler has met the loss")
     until(lambda: is_empty(database), "it is done by a later delivery")
-    assert _effects(database) == 1
+    assert count_effects(database) == 1
 
 
 def test_a_late_commit_is_refused_by_the_database(
@@ -96,7 +95,7 @@ def test_a_late_commit_is_refused_by_the_database(
 
     @queue.handler()
     def handle(delivery: Delivery, session: Session) -> None:
-        _write(session, delivery)
+        write_effect(session, delivery)
         if delivery.deliveries == 1:
             expire_leases(database)
             # Another consumer takes it over, and gives it back.
@@ -106,7 +105,7 @@ def test_a_late_commit_is_refused_by_the_database(
     send(engine, queue, 1)
     worker = start(queue, concurrency=1, prefetch=0)
     until(lambda: is_empty(database), "it is done by a later delivery")
-    assert _effects(database) == 1
+    assert count_effects(database) == 1
     until(lambda: worker.stats.lost == 1, "the loss is counted")
 
 
@@ -226,7 +225,7 @@ def test_a_blocked_interpreter(queue: Queue, engine: Engine, database: Database,
     @queue.handler()
     def handle(delivery: Delivery, session: Session, context: Context) -> None:
         called.append(delivery.deliveries)
-        _write(session, delivery)
+        write_effect(session, delivery)
         if len(called) == 1:
             # A foreign call that does not release the GIL: no other thread runs, the heartbeat's included.
             ctypes.PyDLL(None).usleep(900_000)
@@ -236,7 +235,7 @@ def test_a_blocked_interpreter(queue: Queue, engine: Engine, database: Database,
     start(queue, lease=timedelta(milliseconds=600), retry=_AT_ONCE)
     until(lambda: is_empty(database), "it is done by a later delivery")
     assert lost == [True]
-    assert _effects(database) == 1
+    assert count_effects(database) == 1
 
 
 def test_signals_are_heard_while_all_are_at_work(
@@ -276,8 +275,8 @@ def test_a_lost_answer(
     answer = Consumer.dequeue
     lost: list[int] = []
 
-    def dequeue(consumer: Consumer, connection: Connection, limit: int, lease: timedelta) -> Batch:
-        batch = answer(consumer, connection, limit, lease)
+    def dequeue(consumer: Consumer, connection: Connection, *asked: Any) -> Batch:
+        batch = answer(consumer, connection, *asked)
         if batch and batch[0].payload == "short" and not lost:
             lost.append(batch[0].message_id)
             consumer.forget_leases()

@@ -12,19 +12,15 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, Queue, RetryPolicy
 from tests.fixtures.database import Database
-from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, is_empty, retimed, send, until
+from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, count_effects, is_empty, retimed, send, until
+
+pytestmark = pytest.mark.usefixtures("effects")
 
 _AT_ONCE = RetryPolicy(first=timedelta(), cap=timedelta())
 _LATER = RetryPolicy(first=timedelta(hours=1), cap=timedelta(hours=1), jitter=0)
 _INSERT = text("insert into effect values (:id)")
 
 MakeWorker = Callable[..., AsyncWorker]
-
-
-@pytest.fixture(autouse=True)
-def effects(database: Database) -> None:
-    """A business table that counts effects."""
-    database.execute("create table effect (message_id bigint)")
 
 
 @pytest.fixture
@@ -37,10 +33,6 @@ def make(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> MakeWorker:
         return retimed(worker, **(timings or {}))
 
     return make_one
-
-
-def _effects(database: Database) -> int:
-    return int(database.value("select count(*) from effect"))
 
 
 async def test_both(queue: Queue, engine: Engine, database: Database, make: MakeWorker) -> None:
@@ -64,7 +56,7 @@ async def test_both(queue: Queue, engine: Engine, database: Database, make: Make
     async with make(retry=_AT_ONCE) as worker:
         await auntil(lambda: is_empty(database), "all are done")
         await auntil(lambda: worker.stats.completed == 10, "they are counted")
-    assert _effects(database) == 11
+    assert count_effects(database) == 11
     assert database.value("select reason from fq_dead_letter") == "enough"
     assert threading.get_ident() not in threads
 
@@ -90,7 +82,7 @@ async def test_its_time_is_over(queue: Queue, engine: Engine, database: Database
         go.set()
         await auntil(lambda: worker.stats.hung == 0, "it has returned")
     assert "HandlerTimeout" in database.value("select error from fq_message where attempts = 1")
-    assert _effects(database) == 0
+    assert count_effects(database) == 0
 
 
 async def test_its_message_is_cancelled(queue: Queue, engine: Engine, database: Database, make: MakeWorker) -> None:
@@ -111,7 +103,7 @@ async def test_its_message_is_cancelled(queue: Queue, engine: Engine, database: 
         await auntil(lambda: worker.stats.hung == 1, "its thread goes on")
         go.set()
         await auntil(lambda: worker.stats.hung == 0, "it has returned")
-    assert _effects(database) == 0
+    assert count_effects(database) == 0
 
 
 async def test_a_plain_function_that_returns_a_coroutine(

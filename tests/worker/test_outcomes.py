@@ -12,24 +12,12 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Bury, Context, Delivery, HandlerTimeout, Queue, Release, Retry, RetryPolicy
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, is_empty, send, until
+from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, count_effects, is_empty, send, until, write_effect
+
+pytestmark = pytest.mark.usefixtures("effects")
 
 _AT_ONCE = RetryPolicy(first=timedelta())
 _LATER = timedelta(hours=1)
-
-
-@pytest.fixture(autouse=True)
-def effects(database: Database) -> None:
-    """A business table that counts effects."""
-    database.execute("create table effect (message_id bigint)")
-
-
-def _effects(database: Database) -> int:
-    return int(database.value("select count(*) from effect"))
-
-
-def _write(session: Session, delivery: Delivery) -> None:
-    session.execute(text("insert into effect values (:id)"), {"id": delivery.message_id})
 
 
 def test_return_completes(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
@@ -230,14 +218,14 @@ def test_effects_and_completion_are_one(queue: Queue, engine: Engine, database: 
 
     @queue.handler()
     def handle(delivery: Delivery, session: Session) -> None:
-        _write(session, delivery)
+        write_effect(session, delivery)
         if delivery.attempt < 3:
             raise ValueError("after the write")
 
     send(engine, queue, *range(10))
     worker = start(queue, retry=_AT_ONCE)
     until(lambda: is_empty(database), "all succeed")
-    assert _effects(database) == 10
+    assert count_effects(database) == 10
     until(lambda: worker.stats.completed == 10, "they are counted")
     assert worker.stats.retried == 20
 
@@ -249,12 +237,12 @@ def test_raised_is_rolled_back_and_returned_is_kept(
 
     @queue.handler("raise")
     def raising(delivery: Delivery, session: Session) -> None:
-        _write(session, delivery)
+        write_effect(session, delivery)
         raise Bury("raised")
 
     @queue.handler("return")
     def returning(delivery: Delivery, session: Session) -> Bury:
-        _write(session, delivery)
+        write_effect(session, delivery)
         return Bury("returned")
 
     send(engine, queue, 1, kind="raise")
@@ -272,7 +260,7 @@ def test_serialization_failures(queue: Queue, engine: Engine, database: Database
     @queue.handler()
     def handle(delivery: Delivery, session: Session) -> None:
         tries.append(delivery.attempt)
-        _write(session, delivery)
+        write_effect(session, delivery)
         if len(tries) < 3:
             session.execute(text("do $$ begin raise exception 'conflict' using errcode = '40001'; end $$"))
 
@@ -280,7 +268,7 @@ def test_serialization_failures(queue: Queue, engine: Engine, database: Database
     start(queue, retry=RetryPolicy(first=_LATER, jitter=0, cap=_LATER))
     until(lambda: is_empty(database), "it succeeds")
     assert tries == [1, 1, 1]
-    assert _effects(database) == 1
+    assert count_effects(database) == 1
 
 
 def test_a_serialization_failure_under_a_lost_lease(queue: Queue, engine: Engine, start: StartWorker) -> None:
@@ -304,7 +292,7 @@ def test_a_timeout_in_a_thread(queue: Queue, engine: Engine, database: Database,
     errors = []
 
     def handle(delivery: Delivery, session: Session, context: Context) -> None:
-        _write(session, delivery)
+        write_effect(session, delivery)
         until(lambda: context.timed_out, "its time is over")
         try:
             context.check()
@@ -317,7 +305,7 @@ def test_a_timeout_in_a_thread(queue: Queue, engine: Engine, database: Database,
     until(lambda: database.value("select error from fq_message") is not None, "it has failed")
     assert "took longer than kind 'default' may" in database.value("select error from fq_message")
     assert errors == [message_id]
-    assert _effects(database) == 0
+    assert count_effects(database) == 0
 
 
 def test_a_cancelled_message(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
@@ -326,7 +314,7 @@ def test_a_cancelled_message(queue: Queue, engine: Engine, database: Database, s
 
     @queue.handler()
     def handle(delivery: Delivery, session: Session, context: Context) -> None:
-        _write(session, delivery)
+        write_effect(session, delivery)
         started.set()
         until(lambda: context.cancelled, "it is told")
         told.append(delivery.message_id)
@@ -337,7 +325,7 @@ def test_a_cancelled_message(queue: Queue, engine: Engine, database: Database, s
     queue.cancel(engine, message_id)
     until(lambda: is_empty(database), "the message is gone")
     assert told == [message_id]
-    assert _effects(database) == 0
+    assert count_effects(database) == 0
 
 
 def test_several_queues(engine: Engine, database: Database, start: StartWorker) -> None:

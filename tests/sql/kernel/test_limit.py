@@ -2,7 +2,6 @@
 whatever frees one is followed by exactly one more.
 """
 
-from collections.abc import Iterator
 from functools import partial
 
 import psycopg
@@ -14,14 +13,9 @@ from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, MILLISECOND, SECOND, Kernel, OpenKernel, on
 from tests.sql.kernel.verbs import limit, unbalanced
 
+pytestmark = pytest.mark.usefixtures("balanced")
+
 SOON = 10 * MILLISECOND
-
-
-@pytest.fixture(autouse=True)
-def balanced(kernel: Kernel) -> Iterator[None]:
-    """Whatever a test does, the sums come out right at its end."""
-    yield
-    assert unbalanced(kernel) == []
 
 
 def count(kernel: Kernel) -> int:

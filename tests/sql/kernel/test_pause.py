@@ -1,6 +1,5 @@
 """fq_pause and fq_resume: nothing is delivered meanwhile, nothing is lost, and everything goes on where it stood."""
 
-from collections.abc import Iterator
 from functools import partial
 
 import psycopg
@@ -8,14 +7,9 @@ import pytest
 
 from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
-from tests.sql.kernel.verbs import bound, pause, queue_row, resume, stats, unbalanced
+from tests.sql.kernel.verbs import bound, pause, queue_row, resume, stats
 
-
-@pytest.fixture(autouse=True)
-def balanced(kernel: Kernel) -> Iterator[None]:
-    """Whatever a test does, the sums come out right at its end."""
-    yield
-    assert unbalanced(kernel) == []
+pytestmark = pytest.mark.usefixtures("balanced")
 
 
 def test_a_paused_queue_delivers_nothing_and_hears_everything(kernel: Kernel) -> None:

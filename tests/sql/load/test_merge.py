@@ -1,21 +1,13 @@
 """fq_merge: what a load has staged is enqueued once, whole, and as if it had been enqueued message by message."""
 
-from collections.abc import Iterator
-
 import pytest
 from psycopg import DatabaseError, errors
 
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
-from tests.sql.kernel.verbs import unbalanced
 from tests.sql.life.verbs import listening, wait
 from tests.sql.load.loads import Merged, copy, load, make_channels, make_stage, merge, messages
 
-
-@pytest.fixture(autouse=True)
-def balanced(kernel: Kernel) -> Iterator[None]:
-    """Whatever a test does, the sums come out right at its end."""
-    yield
-    assert unbalanced(kernel) == []
+pytestmark = pytest.mark.usefixtures("balanced")
 
 
 def code(error: pytest.ExceptionInfo[DatabaseError]) -> str | None:
