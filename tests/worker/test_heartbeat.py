@@ -11,6 +11,7 @@ from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
 from sqlalchemy_fairqueue.worker.leases import LeaseRegistry, TrackedLease
 from sqlalchemy_fairqueue.worker.stats import WorkerStats
+from sqlalchemy_fairqueue.worker.timings import Timings
 
 _LEASE_ID = 7
 
@@ -55,7 +56,7 @@ def beat(time: _Time) -> Callable[[float], TrackedLease]:
         lease.held.add(cast("Any", object()))
         leases = LeaseRegistry(time.clock, 15.0)
         leases._leases[queue, _LEASE_ID] = lease
-        options: Any = SimpleNamespace(clock=time.clock, lease=timedelta(seconds=30), name="me")
+        options: Any = SimpleNamespace(clock=time.clock, lease=timedelta(seconds=30), name="me", timings=Timings())
         heartbeat = Heartbeat(
             connection=cast("Any", time),
             options=options,
