@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     Target,
     Verb,
 )
-from sqlalchemy_fairqueue.unit_of_work.records import guard, joined, record, recorded, send_now
+from sqlalchemy_fairqueue.unit_of_work.records import guard, joined, record, recorded, send_now, send_recorded
 from sqlalchemy_fairqueue.unit_of_work.sessions import connection as connection_of
 from sqlalchemy_fairqueue.unit_of_work.sessions import session_of
 from sqlalchemy_fairqueue.unit_of_work.settlement import settle, token_of
@@ -50,6 +50,7 @@ __all__ = [
     "send",
     "send_alone",
     "send_now",
+    "send_recorded",
     "session_of",
     "settle",
     "token_of",

@@ -136,6 +136,37 @@ def send_now(session: Session, operations: list[Operation]) -> list[ReceiptUpdat
         return send_routed(routed, earlier)
 
 
+def send_recorded(session: Session) -> None:
+    """Send what is recorded at once, as the COMMIT would, and begin the lock order anew.
+
+    For tests that roll back at their end, and nothing else: work that the transaction sends after this may meet another
+    transaction's locks in the wrong order.
+
+    Raises:
+        UnsentWork: As :func:`record`.
+        DuplicateMessage, ChannelFull, LeaseLost: As a COMMIT would.
+    """
+    root, innermost = transactions(session)
+    check_open(root, innermost)
+    session.flush()
+    found: list[_Record] = []
+    transaction: SessionTransaction | None = innermost
+    while transaction is not None:
+        if (ours := _records.get(transaction)) is not None:
+            found.append(ours)
+        transaction = transaction.parent
+    # The outermost first: its work was recorded before that of the savepoints within.
+    work = [operation for ours in reversed(found) for operation in ours.work]
+    for ours in found:
+        ours.work = []
+    routed = connected(session, work)
+    updates = send_routed(routed)
+    for where in {where for where, _ in routed}:
+        forget(where)
+    for update in updates:
+        update()
+
+
 def recorded(session: Session) -> list[Operation]:
     """What the session's transaction and its open savepoints hold, to be sent at their COMMIT."""
     found: list[Operation] = []

@@ -43,6 +43,7 @@ _WRITES_SQL = {
     "embedded": "creates and drops databases",
     "spark": "readers and loads on the driver's own connections",
     "demo": "an application, which queries its tables and the models",
+    "testing": "reads messages through the models",
     "cli": "statements in .sql files: what doctor, top and others ask beyond the library",
 }
 _EXECUTING = {"execute", "executemany", "exec_driver_sql", "scalar", "scalars", "stream", "stream_scalars"}

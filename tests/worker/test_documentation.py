@@ -67,17 +67,6 @@ def test_the_pooler_example_runs(engine: Engine, database: Database, monkeypatch
     assert asked == {"connect_args": {"prepare_threshold": None}}
 
 
-def test_the_example_of_a_test_runs(engine: Engine, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page's tests of handlers pass, the one with a database and the one without."""
-    monkeypatch.setattr(sqlalchemy, "create_engine", lambda _: engine)
-    example = "".join(map(_example, ("concurrency=8", "def test_parse", "def test_call")))
-    module = ModuleType("example")
-    exec(compile(example, str(_PAGE), "exec"), module.__dict__)  # noqa: S102 - our own page
-    module.__dict__["test_parse"](engine)
-    assert is_empty(database)
-    module.__dict__["test_call"]()
-
-
 async def test_the_example_of_both_kinds_runs(
     engine: Engine, async_engine: AsyncEngine, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,4 @@
-"""Deliveries and contexts for tests of handlers that need no database.
-
-Handlers that use the queue's database are tested with one: see docs/workers.md.
-"""
+"""Deliveries and contexts for tests of handlers that need no database."""
 
 from __future__ import annotations
 
@@ -21,8 +18,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
-
-__all__ = ["make_context", "make_delivery"]
 
 _LEASE = timedelta(hours=1)
 

@@ -1,0 +1,214 @@
+"""Assertions about what a transaction has enqueued, before its COMMIT and in tests that roll back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import MetaData, select
+
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.models import make_models
+from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage, connection_of, recorded, session_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from sqlalchemy.orm import Session
+
+    from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
+    from sqlalchemy_fairqueue.models import Models
+    from sqlalchemy_fairqueue.queue import Queue
+    from sqlalchemy_fairqueue.queue.base import AnySession
+
+_SHOWN = 20
+_FIELDS = ("channel", "kind", "key", "payload", "headers", "max_attempts", "at")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueued:
+    """A message that was enqueued and not delivered yet.
+
+    Attributes:
+        channel: Its channel.
+        kind: Its kind.
+        payload: Its payload, encoded and decoded by the queue's codec.
+        key: Its key.
+        headers: Its headers.
+        max_attempts: Its limit of attempts.
+        at: When it is due, of a message that was sent and was scheduled; or ``enqueue(at=)`` of one that was not sent.
+        message_id: Its id; None: it is recorded on the session, and not sent yet.
+    """
+
+    channel: str
+    kind: str
+    payload: Any
+    key: str | None
+    headers: Mapping[str, Any] | None
+    max_attempts: int
+    at: datetime | None
+    message_id: int | None
+
+
+def all_enqueued(session: AnySession, queue: Queue, **wanted: Any) -> list[Enqueued]:
+    """The undelivered messages of a queue that the session's transaction sees: committed, sent, or recorded on it.
+
+    It sends nothing and flushes nothing. So it can be called before a commit, and in a test whose transaction is rolled
+    back at its end.
+
+    Args:
+        session: A Session or scoped_session. Of an AsyncSession use :func:`aall_enqueued`.
+        queue: The queue.
+        wanted: What the messages must have: any of channel, kind, key, payload, headers, max_attempts, at. A mapping
+            matches a mapping that has its members, whatever else that has; a payload goes through the codec first.
+
+    Returns:
+        They in the order in which they were sent, those that are only recorded last.
+
+    Raises:
+        InvalidArgument: It is no session, or a name in *wanted* is none of these.
+    """
+    found = session_of(session)
+    if found is None:
+        raise InvalidArgument(f"session is {session!r:.80}; give the Session in which the code under test works")
+    if unknown := wanted.keys() - set(_FIELDS):
+        raise InvalidArgument(f"messages have no {min(unknown)!r:.80}; ask for {', '.join(_FIELDS)}")
+    if "payload" in wanted:
+        wanted["payload"] = queue.codec.decode(queue.codec.encode(wanted["payload"]))
+    messages = [*_sent(found, queue), *_recorded(found, queue)]
+    return [one for one in messages if all(_matches(value, getattr(one, name)) for name, value in wanted.items())]
+
+
+def assert_enqueued(session: AnySession, queue: Queue, *, count: int | None = None, **wanted: Any) -> list[Enqueued]:
+    """Fail unless a message like this was enqueued, or exactly *count* of them. Returns those that match.
+
+    Arguments and errors as :func:`all_enqueued`.
+
+    Raises:
+        AssertionError: With what was wanted and what was enqueued.
+    """
+    found = all_enqueued(session, queue, **wanted)
+    if len(found) == count or (count is None and found):
+        return found
+    number = "no message" if not found else _counted(len(found))
+    raise AssertionError(
+        f"{number} of queue {queue.name!r}{_with(wanted)} {'was' if len(found) < 2 else 'were'} enqueued, "  # noqa: PLR2004
+        f"{'one or more' if count is None else count} expected{_others(all_enqueued(session, queue))}"
+    )
+
+
+def refute_enqueued(session: AnySession, queue: Queue, **wanted: Any) -> None:
+    """Fail if a message like this was enqueued. Arguments and errors as :func:`all_enqueued`.
+
+    Raises:
+        AssertionError: With what was enqueued.
+    """
+    if found := all_enqueued(session, queue, **wanted):
+        raise AssertionError(f"{_counted(len(found))} of queue {queue.name!r}{_with(wanted)} enqueued{_others(found)}")
+
+
+async def aall_enqueued(session: AsyncSession, queue: Queue, **wanted: Any) -> list[Enqueued]:
+    """As :func:`all_enqueued`, of an AsyncSession."""
+    return await session.run_sync(lambda found: all_enqueued(found, queue, **wanted))
+
+
+async def aassert_enqueued(
+    session: AsyncSession, queue: Queue, *, count: int | None = None, **wanted: Any
+) -> list[Enqueued]:
+    """As :func:`assert_enqueued`, of an AsyncSession."""
+    return await session.run_sync(lambda found: assert_enqueued(found, queue, count=count, **wanted))
+
+
+async def arefute_enqueued(session: AsyncSession, queue: Queue, **wanted: Any) -> None:
+    """As :func:`refute_enqueued`, of an AsyncSession."""
+    await session.run_sync(lambda found: refute_enqueued(found, queue, **wanted))
+
+
+def _recorded(session: Session, queue: Queue) -> list[Enqueued]:
+    enqueues = [one for one in recorded(session) if isinstance(one, EnqueueMessage)]
+    return [
+        Enqueued(
+            channel=one.message.channel,
+            kind=one.message.kind,
+            payload=queue.codec.decode(one.content),
+            key=one.message.key,
+            headers=None if one.headers is None else json.loads(one.headers),
+            max_attempts=one.max_attempts,
+            at=one.message.at,
+            message_id=None,
+        )
+        for one in enqueues
+        if (one.target.schema, one.target.queue) == (queue.schema, queue.name)
+    ]
+
+
+def _sent(session: Session, queue: Queue) -> list[Enqueued]:
+    target = queue._target  # noqa: SLF001 - it names the database of the queue among several
+    connection = connection_of(session, target)
+    database.check_installed(connection, target.schema)
+    models = _models(target.schema)
+    message: Any = models.Message
+    channel: Any = models.Channel
+    query = (
+        select(
+            message.id, channel.name, message.kind, message.content, message.headers, message.dedupe_key,
+            message.max_attempts, message.due_at.label("due_at"), message.enqueued_at,
+        )
+        .join(channel, channel.id == message.channel_id)
+        .where(channel.queue == queue.name, message.lease_id.is_(None))
+        .order_by(message.id)
+    )  # fmt: skip
+    return [
+        Enqueued(
+            channel=row.name,
+            kind=row.kind,
+            payload=queue.codec.decode(row.content),
+            key=row.dedupe_key,
+            headers=row.headers,
+            max_attempts=row.max_attempts,
+            at=row.due_at if row.due_at is not None and row.due_at > row.enqueued_at else None,
+            message_id=row.id,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+@cache
+def _models(schema: str | None) -> Models:
+    return make_models(_Tables, schema)
+
+
+class _Tables:
+    metadata = MetaData()
+
+
+def _matches(wanted: Any, found: Any) -> bool:
+    if isinstance(wanted, Mapping) and isinstance(found, Mapping):
+        return all(name in found and _matches(value, found[name]) for name, value in wanted.items())
+    return bool(wanted == found)
+
+
+def _with(wanted: Mapping[str, Any]) -> str:
+    words = ", ".join(f"{name}={value!r:.200}" for name, value in wanted.items())
+    return f" with {words}" if words else ""
+
+
+def _counted(number: int) -> str:
+    return f"{number} message" + ("" if number == 1 else "s")
+
+
+def _others(found: Sequence[Enqueued]) -> str:
+    if not found:
+        return "; nothing is enqueued there"
+    lines = "".join(
+        f"\n  channel {one.channel!r:.80}, kind {one.kind!r:.80}, payload {one.payload!r:.200}"
+        + ("" if one.key is None else f", key {one.key!r:.80}")
+        for one in found[:_SHOWN]
+    )
+    further = f"\n  and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return f"; enqueued are:{lines}{further}"

@@ -1,0 +1,223 @@
+"""Handlers called by a test, with a payload of its own or with what a session has enqueued."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.errors import InvalidArgument, WorkerError
+from sqlalchemy_fairqueue.queue.consumer import Consumer
+from sqlalchemy_fairqueue.testing.deliveries import make_context, make_delivery
+from sqlalchemy_fairqueue.unit_of_work import Verb, connection_of, record, send_recorded, session_of
+from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
+from sqlalchemy_fairqueue.worker import decisions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy.orm import Session
+
+    from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
+    from sqlalchemy_fairqueue.queue import Queue
+    from sqlalchemy_fairqueue.queue.base import AnySession
+    from sqlalchemy_fairqueue.queue.handlers import Handler
+    from sqlalchemy_fairqueue.values import Delivery
+    from sqlalchemy_fairqueue.worker import Context
+
+_LEASE = timedelta(hours=1)
+_RETRY = RetryPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class Performed:
+    """A delivery that a handler was called with, and what it wanted.
+
+    Attributes:
+        delivery: The delivery.
+        outcome: What the handler returned or raised; None: the message is completed.
+    """
+
+    delivery: Delivery
+    outcome: Outcome | None
+
+
+def perform(
+    queue: Queue,
+    payload: Any,
+    *,
+    kind: str = "default",
+    session: AnySession | None = None,
+    context: Context | None = None,
+    **message: Any,
+) -> Outcome | None:
+    """Call the handler of a kind as a worker would, with a payload of the test's own and without a message.
+
+    Args:
+        queue: The queue that has the handler.
+        payload: The payload. It goes through the codec, as in production.
+        kind: The kind.
+        session: For a handler that takes one. Nothing is committed, and nothing completed.
+        context: For a handler that takes one; default: one that says nothing.
+        message: Further arguments of :func:`make_delivery`: channel, headers, attempt and others.
+
+    Returns:
+        The Outcome that the handler returned or raised (Retry, Release, Bury), or None: completed.
+
+    Raises:
+        InvalidArgument: There is no such handler; it takes a session and there is none; it is async, so that
+            :func:`aperform` must be awaited.
+        Exception: What the handler raised, which a worker would take for a failure.
+    """
+    handler = _handler(queue, kind)
+    if handler.asynchronous:
+        raise InvalidArgument(f"the handler of kind {kind!r} is async; await aperform(...)")
+    delivery = make_delivery(queue, payload, kind=kind, **message)
+    try:
+        return _outcome(handler.function(delivery, **_extras(handler, delivery, session, context)))
+    except Outcome as outcome:
+        return outcome
+
+
+async def aperform(
+    queue: Queue,
+    payload: Any,
+    *,
+    kind: str = "default",
+    session: AnySession | None = None,
+    context: Context | None = None,
+    **message: Any,
+) -> Outcome | None:
+    """As :func:`perform`, for async handlers too. Give a plain handler a Session, an async one an AsyncSession."""
+    handler = _handler(queue, kind)
+    delivery = make_delivery(queue, payload, kind=kind, **message)
+    try:
+        found = handler.function(delivery, **_extras(handler, delivery, session, context))
+        return _outcome(await found if inspect.isawaitable(found) else found)
+    except Outcome as outcome:
+        return outcome
+
+
+def drain(session: AnySession, queue: Queue, *, limit: int = 1000) -> list[Performed]:
+    """Perform what the session has enqueued, and what handlers then enqueue, within the session's open transaction.
+
+    Nothing is committed: recorded work is sent, messages are dequeued, handlers called and deliveries settled on the
+    session's own connection, so that a test that rolls back leaves nothing behind. Handlers that take a session get
+    this one, each call in a savepoint, which an Outcome that is raised rolls back. Messages that others have committed
+    are performed, too, in turn order; what is not due yet stays.
+
+    Args:
+        session: A Session or scoped_session in READ COMMITTED, such as one that joined the test's transaction. Of an
+            AsyncSession use :func:`adrain`.
+        queue: The queue that has the handlers.
+        limit: Most messages to perform: a handler that enqueues itself must not run for ever.
+
+    Returns:
+        What was performed, in order.
+
+    Raises:
+        InvalidArgument: A kind has no handler, or an async one; the limit is reached.
+        Exception: What a handler raised, which a worker would take for a failure. Its savepoint is rolled back.
+    """
+    found = session_of(session)
+    if found is None:
+        raise InvalidArgument(f"session is {session!r:.80}; give the Session in which the code under test works")
+    performed = []
+    for delivery in _deliveries(found, queue, limit):
+        handler = _handler(queue, delivery.kind)
+        if handler.asynchronous:
+            raise InvalidArgument(f"the handler of kind {handler.kind!r} is async; await adrain(...)")
+        extras = _extras(handler, delivery, found, None)
+        try:
+            with found.begin_nested():
+                outcome = _outcome(handler.function(delivery, **extras))
+        except Outcome as raised:
+            outcome = raised
+        _settle(found, queue, handler, delivery, outcome)
+        performed.append(Performed(delivery, outcome))
+    return performed
+
+
+async def adrain(session: AsyncSession, queue: Queue, *, limit: int = 1000) -> list[Performed]:
+    """As :func:`drain`, of an AsyncSession, which async handlers get; plain ones get its Session."""
+    performed = []
+    deliveries = await session.run_sync(lambda found: _deliveries(found, queue, limit))
+    while (delivery := await session.run_sync(lambda _: next(deliveries, None))) is not None:
+        handler = _handler(queue, delivery.kind)
+        try:
+            async with session.begin_nested():
+                if handler.asynchronous:
+                    extras = _extras(handler, delivery, session, None)
+                    outcome = _outcome(await handler.function(delivery, **extras))
+                else:
+                    outcome = _outcome(await session.run_sync(_calling(handler, delivery)))
+        except Outcome as raised:
+            outcome = raised
+        await session.run_sync(lambda found: _settle(found, queue, handler, delivery, outcome))  # noqa: B023 - awaited here
+        performed.append(Performed(delivery, outcome))
+    return performed
+
+
+def _calling(handler: Handler, delivery: Delivery) -> Any:
+    return lambda session: handler.function(delivery, **_extras(handler, delivery, session, None))
+
+
+def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery]:
+    """One delivery after the other, each dequeued when it is asked for."""
+    target = queue._target  # noqa: SLF001 - what a worker of the queue has
+    consumer = Consumer(target, queue.codec)
+    number = 0
+    while True:
+        send_recorded(session)
+        connection = connection_of(session, target)
+        database.check_installed(connection, target.schema)
+        dequeued = database.dequeue(
+            connection, target, limit=1, lease=_LEASE, consumer=consumer.name, lease_id=None, hints=None
+        )
+        if dequeued.lease is None:
+            return
+        number += 1
+        if number > limit:
+            raise InvalidArgument(
+                f"more than {limit} messages are due in queue {queue.name!r}; a handler enqueues itself again and "
+                "again, or give drain a greater limit"
+            )
+        [message] = dequeued.messages
+        yield consumer._delivery(message, dequeued.lease, holds_slot=dequeued.hold_slots)  # noqa: SLF001 - as dequeue does
+
+
+def _settle(session: Session, queue: Queue, handler: Handler, delivery: Delivery, outcome: Outcome | None) -> None:
+    decision = decisions.of_return(outcome, delivery, handler.retry or _RETRY)
+    if decision.verb is Verb.RELEASE and decision.delay is None:
+        # At once would be again and again: the handler gives it back each time.
+        decision = replace(decision, delay=_LEASE)
+    record(session, [decision.operation(queue._target, delivery)])  # noqa: SLF001 - what a worker of the queue has
+
+
+def _handler(queue: Queue, kind: str) -> Handler:
+    if (handler := queue.handlers.get(kind)) is None:
+        known = ", ".join(map(repr, sorted(queue.handlers))) or "none"
+        raise InvalidArgument(f"queue {queue.name!r} has no handler of kind {kind!r:.80}; it has {known:.500}")
+    return handler
+
+
+def _extras(handler: Handler, delivery: Delivery, session: object, context: Context | None) -> dict[str, Any]:
+    extras: dict[str, Any] = {}
+    if handler.session:
+        if session is None:
+            raise InvalidArgument(f"the handler of kind {handler.kind!r} takes a session; call perform(session=...)")
+        extras["session"] = session
+    if handler.context:
+        extras["context"] = context or make_context(delivery)
+    return extras
+
+
+def _outcome(found: object) -> Outcome | None:
+    """The outcome that a handler returned: of its class too, and None for all that is none."""
+    if isinstance(found, type) and issubclass(found, Outcome):
+        found = found()
+    if inspect.isgenerator(found) or inspect.isasyncgen(found):
+        raise WorkerError(f"the handler returned a generator, so that nothing was done; {decisions.NO_YIELD}")
+    return found if isinstance(found, Outcome) else None

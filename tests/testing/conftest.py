@@ -1,0 +1,36 @@
+"""An application: a queue with handlers, a function under test, and sessions that are rolled back at the end."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Queue
+
+
+@pytest.fixture
+def queue() -> Queue:
+    """A queue that remembers nothing of other tests."""
+    return Queue("documents")
+
+
+@pytest.fixture
+def session(engine: Engine) -> Iterator[Session]:
+    """A session that has joined the test's transaction: what commits is rolled back all the same."""
+    with engine.connect() as connection:
+        transaction = connection.begin()
+        with Session(connection, join_transaction_mode="create_savepoint") as found:
+            yield found
+        transaction.rollback()
+
+
+@pytest.fixture
+async def async_session(async_engine: AsyncEngine) -> AsyncIterator[AsyncSession]:
+    """The same for async code."""
+    async with async_engine.connect() as connection:
+        transaction = await connection.begin()
+        async with AsyncSession(connection, join_transaction_mode="create_savepoint") as found:
+            yield found
+        await transaction.rollback()

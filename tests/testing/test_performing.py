@@ -1,0 +1,191 @@
+"""Handlers called by a test: with a payload, and with what a session has enqueued."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Bury, Context, Delivery, InvalidArgument, Queue, Release, Retry, WorkerError
+from sqlalchemy_fairqueue.testing import adrain, aperform, assert_enqueued, drain, perform, refute_enqueued
+from tests.fixtures.database import Database
+
+
+@pytest.fixture
+def application(queue: Queue) -> Queue:
+    """A queue with handlers: parse splits into pages, page counts, moody does as its payload says."""
+
+    @queue.handler("parse")
+    def parse(delivery: Delivery, session: Session) -> None:
+        for page in range(delivery.payload["pages"]):
+            queue.enqueue(session, channel=delivery.channel, payload={"page": page}, kind="page")
+
+    @queue.handler("page")
+    def page(delivery: Delivery, session: Session, context: Context) -> None:
+        context.check()
+        session.execute(text("insert into counted values (:page)"), {"page": delivery.payload["page"]})
+
+    @queue.handler("moody")
+    def moody(delivery: Delivery) -> Any:
+        wanted = {
+            "retry": Retry(delay=timedelta(minutes=1), error="busy"),
+            "class": Retry,
+            "release": Release(),
+            "bury": Bury("over"),
+            "number": 7,
+        }
+        match delivery.payload:
+            case "raise":
+                raise Bury("raised")
+            case "fail":
+                raise ValueError("a bug")
+            case mood:
+                return wanted.get(mood)
+
+    @queue.handler("generator")
+    def generator(delivery: Delivery) -> Any:
+        return (page for page in [delivery])
+
+    return queue
+
+
+@pytest.fixture
+def counted(database: Database) -> None:
+    """A table of the application."""
+    database.execute("create table counted (page integer)")
+
+
+def test_perform(application: Queue) -> None:
+    """A handler is called with a payload, and its outcome comes back, returned or raised."""
+    assert perform(application, "well", kind="moody") is None
+    assert perform(application, "number", kind="moody") is None
+    retried = perform(application, "retry", kind="moody", attempt=3)
+    assert isinstance(retried, Retry)
+    assert retried.error == "busy"
+    assert isinstance(perform(application, "class", kind="moody"), Retry)
+    assert isinstance(perform(application, "raise", kind="moody"), Bury)
+    with pytest.raises(ValueError, match="a bug"):
+        perform(application, "fail", kind="moody")
+    with pytest.raises(WorkerError, match="returned a generator"):
+        perform(application, 1, kind="generator")
+
+
+def test_perform_with_a_session(application: Queue, session: Session) -> None:
+    """A handler that takes a session gets the test's, and what it enqueues is recorded there."""
+    perform(application, {"pages": 2}, kind="parse", session=session, channel="customer-7")
+    assert_enqueued(session, application, kind="page", channel="customer-7", count=2)
+    with pytest.raises(InvalidArgument, match="kind 'parse' takes a session; call perform"):
+        perform(application, {"pages": 2}, kind="parse")
+    with pytest.raises(InvalidArgument, match="has no handler of kind 'pasre'; it has 'generator', 'moody', 'page'"):
+        perform(application, 1, kind="pasre")
+
+
+@pytest.mark.usefixtures("counted")
+def test_drain(application: Queue, session: Session, database: Database) -> None:
+    """What the session has enqueued is performed in its transaction, with what handlers enqueue; nothing stays."""
+    application.enqueue(session, channel="customer-7", payload={"pages": 2}, kind="parse")
+    application.enqueue(session, channel="customer-9", payload={"pages": 1}, kind="parse")
+    performed = drain(session, application)
+    assert [one.delivery.kind for one in performed].count("page") == 3
+    assert all(one.outcome is None for one in performed)
+    assert session.scalars(text("select count(*) from counted")).one() == 3
+    refute_enqueued(session, application)
+    assert drain(session, application) == []
+    assert database.value("select count(*) from counted") == 0
+    assert database.value("select count(*) from fq_message") == 0
+
+
+@pytest.mark.usefixtures("counted")
+def test_drain_of_committed_work(application: Queue, session: Session, engine: Engine) -> None:
+    """Messages that others have committed are performed, too; where the test commits, it is done for good."""
+    application.enqueue_now(engine, channel="a", payload={"pages": 1}, kind="parse")
+    session.commit()
+    assert len(drain(session, application)) == 2
+
+
+def test_outcomes(application: Queue, session: Session) -> None:
+    """Messages are settled as their handlers say: tried later, given back, buried."""
+    for mood in ("retry", "class", "release", "bury", "raise", "well"):
+        application.enqueue(session, channel="a", payload=mood, kind="moody")
+    performed = {one.delivery.payload: one.outcome for one in drain(session, application)}
+    assert {mood: type(outcome).__name__ for mood, outcome in performed.items()} == {
+        "retry": "Retry", "class": "Retry", "release": "Release", "bury": "Bury", "raise": "Bury", "well": "NoneType",
+    }  # fmt: skip
+    session.commit()
+    left = assert_enqueued(session, application, kind="moody", count=3)
+    assert {one.payload for one in left} == {"retry", "class", "release"}
+    letters = application.dead_letters(session.connection())
+    assert sorted(letter.reason for letter in letters) == ["over", "raised"]
+
+
+def test_a_failure_comes_out(application: Queue, session: Session) -> None:
+    """What a handler raises fails the test, and its savepoint is rolled back."""
+    application.enqueue(session, channel="a", payload="fail", kind="moody")
+    with pytest.raises(ValueError, match="a bug"):
+        drain(session, application)
+
+
+def test_scheduled_messages_stay(application: Queue, session: Session) -> None:
+    """What is not due yet is not performed."""
+    application.enqueue(session, channel="a", payload="well", kind="moody", delay=timedelta(hours=1))
+    assert drain(session, application) == []
+    assert_enqueued(session, application, kind="moody", count=1)
+
+
+def test_an_endless_chain(queue: Queue, session: Session) -> None:
+    """A handler that enqueues itself ends at the limit."""
+
+    @queue.handler()
+    def again(delivery: Delivery, session: Session) -> None:
+        queue.enqueue(session, channel="a", payload=delivery.payload + 1)
+
+    queue.enqueue(session, channel="a", payload=0)
+    with pytest.raises(InvalidArgument, match="more than 10 messages are due in queue 'documents'"):
+        drain(session, queue, limit=10)
+
+
+def test_more_work_after_a_drain(application: Queue, session: Session) -> None:
+    """The session can record, drain and commit again in any order."""
+    for channel in ("b", "a"):
+        application.enqueue(session, channel=channel, payload="well", kind="moody")
+        assert len(drain(session, application)) == 1
+    application.enqueue(session, channel="a", payload="well", kind="moody")
+    session.commit()
+    assert len(drain(session, application)) == 1
+
+
+async def test_async_handlers(queue: Queue, async_session: AsyncSession, database: Database) -> None:
+    """Async and plain handlers are performed in an AsyncSession."""
+    database.execute("create table counted (page integer)")
+
+    @queue.handler("parse")
+    async def parse(delivery: Delivery, session: AsyncSession) -> None:
+        await session.execute(text("insert into counted values (1)"))
+        queue.enqueue(session, channel=delivery.channel, payload=1, kind="page")
+
+    @queue.handler("page")
+    def page(delivery: Delivery, session: Session) -> None:
+        session.execute(text("insert into counted values (:page)"), {"page": delivery.payload + 1})
+
+    queue.enqueue(async_session, channel="a", payload=1, kind="parse")
+    performed = await adrain(async_session, queue)
+    assert [one.delivery.kind for one in performed] == ["parse", "page"]
+    assert (await async_session.scalars(text("select sum(page) from counted"))).one() == 3
+    assert await aperform(queue, 1, kind="parse", session=async_session) is None
+    with pytest.raises(InvalidArgument, match="is async; await aperform"):
+        perform(queue, 1, kind="parse")
+    assert database.value("select count(*) from counted") == 0
+
+
+async def test_draining_an_async_handler_in_a_session(queue: Queue, session: Session) -> None:
+    """An async handler needs the awaited twin."""
+
+    @queue.handler()
+    async def parse(delivery: Delivery) -> None:
+        """Do nothing."""
+
+    queue.enqueue(session, channel="a", payload=1)
+    with pytest.raises(InvalidArgument, match="is async; await adrain"):
+        drain(session, queue)
