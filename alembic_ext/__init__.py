@@ -1,15 +1,17 @@
-"""Alembic operations that install fairqueue, climb its versions and take it away again.
+"""Alembic operations that install fairqueue, climb its versions, grant its use and take it away again.
 
 Importing this package registers them: ``op.create_fairqueue()``, ``op.drop_fairqueue()``, ``op.upgrade_fairqueue()``,
-``op.downgrade_fairqueue()`` and ``op.repair_fairqueue()``. Import it in ``env.py``, where it also lets ``alembic
-revision --autogenerate`` write them; a migration that is run without it imports it itself. It knows the SQL of every
-version and nothing of the moving parts of the library, so that an old migration does the same for ever.
+``op.downgrade_fairqueue()``, ``op.repair_fairqueue()``, ``op.grant_fairqueue()`` and ``op.revoke_fairqueue()``. Import
+it in ``env.py``, where it also lets ``alembic revision --autogenerate`` write them; a migration that is run without it
+imports it itself. It knows the SQL of every version and nothing of the moving parts of the library, so that an old
+migration does the same for ever.
 """
 
 from __future__ import annotations
 
 from alembic_ext import autogenerate as _autogenerate  # noqa: F401 - registers what autogenerate finds
 from alembic_ext import rendering as _rendering  # noqa: F401 - registers how the operations are printed
+from alembic_ext.grants import GrantFairqueueOp, RevokeFairqueueOp
 from alembic_ext.operations import (
     CreateFairqueueOp,
     DowngradeFairqueueOp,
@@ -22,6 +24,8 @@ __all__ = [
     "CreateFairqueueOp",
     "DowngradeFairqueueOp",
     "DropFairqueueOp",
+    "GrantFairqueueOp",
     "RepairFairqueueOp",
+    "RevokeFairqueueOp",
     "UpgradeFairqueueOp",
 ]

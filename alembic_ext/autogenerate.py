@@ -17,6 +17,7 @@ from alembic.util import DispatchPriority, PriorityDispatchResult
 from sqlalchemy import text
 
 from alembic_ext.additions import additions
+from alembic_ext.declared_grants import declared_grants, grant_changes
 from alembic_ext.operations import CreateFairqueueOp, RepairFairqueueOp, UpgradeFairqueueOp
 from alembic_ext.recognition import Installation, inspect_schema, is_ours, is_stage, names_in
 from sqlalchemy_fairqueue.sql import latest_version, tables
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
     from alembic.operations import MigrateOperation
     from sqlalchemy import Table
+
+    from sqlalchemy_fairqueue.sql import Difference
 
 # Below "alembic", so that it is printed where Alembic's own findings are.
 _REPAIRED = ("function", "schema")
@@ -149,7 +152,16 @@ class _Comparison:
                 kept += [operation] if operation.ops else []
             elif not (isinstance(operation, ops.DropTableOp) and _table(operation) in gone):
                 kept.append(operation)
-        upgrade.ops[:] = [*(one for schema in schemas for one in self.changes(schema)), *kept, *added]
+        upgrade.ops[:] = [*(one for schema in schemas for one in self.changes(schema)), *kept, *added, *self.grants()]
+
+    def grants(self) -> list[MigrateOperation]:
+        """What the declared grants need, when everything else is there."""
+        declared = declared_grants(self.context.metadata, self.default)
+        return [
+            one
+            for schema, (given, wanted) in declared.items()
+            for one in grant_changes(self.connection, schema, given, wanted, self.installation(schema).version)
+        ]
 
     def table(self, operation: ops.CreateTableOp | ops.DropTableOp | ops.ModifyTableOps) -> tuple[str | None, str]:
         schema, name = _table(operation)
@@ -213,12 +225,12 @@ class _Comparison:
             )
             return []
         made: list[MigrateOperation] = []
-        reasons = tuple(str(one) for one in found.drift if one.kind in _REPAIRED)
+        reasons = tuple(str(one) for one in found.drift if _is_repaired(one))
         if reasons:
             _log.warning("Detected changes of fairqueue in schema %r: %s", schema, "; ".join(reasons))
             made.append(RepairFairqueueOp(found.version, given, reasons=reasons))
         for one in found.drift:
-            if one.kind not in _REPAIRED and one.state != "unexpected":
+            if not _is_repaired(one) and one.state != "unexpected":
                 _log.warning("Detected a change of fairqueue in schema %r, not by its migrations: %s", schema, one)
         if found.version < latest_version():
             _log.info("Detected fairqueue version %s in schema %r", found.version, schema)
@@ -229,6 +241,11 @@ class _Comparison:
         """The schema as the metadata names it."""
         given = next(iter(self.wanted[schema].values())).schema
         return None if given is None else str(given)
+
+
+def _is_repaired(difference: Difference) -> bool:
+    """Whether a repair brings it back: a function, the schema of the stages, a right that a grant stands for."""
+    return difference.kind in _REPAIRED or (difference.kind == "grant" and difference.state == "missing")
 
 
 def _table(operation: ops.CreateTableOp | ops.DropTableOp | ops.ModifyTableOps) -> tuple[str | None, str]:

@@ -44,6 +44,12 @@ class FairqueueOp(MigrateOperation):
         """The versions that the operation is called with, in order."""
         raise NotImplementedError
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The arguments as they are printed, without the schema."""
+        versions = self.versions
+        return (f"version={versions[0]}",) if len(versions) == 1 else tuple(map(str, versions))
+
     def to_diff_tuple(self) -> tuple[Any, ...]:
         """The operation as Alembic's comparison prints it."""
         return (self.verb, *self.versions, self.schema)

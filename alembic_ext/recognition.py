@@ -44,8 +44,19 @@ class TransactionId(UserDefinedType[str]):
         return "xid8"
 
 
-# SQLAlchemy has no such type, and would warn whenever it reflects the table.
+class RoleName(UserDefinedType[str]):
+    """PostgreSQL's ``regrole``, which the grants have."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_arguments: object) -> str:
+        """The name of the type."""
+        return "regrole"
+
+
+# SQLAlchemy has no such types, and would warn whenever it reflects the tables.
 ischema_names.setdefault("xid8", TransactionId)
+ischema_names.setdefault("regrole", RoleName)
 
 _STAGE = re.compile(stages.NAME)
 

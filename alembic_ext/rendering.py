@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from alembic.autogenerate import renderers
 
+from alembic_ext.grants import GrantFairqueueOp, RevokeFairqueueOp
 from alembic_ext.operations import (
     CreateFairqueueOp,
     DowngradeFairqueueOp,
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
 @renderers.dispatch_for(DropFairqueueOp)
 @renderers.dispatch_for(UpgradeFairqueueOp)
 @renderers.dispatch_for(DowngradeFairqueueOp)
+@renderers.dispatch_for(GrantFairqueueOp)
+@renderers.dispatch_for(RevokeFairqueueOp)
 def render(context: AutogenContext, operation: FairqueueOp) -> str:
     """The call, and the import that it needs."""
     context.imports.add("import alembic_ext")
-    versions = operation.versions
-    given = [f"version={versions[0]}"] if len(versions) == 1 else [str(version) for version in versions]
+    given = list(operation.arguments)
     if operation.schema is not None:
         given.append(f"schema={operation.schema!r}")
     return f"op.{operation.verb}({', '.join(given)})"

@@ -6,6 +6,7 @@ Session class: they send what was enqueued on a session right before its COMMIT.
 
 from sqlalchemy_fairqueue import first_process  # noqa: F401 - before what takes long to import
 from sqlalchemy_fairqueue.codecs import BytesCodec, Codec, JsonCodec
+from sqlalchemy_fairqueue.database.installation import install_fairqueue
 from sqlalchemy_fairqueue.errors import (
     AutocommitError,
     ChannelFull,
@@ -20,6 +21,7 @@ from sqlalchemy_fairqueue.errors import (
     LeaseLost,
     LockOrderError,
     MessageCancelled,
+    NotGranted,
     PayloadError,
     SchemaMismatch,
     UnhandledKindWarning,
@@ -27,7 +29,7 @@ from sqlalchemy_fairqueue.errors import (
     UnsentWork,
     WorkerError,
 )
-from sqlalchemy_fairqueue.models import Channel, Message, make_models
+from sqlalchemy_fairqueue.models import Channel, Message, RoleGrant, declare_grants, make_models
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.values import (
     Batch,
@@ -79,6 +81,7 @@ __all__ = [
     "LockOrderError",
     "Message",
     "MessageCancelled",
+    "NotGranted",
     "PayloadError",
     "PurgeReceipt",
     "Queue",
@@ -88,6 +91,7 @@ __all__ = [
     "Release",
     "Retry",
     "RetryPolicy",
+    "RoleGrant",
     "SchemaMismatch",
     "UnhandledKindWarning",
     "UnknownChannel",
@@ -95,5 +99,7 @@ __all__ = [
     "Worker",
     "WorkerError",
     "WorkerStats",
+    "declare_grants",
+    "install_fairqueue",
     "make_models",
 ]

@@ -175,6 +175,10 @@ class UnknownChannel(FairQueueError, codes=("QF008",)):
         self.channel = channel
 
 
+class NotGranted(FairQueueError, codes=("QF007",)):
+    """A call is outside of the queues or channels that the role's grants are bound to. Nothing was changed."""
+
+
 class LeaseLost(FairQueueError):
     """A delivery is no longer its holder's: the lease expired and the message was taken back, or it was settled before.
 

@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue.cli.results import ExitStatus
 from sqlalchemy_fairqueue.cli.sql_files import query
 from sqlalchemy_fairqueue.cli.target import open_target
 from sqlalchemy_fairqueue.database.migrations import to_upgrade, too_old
-from sqlalchemy_fairqueue.sql import latest_version, quoted, schema_argument
+from sqlalchemy_fairqueue.sql import latest_version, schema_argument
 from sqlalchemy_fairqueue.times import instant
 
 if TYPE_CHECKING:
@@ -39,11 +39,13 @@ class Installation:
     Attributes:
         target: The database, schema and queue that the options name.
         schema: The schema that holds fairqueue.
+        version: The installed version.
         engine: Connects to the database in READ COMMITTED transactions, also if the application's engine does not.
     """
 
     target: Target
     schema: str
+    version: int
     engine: Engine
 
     def now(self) -> datetime:
@@ -116,11 +118,16 @@ def open_installation(options: Options) -> Iterator[Installation]:
             schema, version = find_installation(connection, target.schema)
         if error := version_error(schema, version, target.schema):
             raise error
-        yield Installation(target, schema, engine)
+        yield Installation(target, schema, version, engine)
 
 
-def find_installation(connection: Connection, schema: str | None) -> tuple[str, int]:
+def find_installation(connection: Connection, schema: str | None, kind: str = "operator") -> tuple[str, int]:
     """The schema that holds fairqueue and the installed version, whether or not the commands can use it.
+
+    Args:
+        connection: The database.
+        schema: The schema to look in. None: the first one of the search_path that holds it.
+        kind: The kind of work to be granted to a role that may not ask.
 
     Raises:
         CommandError: It is missing, or the role may not ask for its version.
@@ -129,15 +136,12 @@ def find_installation(connection: Connection, schema: str | None) -> tuple[str, 
     if row is None:
         raise _missing(connection, schema)
     if not row.usable or not row.executable:
-        right = f"execute on function {quoted(row.schema)}.fq_version()"
-        if not row.usable:
-            right = f"usage on schema {quoted(row.schema)}"
         role = current_role(connection)
         raise CommandError(
             f"role {role!r} may not use fairqueue in schema {row.schema!r}",
             ExitStatus.REFUSED,
             "privilege_missing",
-            f"grant {right} to {quoted(role)};",
+            f"op.grant_fairqueue({role!r}, {kind!r}{schema_argument(row.schema)}) in a migration",
         )
     return row.schema, database.version(connection, row.schema)
 

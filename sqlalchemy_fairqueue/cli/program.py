@@ -15,6 +15,7 @@ from sqlalchemy_fairqueue.cli.doctor.command import doctor
 from sqlalchemy_fairqueue.cli.errors import CommandError, usage_error
 from sqlalchemy_fairqueue.cli.history import prune_history
 from sqlalchemy_fairqueue.cli.results import ExitStatus
+from sqlalchemy_fairqueue.cli.roles import roles
 from sqlalchemy_fairqueue.cli.runner import Command, add_command, print_error
 from sqlalchemy_fairqueue.cli.spark.commands import COMMANDS as SPARK_COMMANDS
 from sqlalchemy_fairqueue.cli.stats import channels, stats
@@ -87,12 +88,14 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
     (program, "purge", purge),
     (history, "prune", prune_history),
     (program, "doctor", doctor),
+    (program, "roles", roles),
     (program, "top", top),
     *((spark, name, function) for name, function in SPARK_COMMANDS),
 )
+# The queues of an application know their names and schemas; grants are of an installation.
+_WITHOUT = {worker: frozenset({"schema", "queue"}), roles: frozenset({"queue"})}
 for _group, _name, _function in _COMMANDS:
-    # The queues of an application know their names and schemas.
-    add_command(_group, _name, _function, without=frozenset({"schema", "queue"} if _function is worker else ()))
+    add_command(_group, _name, _function, without=_WITHOUT.get(_function, frozenset()))
 program.add_typer(configure, name="configure")
 program.add_typer(dead, name="dead")
 program.add_typer(history, name="history")

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import text
-
 from sqlalchemy_fairqueue.codecs import decoded, headers_of
-from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify, qualifier
+from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
 from sqlalchemy_fairqueue.times import instant, instant_microseconds
 from sqlalchemy_fairqueue.values import DeadLetterInfo
 
@@ -21,6 +19,12 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.codecs import Codec
     from sqlalchemy_fairqueue.database.calls import Clause
     from sqlalchemy_fairqueue.database.targets import Target
+
+
+_COLUMNS = (
+    "message_id", "channel", "kind", "content", "headers", "dedupe_key", "enqueued_at", "attempts", "max_attempts",
+    "deliveries", "reason", "error", "died_at",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +47,13 @@ class DeadLetterFilter:
 
 
 @cache
-def _dead_letters_clause(schema: str | None) -> Clause:
-    ours = qualifier(schema)
-    return text(
-        "select d.message_id, c.name as channel, d.kind, d.content, cast(d.headers as text) as headers, "  # noqa: S608 (quoted)
-        "d.dedupe_key, d.enqueued_at, d.attempts, d.max_attempts, d.deliveries, d.reason, d.error, d.died_at "
-        f"from {ours}fq_dead_letter d join {ours}fq_channel c on c.id = d.channel_id "
-        "where d.queue = :queue "
-        "and (cast(:ids as bigint[]) is null or d.message_id = any (cast(:ids as bigint[]))) "
-        "and (cast(:channel as text) is null or c.name = :channel) "
-        "and (cast(:kind as text) is null or d.kind = :kind) "
-        "and (cast(:died_at as bigint) is null "
-        "or (d.died_at, d.message_id) > (cast(:died_at as bigint), cast(:message_id as bigint))) "
-        "order by d.died_at, d.message_id limit :limit"
-    )
+def dead_letters_clause(schema: str | None) -> Clause:
+    """``fq_dead_letters``."""
+    types = {
+        "ids": "bigint[]", "channel": "text", "kind": "text", "died_at": "bigint", "message_id": "bigint",
+        "limit": "integer",
+    }  # fmt: skip
+    return call(schema, "fq_dead_letters", ", ".join(_COLUMNS), queue="text", **types)
 
 
 def dead_letters(
@@ -85,7 +82,7 @@ def dead_letters(
     }
     parameters = which.parameters(target) | page
     doing = f"read the dead letters of queue {target.queue!r}"
-    rows = fetch(connection, _dead_letters_clause(target.schema), parameters, doing)
+    rows = fetch(connection, dead_letters_clause(target.schema), parameters, doing)
     return [_dead_letter(target, codec, row) for row in rows]
 
 

@@ -13,12 +13,14 @@ from sqlalchemy.orm import DeclarativeBase
 from sqlalchemy_fairqueue.models.base import FairqueueMixin
 from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin
 from sqlalchemy_fairqueue.models.factory import Models, make_models
+from sqlalchemy_fairqueue.models.grants import GrantMixin, declare_grants
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
 from sqlalchemy_fairqueue.models.loads import LoadMixin
 from sqlalchemy_fairqueue.models.messages import DeadLetterMixin, LeaseMixin, MessageMixin, SignalMixin
 from sqlalchemy_fairqueue.models.queues import QueueConfigMixin, QueueStateMixin
 from sqlalchemy_fairqueue.models.read_only import ReadOnlyModel
-from sqlalchemy_fairqueue.models.types import Duration, Instant, Xid8, interval, timestamp
+from sqlalchemy_fairqueue.models.types import Duration, Instant, RoleName, Xid8, interval, timestamp
+from sqlalchemy_fairqueue.sql import RoleGrant
 
 __all__ = [
     "Channel",
@@ -29,6 +31,8 @@ __all__ = [
     "DeadLetterMixin",
     "Duration",
     "FairqueueMixin",
+    "Grant",
+    "GrantMixin",
     "History",
     "HistoryMixin",
     "Instant",
@@ -46,9 +50,12 @@ __all__ = [
     "QueueState",
     "QueueStateMixin",
     "ReadOnlyModel",
+    "RoleGrant",
+    "RoleName",
     "Signal",
     "SignalMixin",
     "Xid8",
+    "declare_grants",
     "interval",
     "make_models",
     "metadata",
@@ -94,6 +101,10 @@ class Lease(LeaseMixin, _Base):
 
 class History(HistoryMixin, _Base):
     """An attempt that has ended, in the connection's default schema."""
+
+
+class Grant(GrantMixin, _Base):
+    """A kind of work that a role was granted, in the connection's default schema."""
 
 
 class Load(LoadMixin, _Base):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sqlalchemy.orm import DeclarativeBase, registry
 
 from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin
+from sqlalchemy_fairqueue.models.grants import GrantMixin
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
 from sqlalchemy_fairqueue.models.loads import LoadMixin
 from sqlalchemy_fairqueue.models.messages import DeadLetterMixin, LeaseMixin, MessageMixin, SignalMixin
@@ -32,6 +33,7 @@ class Models:
         Channel: See :class:`ChannelMixin`.
         ChannelState: See :class:`ChannelStateMixin`.
         DeadLetter: See :class:`DeadLetterMixin`.
+        Grant: See :class:`GrantMixin`.
         History: See :class:`HistoryMixin`.
         Lease: See :class:`LeaseMixin`.
         Load: See :class:`LoadMixin`.
@@ -45,6 +47,7 @@ class Models:
     Channel: type[ChannelMixin]
     ChannelState: type[ChannelStateMixin]
     DeadLetter: type[DeadLetterMixin]
+    Grant: type[GrantMixin]
     History: type[HistoryMixin]
     Lease: type[LeaseMixin]
     Load: type[LoadMixin]
@@ -59,6 +62,7 @@ _MIXINS: dict[str, type[Any]] = {
     "Channel": ChannelMixin,
     "ChannelState": ChannelStateMixin,
     "DeadLetter": DeadLetterMixin,
+    "Grant": GrantMixin,
     "History": HistoryMixin,
     "Lease": LeaseMixin,
     "Load": LoadMixin,

@@ -1,7 +1,7 @@
-"""Column types: BIGINT microseconds in the database, aware datetimes and timedeltas in Python; transaction ids.
+"""Column types: BIGINT microseconds in the database, aware datetimes and timedeltas in Python; transaction ids; roles.
 
-Importing this module registers the type xid8 with SQLAlchemy's PostgreSQL dialects, which would else warn of it when
-they reflect the history.
+Importing this module registers the types xid8 and regrole with SQLAlchemy's PostgreSQL dialects, which would else warn
+of them when they reflect the history and the grants.
 """
 
 from __future__ import annotations
@@ -168,4 +168,21 @@ class Xid8(UserDefinedType[int]):
         return int
 
 
+class RoleName(UserDefinedType[str]):
+    """A role: its name in Python, as PostgreSQL prints it, in quotes where it needs them."""
+
+    cache_ok = True
+    render_bind_cast = True
+
+    def get_col_spec(self, **given: Any) -> str:
+        """Its name in PostgreSQL."""
+        return "regrole"
+
+    @property
+    def python_type(self) -> type[Any]:
+        """The type of values in Python."""
+        return str
+
+
 ischema_names.setdefault("xid8", Xid8)
+ischema_names.setdefault("regrole", RoleName)

@@ -18,6 +18,7 @@ from sqlalchemy_fairqueue.sql.drift import (
     recognised_version,
 )
 from sqlalchemy_fairqueue.sql.files import NEEDED_VERSION, functions, latest_version, relations, tables, versions
+from sqlalchemy_fairqueue.sql.grants import RoleGrant, grant_statements, revoke_statements
 from sqlalchemy_fairqueue.sql.guards import (
     SCHEMA_MISMATCH,
     change_guard,
@@ -27,6 +28,17 @@ from sqlalchemy_fairqueue.sql.guards import (
     same_transaction_guard,
 )
 from sqlalchemy_fairqueue.sql.repair import repair_statements
+from sqlalchemy_fairqueue.sql.rights import (
+    PUBLIC,
+    HeldGrant,
+    Privilege,
+    RoleRights,
+    compared_rights,
+    may_read_grants,
+    read_grants,
+    read_privileges,
+)
+from sqlalchemy_fairqueue.sql.roles import BOUND_BY_CHANNEL, BOUND_BY_QUEUE, KINDS, function_roles, role_functions
 from sqlalchemy_fairqueue.sql.schema import in_schema, named_schema, quoted, quoted_literal, schema_argument
 from sqlalchemy_fairqueue.sql.statements import (
     downgrade_statements,
@@ -36,29 +48,45 @@ from sqlalchemy_fairqueue.sql.statements import (
 )
 
 __all__ = [
+    "BOUND_BY_CHANNEL",
+    "BOUND_BY_QUEUE",
+    "KINDS",
     "NEEDED_VERSION",
+    "PUBLIC",
     "SCHEMA_MISMATCH",
     "Difference",
+    "HeldGrant",
+    "Privilege",
+    "RoleGrant",
+    "RoleRights",
     "assert_no_drift",
     "change_guard",
+    "compared_rights",
     "downgrade_statements",
     "drop_statements",
     "expected_catalog",
     "find_drift",
+    "function_roles",
     "functions",
+    "grant_statements",
     "in_schema",
     "install_guard",
     "install_statements",
     "installed_guard",
     "installed_version",
     "latest_version",
+    "may_read_grants",
     "named_schema",
     "quoted",
     "quoted_literal",
+    "read_grants",
+    "read_privileges",
     "recognised_version",
     "relations",
     "repair_guard",
     "repair_statements",
+    "revoke_statements",
+    "role_functions",
     "same_transaction_guard",
     "schema_argument",
     "tables",

@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from sqlalchemy_fairqueue.sql.catalog import expected_catalog, read_catalog
 from sqlalchemy_fairqueue.sql.files import versions
+from sqlalchemy_fairqueue.sql.rights import PUBLIC, compared_rights, may_read_grants, read_grants, read_privileges
 from sqlalchemy_fairqueue.sql.schema import named_schema, quoted
 
 if TYPE_CHECKING:
@@ -92,7 +93,10 @@ def find_drift(connection: Connection, schema: str | None = None) -> list[Differ
     has a trigger or a rule, so that each is unexpected: it may keep rows from the functions, or change them.
 
     The version is the one that is installed, whichever it is; where ``fq_version()`` is gone, the one that the rest
-    looks like. Reads the catalog alone, in the connection's transaction, and needs no privilege on the tables.
+    looks like. It compares who may execute the functions with the grants too, where the role may read them
+    (``grant app_web``: what its grants stand for, or what was granted by hand).
+
+    Reads the catalog and the grants, in the connection's transaction, and needs no privilege on the tables.
     Partitions of the history are expected, and so are objects of yours whose names are not ours, unless they belong to
     one of our tables.
 
@@ -113,7 +117,8 @@ def find_drift(connection: Connection, schema: str | None = None) -> list[Differ
         detail = f"it is version {version}, and this library knows {', '.join(map(str, versions()))}"
         return [Difference("installation", "fairqueue", "unexpected", detail)]
     found: Mapping[str, Mapping[str, str]] = read_catalog(connection, target)
-    return sorted(_differences(expected_catalog(version), found), key=lambda one: (one.kind, one.name))
+    differences = [*_differences(expected_catalog(version), found), *_grant_differences(connection, target, version)]
+    return sorted(differences, key=lambda one: (one.kind, one.name, one.state))
 
 
 def assert_no_drift(connection: Connection, schema: str | None = None, *, allowed: Collection[str] = ()) -> None:
@@ -159,6 +164,20 @@ def _differences(want: Mapping[str, Mapping[str, str]], have: Mapping[str, Mappi
         kind, _, name = key.partition(" ")
         if key not in want and key not in replaced:
             yield Difference(kind, name, "unexpected")
+
+
+def _grant_differences(connection: Connection, schema: str, version: int) -> Iterator[Difference]:
+    """Rights on functions that are not those of the grants; none where the role may not read the grants."""
+    if not may_read_grants(connection, schema):
+        return
+    # What PUBLIC may execute is a fact of the function.
+    for one in compared_rights(version, read_grants(connection, schema), read_privileges(connection, schema)):
+        if not one.role_exists:
+            yield Difference("grant", one.role, "unexpected", "the role was dropped")
+        if one.lacking:
+            yield Difference("grant", one.role, "missing", f"execute on {', '.join(one.lacking)}")
+        if one.beyond and one.role != PUBLIC:
+            yield Difference("grant", one.role, "unexpected", f"execute on {', '.join(one.beyond)}")
 
 
 def _changes(want: Mapping[str, str], have: Mapping[str, str]) -> str:

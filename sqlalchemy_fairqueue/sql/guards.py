@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.sql.files import functions, latest_version, relations, tables
+from sqlalchemy_fairqueue.sql.files import functions, latest_version, relations, tables, versions
 from sqlalchemy_fairqueue.sql.schema import BODY, block, quoted_literal
 
 if TYPE_CHECKING:
@@ -126,6 +126,23 @@ _REPAIRABLE = """\
   end if;"""
 
 
+_GRANTABLE = (
+    _NAMELESS
+    + """\
+  if to_regprocedure(format('%I.fq_version()', v_schema)) is null then
+    raise exception using errcode = 'QF004',
+      message = format('fairqueue is not installed in schema %I; '
+        'name the schema that op.create_fairqueue() was given', v_schema);
+  end if;
+  execute format('select %I.fq_version()', v_schema) into v_version;
+  if v_version <> all (array[{versions}]) then
+    raise exception using errcode = 'QF004',
+      message = format('schema %I holds fairqueue version %s, which this library does not know; '
+        'upgrade the library', v_schema, v_version);
+  end if;"""
+)
+
+
 def install_guard(version: int, schema: str | None) -> str:
     """A block that raises unless the schema exists and every name that the version needs in it is free."""
     return _block(_INSTALL.replace("{taken}", _taken(_names(version))), schema)
@@ -142,6 +159,11 @@ def repair_guard(version: int, schema: str | None) -> str:
         "{tables}", _array(tables(version))
     )
     return _block(checks.replace("{installed}", _INSTALLED).replace("{version}", str(version)), schema)
+
+
+def grants_guard(schema: str | None) -> str:
+    """A block that raises unless the schema holds a version that this library knows."""
+    return _block(_GRANTABLE.replace("{versions}", ", ".join(map(str, versions()))), schema)
 
 
 def change_guard(before: int, after: int, schema: str | None) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.sql.catalog import expected_catalog
 from sqlalchemy_fairqueue.sql.files import functions
+from sqlalchemy_fairqueue.sql.grants import renew_grants
 from sqlalchemy_fairqueue.sql.guards import repair_guard
 from sqlalchemy_fairqueue.sql.privileges import close_functions, give_back_privileges, note_privileges
 from sqlalchemy_fairqueue.sql.schema import block, in_schema, quoted_literal
@@ -37,7 +38,8 @@ _CLEAR = """\
 def repair_statements(version: int, schema: str | None) -> Iterator[str]:
     """Statements that make every function what the version has, and the stages' schema; tables are left alone.
 
-    Privileges are kept, except that PUBLIC may execute no function afterwards.
+    Privileges are kept, except that PUBLIC may execute no function afterwards. Roles get again what their grants stand
+    for.
 
     Raises:
         ValueError: The version is not known, or PostgreSQL cannot keep the schema's name.
@@ -51,6 +53,7 @@ def repair_statements(version: int, schema: str | None) -> Iterator[str]:
     yield give_back_privileges(schema)
     yield close_functions(wanted, schema)
     yield make_stage_schema(schema)
+    yield renew_grants(version, version, schema)
 
 
 def _expected(version: int) -> str:

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.sql.files import checked_version, downgrade_step, functions, new_tables, tables, upgrade_step
+from sqlalchemy_fairqueue.sql.grants import renew_grants, take_usage
 from sqlalchemy_fairqueue.sql.guards import change_guard, install_guard, installed_guard
 from sqlalchemy_fairqueue.sql.privileges import close_functions, give_back_privileges, note_privileges
 from sqlalchemy_fairqueue.sql.schema import QUALIFIER, in_schema
@@ -44,7 +45,7 @@ def upgrade_statements(old: int, new: int, schema: str | None) -> Iterator[str]:
     """Statements that make a newer version of an installed one, and keep what is in it: tables first, then functions.
 
     A function that is called as before is replaced where it is; others are dropped and made again. Both keep their
-    privileges.
+    privileges. Roles get the functions that their grants stand for in the newer version.
 
     Raises:
         ValueError: A version is not known or the newer one is not newer, or PostgreSQL cannot keep the schema's name.
@@ -56,6 +57,7 @@ def upgrade_statements(old: int, new: int, schema: str | None) -> Iterator[str]:
     for statement in _table_steps(old, new):
         yield in_schema(statement, schema)
     yield from _function_changes(old, new, schema)
+    yield renew_grants(old, new, schema)
 
 
 def downgrade_statements(new: int, old: int, schema: str | None) -> Iterator[str]:
@@ -71,6 +73,7 @@ def downgrade_statements(new: int, old: int, schema: str | None) -> Iterator[str
         raise ValueError(problem)
     yield change_guard(new, old, schema)
     yield from _function_changes(new, old, schema)
+    yield renew_grants(new, old, schema)
     for step in range(new, old, -1):
         for statement in (*downgrade_step(step), *(_drop("table", name) for name in new_tables(step))):
             yield in_schema(statement, schema)
@@ -86,6 +89,7 @@ def drop_statements(version: int, schema: str | None) -> Iterator[str]:
     """
     yield installed_guard(version, schema)
     yield drop_stage_schema(schema)
+    yield take_usage(schema)
     for name in functions(version):
         yield in_schema(_drop("function", name), schema)
     for name in tables(version):

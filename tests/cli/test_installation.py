@@ -89,7 +89,9 @@ def test_no_privilege_on_the_schema(bare_cli: Cli, database: Database) -> None:
         found = bare_cli("stats", "--schema", "public", "--json", "--database-url", url)
 
     assert (found.status, found.error["kind"]) == (5, "privilege_missing")
-    assert found.error["remedy"] == f'grant usage on schema "public" to "{database.name}_guest";'
+    assert found.error["remedy"] == (
+        f"op.grant_fairqueue('{database.name}_guest', 'operator', schema='public') in a migration"
+    )
 
 
 def test_no_privilege_on_a_function(bare_cli: Cli, database: Database, engine: Engine) -> None:

@@ -28,7 +28,7 @@ _MAY_KNOW = {
     "queue": _BASE | {"database", "unit_of_work"},
     "worker": _BASE | {"sql", "database", "unit_of_work", "queue"},
     "first_process": set[str](),
-    "": {"first_process", "errors", "codecs", "values", "queue", "models", "worker"},
+    "": {"first_process", "errors", "codecs", "values", "database", "queue", "models", "worker"},
 }
 # Leaves may know what they like, and nobody knows them, but for these: the demo runs on the embedded server, and the
 # demo and the command line make reports.

@@ -19,6 +19,7 @@ from sqlalchemy_fairqueue import (
     LeaseLost,
     LockOrderError,
     MessageCancelled,
+    NotGranted,
     PayloadError,
     SchemaMismatch,
     UnknownChannel,
@@ -41,6 +42,7 @@ _ERRORS = [
     LeaseLost((17, 18), 812, datetime(2026, 1, 1, 12, 0, 5, tzinfo=UTC), "b"),
     LockOrderError("x", sent=("", "q", "b", ""), refused=("", "q", "a", "")),
     MessageCancelled(17),
+    NotGranted("x"),
     PayloadError("is odd", "$.a[0]"),
     SchemaMismatch("x"),
     UnknownChannel("x", "q", "a"),
@@ -123,6 +125,7 @@ def test_every_sqlstate_has_one_class() -> None:
     assert FairQueueError.of_sqlstate["QF001"] is InvalidArgument
     assert FairQueueError.of_sqlstate["QF003"] is IsolationError
     assert FairQueueError.of_sqlstate["QF005"] is ChannelFull
+    assert FairQueueError.of_sqlstate["QF007"] is NotGranted
     assert FairQueueError.of_sqlstate["QF008"] is UnknownChannel
     assert FairQueueError.of_sqlstate["42883"] is SchemaMismatch
 

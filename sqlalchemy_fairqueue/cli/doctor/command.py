@@ -1,7 +1,7 @@
 """``doctor``: the checks of an installation, one after the other."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated
 
@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext, Finding, Level, Role
 from sqlalchemy_fairqueue.cli.doctor.gates import check_gates
+from sqlalchemy_fairqueue.cli.doctor.grants import check_grants
 from sqlalchemy_fairqueue.cli.doctor.history import check_history
 from sqlalchemy_fairqueue.cli.doctor.privileges import check_ownership, check_privileges
 from sqlalchemy_fairqueue.cli.doctor.queues import check_leases, check_queues, check_waits
@@ -34,16 +35,26 @@ from sqlalchemy_fairqueue.errors import clean
 Check = Callable[[CheckContext], Iterator[Finding]]
 
 _CHECKS: tuple[Check, ...] = (
-    check_server, check_clock, check_version, check_drift, check_privileges, check_ownership, check_row_security,
-    check_sequences, check_vacuum, check_snapshots, check_queues, check_gates, check_leases, check_waits, check_times,
-    check_history,
+    check_server, check_clock, check_version, check_drift, check_privileges, check_ownership, check_grants,
+    check_row_security, check_sequences, check_vacuum, check_snapshots, check_queues, check_gates, check_leases,
+    check_waits, check_times, check_history,
 )  # fmt: skip
 _ANY_VERSION = (check_server, check_clock, check_version)
-_NOT_FOR_PRODUCERS = (
-    check_sequences, check_queues, check_gates, check_leases, check_waits, check_times, check_history,
-)  # fmt: skip
-"""They read tables, or call functions, that a producer needs no privilege on."""
-_READ_ALL = "run doctor as a role that may do what --role monitor asks for, or as the owner of the tables"
+_FUNCTIONS_READ: Mapping[Check, tuple[str, ...]] = {
+    check_grants: ("fq_grants",),
+    check_queues: ("fq_queues", "fq_stats", "fq_now"),
+    check_gates: ("fq_queues", "fq_gate_key"),
+}
+"""Checks that call functions, which monitors and operators may execute."""
+_TABLES_READ: Mapping[Check, tuple[str, ...]] = {
+    check_sequences: ("fq_message", "fq_dead_letter", "fq_channel", "fq_signal", "fq_channel_state"),
+    check_leases: ("fq_lease", "fq_message"),
+    check_waits: ("fq_lease",),
+    check_times: ("fq_channel", "fq_channel_state", "fq_message"),
+    check_history: ("fq_queue",),
+}
+"""Checks that read tables, which are granted to nobody."""
+_READ_ALL = "run doctor as the owner of the tables"
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
 _SETTINGS = (
     text("set transaction read only"),
@@ -88,12 +99,14 @@ def doctor(
     with open_target(options) as target, target.engine.connect() as connected:
         connection = connected.execution_options(isolation_level="READ COMMITTED")
         with connection.begin():
-            schema, version = find_installation(connection, target.schema)
+            schema, version = find_installation(connection, target.schema, role.value)
         context = CheckContext(connection, schema, version, target.queue, max_age, tuple(allow or ()), role)
-        checks = [check for check in _CHECKS if role is not Role.PRODUCER or check not in _NOT_FOR_PRODUCERS]
-        if too_old(version, schema):
-            checks = [*_ANY_VERSION]
+        checks, left_out = (_ANY_VERSION, []) if too_old(version, schema) else _possible_checks(context)
         findings = [finding for check in checks for finding in _findings(context, check)]
+    if left_out:
+        words = ", ".join(map(_subject, left_out))
+        message = f"not checked, for which the role lacks privileges that its work does not need: {words}"
+        findings.append(Finding("privileges", Level.OK, message, _READ_ALL, {"unchecked": words.split(", ")}))
     worst = max(finding.level for finding in findings)
     bad = worst is Level.PROBLEM or (strict and worst is Level.WARNING)
     return Result(
@@ -109,10 +122,31 @@ def doctor(
     )
 
 
+def _possible_checks(context: CheckContext) -> tuple[tuple[Check, ...], list[Check]]:
+    """The checks that the role may make, and those that it may not."""
+    with context.connection.begin():
+        left_out = [check for check in _CHECKS if not _is_possible(context, check)]
+    return tuple(check for check in _CHECKS if check not in left_out), left_out
+
+
+def _is_possible(context: CheckContext, check: Check) -> bool:
+    """Whether the role may read what a check reads. What is missing altogether is for the check to find."""
+    functions, tables = _FUNCTIONS_READ.get(check, ()), _TABLES_READ.get(check, ())
+    schema = context.schema
+    return not (
+        (functions and context.execute("missing_function_privileges", schema=schema, functions=list(functions)).all())
+        or (tables and context.execute("missing_table_privileges", schema=schema, tables=list(tables)).all())
+    )
+
+
+def _subject(check: Check) -> str:
+    return check.__name__.removeprefix("check_")
+
+
 def _findings(context: CheckContext, check: Check) -> list[Finding]:
     """The findings of a check, in a transaction of its own; an error is a finding too."""
     connection = context.connection
-    subject = check.__name__.removeprefix("check_")
+    subject = _subject(check)
     try:
         with connection.begin():
             for statement in _SETTINGS:

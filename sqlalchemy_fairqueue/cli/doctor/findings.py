@@ -34,6 +34,8 @@ class Role(StrEnum):
     PRODUCER = "producer"
     CONSUMER = "consumer"
     MONITOR = "monitor"
+    OPERATOR = "operator"
+    LOADER = "loader"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,5 +6,4 @@ select
   q.history_retention,
   q.dead_letter_retention,
   q.dead_letter_retention_by_kind
-from fairqueue.fq_queue q
-where q.name = :queue
+from fairqueue.fq_queue_settings(cast(:queue as text)) q

@@ -78,7 +78,7 @@ def committed(
     """The result of a job that was committed before, and its last micro-batch; None without one."""
     statement = (
         "select batch_id, messages, created, replaced, duplicates, dropped, rejected "  # noqa: S608 - quoted
-        f"from {installation.quoted}.fq_load where queue = %s and job_id = %s"
+        f"from {installation.quoted}.fq_find_load(%s::text, %s::text)"
     )
     row = connection.execute(statement.encode(), [queue, job_id]).fetchone()
     return None if row is None else (LoadResult(job_id, False, *row[1:]), row[0])

@@ -1,7 +1,7 @@
 -- fq_bury: move deliveries to the dead letters, in the caller's transaction.
 -- Guarantees: as fq_complete for the token; the dead letter holds the whole message, the reason and the last error.
 -- Returns the lost ones. One that was cancelled while it was out is gone without a letter.
--- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: 40001.
+-- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: 40001; QF007.
 create function fairqueue.fq_bury(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_reasons text[],
   p_errors text[]
@@ -26,6 +26,10 @@ declare
   v_reasons text[];
   v_errors text[];
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   select array_agg(h.message_id), array_agg(h.row_id),
     array_agg(coalesce(p_reasons[h.ordinal], 'buried by its consumer')), array_agg(p_errors[h.ordinal])
   into v_ids, v_rows, v_reasons, v_errors

@@ -7,7 +7,7 @@
 -- it, a dequeue that takes it. Dequeue passes by a message that a cancel has locked. A transaction that settles
 -- messages as well locks all of them first, by fq_hold_messages.
 -- Index: fq_message_pkey, fq_channel_pkey. Errors: 40001 under REPEATABLE READ and SERIALIZABLE when a message was
--- delivered or settled since the snapshot.
+-- delivered or settled since the snapshot; QF007.
 create function fairqueue.fq_cancel(p_queue text, p_ids bigint[])
 returns table (message_id bigint, outcome text)
 language plpgsql
@@ -27,6 +27,16 @@ declare
   v_ids bigint[];
   v_leased bigint[];
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, w.channels)
+    from (
+      select coalesce(array_agg(distinct c.name::text), '{}'::text[]) as channels
+      from fairqueue.fq_message m
+      join fairqueue.fq_channel c on c.id = m.channel_id and c.queue = p_queue
+      where m.id = any (p_ids)
+    ) w
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   select array_agg(h.id) into v_ids
   from (
     select m.id

@@ -9,7 +9,7 @@
 -- page.
 -- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix,
 -- fq_dead_letter_died_ix.
--- Errors: QF001 bad limit.
+-- Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_channel_stats(
   p_queue text, p_channel text default null, p_limit integer default 1000, p_after text default null
 )
@@ -45,6 +45,10 @@ as $$
 declare
   v_now bigint := fairqueue.fq_now();
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   if p_limit is null or p_limit < 1 then
     raise exception 'fq_channel_stats has limit %', p_limit
       using errcode = 'QF001', hint = 'ask for 1 channel or more';

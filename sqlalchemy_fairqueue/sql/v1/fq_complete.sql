@@ -6,7 +6,7 @@
 -- Locks: the messages themselves, in the order of their ids; waits for a transaction that has one locked. No channel is
 -- touched.
 -- Index: none while a row is where the delivery found it (no false conflicts under SERIALIZABLE); else fq_message_pkey.
--- Errors: 40001.
+-- Errors: 40001; QF007.
 create function fairqueue.fq_complete(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[]
 )
@@ -36,6 +36,10 @@ declare
   v_attempts bigint[];
   v_kinds text[];
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   -- One alone, where the delivery found it, is deleted by a statement without arrays: to start the one below costs more
   -- than its run.
   if cardinality(p_ids) = 1 then

@@ -10,7 +10,7 @@
 -- nobody waits for it.
 -- Index: fq_channel_state_newest_ix, fq_lease_expires_ix, fq_message_lease_ix; counting reads the channel's stretch of
 -- fq_message_ready_ix and the queue's signals.
--- Errors: QF001 bad policy or name; 40001.
+-- Errors: QF001 bad policy or name; 40001; QF007.
 create function fairqueue.fq_configure_channel(
   p_queue text,
   p_channel text,
@@ -40,6 +40,10 @@ declare
   v_marked integer := 0;
   v_backlog bigint;
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   perform fairqueue.fq_make_channels(p_queue, array[p_channel]::text[], p_policy);
   select c.id into strict v_channel_id
   from fairqueue.fq_channel c

@@ -4,7 +4,7 @@
 -- Guarantees: takes effect with the caller's commit. The locked row is changed, so concurrent changes of different
 -- fields both last.
 -- Locks: the queue's row; waits for another configuration of the same queue. Index: fq_queue_pkey. Errors: QF001 bad
--- name or policy; 40001.
+-- name or policy; 40001; QF007.
 create function fairqueue.fq_configure_queue(p_queue text, p_changes jsonb, p_policy jsonb default null)
 returns void
 language plpgsql
@@ -22,6 +22,10 @@ as $$
 declare
   v_initial jsonb := fairqueue.fq_changed_policy(null::jsonb, p_policy);
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   perform fairqueue.fq_check_names(array[p_queue]::text[]);
   insert into fairqueue.fq_queue as q (name, defaults)
   values (p_queue, fairqueue.fq_changed_policy(v_initial, p_changes))

@@ -16,7 +16,7 @@
 -- Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_channel_state_ready_ix, fq_message_ready_ix; rows by ctid. Errors:
 -- QF001 bad argument, QF003 wrong isolation level.
 -- Source: round robin over channels with a head pointer; deficit round robin (Shreedhar, Varghese 1995); generic cell
--- rate algorithm (ITU-T I.371).
+-- rate algorithm (ITU-T I.371); QF007.
 create function fairqueue.fq_dequeue(
   p_queue text,
   p_limit integer,
@@ -155,6 +155,10 @@ declare
   v_head_id bigint;
   v_read_at bigint;
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   if p_queue is null
     or p_limit is null or p_limit not between 1 and 100000
     or p_lease is null or p_lease not between 1 and 31536000000000

@@ -3,7 +3,7 @@
 -- uses just now. Producers no longer notify for the sake of a lease that has ended.
 -- Locks: the leases for update skip locked (dequeue holds its own for key share), in the order of their ids. Never
 -- waits.
--- Index: fq_lease_pkey, fq_message_lease_ix. Errors: none.
+-- Index: fq_lease_pkey, fq_message_lease_ix. Errors: QF007.
 create function fairqueue.fq_end_leases(p_queue text, p_lease_ids bigint[])
 returns integer
 language plpgsql
@@ -22,6 +22,10 @@ declare
   v_leases bigint[];
   v_ended integer;
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   select array_agg(l.id) into v_leases
   from (
     select e.id

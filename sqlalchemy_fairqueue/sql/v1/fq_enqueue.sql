@@ -18,7 +18,7 @@
 -- (never in a two-phase transaction).
 -- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix, fq_signal_bounded_ix.
 -- Errors: QF001 bad argument; 40001 as fq_make_channels, for a key whose holder changed since the snapshot, and under
--- SERIALIZABLE for two at one bounded channel.
+-- SERIALIZABLE for two at one bounded channel; QF007.
 create function fairqueue.fq_enqueue(
   p_queue text,
   p_channels text[],
@@ -87,6 +87,10 @@ declare
   v_outcomes text[];
   r record;
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['producer', 'loader']::text[], p_queue, coalesce(p_channels, '{}'::text[]))
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   -- One good message for a channel that is there, as most transactions send: one statement, for the start of those
   -- below would cost more than their run. When it adds nothing (a channel that is new or has a bound, a key that
   -- stands, a bad value), the general way does, or says why not. Bounds are checked, so that an element that another

@@ -2,7 +2,7 @@
 -- Guarantees: null, and nothing changes, when the lease has expired or is gone, or when one of the given hand-outs is
 -- not held under it any more.
 -- Locks: the lease row, no key update: waits for a reclaim of the same lease, and for nothing else.
--- Index: fq_lease_pkey, fq_message_pkey. Errors: QF001 bad duration.
+-- Index: fq_lease_pkey, fq_message_pkey. Errors: QF001 bad duration; QF007.
 create function fairqueue.fq_extend(
   p_lease_id bigint, p_lease bigint, p_ids bigint[] default '{}', p_deliveries integer[] default '{}'
 )
@@ -23,6 +23,12 @@ declare
   v_now bigint := fairqueue.fq_now();
   v_expires_at bigint;
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], l.queue, null::text[])
+    from fairqueue.fq_lease l
+    where l.id = p_lease_id
+      and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   if p_lease is null or p_lease not between 1 and 31536000000000 then
     raise exception 'fq_extend has a lease of % microseconds', p_lease
       using errcode = 'QF001', hint = 'give a lease of 1 microsecond to 365 days';

@@ -11,7 +11,7 @@
 -- only one to delete its signals, and the holder of the queue's the only one to delete or change those that free its
 -- slots.
 -- Index: fq_signal_pkey, fq_channel_state_newest_ix, fq_queue_state_newest_ix; rows by ctid. Errors: QF001 bad
--- argument.
+-- argument; QF007.
 create function fairqueue.fq_hear(
   p_queue text,
   p_after bigint,
@@ -60,6 +60,10 @@ declare
   v_lower boolean;
   v_position bigint;
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   if p_queue is null or p_after is null or p_limit is null or p_limit < 1 then
     raise exception 'fq_hear has queue %, after %, limit %', p_queue, p_after, p_limit
       using errcode = 'QF001',

@@ -4,7 +4,7 @@
 -- somebody else's. cancelled: its messages that were withdrawn while it held them, in the order of their ids; each time
 -- anew, until they are settled.
 -- Locks: the lease rows, no key update, in the order of their ids; waits for an extension of the same lease.
--- Index: fq_lease_pkey, fq_message_cancelled_ix. Errors: QF001 bad duration.
+-- Index: fq_lease_pkey, fq_message_cancelled_ix. Errors: QF001 bad duration; QF007.
 create function fairqueue.fq_heartbeat(p_lease_ids bigint[], p_lease bigint)
 returns table (lease_id bigint, expires_at bigint, cancelled bigint[])
 language plpgsql
@@ -25,6 +25,12 @@ declare
   v_lease_id bigint;
   v_expires_at bigint;
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], l.queue, null::text[])
+    from fairqueue.fq_lease l
+    where l.id = any (p_lease_ids)
+      and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   if p_lease is null or p_lease not between 1 and 31536000000000 then
     raise exception 'fq_heartbeat has a lease of % microseconds', p_lease
       using errcode = 'QF001', hint = 'give a lease of 1 microsecond to 365 days';

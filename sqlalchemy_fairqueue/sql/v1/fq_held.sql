@@ -1,5 +1,5 @@
 -- fq_held: the tokens of the messages that are held under a lease, in the order of their ids.
--- Guarantees: as the statement that calls it sees them. Locks: none. Index: fq_message_lease_ix. Errors: none.
+-- Guarantees: as the statement that calls it sees them. Locks: none. Index: fq_message_lease_ix. Errors: QF007.
 create function fairqueue.fq_held(p_lease_id bigint)
 returns table (message_id bigint, row_id tid, deliveries integer)
 language plpgsql
@@ -11,6 +11,12 @@ set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], l.queue, null::text[])
+    from fairqueue.fq_lease l
+    where l.id = p_lease_id
+      and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   return query
   select m.id, m.ctid, m.deliveries
   from fairqueue.fq_message m

@@ -5,7 +5,7 @@
 -- Guarantees: until the transaction ends nobody else configures, pauses, resumes, purges or serves these channels.
 -- Locks: the state rows, for no key update; waits for a dequeue that serves a channel (short) and for its
 -- configuration, and, where it makes a channel, for a transaction that is making the same one.
--- Index: fq_channel_queue_name_key, fq_channel_state_newest_ix. Errors: QF001 as fq_make_channels; 40001.
+-- Index: fq_channel_queue_name_key, fq_channel_state_newest_ix. Errors: QF001 as fq_make_channels; 40001; QF007.
 create function fairqueue.fq_hold_channels(p_queue text, p_names text[], p_policies jsonb[])
 returns void
 language plpgsql
@@ -24,6 +24,10 @@ declare
   v_channel_id bigint;
   r record;
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   -- What is new comes last, as it does where an enqueue makes a channel after the states were locked.
   for v_new in 0..1 loop
     for r in

@@ -2,7 +2,7 @@
 -- and bury. ordinal: where the delivery stands in the arrays; exhausted: it was the last attempt. Guarantees: a
 -- returned message carries the delivery's token (id, lease id, deliveries) and stays so until the transaction ends.
 -- Locks: the messages, for update, in the order of their ids; waits for a transaction that has one locked.
--- Index: none while a row is where the delivery found it; else fq_message_pkey. Errors: 40001.
+-- Index: none while a row is where the delivery found it; else fq_message_pkey. Errors: 40001; QF007.
 create function fairqueue.fq_hold_deliveries(p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[])
 returns table (message_id bigint, row_id tid, ordinal bigint, exhausted boolean)
 language plpgsql
@@ -22,6 +22,13 @@ declare
   v_rows tid[] := p_rows;
   v_held bigint[] := '{}';
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], c.queue, null::text[])
+    from fairqueue.fq_message m
+    join fairqueue.fq_channel c on c.id = m.channel_id
+    where m.id = any (p_ids)
+      and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   for v_pass in 1..5 loop
     for message_id, row_id, ordinal, exhausted in
       select m.id, m.ctid, u.ord, m.attempts >= m.max_attempts

@@ -4,7 +4,7 @@
 -- passed over. A transaction that cancels or replaces, and settles, locks all of them by one call: by several, two such
 -- transactions could wait for each other.
 -- Locks: the messages, for update; waits for a transaction that has one locked. Index: fq_message_pkey. Errors: 40001
--- under REPEATABLE READ and SERIALIZABLE.
+-- under REPEATABLE READ and SERIALIZABLE; QF007.
 create function fairqueue.fq_hold_messages(p_ids bigint[])
 returns void
 language plpgsql
@@ -20,6 +20,13 @@ set enable_material = off
 set jit = off
 as $$
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['producer', 'consumer', 'operator']::text[], c.queue, array[c.name])
+    from fairqueue.fq_message m
+    join fairqueue.fq_channel c on c.id = m.channel_id
+    where m.id = any (p_ids)
+      and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   perform
   from (
     select distinct x.id

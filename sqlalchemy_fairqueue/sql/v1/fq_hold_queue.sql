@@ -2,7 +2,7 @@
 -- change the queue's settings after others.
 -- Guarantees: until the transaction ends nobody else changes settings of the queue, the first ones included.
 -- Locks: the queue's row, for no key update; waits for another configuration of the same queue. Index: fq_queue_pkey.
--- Errors: QF001 bad name; 40001.
+-- Errors: QF001 bad name; 40001; QF007.
 create function fairqueue.fq_hold_queue(p_queue text)
 returns void
 language plpgsql
@@ -18,6 +18,10 @@ set enable_material = off
 set jit = off
 as $$
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   perform fairqueue.fq_check_names(array[p_queue]::text[]);
   perform
   from fairqueue.fq_queue q

@@ -1,5 +1,6 @@
 -- fq_holder: the consumer that holds a message now; null: none does.
--- Guarantees: as the statement that calls it sees it. Locks: none. Index: fq_message_pkey, fq_lease_pkey. Errors: none.
+-- Guarantees: as the statement that calls it sees it. Locks: none. Index: fq_message_pkey, fq_lease_pkey.
+-- Errors: QF007.
 create function fairqueue.fq_holder(p_message_id bigint)
 returns text
 language plpgsql
@@ -10,6 +11,13 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], c.queue, null::text[])
+    from fairqueue.fq_message m
+    join fairqueue.fq_channel c on c.id = m.channel_id
+    where m.id = p_message_id
+      and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   return (
     select l.consumer
     from fairqueue.fq_message m

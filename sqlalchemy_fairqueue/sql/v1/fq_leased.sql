@@ -2,7 +2,7 @@
 -- channel's, 2: the queue's), in no order. p_channels null: of all channels.
 -- Guarantees: what fq_hold_leased locks. While the caller holds the state rows of the channels, or the queue's gate,
 -- none is added.
--- Locks: none. Index: fq_lease_expires_ix, fq_message_lease_ix, fq_channel_pkey. Errors: none.
+-- Locks: none. Index: fq_lease_expires_ix, fq_message_lease_ix, fq_channel_pkey. Errors: QF007.
 create function fairqueue.fq_leased(p_queue text, p_slot integer, p_channels text[])
 returns bigint[]
 language plpgsql
@@ -18,6 +18,10 @@ set enable_material = off
 set jit = off
 as $$
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   return array(
     select m.id
     from fairqueue.fq_lease e

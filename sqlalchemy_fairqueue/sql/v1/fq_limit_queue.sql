@@ -9,7 +9,7 @@
 -- the gate to the commit the queue's dequeues return nothing, and a transaction that settles a message that was out
 -- waits. READ COMMITTED only: an older snapshot would miss messages that are out.
 -- Index: fq_queue_pkey, fq_lease_expires_ix, fq_message_lease_ix, fq_queue_state_newest_ix. Errors: QF001 bad argument,
--- QF003 wrong isolation level.
+-- QF003 wrong isolation level; QF007.
 create function fairqueue.fq_limit_queue(p_queue text, p_max_concurrency integer, p_notify boolean default true)
 returns void
 language plpgsql
@@ -28,6 +28,10 @@ declare
   v_marked integer := 0;
   v_row tid;
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   perform fairqueue.fq_check_names(array[p_queue]::text[]);
   if p_max_concurrency < 1 then
     raise exception 'fq_limit_queue has max_concurrency %', p_max_concurrency

@@ -3,7 +3,7 @@
 -- transaction of its own, before it merges: others could wait for the first use of a channel. Channels start with the
 -- queue's defaults, or else with p_policy, as in fq_enqueue.
 -- Guarantees and locks: as fq_make_channels. Index: fq_channel_queue_name_key. Errors: QF001 bad name or policy; 42P01,
--- 42501 as fq_find_stage.
+-- 42501 as fq_find_stage; QF007.
 create function fairqueue.fq_make_stage_channels(
   p_queue text,
   p_stage text,
@@ -24,6 +24,10 @@ declare
   v_names text[];
   v_stage regclass := fairqueue.fq_find_stage(p_stage);
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['loader']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   execute format(
     'select array_agg(n.channel) from ('
     '  select s.channel from (select distinct g.channel from %s g where g.attempt = any (%L)) s'

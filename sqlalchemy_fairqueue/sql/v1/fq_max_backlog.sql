@@ -1,6 +1,6 @@
 -- fq_max_backlog: how many undelivered messages a channel may have; null: no bound, or there is no such channel.
 -- Guarantees: the policy that was committed last. Locks: none. Index: fq_channel_queue_name_key,
--- fq_channel_state_newest_ix. Errors: none.
+-- fq_channel_state_newest_ix. Errors: QF007.
 create function fairqueue.fq_max_backlog(p_queue text, p_channel text)
 returns integer
 language plpgsql
@@ -11,6 +11,10 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['producer']::text[], p_queue, array[p_channel]::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   return (
     select s.max_backlog
     from fairqueue.fq_channel c

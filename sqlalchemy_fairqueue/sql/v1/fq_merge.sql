@@ -15,7 +15,7 @@
 -- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix.
 -- Errors: QF001 bad argument, or a job that is not the same after all; QF002 a key stands already; QF005 a channel is
 -- full; QF006 the stage does not have the rows that it should; 42P01 it is gone; 42501 another role made it; 55P03,
--- 40P01: somebody else has what is to be replaced, try again.
+-- 40P01: somebody else has what is to be replaced, try again; QF007.
 create function fairqueue.fq_merge(
   p_queue text,
   p_job_id text,
@@ -75,6 +75,10 @@ declare
   v_dropped bigint := 0;
   r record;
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['loader']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   if num_nulls(p_queue, p_job_id, p_stage, p_attempts, p_messages, p_rejected, p_on_duplicate) > 0
     or p_on_duplicate not in ('skip', 'raise', 'replace')
     or octet_length(p_job_id) not between 1 and 512

@@ -6,7 +6,7 @@
 -- Locks: queue: its row, as configuration does, and a dequeue under way goes on. Channel: its state row, waits for a
 -- dequeue that serves it (short) or for its configuration; until the commit dequeue passes by the channel.
 -- Index: fq_queue_pkey, fq_channel_state_newest_ix. Errors: QF001 bad name; QF008 no such
--- channel; 40001.
+-- channel; 40001; QF007.
 create function fairqueue.fq_pause(p_queue text, p_channel text default null, p_new boolean default false)
 returns boolean
 language plpgsql
@@ -25,6 +25,10 @@ declare
   v_channel_id bigint;
   v_row tid;
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   if p_channel is null then
     perform fairqueue.fq_check_names(array[p_queue]::text[]);
     insert into fairqueue.fq_queue as q (name, paused_at)

@@ -6,7 +6,8 @@
 -- Locks: the channel's state row: waits for a dequeue, a hearing or a configuration of the channel. Until the commit
 -- the channel is not served, and no consumer waits for it. Messages for update skip locked: one that is just being
 -- cancelled or replaced is passed by.
--- Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix; rows by ctid. Errors: 40001.
+-- Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix; rows by ctid.
+-- Errors: 40001; QF007.
 create function fairqueue.fq_purge_channel(p_queue text, p_channel text)
 returns bigint
 language plpgsql
@@ -26,6 +27,10 @@ declare
   v_row tid;
   v_deleted bigint;
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   select c.id into v_channel_id
   from fairqueue.fq_channel c
   where c.queue = p_queue

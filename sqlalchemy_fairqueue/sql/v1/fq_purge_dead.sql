@@ -4,7 +4,7 @@
 -- dead letter of the queue.
 -- Locks: dead letters, named ones in the order of their ids, waiting for a redrive or purge of the same; others skip
 -- locked.
--- Index: fq_dead_letter_pkey or fq_dead_letter_died_ix. Errors: 40001.
+-- Index: fq_dead_letter_pkey or fq_dead_letter_died_ix. Errors: 40001; QF007.
 create function fairqueue.fq_purge_dead(
   p_queue text,
   p_ids bigint[] default null,
@@ -29,6 +29,10 @@ declare
   v_channel_id bigint;
   v_deleted bigint;
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   if p_channel is not null then
     select c.id into v_channel_id
     from fairqueue.fq_channel c

@@ -4,7 +4,7 @@
 -- Guarantees: attempts that begin by a dequeue after the commit are recorded, or not; one that was under way ends as it
 -- began.
 -- Locks: the queue's row; waits for another configuration of the same queue. Index: fq_queue_pkey. Errors: QF001 bad
--- name or retention; 40001.
+-- name or retention; 40001; QF007.
 create function fairqueue.fq_record_queue(p_queue text, p_history boolean default null, p_retention bigint default null)
 returns void
 language plpgsql
@@ -20,6 +20,10 @@ set enable_material = off
 set jit = off
 as $$
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   perform fairqueue.fq_check_names(array[p_queue]::text[]);
   if p_retention not between 1 and 3153600000000000 then
     raise exception 'fq_record_queue has retention % microseconds', p_retention

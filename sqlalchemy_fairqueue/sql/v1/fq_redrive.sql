@@ -7,7 +7,7 @@
 -- transaction).
 -- Locks: dead letters, named ones in the order of their ids, waiting for another redrive or purge; others skip locked.
 -- Then keys in the order (channel, key), as in fq_enqueue. Index: fq_dead_letter_pkey or fq_dead_letter_died_ix,
--- fq_message_dedupe_key, fq_channel_pkey. Errors: QF001 bad limit; 40001.
+-- fq_message_dedupe_key, fq_channel_pkey. Errors: QF001 bad limit; 40001; QF007.
 create function fairqueue.fq_redrive(
   p_queue text,
   p_ids bigint[] default null,
@@ -37,6 +37,10 @@ declare
   v_back bigint[];
   v_stands boolean;
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   if p_limit is null or p_limit < 1 then
     raise exception 'fq_redrive has limit %', p_limit
       using errcode = 'QF001', hint = 'redrive 1 or more at a time';

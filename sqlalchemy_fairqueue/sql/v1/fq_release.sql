@@ -2,7 +2,7 @@
 -- Guarantees: as fq_complete for the token; the message is ready again where it stood, or p_delays microseconds from
 -- now. Returns the lost ones. One that was cancelled while it was leased is gone instead. p_notify: wake waiting
 -- consumers (never in a two-phase transaction).
--- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: QF001 bad delay; 40001.
+-- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: QF001 bad delay; 40001; QF007.
 create function fairqueue.fq_release(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_delays bigint[],
   p_notify boolean default false
@@ -26,6 +26,10 @@ declare
   v_rows tid[];
   v_delays bigint[];
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   if 0 > any (p_delays) or 3153600000000000 < any (p_delays) then
     raise exception 'fq_release has a delay below zero or above 100 years'
       using errcode = 'QF001', hint = 'give delays of 0 to 3153600000000000 microseconds';

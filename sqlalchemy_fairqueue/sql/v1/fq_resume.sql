@@ -4,7 +4,7 @@
 -- whatever hints the consumers keep. The channel stands where its last service puts it or, if later, where its first
 -- message or its rate does: as one that returns from idleness. p_notify: wake waiting consumers (a transaction that
 -- notifies cannot be prepared for two-phase commit).
--- Locks: as fq_pause. Index: fq_queue_pkey, fq_channel_state_newest_ix. Errors: QF008 no such channel; 40001.
+-- Locks: as fq_pause. Index: fq_queue_pkey, fq_channel_state_newest_ix. Errors: QF008 no such channel; 40001; QF007.
 create function fairqueue.fq_resume(p_queue text, p_channel text default null, p_notify boolean default true)
 returns boolean
 language plpgsql
@@ -24,6 +24,10 @@ declare
   v_row tid;
   v_resumed boolean;
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   if p_channel is null then
     update fairqueue.fq_queue q
     set paused_at = null

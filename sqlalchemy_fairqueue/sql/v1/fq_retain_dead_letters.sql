@@ -4,7 +4,7 @@
 -- Guarantees: takes effect with the caller's commit; the letters go when fq_prune_dead_letters runs after that. The
 -- locked row is changed, so concurrent changes for different kinds both last.
 -- Locks: the queue's row; waits for another configuration of the same queue. Index: fq_queue_pkey. Errors: QF001 bad
--- name or retention, more than 1,000 kinds; 40001.
+-- name or retention, more than 1,000 kinds; 40001; QF007.
 create function fairqueue.fq_retain_dead_letters(p_queue text, p_kind text, p_retention bigint)
 returns void
 language plpgsql
@@ -23,6 +23,10 @@ declare
   c_most constant integer := 1000;
   v_kinds bigint;
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   perform fairqueue.fq_check_names(array[p_queue, coalesce(p_kind, p_queue)]::text[]);
   if p_retention not between 1 and 3153600000000000 then
     raise exception 'fq_retain_dead_letters has retention % microseconds', p_retention

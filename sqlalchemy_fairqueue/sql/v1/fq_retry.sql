@@ -3,7 +3,7 @@
 -- Guarantees: as fq_complete for the token; p_delays in microseconds from now (null or 0: where it stood). Returns the
 -- lost and the buried ones. One that was cancelled while it was leased is gone instead, and is neither. p_notify: wake
 -- waiting consumers (never in a two-phase transaction).
--- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: QF001 bad delay; 40001.
+-- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: QF001 bad delay; 40001; QF007.
 create function fairqueue.fq_retry(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_delays bigint[],
   p_errors text[],
@@ -33,6 +33,10 @@ declare
   v_dead_errors text[];
   v_buried bigint[];
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   if 0 > any (p_delays) or 3153600000000000 < any (p_delays) then
     raise exception 'fq_retry has a delay below zero or above 100 years'
       using errcode = 'QF001', hint = 'give delays of 0 to 3153600000000000 microseconds';

@@ -6,7 +6,7 @@
 -- scheduled and prioritised messages, and what the queue has of messages out, dead letters and signals not heard. The
 -- ready messages are not read.
 -- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix,
--- fq_dead_letter_died_ix, fq_queue_pkey, fq_queue_state_newest_ix. Errors: none.
+-- fq_dead_letter_died_ix, fq_queue_pkey, fq_queue_state_newest_ix. Errors: QF007.
 create function fairqueue.fq_stats(p_queue text)
 returns table (
   channels bigint,
@@ -34,6 +34,10 @@ as $$
 declare
   v_now bigint := fairqueue.fq_now();
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   return query
   with told as materialized (
     select g.channel_id, count(*) as signals, sum(g.added) as added, sum(g.dropped) as dropped,

@@ -2,7 +2,7 @@
 -- Guarantees: from the commit on, producers no longer notify for its sake. A lease that is gone, or does not wait, is
 -- left alone.
 -- Locks: the lease row, no key update: waits for a reclaim or an extension of the same lease. Index: fq_lease_pkey.
--- Errors: none.
+-- Errors: QF007.
 create function fairqueue.fq_unwait(p_lease_id bigint)
 returns void
 language plpgsql
@@ -18,6 +18,12 @@ set enable_material = off
 set jit = off
 as $$
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], l.queue, null::text[])
+    from fairqueue.fq_lease l
+    where l.id = p_lease_id
+      and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   update fairqueue.fq_lease e
   set waiting_until = null
   where e.id = p_lease_id

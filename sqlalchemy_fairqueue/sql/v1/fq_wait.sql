@@ -5,7 +5,7 @@
 -- waits: work that was committed in between notified nobody. Keep p_wait short: producers notify a dead consumer until
 -- its wait is over.
 -- Locks: the lease row, no key update: waits for an extension of the same lease. Index: fq_lease_pkey. Errors: QF001
--- bad argument.
+-- bad argument; QF007.
 create function fairqueue.fq_wait(
   p_queue text,
   p_consumer text,
@@ -30,6 +30,10 @@ as $$
 declare
   v_now bigint := fairqueue.fq_now();
 begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
   perform fairqueue.fq_check_names(array[p_queue]::text[]);
   if p_consumer is null or p_wait is null or p_wait not between 1 and 31536000000000 then
     raise exception 'fq_wait has consumer %, wait % microseconds', p_consumer, p_wait

@@ -3,7 +3,7 @@ select
   pg_current_snapshot()::text as snapshot,
   fairqueue.fq_now() as now,
   array(
-    select q.name
-    from fairqueue.fq_queue q
+    select q.queue
+    from fairqueue.fq_queue_settings(cast(null as text)) q
     where q.history
   ) as recorded

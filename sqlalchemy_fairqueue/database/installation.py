@@ -1,0 +1,103 @@
+"""Installation without a project of Alembic's, for tests and scripts: install what is missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from sqlalchemy_fairqueue.database.migrations import to_upgrade, too_old
+from sqlalchemy_fairqueue.errors import AutocommitError, SchemaMismatch
+from sqlalchemy_fairqueue.sql import (
+    SCHEMA_MISMATCH,
+    install_statements,
+    installed_version,
+    latest_version,
+    quoted,
+    recognised_version,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_ATTEMPTS = 5
+# What an install meets when another one commits meanwhile: its own guard, names that are taken, rows of the catalog.
+_TAKEN = {SCHEMA_MISMATCH, "23505", "42P06", "42P07", "42710", "42723", "40P01", "40001", "XX000"}
+
+
+def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> bool:
+    """Install the newest version of fairqueue's schema if none is there; for tests and scripts without migrations.
+
+    Several processes may call it at once: one installs, and the others wait for it. With Alembic, use
+    ``op.create_fairqueue`` instead. In an asynchronous program: ``await connection.run_sync(install_fairqueue)``.
+
+    Args:
+        where: An engine: in a transaction of its own, which is committed. A connection: in its transaction, in which it
+            fails if another one installs meanwhile.
+        schema: The schema to install into. It is made if it is missing. None is the connection's default schema.
+
+    Returns:
+        Whether it was installed now. False: a version that this library can use was there.
+
+    Raises:
+        SchemaMismatch: An older version is there, or objects that are not fairqueue's have its names. The error holds
+            the migration to write.
+        AutocommitError: The connection commits each statement by itself.
+        ValueError: PostgreSQL cannot keep the schema's name, or the database is not PostgreSQL.
+    """
+    if isinstance(where, Connection):
+        if getattr(where.connection.dbapi_connection, "autocommit", False):
+            raise AutocommitError(
+                "install_fairqueue is all or nothing, and the connection is in AUTOCOMMIT; give the engine, or a "
+                "connection without isolation_level='AUTOCOMMIT'"
+            )
+        return _installed_now(where, schema)
+    engine = where.execution_options(isolation_level="READ COMMITTED")
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            with engine.begin() as connection:
+                return _installed_now(connection, schema)
+        except (DBAPIError, SchemaMismatch) as error:
+            cause = error if isinstance(error, DBAPIError) else error.__cause__
+            if attempt == _ATTEMPTS or not isinstance(cause, DBAPIError) or _sqlstate(cause) not in _TAKEN:
+                raise
+            # A guard's refusal stays, unless another process has installed it meanwhile.
+            if isinstance(error, SchemaMismatch) and not _is_there(engine, schema):
+                raise
+    raise AssertionError
+
+
+def _installed_now(connection: Connection, schema: str | None) -> bool:
+    if connection.dialect.name != "postgresql":
+        problem = f"fairqueue needs PostgreSQL, and this database is {connection.dialect.name}"
+        raise ValueError(problem)
+    version = recognised_version(connection, schema)
+    if version is not None:
+        if outdated := too_old(version, schema):
+            raise SchemaMismatch(f"{outdated}; put {to_upgrade(version, schema)} into an Alembic migration and run it")
+        return False
+    made = [] if schema is None else [f"create schema if not exists {quoted(schema)}"]
+    try:
+        _send(connection, [*made, *install_statements(latest_version(), schema)])
+    except DBAPIError as error:
+        if _sqlstate(error) != SCHEMA_MISMATCH:
+            raise
+        refused = getattr(getattr(error.orig, "diag", None), "message_primary", None) or str(error.orig)
+        problem = f"install_fairqueue: {refused}"
+        raise SchemaMismatch(problem) from error
+    return True
+
+
+def _send(connection: Connection, statements: Iterable[str]) -> None:
+    for statement in statements:
+        connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+
+
+def _is_there(engine: Engine, schema: str | None) -> bool:
+    with engine.connect() as connection:
+        return installed_version(connection, schema) is not None
+
+
+def _sqlstate(error: DBAPIError) -> str | None:
+    return getattr(error.orig, "sqlstate", None)

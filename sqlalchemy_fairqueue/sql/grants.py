@@ -1,0 +1,247 @@
+"""Grants: the statements that give a role a kind of work, take it back, and renew what the grants of all roles say.
+
+A grant is a row of ``fq_grant`` and the privileges that it stands for: ``execute`` on the functions of its kind, and
+``usage`` of the schema. Tables are granted to nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.sql.files import versions
+from sqlalchemy_fairqueue.sql.guards import grants_guard
+from sqlalchemy_fairqueue.sql.roles import BOUND_BY_CHANNEL, BOUND_BY_QUEUE, KINDS, role_functions
+from sqlalchemy_fairqueue.sql.schema import block, quoted_literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_MAX_ROLE_BYTES = 63
+_MAX_NAME_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class RoleGrant:
+    """A kind of work that a role is granted.
+
+    Attributes:
+        role: The role's name, as PostgreSQL keeps it, without quotes.
+        kind: ``producer``, ``consumer``, ``monitor``, ``operator`` or ``loader``.
+        queues: The only queues that it holds for, sorted. None: all. A monitor sees all.
+        channels: The only channels that it holds for, sorted. None: all. For producers alone.
+
+    Raises:
+        ValueError: A value cannot be granted.
+        TypeError: Queues or channels are a single string.
+    """
+
+    role: str
+    kind: str
+    queues: Collection[str] | None = None
+    channels: Collection[str] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values, and sort the names."""
+        _check_role(self.role)
+        _check_kind(self.kind)
+        for name, bounded in (("queues", BOUND_BY_QUEUE), ("channels", BOUND_BY_CHANNEL)):
+            given: Collection[str] | None = getattr(self, name)
+            if given is None:
+                continue
+            if self.kind not in bounded:
+                problem = (
+                    f"a {self.kind} cannot be bound to {name}={given!r}: only {', '.join(bounded)} can; leave it out"
+                )
+                raise ValueError(problem)
+            object.__setattr__(self, name, _checked_names(name, given))
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The arguments of the operation in a migration: ``'app', 'producer', queues=['documents']``."""
+        bounds = {"queues": self.queues, "channels": self.channels}
+        given = (f"{name}={list(names)!r}" for name, names in bounds.items() if names is not None)
+        return (repr(self.role), repr(self.kind), *given)
+
+
+def _check_role(role: str) -> None:
+    if not role or "\0" in role or len(role.encode()) > _MAX_ROLE_BYTES or role in {"public", "none"}:
+        problem = f"role {role!r} is not a role that can be granted work; give the name of one role, of 1 to 63 bytes"
+        raise ValueError(problem)
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in KINDS:
+        problem = f"there is no kind of work {kind!r}; give one of {', '.join(KINDS)}"
+        raise ValueError(problem)
+
+
+def _checked_names(argument: str, names: Collection[str]) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Collection):
+        problem = f"{argument} is {names!r}, which is no list of names; give {argument}=[{names!r}], or None for all"
+        raise TypeError(problem)
+    bad = [name for name in names if not _is_name(name)]
+    if bad or not names:
+        what = f"holds {bad[0]!r:.80}" if bad else "is empty"
+        problem = f"{argument} {what}; give names of 1 to {_MAX_NAME_BYTES} bytes without NUL, or None for all"
+        raise ValueError(problem)
+    return tuple(sorted(set(names)))
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and "\0" not in name and 1 <= len(name.encode()) <= _MAX_NAME_BYTES
+
+
+_VARIABLES = {"v_role": "regrole", "v_usable": "boolean", "v_grant": "record", "v_version": "integer"}
+
+_VERSION = """\
+  execute format('select %I.fq_version()', v_schema) into v_version;"""
+
+_GRANT = """\
+  v_role := to_regrole(quote_ident({role}));
+  if v_role is null then
+    raise exception using errcode = 'undefined_object',
+      message = format('role %I does not exist; create it before its grant: create role %I', {role}, {role});
+  end if;
+  v_usable := has_schema_privilege(v_role, v_schema, 'usage');
+  if not v_usable then
+    execute format('grant usage on schema %I to %s', v_schema, v_role);
+  end if;
+  execute format('insert into %I.fq_grant as g (role, kind, queues, channels, usage_given) values ($1, $2, $3, $4, $5) '
+    'on conflict (role, kind) do update set queues = excluded.queues, channels = excluded.channels, '
+    'usage_given = g.usage_given or excluded.usage_given', v_schema)
+  using v_role, {kind}, {queues}, {channels}, not v_usable;"""
+
+# What is missing, by the rows: the grants of one role, or of all.
+_GIVE = """\
+  for v_grant in
+    execute format('select p.oid::regprocedure as function, g.role '
+      'from %I.fq_grant g '
+      'join pg_roles r on r.oid = g.role '
+      'join unnest($1, $2, $3) w(version, kind, name) on w.version = $4 and w.kind = g.kind '
+      'join pg_proc p on p.pronamespace = $5 and p.proname = w.name '
+      'where (g.role = $6 or $6 is null) '
+      'and not exists (select from aclexplode(p.proacl) a where a.grantee = g.role) '
+      'order by 2, 1', v_schema)
+    using {granted}, v_version, quote_ident(v_schema)::regnamespace, v_role
+  loop
+    execute format('grant execute on function %s to %s', v_grant.function, v_grant.role);
+  end loop;"""
+
+_REVOKE = """\
+  v_role := to_regrole(quote_ident({role}));
+  execute format('select bool_or(g.usage_given) from %I.fq_grant g where g.role = $1', v_schema)
+    into v_usable using v_role;
+  execute format('delete from %I.fq_grant g where (g.kind = $2 or $2 is null) '
+    'and (g.role = $1 or not exists (select from pg_roles r where r.oid = g.role))', v_schema)
+    using v_role, {kind};
+  if v_role is null then
+    raise notice 'role % does not exist; grants of roles that were dropped are gone', {role};
+  elsif v_usable then
+    execute format('update %I.fq_grant set usage_given = true where role = $1', v_schema) using v_role;
+    execute format('select not exists (select from %I.fq_grant g where g.role = $1)', v_schema)
+      into v_usable using v_role;
+    if v_usable then
+      execute format('revoke usage on schema %I from %s', v_schema, v_role);
+    end if;
+  end if;"""
+
+# What no row of a role stands for: the functions of what was taken away, but for those that other kinds have too.
+_TAKE = """\
+  for v_grant in
+    execute format('select distinct p.oid::regprocedure as function, a.grantee::regrole as role '
+      'from unnest($1, $2, $3) w(version, kind, name) '
+      'join pg_proc p on p.pronamespace = $5 and p.proname = w.name '
+      'cross join lateral aclexplode(p.proacl) a '
+      'join pg_roles r on r.oid = a.grantee '
+      'where w.version = $6 and (w.kind = $8 or $8 is null) '
+      'and (a.grantee = $7 or $7 is null) and a.grantee <> p.proowner '
+      'and ($7 is not null or exists (select from %1$I.fq_grant g where g.role = a.grantee and g.kind = w.kind)) '
+      'and not exists (select from %1$I.fq_grant g join unnest($1, $2, $3) k(version, kind, name) '
+      'on k.version = $4 and k.kind = g.kind where g.role = a.grantee and k.name = p.proname) '
+      'order by 2, 1', v_schema)
+    using {granted}, v_version, quote_ident(v_schema)::regnamespace, {before}, v_role, {kind}
+  loop
+    execute format('revoke execute on function %s from %s', v_grant.function, v_grant.role);
+  end loop;"""
+
+_TAKE_USAGE = """\
+  for v_grant in
+    execute format('select distinct r.oid::regrole as role from %I.fq_grant g join pg_roles r on r.oid = g.role '
+      'where g.usage_given order by 1', v_schema)
+  loop
+    execute format('revoke usage on schema %I from %s', v_schema, v_grant.role);
+  end loop;"""
+
+
+def grant_statements(grant: RoleGrant, schema: str | None) -> Iterator[str]:
+    """Statements that give a role a kind of work, or change the bounds of what it has: a guard, one block.
+
+    Raises:
+        ValueError: PostgreSQL cannot keep the schema's name.
+    """
+    yield grants_guard(schema)
+    given = _GRANT.format(
+        role=_text(grant.role), kind=_text(grant.kind), queues=_names(grant.queues), channels=_names(grant.channels)
+    )
+    yield _block([_VERSION, given, _GIVE.format(granted=_granted(versions(), [grant.kind]))], schema)
+
+
+def revoke_statements(role: str, kind: str | None, schema: str | None) -> Iterator[str]:
+    """Statements that take a kind of work from a role, None: all kinds. Nothing is changed where it has none.
+
+    Raises:
+        ValueError: The role's name or the kind cannot be granted, or PostgreSQL cannot keep the schema's name.
+    """
+    _check_role(role)
+    if kind is not None:
+        _check_kind(kind)
+    yield grants_guard(schema)
+    of = "null::text" if kind is None else _text(kind)
+    taken = _TAKE.format(granted=_granted(versions(), KINDS), before="v_version", kind=of)
+    # Without a role there is nobody to take anything from.
+    taken = f"  if v_role is not null then\n{taken}\n  end if;"
+    yield _block([_VERSION, _REVOKE.format(role=_text(role), kind=of), taken], schema)
+
+
+def renew_grants(before: int, after: int, schema: str | None) -> str:
+    """A block that gives every role the functions that its grants stand for in a version, and takes those of another.
+
+    What was granted by hand stays.
+    """
+    granted = _granted(sorted({before, after}), KINDS)
+    steps = [f"  v_version := {after};", _GIVE.format(granted=granted)]
+    if before != after:
+        steps.append(_TAKE.format(granted=granted, before=str(before), kind="null::text"))
+    return _block(steps, schema)
+
+
+def take_usage(schema: str | None) -> str:
+    """A block that takes back the usage of the schema that came with grants."""
+    return _block([_TAKE_USAGE], schema)
+
+
+def _granted(of: Iterable[int], kinds: Iterable[str]) -> str:
+    """Three arrays: version, kind and function."""
+    wanted = list(kinds)
+    rows = [(version, kind, name) for version in of for kind in wanted for name in role_functions(version, kind)]
+    columns = [
+        ", ".join(str(version) for version, _, _ in rows),
+        ", ".join(quoted_literal(kind) for _, kind, _ in rows),
+        ", ".join(quoted_literal(name) for _, _, name in rows),
+    ]
+    kinds_of_columns = ("integer[]", "text[]", "text[]")
+    return ",\n      ".join(f"array[{values}]::{kind}" for values, kind in zip(columns, kinds_of_columns, strict=True))
+
+
+def _text(value: str) -> str:
+    return f"{quoted_literal(value)}::text"
+
+
+def _names(names: Collection[str] | None) -> str:
+    return "null::text[]" if names is None else f"array[{', '.join(quoted_literal(name) for name in names)}]::text[]"
+
+
+def _block(steps: Iterable[str], schema: str | None) -> str:
+    return block("\n".join(steps), schema, _VARIABLES)

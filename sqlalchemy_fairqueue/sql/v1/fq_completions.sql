@@ -1,0 +1,25 @@
+-- fq_completions: how many attempts of some queues were completed, by channel, and recorded after the snapshot p_before
+-- and before this one, each counted once.
+-- Guarantees: ids and times would miss what is committed late: the transaction ids decide.
+-- Locks: none. Index: fq_history_recorded_ix. Errors: none.
+create function fairqueue.fq_completions(p_before text, p_queues text[])
+returns table (queue text, channel text, attempts bigint)
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_before pg_snapshot := p_before::pg_snapshot;
+begin
+  return query
+  select h.queue, h.channel, count(*)
+  from fairqueue.fq_history h
+  where h.recorded_xid >= pg_snapshot_xmin(v_before)
+    and not pg_visible_in_snapshot(h.recorded_xid, v_before)
+    and h.outcome = 'completed'
+    and h.queue = any (p_queues)
+  group by h.queue, h.channel;
+end
+$$;

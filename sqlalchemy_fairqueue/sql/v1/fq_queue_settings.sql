@@ -1,0 +1,34 @@
+-- fq_queue_settings: the configured queues and what is set for each, by name; p_queue: only this one, null: all.
+-- Guarantees: one snapshot; a queue that was never configured has no row. Retentions in microseconds.
+-- Locks: none. Index: fq_queue_pkey. Errors: QF007.
+create function fairqueue.fq_queue_settings(p_queue text)
+returns table (
+  queue text,
+  defaults jsonb,
+  max_concurrency integer,
+  history boolean,
+  history_retention bigint,
+  dead_letter_retention bigint,
+  dead_letter_retention_by_kind jsonb
+)
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0)
+      and p_queue is not null;
+  end if;
+  return query
+  select q.name, q.defaults, q.max_concurrency, q.history, q.history_retention,
+    q.dead_letter_retention, q.dead_letter_retention_by_kind
+  from fairqueue.fq_queue q
+  where p_queue is null
+    or q.name = p_queue
+  order by q.name;
+end
+$$;

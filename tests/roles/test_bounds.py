@@ -1,0 +1,228 @@
+"""Bound grants: a call outside of the queues or channels of a grant is refused with QF007, and changes nothing."""
+
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from sqlalchemy import NullPool, create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import ChannelPolicy, Enqueue, NotGranted, Queue
+from tests.roles.conftest import SCHEMA, Actor, Installation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MINE, OTHER = Queue("mine", schema=SCHEMA), Queue("other", schema=SCHEMA)
+
+
+def put(jobs: Installation, queue: Queue, *channels: str) -> list[int]:
+    """Messages that the owner enqueues."""
+    with Session(jobs.owner) as session, session.begin():
+        made = queue.enqueue_many(session, [Enqueue(channel=one, kind="parse", payload=1) for one in channels])
+    return [one.message_id or 0 for one in made]
+
+
+def bound(jobs: Installation, kind: str, *, channels: list[str] | None = None) -> Actor:
+    """A role whose work is bound to one queue."""
+    actor = jobs.role(kind)
+    jobs.grant(actor.name, kind, queues=["mine"], channels=channels)
+    return actor
+
+
+def messages(jobs: Installation) -> int:
+    """The messages of all queues."""
+    found: int = jobs.database.value(f"select count(*) from {SCHEMA}.fq_message")
+    return found
+
+
+def test_channels_of_a_producer(jobs: Installation) -> None:
+    """A producer enqueues to and cancels in its channels of its queue; the whole transaction fails elsewhere."""
+    actor = bound(jobs, "producer", channels=["a", "b"])
+    [theirs] = put(jobs, MINE, "c")
+    for channel in ("a", "b"):
+        with Session(actor.engine) as session, session.begin():
+            receipt = MINE.enqueue(session, channel=channel, kind="parse", payload=1)
+        assert MINE.cancel(actor.engine, receipt.message_id or 0).outcome == "cancelled"
+    before = messages(jobs)
+
+    with pytest.raises(
+        NotGranted, match=r"not granted producer or loader for queue 'mine' channel 'c'.*op.grant_fairqueue"
+    ):
+        MINE.enqueue_now(actor.engine, channel="c", kind="parse", payload=1)
+    with pytest.raises(NotGranted, match="for queue 'other' channel 'a'"):
+        OTHER.enqueue_now(actor.engine, channel="a", kind="parse", payload=1)
+    with Session(actor.engine) as session:
+        MINE.enqueue_many(session, [Enqueue(channel=one, kind="parse", payload=1) for one in ("a", "b", "c")])
+        with pytest.raises(NotGranted):
+            session.commit()
+    with pytest.raises(NotGranted, match="channel 'c'"):
+        MINE.cancel(actor.engine, theirs)
+    assert messages(jobs) == before
+    # A message that is gone is no business of anybody's.
+    assert MINE.cancel(actor.engine, 10**9).outcome == "missing"
+
+
+def test_bounds_change_at_once(jobs: Installation) -> None:
+    """A grant that is widened, or taken back, holds for the next call of a session that is open."""
+    actor = bound(jobs, "producer", channels=["a"])
+    with actor.engine.connect() as connection:
+
+        def enqueue() -> None:
+            MINE.enqueue_now(connection, channel="b", kind="parse", payload=1)
+            connection.commit()
+
+        with pytest.raises(NotGranted):
+            enqueue()
+        connection.rollback()
+        jobs.grant(actor.name, "producer", channels=["b", "c"])
+        enqueue()
+        jobs.grant(actor.name, "producer")
+        enqueue()
+        jobs.revoke(actor.name)
+        with pytest.raises(DBAPIError, match="permission denied"):
+            enqueue()
+
+
+@pytest.mark.parametrize("kind", ["consumer", "operator"])
+def test_queues(jobs: Installation, kind: str) -> None:
+    """Every verb of a consumer and of an operator is refused on another queue than those of the grant."""
+    actor = bound(jobs, kind)
+    put(jobs, MINE, "a")
+    [theirs] = put(jobs, OTHER, "a")
+    [held] = OTHER.dequeue(jobs.owner)
+    before = messages(jobs)
+    engine = actor.engine
+    consumer: list[Callable[[], object]] = [
+        lambda: OTHER.dequeue(engine),
+        lambda: OTHER.complete(engine, held),
+        lambda: OTHER.retry(engine, held),
+        lambda: OTHER.release(engine, held),
+        lambda: OTHER.bury(engine, held, reason="no"),
+        lambda: OTHER.extend(engine, held),
+    ]
+    operator: list[Callable[[], object]] = [
+        lambda: OTHER.stats(engine),
+        lambda: OTHER.channels(engine),
+        lambda: OTHER.pause(engine),
+        lambda: OTHER.pause(engine, "a"),
+        lambda: OTHER.resume(engine, "a"),
+        lambda: OTHER.configure(engine, max_concurrency=3),
+        lambda: OTHER.configure(engine, history=True),
+        lambda: OTHER.configure(engine, defaults=ChannelPolicy(weight=3)),
+        lambda: OTHER.configure_channel(engine, "a", weight=2),
+        lambda: OTHER.cancel(engine, theirs),
+        lambda: OTHER.purge(engine, "a"),
+        lambda: OTHER.dead_letters(engine),
+        lambda: OTHER.redrive(engine),
+        lambda: OTHER.purge_dead(engine),
+    ]
+    for verb in consumer if kind == "consumer" else operator:
+        with pytest.raises(NotGranted, match=f"is not granted .*{kind}.* for queue 'other'"):
+            verb()
+    assert messages(jobs) == before
+    OTHER.complete(jobs.owner, held)
+
+    if kind == "consumer":
+        [delivery] = MINE.dequeue(engine)
+        MINE.extend(engine, delivery)
+        MINE.complete(engine, delivery)
+    else:
+        MINE.pause(engine, "a")
+        MINE.resume(engine, "a")
+        MINE.configure(engine, max_concurrency=3)
+        assert MINE.stats(engine).ready == 1
+        assert MINE.purge(engine, "a").purged == 1
+
+
+def test_low_level_calls_of_a_consumer(jobs: Installation) -> None:
+    """Calls that name a lease or messages instead of a queue are refused by the queue that these are of."""
+    actor = bound(jobs, "consumer")
+    put(jobs, OTHER, "a", "b")
+    held, *_ = OTHER.dequeue(jobs.owner)
+    lease = jobs.database.value(f"select lease_id from {SCHEMA}.fq_message where id = {held.message_id}")
+    calls = [
+        f"fq_heartbeat(array[{lease}]::bigint[], 1000000)",
+        f"fq_held({lease})",
+        f"fq_holder({held.message_id})",
+        f"fq_unwait({lease})",
+        f"fq_hold_messages(array[{held.message_id}]::bigint[])",
+        "fq_wait('other', 'me', null, 1000000)",
+    ]
+    with actor.engine.connect() as connection:
+        for call in calls:
+            with pytest.raises(DBAPIError, match="is not granted") as refused:
+                connection.exec_driver_sql(f"select {SCHEMA}.{call}")
+            assert isinstance(refused.value.orig, psycopg.Error)
+            assert refused.value.orig.sqlstate == "QF007", call
+            connection.rollback()
+
+
+def test_several_grants(jobs: Installation) -> None:
+    """Grants of all roles that a role is a member of add up; each channel needs one that covers it."""
+    first, second, member = (jobs.role(name) for name in ("first", "second", "member"))
+    jobs.grant(first.name, "producer", channels=["a"])
+    jobs.grant(second.name, "producer", queues=["mine"], channels=["b"])
+    jobs.grant(second.name, "consumer")
+    jobs.database.execute(f'grant "{first.name}", "{second.name}" to "{member.name}"')
+    with Session(member.engine) as session, session.begin():
+        MINE.enqueue_many(session, [Enqueue(channel=one, kind="parse", payload=1) for one in ("a", "b")])
+    OTHER.enqueue_now(member.engine, channel="a", kind="parse", payload=1)
+    for queue, channel in ((OTHER, "b"), (MINE, "c")):
+        with pytest.raises(NotGranted):
+            queue.enqueue_now(member.engine, channel=channel, kind="parse", payload=1)
+
+
+def test_set_role(jobs: Installation) -> None:
+    """SET ROLE decides whose grants bound a call, also where the session's own role is free or the owner."""
+    actor = bound(jobs, "producer", channels=["a"])
+    url = jobs.database.url.update_query_dict({"options": f"-crole={actor.name}"})
+    engine = create_engine(url, poolclass=NullPool)
+    MINE.enqueue_now(engine, channel="a", kind="parse", payload=1)
+    with pytest.raises(NotGranted):
+        MINE.enqueue_now(engine, channel="b", kind="parse", payload=1)
+    MINE.enqueue_now(jobs.owner, channel="b", kind="parse", payload=1)
+
+
+def test_a_renamed_role(jobs: Installation) -> None:
+    """Bounds follow a role that is renamed, as its privileges do."""
+    actor = bound(jobs, "producer", channels=["a"])
+    jobs.database.execute(f'alter role "{actor.name}" rename to "{actor.name}_then"')
+    try:
+        engine = create_engine(jobs.database.url.set(username=f"{actor.name}_then"), poolclass=NullPool)
+        MINE.enqueue_now(engine, channel="a", kind="parse", payload=1)
+        with pytest.raises(NotGranted):
+            MINE.enqueue_now(engine, channel="b", kind="parse", payload=1)
+    finally:
+        jobs.database.execute(f'alter role "{actor.name}_then" rename to "{actor.name}"')
+
+
+def test_a_function_of_the_application(jobs: Installation) -> None:
+    """A role without a grant enqueues by a definer function of one that has; the function's text is the bound."""
+    sender, web = jobs.role("sender", "producer"), jobs.role("web")
+    bound(jobs, "producer", channels=["a"])  # bounds of others are no matter
+    jobs.database.execute(
+        f'create schema shop authorization "{sender.name}"; grant usage on schema shop to "{web.name}"'
+    )
+    with sender.engine.begin() as connection:
+        connection.exec_driver_sql(
+            "create function shop.tell() returns void language sql security definer set search_path = pg_catalog as "
+            f"$$ select {SCHEMA}.fq_enqueue('mine', array['x'], array['k'], array[''::bytea], array[null]::jsonb[], "
+            "array[null]::bigint[], array[null]::bigint[], array[null]::integer[], array[null]::text[], "
+            "array[null]::integer[]) $$"
+        )
+    with web.engine.begin() as connection:
+        connection.exec_driver_sql("select shop.tell()")
+    assert messages(jobs) == 1
+
+
+def test_rows_are_locked_for_nobody(jobs: Installation) -> None:
+    """A refused cancel waits for nothing and holds nothing."""
+    actor = bound(jobs, "producer", channels=["a"])
+    [theirs] = put(jobs, MINE, "c")
+    with jobs.owner.connect() as other:
+        MINE.cancel(other, theirs)
+        with pytest.raises(NotGranted):
+            MINE.cancel(actor.engine, theirs)
+        other.rollback()
