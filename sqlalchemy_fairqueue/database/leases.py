@@ -36,7 +36,7 @@ class ExtendedLease(NamedTuple):
 @cache
 def extend_clause(schema: str | None) -> Clause:
     """``fq_extend``."""
-    types = {"lease_id": "bigint", "lease": "bigint", "ids": "bigint[]", "deliveries": "integer[]"}
+    types = {"lease_id": "bigint", "lease": "bigint", "ids": "bigint[]", "deliveries": "integer[]", "queue": "text"}
     return call(schema, "fq_extend", "fq_extend as expires_at", **types)
 
 
@@ -61,6 +61,7 @@ def extend(connection: Connection, target: Target, tokens: Sequence[Token], leas
             "lease": microseconds(lease),
             "ids": [token.message_id for token in tokens],
             "deliveries": [token.deliveries for token in tokens],
+            "queue": target.queue,
         },
         f"extend lease {lease_id}",
     )
@@ -70,7 +71,8 @@ def extend(connection: Connection, target: Target, tokens: Sequence[Token], leas
 @cache
 def heartbeat_clause(schema: str | None) -> Clause:
     """``fq_heartbeat``."""
-    return call(schema, "fq_heartbeat", "lease_id, expires_at, cancelled", lease_ids="bigint[]", lease="bigint")
+    types = {"lease_ids": "bigint[]", "lease": "bigint", "queue": "text"}
+    return call(schema, "fq_heartbeat", "lease_id, expires_at, cancelled", **types)
 
 
 def heartbeat(
@@ -80,7 +82,7 @@ def heartbeat(
     rows = fetch(
         connection,
         heartbeat_clause(target.schema),
-        {"lease_ids": list(lease_ids), "lease": microseconds(lease)},
+        {"lease_ids": list(lease_ids), "lease": microseconds(lease), "queue": target.queue},
         f"extend {len(lease_ids)} leases of queue {target.queue!r}",
     )
     return [

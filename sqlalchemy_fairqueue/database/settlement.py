@@ -136,13 +136,14 @@ def _delays(delays: Iterable[timedelta | None]) -> list[int | None]:
 @cache
 def hold_deliveries_clause(schema: str | None) -> Clause:
     """``fq_hold_deliveries``."""
-    return call(schema, "fq_hold_deliveries", "message_id", **TOKEN_TYPES)
+    return call(schema, "fq_hold_deliveries", "message_id", queue="text", **TOKEN_TYPES)
 
 
 def hold_deliveries(connection: Connection, target: Target, tokens: Sequence[Token]) -> None:
     """Lock the messages of valid tokens, in the order of their ids."""
     doing = f"lock {len(tokens)} messages of queue {target.queue!r}"
-    fetch(connection, hold_deliveries_clause(target.schema), token_parameters(tokens), doing)
+    parameters = token_parameters(tokens) | {"queue": target.queue}
+    fetch(connection, hold_deliveries_clause(target.schema), parameters, doing)
 
 
 @cache

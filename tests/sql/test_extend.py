@@ -73,3 +73,19 @@ def test_extending_waits_for_a_reclaim_and_loses(
     rival = waits.start(on(lambda holder: holder.extend(call.lease_id, HOUR))).blocked()
     reclaiming.commit()
     assert rival.result() is None
+
+
+def test_a_lease_of_another_queue_is_lost(kernel: Kernel) -> None:
+    """Neither fq_extend nor fq_heartbeat extends a lease under the name of another queue."""
+    kernel.enqueue("a")
+    lease_id = kernel.dequeue().lease_id
+    before = kernel.rows("select * from fq_lease")
+    given = {"id": lease_id, "lease": HOUR}
+    extend = "select fq_extend(%(id)s::bigint, %(lease)s, '{}', '{}', %(queue)s)"
+    heartbeat = "select expires_at from fq_heartbeat(array[%(id)s::bigint], %(lease)s, %(queue)s)"
+    for verb in (extend, heartbeat):
+        assert kernel.value(verb, queue="other", **given) is None
+        assert kernel.rows("select * from fq_lease") == before
+    for verb in (extend, heartbeat):
+        assert kernel.value(verb, queue="q", **given) is not None
+    assert kernel.rows("select * from fq_lease") != before

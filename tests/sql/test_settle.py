@@ -50,6 +50,30 @@ def test_retry_counts_and_keeps_the_error(kernel: Kernel) -> None:
     assert (again.attempt, again.deliveries) == (2, 2)
 
 
+@pytest.mark.parametrize("limited", [False, True], ids=["without limits", "limited"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_delivery_of_another_queue_is_lost(kernel: Kernel, verb: str, *, limited: bool) -> None:
+    """Under the name of another queue a valid token changes nothing, alone and beside others: no slot is freed in
+    either queue.
+    """
+    other = Kernel(kernel.connection, queue="other")
+    if limited:
+        for one in (kernel, other):
+            one.configure("a", 5)
+            one.rows(f"select fq_limit_queue('{one.queue}', 5)")
+    for one in (kernel, other):
+        one.enqueue("a", "a")
+    mine, foreign = kernel.dequeue(2).hands, other.dequeue(2).hands
+    before = kernel.rows("select * from fq_message order by id")
+    assert _settle(kernel, verb, foreign[0]) == {foreign[0].id: "lost"}
+    moved = [replace(hand, row="(4000,1)") for hand in foreign]
+    assert _settle(kernel, verb, *moved) == {hand.id: "lost" for hand in foreign}
+    assert kernel.rows("select * from fq_message order by id") == before
+    assert kernel.value("select count(*) from fq_signal") == 0
+    assert _settle(kernel, verb, *mine, *foreign) == {hand.id: "lost" for hand in foreign}
+    assert _settle(other, verb, *foreign) == {}
+
+
 @pytest.mark.parametrize("verb", ["release", "retry"])
 def test_a_delay_is_kept(kernel: Kernel, clock: Clock, verb: str) -> None:
     """With a delay the message is due that much later, not before."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sql.client import Kernel, OpenKernel
+from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
 from tests.sql.plans import assert_frugal
 
 A_FEW = 40
@@ -100,6 +100,44 @@ def test_an_open_snapshot_does_not_make_the_end_of_the_line_dearer(
             assert len(call.hands) == 1
         assert kernel.complete(*call.hands) == {}
     assert _entries_read(kernel) - before <= 20 * 2 * A_FEW
+
+
+def test_dead_leases_do_not_make_an_empty_dequeue_dearer(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """Under a snapshot that keeps 200,000 ended leases an empty dequeue reads fewer than 100 buffers, by its hints."""
+    kernel.enqueue("a")
+    kernel.complete(*kernel.dequeue().hands)
+    kernel.rows(
+        "insert into fq_lease (id, queue, consumer, expires_at)"
+        " select i, 'q', 'me', fq_now() - 3600000000 + i from generate_series(1, 200000) i"
+    )
+    reader = open_kernel(isolation="REPEATABLE_READ")
+    reader.value("select count(*) from fq_lease")
+    kernel.rows("delete from fq_lease where expires_at < fq_now()")
+    hints = kernel.dequeue().hints
+    hints[4] = hints[5] = kernel.value("select fq_now() + 50000000")
+    plan = kernel.value(
+        "explain (analyze, buffers, format json)"
+        " select * from fq_dequeue('q', 10, 30000000, 'me', null::bigint, %(hints)s::bigint[])",
+        hints=hints,
+    )
+    assert plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"] < 100
+    reader.rollback()
+
+
+@pytest.mark.parametrize("late", [SECOND, HOUR], ids=["a second", "an hour"])
+def test_a_lease_that_was_committed_after_its_end_is_found(kernel: Kernel, late: int) -> None:
+    """A lease whose transaction took longer than the lease is found at once, or, below the floor, by a full scan."""
+    kernel.enqueue("a")
+    call = kernel.dequeue(lease=HOUR)
+    (taken,) = call.hands
+    hints = kernel.dequeue(hints=call.hints).hints
+    hints[4] = kernel.value("select fq_now() + 50000000")
+    kernel.rows("update fq_lease set expires_at = fq_now() - %(late)s", late=late)
+    call = kernel.dequeue(hints=hints)
+    assert call.ids == ([taken.id] if late == SECOND else [])
+    hints = call.hints
+    hints[4] = 0
+    assert (call.ids or kernel.dequeue(hints=hints).ids) == [taken.id]
 
 
 def _age(kernel: Kernel, reader: Kernel, *, left: int = 0) -> list[int | None]:

@@ -33,7 +33,7 @@ begin
   select array_agg(h.message_id), array_agg(h.row_id),
     array_agg(coalesce(p_reasons[h.ordinal], 'buried by its consumer')), array_agg(p_errors[h.ordinal])
   into v_ids, v_rows, v_reasons, v_errors
-  from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries) h;
+  from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries, p_queue) h;
   perform fairqueue.fq_bury_messages(p_queue, v_ids, v_rows, v_reasons, v_errors);
 
   return query

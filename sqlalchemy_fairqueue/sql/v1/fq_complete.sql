@@ -1,11 +1,13 @@
 -- fq_complete: delete messages whose work is done, in the caller's transaction, and signal the slots they free.
--- Guarantees: only the holder of the newest hand-out completes a message: its token is (id, lease id, deliveries).
+-- Guarantees: only the holder of the newest hand-out completes a message: its token is (id, lease id, deliveries), and
+-- the message is of this queue.
 -- Returns the lost ones, for which nothing changed. A completion after the lease expired counts as long as nobody else
 -- took the message. An attempt that was handed out while the queue recorded its history is appended to it as
 -- 'completed'.
 -- Locks: the messages themselves, in the order of their ids; waits for a transaction that has one locked. No channel is
 -- touched.
--- Index: none while a row is where the delivery found it (no false conflicts under SERIALIZABLE); else fq_message_pkey.
+-- Index: fq_channel_pkey; none of the messages while a row is where the delivery found it (no false conflicts under
+-- SERIALIZABLE), else fq_message_pkey.
 -- Errors: 40001; QF007.
 create function fairqueue.fq_complete(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[]
@@ -48,6 +50,12 @@ begin
       and m.id is not distinct from p_ids[1]
       and m.lease_id is not distinct from p_lease_ids[1]
       and m.deliveries = p_deliveries[1]
+      and exists (
+        select
+        from fairqueue.fq_channel c
+        where c.id = m.channel_id
+          and c.queue = p_queue
+      )
     returning m.channel_id, m.slots,
       fairqueue.fq_attempt(
         m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id
@@ -81,6 +89,12 @@ begin
         and m.id is not distinct from u.id
         and m.lease_id is not distinct from u.lease_id
         and m.deliveries = u.deliveries
+        and exists (
+          select
+          from fairqueue.fq_channel c
+          where c.id = m.channel_id
+            and c.queue = p_queue
+        )
       returning m.id, m.channel_id, m.slots, m.kind,
         fairqueue.fq_attempt(
           m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id

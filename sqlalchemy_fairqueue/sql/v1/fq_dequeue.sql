@@ -62,10 +62,12 @@ declare
   c_nothing constant bigint := -9223372036854775808;
   c_few constant integer := 4;
   c_longest constant bigint := 1000000;
+  c_late constant bigint := 10000000;
   v_now bigint := fairqueue.fq_now();
   v_lease_id bigint;
   v_expires_at bigint;
   v_new_lease boolean := true;
+  v_expired_at bigint;
   v_expired boolean;
   -- of the queue
   v_paused boolean;
@@ -77,7 +79,9 @@ declare
   v_bytes_left bigint := p_max_bytes;
   v_cut boolean := false;
   -- hints: where the ready order was found to begin, the floor of the signals, their next floor once the writers below
-  -- this xid have ended, when the next full scan is due, when the next scan below the first floor is due
+  -- this xid have ended, when the next full scan is due, when the next scan below the first floor is due; the tenth is
+  -- the floor of the leases: below it are only versions that have ended, except of a lease that was committed long after
+  -- its end, which a full scan finds
   v_channel_floor bigint := coalesce(p_hints[1], c_nothing);
   v_signal_floor bigint := coalesce(p_hints[2], 0);
   v_next_signal_floor bigint := p_hints[3];
@@ -90,6 +94,7 @@ declare
   v_locked_first bigint;
   v_due_at bigint;
   v_below boolean := not v_full and (v_now >= v_below_at or v_below_at > v_now + 60000000 or v_channel_floor > v_now);
+  v_lease_floor bigint := case when v_full then 0 else least(coalesce(p_hints[10], 0), v_now - c_late) end;
   v_whole_order boolean := false;
   v_order_floor bigint;
   v_from bigint;
@@ -181,7 +186,8 @@ begin
     lease_id := p_lease_id;
     v_locked_since := case when p_hints[9] = 0 and p_hints[8] <= v_now then p_hints[8] else v_now end;
     hints := array[
-      p_hints[1], p_hints[2], p_hints[3], p_hints[4], p_hints[5], p_hints[6], p_hints[7], v_locked_since, 0
+      p_hints[1], p_hints[2], p_hints[3], p_hints[4], p_hints[5], p_hints[6], p_hints[7], v_locked_since, 0,
+      p_hints[10]
     ];
     due_in := greatest(10000, least(v_now - v_locked_since, c_longest));
     return next;
@@ -196,11 +202,14 @@ begin
   select q.paused_at is not null, q.history, q.max_concurrency is not null,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
     pg_current_xact_id_if_assigned() is null,
-    exists (
-      select
+    (
+      select e.expires_at
       from fairqueue.fq_lease e
       where e.queue = p_queue
+        and e.expires_at >= v_lease_floor
         and e.expires_at <= v_now
+      order by e.queue, e.expires_at
+      limit 1
     ),
     exists (
       select
@@ -208,11 +217,13 @@ begin
       where g.queue = p_queue
         and g.id > case when v_full then 0 else v_signal_floor end
     )
-  into v_paused, v_history, v_limited_queue, v_ended_xid, v_unwritten, v_expired, v_signalled
+  into v_paused, v_history, v_limited_queue, v_ended_xid, v_unwritten, v_expired_at, v_signalled
   from (values (p_queue)) asked (name)
   left join fairqueue.fq_queue q on q.name = asked.name;
+  v_expired := v_expired_at is not null;
+  v_lease_floor := least(v_expired_at, v_now - c_late);
   if v_expired then
-    perform fairqueue.fq_reclaim(p_queue, c_chunk);
+    perform fairqueue.fq_reclaim(p_queue, c_chunk, v_expired_at);
     v_signalled := true;
   end if;
   if p_limit > 1 then
@@ -761,6 +772,7 @@ begin
       select x.expires_at
       from fairqueue.fq_lease x
       where x.queue = asked.name
+        and x.expires_at >= v_lease_floor
         and (x.waiting_until is null or x.waiting_until < x.expires_at)
       order by x.queue, x.expires_at
       limit 1
@@ -800,7 +812,7 @@ begin
   -- at the start.
   hints := array[
     least(v_channel_floor, v_now), v_signal_floor, v_next_signal_floor, v_floor_xid, v_full_at, v_below_at,
-    (v_holds_slots or v_limited_queue)::integer, v_locked_since, v_locked_first
+    (v_holds_slots or v_limited_queue)::integer, v_locked_since, v_locked_first, v_lease_floor
   ];
   return next;
 end

@@ -1,10 +1,14 @@
 -- fq_extend: let a lease that is still alive run for p_lease microseconds from now; never shortens it.
 -- Guarantees: null, and nothing changes, when the lease has expired or is gone, or when one of the given hand-outs is
--- not held under it any more.
+-- not held under it any more, or when p_queue is given and the lease is of another queue.
 -- Locks: the lease row, no key update: waits for a reclaim of the same lease, and for nothing else.
 -- Index: fq_lease_pkey, fq_message_pkey. Errors: QF001 bad duration; QF007.
 create function fairqueue.fq_extend(
-  p_lease_id bigint, p_lease bigint, p_ids bigint[] default '{}', p_deliveries integer[] default '{}'
+  p_lease_id bigint,
+  p_lease bigint,
+  p_ids bigint[] default '{}',
+  p_deliveries integer[] default '{}',
+  p_queue text default null
 )
 returns bigint
 language plpgsql
@@ -37,6 +41,7 @@ begin
   set expires_at = greatest(l.expires_at, v_now + p_lease)
   where l.id = p_lease_id
     and l.expires_at > v_now
+    and (p_queue is null or l.queue = p_queue)
     and not exists (
       select
       from unnest(p_ids, p_deliveries) u(id, deliveries)

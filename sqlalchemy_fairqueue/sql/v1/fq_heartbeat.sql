@@ -1,11 +1,11 @@
 -- fq_heartbeat: let leases that are alive run for p_lease microseconds from now, and tell what was cancelled under
 -- them. One row a lease that is given.
 -- Guarantees: never shortens a lease. expires_at null: the lease has expired or is gone, whatever it held may be
--- somebody else's. cancelled: its messages that were withdrawn while it held them, in the order of their ids; each time
--- anew, until they are settled.
+-- somebody else's; or p_queue is given, and the lease is of another queue. cancelled: its messages that were withdrawn
+-- while it held them, in the order of their ids; each time anew, until they are settled.
 -- Locks: the lease rows, no key update, in the order of their ids; waits for an extension of the same lease.
 -- Index: fq_lease_pkey, fq_message_cancelled_ix. Errors: QF001 bad duration; QF007.
-create function fairqueue.fq_heartbeat(p_lease_ids bigint[], p_lease bigint)
+create function fairqueue.fq_heartbeat(p_lease_ids bigint[], p_lease bigint, p_queue text default null)
 returns table (lease_id bigint, expires_at bigint, cancelled bigint[])
 language plpgsql
 volatile
@@ -45,6 +45,7 @@ begin
     set expires_at = greatest(e.expires_at, v_now + p_lease)
     where e.id = v_lease_id
       and e.expires_at > fairqueue.fq_now()
+      and (p_queue is null or e.queue = p_queue)
     returning e.expires_at into v_expires_at;
     lease_id := v_lease_id;
     expires_at := v_expires_at;

@@ -36,7 +36,7 @@ begin
   end if;
   select array_agg(h.message_id), array_agg(h.row_id), array_agg(p_delays[h.ordinal])
   into v_ids, v_rows, v_delays
-  from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries) h;
+  from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries, p_queue) h;
   perform fairqueue.fq_return_messages(
     p_queue, v_ids, v_rows, v_delays, null::text[], 1::integer, 'released'::text
   );

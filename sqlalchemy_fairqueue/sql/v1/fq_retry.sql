@@ -50,7 +50,7 @@ begin
     array_agg(h.row_id) filter (where h.exhausted),
     array_agg(p_errors[h.ordinal]) filter (where h.exhausted)
   into v_again_ids, v_again_rows, v_again_delays, v_again_errors, v_dead_ids, v_dead_rows, v_dead_errors
-  from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries) h;
+  from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries, p_queue) h;
   perform fairqueue.fq_return_messages(
     p_queue, v_again_ids, v_again_rows, v_again_delays, v_again_errors, 0::integer, 'retried'::text
   );

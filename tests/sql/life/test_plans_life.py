@@ -172,7 +172,7 @@ def test_marks_that_an_old_snapshot_keeps_are_passed_over(
 
 
 def test_history_off_reads_nothing_more(kernel: Kernel) -> None:
-    """Where the queue does not record, completing, releasing, retrying and burying reach no table but the messages."""
+    """Where the queue does not record, completing, releasing, retrying and burying reach the messages and channels."""
     kernel.enqueue(*["a"] * 8)
     hands = kernel.dequeue(8).hands
     with explained(kernel) as scans:
@@ -181,7 +181,8 @@ def test_history_off_reads_nothing_more(kernel: Kernel) -> None:
         kernel.release(*hands[3:5])
         kernel.retry(*hands[5:7])
         kernel.bury(hands[7])
-    assert {(scan.table, scan.node) for scan in scans} == {("fq_message", "Tid Scan")}
+    places = {(scan.table, scan.node) for scan in scans}
+    assert places == {("fq_message", "Tid Scan"), ("fq_channel", "Index Scan")}
 
 
 def test_signals_that_an_old_snapshot_keeps_are_passed_over(kernel: Kernel, open_kernel: OpenKernel) -> None:

@@ -31,7 +31,7 @@ begin
   end if;
   select array_agg(h.message_id), array_agg(h.row_id), array_agg(p_delays[h.ordinal])
   into v_ids, v_rows, v_delays
-  from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries) h;
+  from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries, p_queue) h;
   perform fairqueue.fq_return_messages(p_queue, v_ids, v_rows, v_delays, null, 1, 'released');
   if p_note is not null then
     perform fairqueue.fq_add_note(v_ids, p_note);
