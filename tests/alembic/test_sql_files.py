@@ -65,6 +65,13 @@ def test_stem_is_the_name() -> None:
                 )
 
 
+def test_every_function_has_its_roles() -> None:
+    """roles.toml says of each function which kinds of work may execute it; [] for those that others of ours call."""
+    listed, known = sql.function_roles(LATEST), sql.functions(LATEST)
+    missing, gone = sorted(known.keys() - listed.keys()), sorted(listed.keys() - known.keys())
+    assert (missing, gone) == ([], []), "change sql/v1/roles.toml, then run: python -m tests.roles.page"
+
+
 def test_each_folder_is_a_version() -> None:
     """The versions that the library says it knows are the folders that it ships, and it needs one of them."""
     assert sorted(path.name for path in ROOT.iterdir() if re.fullmatch(r"v\d+", path.name)) == [

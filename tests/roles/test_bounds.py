@@ -159,6 +159,29 @@ def test_low_level_calls_of_a_consumer(jobs: Installation) -> None:
             connection.rollback()
 
 
+def test_queues_of_a_loader(jobs: Installation) -> None:
+    """A loader that is bound to a queue stages what it likes, and merges into that queue alone."""
+    actor = bound(jobs, "loader")
+    with actor.engine.connect() as connection:
+        stage = connection.exec_driver_sql(f"select {SCHEMA}.fq_make_stage(3600000000::bigint)").scalar_one()
+        connection.commit()
+        merge = f"'{stage}', '{{}}'::bigint[], 0::bigint, null::bigint, null::text, 'skip', 0::bigint, true"
+        calls = {
+            queue: [
+                f"fq_make_stage_channels('{queue}', '{stage}', '{{}}'::bigint[], 10, null::jsonb)",
+                f"fq_merge('{queue}', 'job', {merge})",
+                f"fq_find_load('{queue}', 'job')",
+            ]
+            for queue in ("mine", "other")
+        }
+        for call in calls["other"]:
+            with pytest.raises(DBAPIError, match="is not granted loader for queue 'other'"):
+                connection.exec_driver_sql(f"select {SCHEMA}.{call}")
+            connection.rollback()
+        for call in calls["mine"]:
+            connection.exec_driver_sql(f"select {SCHEMA}.{call}")
+
+
 def test_several_grants(jobs: Installation) -> None:
     """Grants of all roles that a role is a member of add up; each channel needs one that covers it."""
     first, second, member = (jobs.role(name) for name in ("first", "second", "member"))
