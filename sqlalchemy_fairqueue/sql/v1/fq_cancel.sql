@@ -28,7 +28,7 @@ declare
   v_leased bigint[];
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, w.channels)
+    perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, w.channels::text[])
     from (
       select coalesce(array_agg(distinct c.name::text), '{}'::text[]) as channels
       from fairqueue.fq_message m

@@ -88,7 +88,9 @@ declare
   r record;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['producer', 'loader']::text[], p_queue, coalesce(p_channels, '{}'::text[]))
+    perform fairqueue.fq_check_grant(
+      array['producer', 'loader']::text[], p_queue, coalesce(p_channels, '{}'::text[])::text[]
+    )
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
   -- One good message for a channel that is there, as most transactions send: one statement, for the start of those

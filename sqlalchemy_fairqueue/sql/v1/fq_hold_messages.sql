@@ -21,7 +21,7 @@ set jit = off
 as $$
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['producer', 'consumer', 'operator']::text[], c.queue, array[c.name])
+    perform fairqueue.fq_check_grant(array['producer', 'consumer', 'operator']::text[], c.queue, array[c.name]::text[])
     from fairqueue.fq_message m
     join fairqueue.fq_channel c on c.id = m.channel_id
     where m.id = any (p_ids)
