@@ -160,6 +160,18 @@ def hold_queue(connection: Connection, target: Target) -> None:
 
 
 @cache
+def hold_gate_clause(schema: str | None) -> Clause:
+    """``fq_hold_gate``."""
+    return call(schema, "fq_hold_gate", "1", queue="text", limited="boolean")
+
+
+def hold_gate(connection: Connection, target: Target) -> None:
+    """Let nobody take messages of a queue without a limit until the transaction ends."""
+    parameters = {"queue": target.queue, "limited": None}
+    fetch(connection, hold_gate_clause(target.schema), parameters, f"close the gate of queue {target.queue!r}")
+
+
+@cache
 def hold_channels_clause(schema: str | None) -> Clause:
     """``fq_hold_channels``."""
     return call(schema, "fq_hold_channels", "1", queue="text", names="text[]", policies="jsonb[]")

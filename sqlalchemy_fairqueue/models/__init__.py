@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue.models.grants import GrantMixin, declare_grants
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
 from sqlalchemy_fairqueue.models.loads import LoadMixin
 from sqlalchemy_fairqueue.models.messages import DeadLetterMixin, LeaseMixin, MessageMixin, SignalMixin
-from sqlalchemy_fairqueue.models.queues import QueueConfigMixin, QueueStateMixin
+from sqlalchemy_fairqueue.models.queues import GateMixin, QueueConfigMixin, QueueStateMixin
 from sqlalchemy_fairqueue.models.read_only import ReadOnlyModel
 from sqlalchemy_fairqueue.models.types import Duration, Instant, RoleName, Xid8, interval, timestamp
 from sqlalchemy_fairqueue.sql import RoleGrant
@@ -31,6 +31,8 @@ __all__ = [
     "DeadLetterMixin",
     "Duration",
     "FairqueueMixin",
+    "Gate",
+    "GateMixin",
     "Grant",
     "GrantMixin",
     "History",
@@ -69,6 +71,10 @@ class _Base(DeclarativeBase):
 
 class QueueConfig(QueueConfigMixin, _Base):
     """A configured queue, in the connection's default schema."""
+
+
+class Gate(GateMixin, _Base):
+    """A part of the gate of a queue, in the connection's default schema."""
 
 
 class QueueState(QueueStateMixin, _Base):

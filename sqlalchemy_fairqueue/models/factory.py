@@ -12,7 +12,7 @@ from sqlalchemy_fairqueue.models.grants import GrantMixin
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
 from sqlalchemy_fairqueue.models.loads import LoadMixin
 from sqlalchemy_fairqueue.models.messages import DeadLetterMixin, LeaseMixin, MessageMixin, SignalMixin
-from sqlalchemy_fairqueue.models.queues import QueueConfigMixin, QueueStateMixin
+from sqlalchemy_fairqueue.models.queues import GateMixin, QueueConfigMixin, QueueStateMixin
 from sqlalchemy_fairqueue.sql import named_schema
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Models:
         Channel: See :class:`ChannelMixin`.
         ChannelState: See :class:`ChannelStateMixin`.
         DeadLetter: See :class:`DeadLetterMixin`.
+        Gate: See :class:`GateMixin`.
         Grant: See :class:`GrantMixin`.
         History: See :class:`HistoryMixin`.
         Lease: See :class:`LeaseMixin`.
@@ -47,6 +48,7 @@ class Models:
     Channel: type[ChannelMixin]
     ChannelState: type[ChannelStateMixin]
     DeadLetter: type[DeadLetterMixin]
+    Gate: type[GateMixin]
     Grant: type[GrantMixin]
     History: type[HistoryMixin]
     Lease: type[LeaseMixin]
@@ -62,6 +64,7 @@ _MIXINS: dict[str, type[Any]] = {
     "Channel": ChannelMixin,
     "ChannelState": ChannelStateMixin,
     "DeadLetter": DeadLetterMixin,
+    "Gate": GateMixin,
     "Grant": GrantMixin,
     "History": HistoryMixin,
     "Lease": LeaseMixin,

@@ -1,4 +1,4 @@
-"""Mixins of queues: their configuration, and the concurrency of queues that limit it."""
+"""Mixins of queues: their configuration, their gates, and the concurrency of queues that limit it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sqlalchemy import (
     Index,
     Integer,
     PrimaryKeyConstraint,
+    SmallInteger,
     Text,
     false,
     text,
@@ -83,6 +84,26 @@ class QueueConfigMixin(FairqueueMixin):
                 "dead_letter_retention >= 1 and jsonb_typeof(dead_letter_retention_by_kind) = 'object'",
                 name=conv("fq_queue_dead_letters_check"),
             ),
+            {"schema": cls.__fairqueue_schema__},
+        )
+
+
+class GateMixin(FairqueueMixin):
+    """A part of the gate of a queue, which a dequeue locks and a change of the queue's limit locks whole."""
+
+    __fairqueue_verbs__ = "the dispatcher makes it; queue.configure(session, max_concurrency=...) writes it"
+    __tablename__ = "fq_gate"
+    __fairqueue_related__: ClassVar = {}
+
+    queue: Mapped[str] = mapped_column(Text(collation="C"))
+    part: Mapped[int] = mapped_column(SmallInteger, autoincrement=False)
+    limited: Mapped[bool] = mapped_column(Boolean, server_default=text("false"))
+
+    @declared_attr.directive
+    def __table_args__(cls) -> tuple[Any, ...]:
+        """Constraints under the names that the installation gives them."""
+        return (
+            PrimaryKeyConstraint("queue", "part", name=conv("fq_gate_pkey")),
             {"schema": cls.__fairqueue_schema__},
         )
 

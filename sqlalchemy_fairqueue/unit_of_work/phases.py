@@ -74,7 +74,10 @@ def hold_channels(
 
 
 def leased_messages(configurations: Iterable[tuple[Connection, Configuration]]) -> dict[Place, list[int]]:
-    """The leased messages that new limits count and lock. The states of their channels are held."""
+    """The leased messages that new limits count and lock, none of which is added to: the gates of queues are closed.
+
+    The states of the channels are held.
+    """
     found: dict[Place, list[int]] = {}
     for connection, target, group in by_queue(configurations):
         limited = [
@@ -88,6 +91,7 @@ def leased_messages(configurations: Iterable[tuple[Connection, Configuration]]) 
         if limited:
             ids += database.leased(connection, target, limited)
         if any(isinstance(change, Limit) and change.max_concurrency is not None for change in group):
+            database.hold_gate(connection, target)
             ids += database.leased(connection, target, None)
         if ids:
             found[connection, target] = ids

@@ -2,17 +2,17 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, NullPool, create_engine, text
 
-from sqlalchemy_fairqueue import Queue
 from tests.cli.conftest import Cli
 from tests.cli.messages import QUEUE, Findings, enqueue, lease, levels
 from tests.cli.test_installation import role
 from tests.fixtures.connections import Connect
-from tests.fixtures.database import Database, MakeDatabase
+from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
 from tests.worker.helpers import until
 
@@ -20,13 +20,20 @@ Meanwhile = Callable[[Callable[[], object]], None]
 
 _GATES = "sqlalchemy_fairqueue.cli.doctor.gates"
 _SAMPLES = "sqlalchemy_fairqueue.cli.doctor.samples"
-_KEY = "select fq_gate_key('documents')"
 _PID = "select pg_backend_pid()"
 # By what anybody can read, as in psql: the functions of the queue are not needed for it.
-_BY_HAND = (
-    "select pg_advisory_lock(hashtextextended(:queue, "
-    "(select c.reltype::bigint from pg_class c where c.relname = 'fq_queue')))"
-)
+_BY_HAND = """
+    select pg_advisory_lock(hashtextextended(n.name, s.seed)), pg_advisory_lock(s.seed),
+      pg_advisory_lock(hashtext(n.name)), pg_advisory_lock(s.seed::integer, hashtext(n.name))
+    from (values ('documents'), ('a'), ('fq_keep_history'), ('')) n(name)
+    cross join (
+      select unnest(array[c.oid, c.reltype])::bigint as seed
+      from pg_class c
+      where c.relname like 'fq%' and c.relkind in ('r', 'p')
+      union all
+      select 0
+    ) s
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -47,11 +54,18 @@ def gates(bare_cli: Cli, url: str) -> list[dict[str, Any]]:
     return [one for one in document["findings"] if one["check"] == "gates"]
 
 
+def _serve(engine: Engine) -> None:
+    """Deliver a message, and leave another."""
+    for _ in range(2):
+        enqueue(engine, "a")
+    assert len(lease(engine, 1)) == 1
+
+
 def test_a_change_of_a_limit_that_stays_open(
     findings: Findings, engine: Engine, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A transaction that has changed a queue's limit and stays open is told; ended as the remedy says, all goes on."""
-    enqueue(engine, "a")
+    _serve(engine)
     other = create_engine(database.url, poolclass=NullPool, connect_args={"application_name": "settings page"})
     with other.connect() as changing:
         QUEUE.configure(changing, max_concurrency=2)
@@ -83,7 +97,7 @@ def test_a_change_of_a_limit_that_ends(
     findings: Findings, engine: Engine, connect: Connect, meanwhile: Meanwhile
 ) -> None:
     """A change that is over at the next sample is no reason to complain, however long its transaction was open."""
-    enqueue(engine, "a")
+    _serve(engine)
     changing = connect()
     QUEUE.configure(changing, max_concurrency=2)
     meanwhile(changing.commit)
@@ -93,58 +107,43 @@ def test_a_change_of_a_limit_that_ends(
         assert levels(findings("gates")) == ["ok"]
 
 
-def test_locks_by_hand(findings: Findings, engine: Engine, database: Database) -> None:
-    """Any role that can log in can keep the gates, whatever their keys: each is told, with who and since when."""
-    queues = [f"queue {number:02}" for number in range(16)]
-    for name in queues:
-        enqueue(engine, "a", queue=Queue(name))
+def test_advisory_locks_stop_nothing(engine: Engine, database: Database, waits: Waits) -> None:
+    """A role without any right takes every advisory lock whose key it can guess: deliveries, limits and housekeeping go
+    on.
+    """
+    enqueue(engine, "a")
+    enqueue(engine, "a")
     guest = f"{database.name}_guest"
     with role(database, guest):
         database.execute(f'alter role "{guest}" login')
         other = create_engine(database.url.set(username=guest), poolclass=NullPool, isolation_level="AUTOCOMMIT")
         with other.connect() as idle:
-            pid = idle.exec_driver_sql(_PID).scalar_one()
-            for name in queues:
-                idle.execute(text(_BY_HAND), {"queue": name})
-            assert lease(engine, queue=Queue(queues[0])) == []
-
-            found = findings("gates")
-
-            assert [(one["values"]["queue"], one["values"]["pid"]) for one in found] == [(name, pid) for name in queues]
-            assert {(one["values"]["user"], one["level"], one["values"]["state"]) for one in found} == {
-                (guest, "warning", "idle")
-            }
-            assert all("holds its gate and is idle for" in one["message"] for one in found)
-            assert [one["values"]["queue"] for one in findings("gates", "--queue", queues[3])] == [queues[3]]
-        until(lambda: levels(findings("gates")) == ["ok"], "the session has ended")
+            idle.execute(text(_BY_HAND))
+            assert len(waits.unhindered(lambda rival: lease(rival, 1))) == 1
+            for most in (5, None, 6):
+                waits.unhindered(partial(QUEUE.configure, max_concurrency=most))
+            waits.unhindered(lambda rival: QUEUE.configure_channel(rival, "a", max_concurrency=3))
+            assert len(waits.unhindered(lambda rival: lease(rival, 1))) == 1
+            assert database.value("select count(*) from fq_keep_history()") > 0
 
 
-def test_other_locks(
-    findings: Findings, engine: Engine, database: Database, connect: Connect, make_database: MakeDatabase
-) -> None:
-    """A gate that dequeues share, the same number in two halves or in another database: all of that is in order."""
+def test_a_dequeue_that_nobody_waits_for(findings: Findings, engine: Engine, connect: Connect) -> None:
+    """A dequeue in an open transaction shares the gate, which is in order while nobody waits for it."""
     enqueue(engine, "a")
-    key = database.value(_KEY)
-    high, low = key >> 32, (key & 0xFFFFFFFF) - (0x100000000 if key & 0x80000000 else 0)
-    connect().exec_driver_sql(f"select pg_advisory_lock_shared({key})")
-    connect().exec_driver_sql(f"select pg_advisory_lock({high}, {low})")
-    connect().exec_driver_sql(f"select pg_advisory_lock({key // 2})")
-    elsewhere = create_engine(make_database(installed=False).url, poolclass=NullPool)
-    with elsewhere.connect() as holder:
-        holder.exec_driver_sql(f"select pg_advisory_lock({key})")
-
-        assert levels(findings("gates")) == ["ok"]
-        assert lease(engine)
+    assert lease(engine)
+    enqueue(engine, "a")
+    assert len(connect().exec_driver_sql("select from fq_dequeue('documents', 1, 60000000, 'me')").all()) == 2
+    assert levels(findings("gates")) == ["ok"]
 
 
 def test_a_gate_that_somebody_waits_for(
     findings: Findings, engine: Engine, database: Database, connect: Connect, waits: Waits
 ) -> None:
     """Whoever waits to change the limit keeps dequeues away too: told is who shares the gate meanwhile."""
-    enqueue(engine, "a")
+    _serve(engine)
     sharing = connect()
     pid = sharing.exec_driver_sql(_PID).scalar_one()
-    sharing.exec_driver_sql(f"select pg_advisory_lock_shared({database.value(_KEY)})")
+    assert len(sharing.exec_driver_sql("select from fq_dequeue('documents', 1, 60000000, 'me')").all()) == 2
     changing = waits.start(lambda rival: QUEUE.configure(rival, max_concurrency=2)).blocked()
     assert lease(engine) == []
 
@@ -152,15 +151,15 @@ def test_a_gate_that_somebody_waits_for(
 
     waiting = database.value("select pid from pg_stat_activity where application_name = :name", name=changing.name)
     assert (told["values"]["pid"], told["values"]["alone"], told["values"]["waiting"]) == (pid, False, waiting)
-    assert f"shares its gate, which backend {waiting} waits to close, and its transaction" in told["message"]
-    sharing.exec_driver_sql("select pg_advisory_unlock_all()")
+    assert f"shares its gate, for which backend {waiting} waits, and its transaction" in told["message"]
+    sharing.commit()
     changing.result()
     assert levels(findings("gates")) == ["ok"]
 
 
 def test_prepared_transactions(findings: Findings, engine: Engine, database: Database, connect: Connect) -> None:
     """A prepared transaction keeps the gate without a session: told by its name, with what ends it."""
-    enqueue(engine, "a")
+    _serve(engine)
     preparing = connect()
     preparing.exec_driver_sql("select fq_limit_queue('documents', 2, false)")
     preparing.exec_driver_sql("prepare transaction 'the gate''s'")
@@ -177,7 +176,7 @@ def test_prepared_transactions(findings: Findings, engine: Engine, database: Dat
 
 def test_gates_that_other_roles_keep(bare_cli: Cli, database: Database, engine: Engine, connect: Connect) -> None:
     """For how long another role keeps a gate may be hidden: it is told all the same, with whatever can be seen."""
-    enqueue(engine, "a")
+    _serve(engine)
     changing = connect()
     QUEUE.configure(changing, max_concurrency=2)
     pid = changing.exec_driver_sql(_PID).scalar_one()

@@ -42,11 +42,11 @@ class Consuming(Letters):
         kept = self.world.lease_of(consumer, lease)
         now = self.world.now() + TICK
         others = self.others()
-        if others.gate:
-            return self._turned_away(consumer, limit, lease)
         self.books.reclaim(now, others.messages, others.leases)
         if others.queue_state and self.books.limit is not None and not self.books.paused:
             return self._turned_away(consumer, limit, lease)
+        if others.gate and not self.books.paused:
+            return self._at_a_closed_gate(consumer, limit, lease, now)
         offered = offers(self.books, others, now)
         room = self.books.room(limit)
 
@@ -91,6 +91,17 @@ class Consuming(Letters):
         assert batch.due_in is not None
         assert timedelta(milliseconds=10) <= batch.due_in <= timedelta(seconds=1)
         self.saw("dequeue was turned away")
+        return batch
+
+    def _at_a_closed_gate(self, consumer: int, limit: int, lease: timedelta, now: int) -> Batch:
+        """Somebody is setting the queue's limit: what is found is left, and the next poll is soon."""
+        batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease)
+        assert list(batch) == []
+        if batch.due_in is not None and batch.due_in >= timedelta(milliseconds=10):
+            self.saw("dequeue was turned away")
+        else:
+            # Nothing was found, so that the gate was not asked for.
+            check_due_in(batch, limit, self.books, self.others(), now)
         return batch
 
     def _check_lease(self, batch: Batch, consumer: int, kept: int | None, now: int, lease: int) -> None:

@@ -43,7 +43,7 @@ _SERVING = [
     Mutation(
         "a limit does not close the gate",
         "fq_limit_queue",
-        "perform pg_advisory_xact_lock(fairqueue.fq_gate_key(p_queue));",
+        "perform fairqueue.fq_hold_gate(p_queue, num_nulls(p_max_concurrency) = 0);",
         "",
     ),
     Mutation("the queue's limit is not looked at", "fq_dequeue", ", s.max_concurrency - s.current_concurrency))", "))"),

@@ -22,6 +22,7 @@ _START = 1_700_000_000_000_000
 _TABLES = (
     "fq_queue",
     "fq_queue_state",
+    "fq_gate",
     "fq_channel",
     "fq_channel_state",
     "fq_message",

@@ -48,7 +48,7 @@ def test_what_is_granted_runs_with_the_owners_rights() -> None:
     """A function that a role may execute is a definer function, unless it reads no table and calls nothing."""
     texts, listed = functions(latest_version()), function_roles(latest_version())
     plain = {name for name, kinds in listed.items() if kinds and "\nsecurity definer\n" not in texts[name]}
-    assert plain == {"fq_gate_key", "fq_now", "fq_version"}
+    assert plain == {"fq_now", "fq_version"}
 
 
 def refused(connection: Connection, statement: str) -> bool:

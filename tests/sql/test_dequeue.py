@@ -176,6 +176,7 @@ def test_concurrent_calls_pass_each_other_by(kernel: Kernel, open_kernel: OpenKe
     """While one call holds two of three channels, another gets the third at once."""
     kernel.enqueue("a", "b", "c", "c")
     kernel.hear()
+    kernel.rows("select fq_make_gate('q')")
     holder = open_kernel()
     assert holder.dequeue(2).channels == ["a", "b"]
     assert waits.unhindered(on(lambda rival: rival.dequeue(2).channels)) == ["c", "c"]

@@ -222,6 +222,7 @@ def test_channels_that_a_batch_has_no_room_for_are_left_to_others(kernel: Kernel
     kernel.configure_queue(weight=10)
     kernel.enqueue(*channels * 10)
     kernel.hear()
+    kernel.rows("select fq_make_gate('q')")
     holder = open_kernel()
     held = holder.dequeue(20).channels
     assert len(set(held)) == 2

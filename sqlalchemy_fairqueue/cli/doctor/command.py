@@ -43,7 +43,7 @@ _ANY_VERSION = (check_server, check_clock, check_version)
 _FUNCTIONS_READ: Mapping[Check, tuple[str, ...]] = {
     check_grants: ("fq_grants",),
     check_queues: ("fq_queues", "fq_stats", "fq_now"),
-    check_gates: ("fq_queues", "fq_gate_key"),
+    check_gates: ("fq_gate_holders",),
 }
 """Checks that call functions, which monitors and operators may execute."""
 _TABLES_READ: Mapping[Check, tuple[str, ...]] = {

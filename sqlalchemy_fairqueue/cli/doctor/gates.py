@@ -1,6 +1,6 @@
-"""Gates of queues: advisory locks that every dequeue shares.
+"""Gates of queues: rows that each dequeue of a queue without a limit locks one of, and a change of the limit all of.
 
-While a session holds a gate alone, or waits to have it alone, no dequeue of the queue returns a message.
+While a transaction that changes the limit is open, or waits for a dequeue that is, the queue delivers nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _held(context: CheckContext) -> list[Row[Any]]:
 
 
 def _finding(row: Row[Any], role: str) -> Finding:
-    keeps = "holds its gate" if row.alone else f"shares its gate, which backend {row.waiting} waits to close,"
+    keeps = "holds its gate" if row.alone else f"shares its gate, for which backend {row.waiting} waits,"
     if row.pid is None:
         name = quoted_literal(str(row.gid))
         who = f"transaction {row.gid!r} of {row.role!r}"

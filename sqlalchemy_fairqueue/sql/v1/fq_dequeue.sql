@@ -9,12 +9,13 @@
 -- The lease p_lease_id is used again if it is good for p_lease microseconds more; else a new one is made, good for a
 -- little longer than that. A call that finds no ready channel, no signal and no expired lease reads no lease,
 -- returns p_lease_id as it is, and writes nothing: its commit has nothing to wait for.
--- Locks: the queue's gate shared, tried; own lease for key share, state rows (the queue's too if it has a limit) and
--- messages for no key update, all skip locked: it waits for none. While it cannot have the gate or the queue's state
--- row it takes nothing, due again in 10 ms. What is due and locked by an open transaction is due again as long after the
--- call as the calls with these hints have waited for it, up to a second. READ COMMITTED only.
--- Index: fq_queue_pkey, fq_queue_state_newest_ix, fq_channel_state_ready_ix, fq_message_ready_ix; rows by ctid. Errors:
--- QF001 bad argument, QF003 wrong isolation level.
+-- Locks: own lease and, of a queue without a limit, a part of its gate for key share, state rows (the queue's too if it
+-- has a limit) and messages for no key update, all skip locked: it waits for none. While it cannot have the gate or the
+-- queue's state row it takes nothing, due again in 10 ms. What is due and locked by an open transaction is due again as
+-- long after the call as the calls with these hints have waited for it, up to a second; so is a closed gate. The first
+-- delivery of a queue makes its gate, and waits 5 ms at most for another that does. READ COMMITTED only.
+-- Index: fq_queue_pkey, fq_gate_pkey, fq_queue_state_newest_ix, fq_channel_state_ready_ix, fq_message_ready_ix; rows by
+-- ctid. Errors: QF001 bad argument, QF003 wrong isolation level.
 -- Source: round robin over channels with a head pointer; deficit round robin (Shreedhar, Varghese 1995); generic cell
 -- rate algorithm (ITU-T I.371); QF007.
 create function fairqueue.fq_dequeue(
@@ -75,6 +76,9 @@ declare
   v_limited_queue boolean;
   v_queue_state tid;
   v_limit integer := p_limit;
+  v_gate_limited boolean;
+  v_door xid;
+  v_closed boolean := false;
   -- what the batch may still grow by (null: any); whether the next message would have been too much
   v_bytes_left bigint := p_max_bytes;
   v_cut boolean := false;
@@ -181,24 +185,11 @@ begin
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own';
   end if;
 
-  -- A transaction that changes the queue's limit counts the messages that are out; none may be added to them meanwhile.
-  if not pg_try_advisory_xact_lock_shared(fairqueue.fq_gate_key(p_queue)) then
-    lease_id := p_lease_id;
-    v_locked_since := case when p_hints[9] = 0 and p_hints[8] <= v_now then p_hints[8] else v_now end;
-    hints := array[
-      p_hints[1], p_hints[2], p_hints[3], p_hints[4], p_hints[5], p_hints[6], p_hints[7], v_locked_since, 0,
-      p_hints[10]
-    ];
-    due_in := greatest(10000, least(v_now - v_locked_since, c_longest));
-    return next;
-    return;
-  end if;
   if v_full then
     v_channel_floor := c_nothing;
     v_scan_cost := -fairqueue.fq_now();
   end if;
-  -- One statement answers all questions, since starting a statement costs more than running it. Its snapshot is younger
-  -- than the gate, so it sees what was committed before the gate was opened.
+  -- One statement answers all questions, since starting a statement costs more than running it.
   select q.paused_at is not null, q.history, q.max_concurrency is not null,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
     pg_current_xact_id_if_assigned() is null,
@@ -418,6 +409,29 @@ begin
     continue when v_bare;
     v_channel_floor := v_first;
 
+    if v_lease_id is null and not v_limited_queue then
+      -- A transaction that sets the queue's first limit counts the messages that are out; none may be added to them
+      -- meanwhile. One that has ended since the call began is read from the row that it locked.
+      for v_pass in 1..2 loop
+        -- Where somebody has locked the door and waits for the parts, no further call goes in.
+        select g.limited, d.xmax into v_gate_limited, v_door
+        from fairqueue.fq_gate d
+        join fairqueue.fq_gate g on g.queue = d.queue
+        where d.queue = p_queue
+          and d.part = -1
+          and g.part = pg_backend_pid() & 15
+        for key share of g skip locked;
+        exit when found or v_pass = 2;
+        exit when exists (
+          select
+          from fairqueue.fq_gate g
+          where g.queue = p_queue
+        );
+        exit when not fairqueue.fq_make_gate(p_queue);
+      end loop;
+      v_closed := v_gate_limited is distinct from false or (v_door <> 0 and fairqueue.fq_is_open(v_door));
+      exit when v_closed;
+    end if;
     if v_lease_id is null then
       -- Nothing may be taken under an own lease that another consumer reclaims: a locked lease counts as gone.
       select e.id, e.expires_at into v_lease_id, v_expires_at
@@ -759,6 +773,10 @@ begin
 
   if v_paused then
     due_in := null;
+  elsif v_closed then
+    v_locked_first := 0;
+    v_locked_since := case when p_hints[9] = 0 and p_hints[8] <= v_now then p_hints[8] else v_now end;
+    due_in := greatest(10000, least(v_now - v_locked_since, c_longest));
   elsif v_limited_queue and v_queue_state is null then
     due_in := 10000;
   elsif v_empty = 32 or v_cut then

@@ -57,7 +57,24 @@ begin
   join pg_namespace n on n.oid = c.relnamespace
   join pg_partitioned_table p on p.partrelid = c.oid
   where t.oid = pg_typeof(null::fairqueue.fq_history);
-  if not pg_try_advisory_xact_lock(hashtextextended('fq_keep_history', v_history::bigint)) then
+  begin
+    insert into fairqueue.fq_gate (queue, part)
+    select '', 0
+    where not exists (
+      select
+      from fairqueue.fq_gate g
+      where g.queue = ''
+    )
+    on conflict (queue, part) do nothing;
+  exception
+    when lock_not_available then
+      return;
+  end;
+  perform
+  from fairqueue.fq_gate g
+  where g.queue = ''
+  for update skip locked;
+  if not found then
     return;
   end if;
   select coalesce(max(coalesce(q.history_retention, 30 * c_day)), 30 * c_day) into v_retention

@@ -4,8 +4,7 @@
 -- each frees what its own row says it holds, however the limit is set, lowered and lifted. While more are out than a
 -- new limit allows, none is delivered. p_notify: wake waiting consumers (a transaction that notifies cannot be
 -- prepared for two-phase commit).
--- Locks: the queue's row, its gate alone (fq_gate_key), the messages that are out in the order of their ids, its state
--- row. Waits for another configuration of the queue, for transactions that end messages, for dequeues under way. From
+-- Locks: the queue's row, its gate (fq_hold_gate), the messages that are out in the order of their ids, its state row. Waits for another configuration of the queue, for transactions that end messages, for dequeues under way. From
 -- the gate to the commit the queue's dequeues return nothing, and a transaction that settles a message that was out
 -- waits. READ COMMITTED only: an older snapshot would miss messages that are out.
 -- Index: fq_queue_pkey, fq_lease_expires_ix, fq_message_lease_ix, fq_queue_state_newest_ix. Errors: QF001 bad argument,
@@ -56,7 +55,7 @@ begin
       null;
     end;
   end if;
-  perform pg_advisory_xact_lock(fairqueue.fq_gate_key(p_queue));
+  perform fairqueue.fq_hold_gate(p_queue, num_nulls(p_max_concurrency) = 0);
   if p_max_concurrency is not null then
     perform fairqueue.fq_hold_leased(p_queue, 2::integer, null::bigint);
     -- A new statement, which sees what was waited for.

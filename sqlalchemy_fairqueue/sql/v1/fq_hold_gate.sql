@@ -1,0 +1,43 @@
+-- fq_hold_gate: close the gate of a queue until the transaction ends, and write down whether the queue has a limit from
+-- then on. p_limited null: close it only.
+-- Guarantees: from the return on no dequeue takes a message of a queue that had no limit: one that has its part of the
+-- gate has ended, and another cannot get it. A dequeue that gets it afterwards reads what was written down.
+-- Locks: the parts of the gate, for update, in their order; waits for dequeues under way, and for another change.
+-- Index: fq_gate_pkey. Errors: 40001; QF007.
+create function fairqueue.fq_hold_gate(p_queue text, p_limited boolean default null)
+returns void
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  for v_pass in 1..2 loop
+    perform
+    from fairqueue.fq_gate g
+    where g.queue = p_queue
+    order by g.queue, g.part
+    for update;
+    exit when found;
+    insert into fairqueue.fq_gate (queue, part)
+    select p_queue, i.i
+    from generate_series(-1, 15) i(i)
+    on conflict (queue, part) do nothing;
+  end loop;
+  update fairqueue.fq_gate g
+  set limited = p_limited
+  where g.queue = p_queue
+    and g.limited <> p_limited;
+end
+$$;
