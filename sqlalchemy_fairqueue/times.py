@@ -18,6 +18,8 @@ UNITS = {
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|[smhdw])", re.ASCII)
 
 
@@ -40,6 +42,11 @@ def instant_microseconds(instant: datetime) -> int:
 def instant(value: int) -> datetime:
     """Microseconds since the epoch as a datetime in UTC."""
     return _EPOCH + timedelta(microseconds=value)
+
+
+def any_instant(value: int) -> datetime:
+    """As :func:`instant`, with a time beyond the calendar as the first or last one in it."""
+    return instant(min(max(value, _FIRST), _LAST))
 
 
 def duration(value: int) -> timedelta:

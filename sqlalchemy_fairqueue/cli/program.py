@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.cli.dead_letters import list_dead, purge_dead, redrive
 from sqlalchemy_fairqueue.cli.doctor.command import doctor
 from sqlalchemy_fairqueue.cli.errors import CommandError, usage_error
 from sqlalchemy_fairqueue.cli.history import prune_history
+from sqlalchemy_fairqueue.cli.quarantine import quarantine
 from sqlalchemy_fairqueue.cli.results import ExitStatus
 from sqlalchemy_fairqueue.cli.roles import roles
 from sqlalchemy_fairqueue.cli.runner import Command, add_command, print_error
@@ -84,6 +85,7 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
     (dead, "show", show_dead),
     (dead, "redrive", redrive_dead),
     (dead, "purge", purge_dead),
+    (dead, "quarantine", quarantine),
     (program, "cancel", cancel),
     (program, "purge", purge),
     (history, "prune", prune_history),

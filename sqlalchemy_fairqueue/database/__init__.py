@@ -28,6 +28,13 @@ from sqlalchemy_fairqueue.database.deliveries import DeliveredMessage, Dequeued,
 from sqlalchemy_fairqueue.database.enqueues import EncodedMessage, EnqueuedMessage, enqueue, max_backlog
 from sqlalchemy_fairqueue.database.history import PartitionChange, keep_history
 from sqlalchemy_fairqueue.database.leases import ExtendedLease, end_leases, extend, heartbeat, held
+from sqlalchemy_fairqueue.database.quarantine import (
+    SetAside,
+    end_quarantine,
+    is_about_data,
+    quarantined,
+    set_aside,
+)
 from sqlalchemy_fairqueue.database.settlement import (
     Unsettled,
     bury,
@@ -56,6 +63,7 @@ __all__ = [
     "Heard",
     "Hints",
     "PartitionChange",
+    "SetAside",
     "Target",
     "Token",
     "Unsettled",
@@ -70,6 +78,7 @@ __all__ = [
     "dead_letters",
     "dequeue",
     "end_leases",
+    "end_quarantine",
     "enqueue",
     "extend",
     "hear",
@@ -81,6 +90,7 @@ __all__ = [
     "hold_messages",
     "hold_queue",
     "holder",
+    "is_about_data",
     "keep_history",
     "leased",
     "limit_queue",
@@ -89,6 +99,7 @@ __all__ = [
     "prune_dead_letters",
     "purge_channel",
     "purge_dead",
+    "quarantined",
     "queues",
     "record_queue",
     "redrive",
@@ -96,6 +107,7 @@ __all__ = [
     "resume",
     "retain_dead_letters",
     "retry",
+    "set_aside",
     "stats",
     "unwait",
     "version",

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy_fairqueue.codecs import decoded, headers_of
 from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
-from sqlalchemy_fairqueue.times import instant, instant_microseconds
+from sqlalchemy_fairqueue.errors import PayloadError
+from sqlalchemy_fairqueue.times import any_instant, instant_microseconds
 from sqlalchemy_fairqueue.values import DeadLetterInfo
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     "message_id", "channel", "kind", "content", "headers", "dedupe_key", "enqueued_at", "attempts", "max_attempts",
-    "deliveries", "reason", "error", "died_at",
+    "deliveries", "reason", "error", "died_at", "unreadable",
 )  # fmt: skip
 
 
@@ -48,12 +49,20 @@ class DeadLetterFilter:
 
 @cache
 def dead_letters_clause(schema: str | None) -> Clause:
-    """``fq_dead_letters``."""
-    types = {
-        "ids": "bigint[]", "channel": "text", "kind": "text", "died_at": "bigint", "message_id": "bigint",
-        "limit": "integer",
-    }  # fmt: skip
-    return call(schema, "fq_dead_letters", ", ".join(_COLUMNS), queue="text", **types)
+    """``fq_dead_letters``. Texts come as bytes: one that the connection's encoding lacks would cost the whole page."""
+    texts = {"channel", "kind", "headers", "dedupe_key", "reason", "error"}
+    return call(
+        schema,
+        "fq_dead_letters",
+        ", ".join(f"convert_to({name}, 'UTF8') as {name}" if name in texts else name for name in _COLUMNS),
+        queue="text",
+        ids="bigint[]",
+        channel="text",
+        kind="text",
+        died_at="bigint",
+        message_id="bigint",
+        limit="integer",
+    )
 
 
 def dead_letters(
@@ -82,29 +91,35 @@ def dead_letters(
     }
     parameters = which.parameters(target) | page
     doing = f"read the dead letters of queue {target.queue!r}"
-    rows = fetch(connection, dead_letters_clause(target.schema), parameters, doing)
+    rows = fetch(connection, dead_letters_clause(target.schema), parameters, doing, binary=True)
     return [_dead_letter(target, codec, row) for row in rows]
 
 
 def _dead_letter(target: Target, codec: Codec, row: Row[Any]) -> DeadLetterInfo:
-    headers, refused = headers_of(row.headers)
+    headers, refused = headers_of(_text(row.headers))
+    if row.unreadable is not None:
+        refused = PayloadError(f"dead letter {row.message_id} cannot be read: {row.unreadable}; purge it")
     return DeadLetterInfo(
         message_id=row.message_id,
         queue=target.queue,
-        channel=row.channel,
-        kind=row.kind,
-        content=row.content,
+        channel=_text(row.channel) or "",
+        kind=_text(row.kind) or "",
+        content=row.content or b"",
         headers=headers,
-        key=row.dedupe_key,
-        enqueued_at=instant(row.enqueued_at),
+        key=_text(row.dedupe_key),
+        enqueued_at=any_instant(row.enqueued_at),
         attempts=row.attempts,
         max_attempts=row.max_attempts,
         deliveries=row.deliveries,
-        reason=row.reason,
-        error=row.error,
-        died_at=instant(row.died_at),
+        reason=_text(row.reason) or "",
+        error=_text(row.error) if row.unreadable is None else str(refused),
+        died_at=any_instant(row.died_at),
         decoded=refused or decoded(codec, row.content),
     )
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else str(value, "utf-8", "replace")
 
 
 @cache

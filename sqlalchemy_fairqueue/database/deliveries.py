@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy_fairqueue.database.arrays import integers
 from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.errors import said
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
 from sqlalchemy_fairqueue.values import Lease
 
@@ -48,6 +49,7 @@ class Dequeued:
 
     Attributes:
         messages: What it took, in turn order.
+        unreadable: Messages that it took and that cannot be read, with what is wrong.
         lease: The lease that they are held under. None: nothing was taken.
         lease_id: The lease that the next dequeue may use again. None: there is none.
         hold_slots: Whether the messages may hold slots of a limit, their channels' or the queue's.
@@ -58,6 +60,7 @@ class Dequeued:
     """
 
     messages: list[DeliveredMessage]
+    unreadable: list[tuple[int, str]]
     lease: Lease | None
     lease_id: int | None
     hold_slots: bool
@@ -93,9 +96,11 @@ def dequeue_clause(schema: str | None) -> Clause:
     return call(
         schema,
         "fq_dequeue",
-        # Headers not as the driver reads JSON: one that it cannot read would cost the whole batch.
+        # Headers not as the driver reads JSON: one that it cannot read would cost the whole batch. Texts as bytes:
+        # neither does one that the connection's encoding lacks.
         # The driver reads no binary tid.
-        "message_id, cast(row_id as text) as row_id, channel, kind, content, cast(headers as text) as headers, "
+        "message_id, cast(row_id as text) as row_id, convert_to(channel, 'UTF8') as channel, "
+        "convert_to(kind, 'UTF8') as kind, content, convert_to(cast(headers as text), 'UTF8') as headers, "
         "enqueued_at, attempt, "
         "max_attempts, deliveries, "
         "lease_id, lease_expires_at, hints, due_in, signals_after",
@@ -148,8 +153,16 @@ def dequeue(
         binary=True,
     )
     found: Hints = about.hints or []
+    messages: list[DeliveredMessage] = []
+    unreadable: list[tuple[int, str]] = []
+    for row in rows:
+        try:
+            messages.append(_delivered(*row))
+        except (ValueError, OverflowError, TypeError) as error:
+            unreadable.append((row.message_id, said(error)))
     return Dequeued(
-        messages=[_delivered(*row) for row in rows],
+        messages=messages,
+        unreadable=unreadable,
         lease=Lease(about.lease_id, consumer, instant(about.lease_expires_at)) if rows else None,
         lease_id=about.lease_id,
         hold_slots=found[_HOLD_SLOTS : _HOLD_SLOTS + 1] != [0],
@@ -162,7 +175,16 @@ def dequeue(
 
 def _delivered(*columns: Any) -> DeliveredMessage:
     id_, row_id, channel, kind, content, headers, enqueued_at, *rest = columns
-    return DeliveredMessage(id_, row_id, channel, kind, content, headers, instant(enqueued_at), *rest[:3])
+    return DeliveredMessage(
+        id_,
+        row_id,
+        str(channel, "utf-8"),
+        str(kind, "utf-8"),
+        content,
+        None if headers is None else str(headers, "utf-8"),
+        instant(enqueued_at),
+        *rest[:3],
+    )
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.calls import call, fetch
 from sqlalchemy_fairqueue.database.policies import policy_columns, policy_values
-from sqlalchemy_fairqueue.times import instant
+from sqlalchemy_fairqueue.times import any_instant
 from sqlalchemy_fairqueue.values import ChannelStats, QueueStats
 
 if TYPE_CHECKING:
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.calls import Clause
     from sqlalchemy_fairqueue.database.targets import Target
 
-_INSTANTS = {"paused_at", "oldest_ready_at", "last_dequeue_at"}
+_INSTANTS = ("paused_at", "oldest_ready_at", "last_dequeue_at")
+_CHANNEL_COUNTS = ("ready", "scheduled", "leased", "dead", "dropped", "current_concurrency", "backlog", *_INSTANTS)
 
 
 @cache
@@ -47,7 +48,9 @@ def stats(connection: Connection, target: Target) -> QueueStats:
 @cache
 def channel_stats_clause(schema: str | None) -> Clause:
     """``fq_channel_stats``."""
-    return call(schema, "fq_channel_stats", "*", queue="text", channel="text", limit="integer", after="text")
+    # The name as bytes: one that the connection's encoding lacks would cost the whole page.
+    columns = ", ".join(["convert_to(channel, 'UTF8') as channel", *_CHANNEL_COUNTS, *sorted(policy_columns())])
+    return call(schema, "fq_channel_stats", columns, queue="text", channel="text", limit="integer", after="text")
 
 
 def channel_stats(
@@ -73,12 +76,13 @@ def channel_stats(
 
 def _channel(target: Target, row: Row[Any]) -> ChannelStats:
     columns = _columns(row)
-    counts = {name: value for name, value in columns.items() if name not in policy_columns()}
-    return ChannelStats(queue=target.queue, **counts, **policy_values(columns))
+    counts = {name: columns[name] for name in _CHANNEL_COUNTS}
+    name = str(row.channel, "utf-8")
+    return ChannelStats(queue=target.queue, channel=name, **counts, **policy_values(columns))
 
 
 def _columns(row: Row[Any]) -> dict[str, Any]:
     return {
-        name: instant(value) if name in _INSTANTS and value is not None else value
+        name: any_instant(value) if name in _INSTANTS and value is not None else value
         for name, value in row._mapping.items()  # noqa: SLF001 - the row's public name for it
     }

@@ -16,7 +16,13 @@ from sqlalchemy_fairqueue.models.factory import Models, make_models
 from sqlalchemy_fairqueue.models.grants import GrantMixin, declare_grants
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
 from sqlalchemy_fairqueue.models.loads import LoadMixin
-from sqlalchemy_fairqueue.models.messages import DeadLetterMixin, LeaseMixin, MessageMixin, SignalMixin
+from sqlalchemy_fairqueue.models.messages import (
+    DeadLetterMixin,
+    LeaseMixin,
+    MessageMixin,
+    QuarantineMixin,
+    SignalMixin,
+)
 from sqlalchemy_fairqueue.models.queues import GateMixin, QueueConfigMixin, QueueStateMixin
 from sqlalchemy_fairqueue.models.read_only import ReadOnlyModel
 from sqlalchemy_fairqueue.models.types import Duration, Instant, RoleName, Xid8, interval, timestamp
@@ -47,6 +53,8 @@ __all__ = [
     "Models",
     "PrunedHistory",
     "PrunedHistoryMixin",
+    "Quarantine",
+    "QuarantineMixin",
     "QueueConfig",
     "QueueConfigMixin",
     "QueueState",
@@ -95,6 +103,10 @@ class Message(MessageMixin, _Base):
 
 class DeadLetter(DeadLetterMixin, _Base):
     """A dead letter, in the connection's default schema."""
+
+
+class Quarantine(QuarantineMixin, _Base):
+    """A message in quarantine, in the connection's default schema."""
 
 
 class Signal(SignalMixin, _Base):

@@ -11,7 +11,13 @@ from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin
 from sqlalchemy_fairqueue.models.grants import GrantMixin
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
 from sqlalchemy_fairqueue.models.loads import LoadMixin
-from sqlalchemy_fairqueue.models.messages import DeadLetterMixin, LeaseMixin, MessageMixin, SignalMixin
+from sqlalchemy_fairqueue.models.messages import (
+    DeadLetterMixin,
+    LeaseMixin,
+    MessageMixin,
+    QuarantineMixin,
+    SignalMixin,
+)
 from sqlalchemy_fairqueue.models.queues import GateMixin, QueueConfigMixin, QueueStateMixin
 from sqlalchemy_fairqueue.sql import named_schema
 
@@ -40,6 +46,7 @@ class Models:
         Load: See :class:`LoadMixin`.
         Message: See :class:`MessageMixin`.
         PrunedHistory: See :class:`PrunedHistoryMixin`.
+        Quarantine: See :class:`QuarantineMixin`.
         QueueConfig: See :class:`QueueConfigMixin`.
         QueueState: See :class:`QueueStateMixin`.
         Signal: See :class:`SignalMixin`.
@@ -55,6 +62,7 @@ class Models:
     Load: type[LoadMixin]
     Message: type[MessageMixin]
     PrunedHistory: type[PrunedHistoryMixin]
+    Quarantine: type[QuarantineMixin]
     QueueConfig: type[QueueConfigMixin]
     QueueState: type[QueueStateMixin]
     Signal: type[SignalMixin]
@@ -71,6 +79,7 @@ _MIXINS: dict[str, type[Any]] = {
     "Load": LoadMixin,
     "Message": MessageMixin,
     "PrunedHistory": PrunedHistoryMixin,
+    "Quarantine": QuarantineMixin,
     "QueueConfig": QueueConfigMixin,
     "QueueState": QueueStateMixin,
     "Signal": SignalMixin,

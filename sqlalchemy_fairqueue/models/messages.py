@@ -1,4 +1,4 @@
-"""Mixins of messages, signals, leases and dead letters."""
+"""Mixins of messages, signals, leases, dead letters and the quarantine."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from sqlalchemy import (
     text,
     type_coerce,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
 
 from sqlalchemy_fairqueue.codecs import JsonCodec
 from sqlalchemy_fairqueue.models.base import FairqueueMixin
+from sqlalchemy_fairqueue.models.checks import value_checks
 from sqlalchemy_fairqueue.models.relationships import Related
 from sqlalchemy_fairqueue.models.types import Instant
 from sqlalchemy_fairqueue.times import instant
@@ -150,6 +151,7 @@ class MessageMixin(ContentMixin):
                 unique=True,
                 postgresql_where=text("dedupe_key is not null"),
             ),
+            *value_checks("fq_message"),
             {"schema": cls.__fairqueue_schema__},
         )
 
@@ -175,6 +177,47 @@ class DeadLetterMixin(ContentMixin):
         return (
             PrimaryKeyConstraint("message_id", name=conv("fq_dead_letter_pkey")),
             Index(conv("fq_dead_letter_died_ix"), "queue", "died_at"),
+            *value_checks("fq_dead_letter"),
+            {"schema": cls.__fairqueue_schema__},
+        )
+
+
+class QuarantineMixin(FairqueueMixin):
+    """A message that could not be delivered and that no dead letter can hold: what could be read of it.
+
+    Attributes:
+        channel: The channel.
+        unreadable: The names of the columns that could not be read.
+    """
+
+    __fairqueue_verbs__ = "dequeues set messages aside; use queue.release_quarantined and queue.purge_quarantined"
+    __tablename__ = "fq_quarantine"
+    __fairqueue_related__: ClassVar = TO_CHANNEL
+    if TYPE_CHECKING:
+        channel: Mapped[Any]
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True))
+    message_id: Mapped[int] = mapped_column(BigInteger)
+    queue: Mapped[str] = mapped_column(Text(collation="C"))
+    channel_id: Mapped[int] = mapped_column(BigInteger)
+    kind: Mapped[str | None] = mapped_column(Text)
+    content: Mapped[bytes | None] = mapped_column(LargeBinary)
+    headers: Mapped[Any | None] = mapped_column(JSONB)
+    dedupe_key: Mapped[str | None] = mapped_column(Text(collation="C"))
+    enqueued_at: Mapped[int] = mapped_column(BigInteger)
+    attempts: Mapped[int] = mapped_column(Integer)
+    max_attempts: Mapped[int] = mapped_column(Integer)
+    deliveries: Mapped[int] = mapped_column(Integer)
+    unreadable: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    reason: Mapped[str] = mapped_column(Text)
+    set_aside_at: Mapped[datetime] = mapped_column(Instant)
+
+    @declared_attr.directive
+    def __table_args__(cls) -> tuple[Any, ...]:
+        """Constraints and indexes under the names that the installation gives them."""
+        return (
+            PrimaryKeyConstraint("id", name=conv("fq_quarantine_pkey")),
+            Index(conv("fq_quarantine_message_ix"), "queue", "message_id"),
             {"schema": cls.__fairqueue_schema__},
         )
 
@@ -209,6 +252,7 @@ class SignalMixin(FairqueueMixin):
         return (
             PrimaryKeyConstraint("queue", "id", name=conv("fq_signal_pkey")),
             Index(conv("fq_signal_bounded_ix"), "channel_id", "id", postgresql_where=text("bounded")),
+            *value_checks("fq_signal"),
             {"schema": cls.__fairqueue_schema__},
         )
 
@@ -244,5 +288,6 @@ class LeaseMixin(FairqueueMixin):
                 "waiting_until",
                 postgresql_where=text("waiting_until is not null"),
             ),
+            *value_checks("fq_lease"),
             {"schema": cls.__fairqueue_schema__},
         )

@@ -6,27 +6,38 @@ waiting. All of it may be forgotten at any time; a connection error forgets it.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import socket
+from datetime import timedelta
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from sqlalchemy.exc import DBAPIError
+
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.codecs import decoded, headers_of
+from sqlalchemy_fairqueue.errors import clean, said
 from sqlalchemy_fairqueue.values import Batch, Delivery, Once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import timedelta
 
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.codecs import Codec
-    from sqlalchemy_fairqueue.database import DeliveredMessage, Hints, Target
+    from sqlalchemy_fairqueue.database import DeliveredMessage, Hints, SetAside, Target
     from sqlalchemy_fairqueue.values import Lease
 
+log = logging.getLogger("sqlalchemy_fairqueue.queue")
+
+_OUTCOMES = {
+    "dead": "a dead letter now",
+    "quarantined": "in quarantine now (fairqueue dead quarantine)",
+    "mended": "made anew from its messages",
+}
 _CHUNK = 10_000
 _CHUNKS = 5
 _ALL = -1
@@ -96,16 +107,50 @@ class Consumer:
             self._forget()
         database.check_installed(connection, self._target.schema)
         try:
-            if (after := self._signals_after) is not None:
-                self._hear(connection, after)
-            batch = self._call(connection, limit, lease, max_bytes)
-            if not batch and (after := self._signals_after) is not None:
-                self._hear(connection, after)
-                batch = self._call(connection, limit, lease, max_bytes)
+            known: set[SetAside] = set()
+            while True:
+                try:
+                    return self._dequeue(connection, limit, lease, max_bytes)
+                except DBAPIError as error:
+                    if not database.is_about_data(error):
+                        raise
+                    # The rows at fault are set aside, each once; without a new one, the error is about something else.
+                    found = self._set_aside(connection, limit, error)
+                    if known.issuperset(found):
+                        raise
+                    known.update(found)
         except BaseException:
             self._forget()
             raise
+
+    def _dequeue(self, connection: Connection, limit: int, lease: timedelta, max_bytes: int | None) -> Batch:
+        if (after := self._signals_after) is not None:
+            self._hear(connection, after)
+        batch = self._call(connection, limit, lease, max_bytes)
+        if not batch and (after := self._signals_after) is not None:
+            self._hear(connection, after)
+            batch = self._call(connection, limit, lease, max_bytes)
         return batch
+
+    def _set_aside(self, connection: Connection, limit: int, error: DBAPIError) -> list[SetAside]:
+        connection.rollback()
+        found = database.set_aside(connection, self._target, limit=limit)
+        connection.commit()
+        self._log(found, said(error.orig or error))
+        return found
+
+    def _log(self, found: list[SetAside], problem: str) -> None:
+        for one in found:
+            what = f"message {one.message_id}" if one.message_id is not None else f"state of channel {one.channel_id}"
+            log.error(
+                "queue %s: a dequeue failed: %s; %s is %s: %s",
+                clean(self._target.queue),
+                clean(problem),
+                what,
+                _OUTCOMES[one.outcome],
+                clean(one.reason),
+                extra={"queue": self._target.queue, "message_id": one.message_id, "channel_id": one.channel_id},
+            )
 
     def _hear(self, connection: Connection, after: int, chunks: int = _ALL) -> None:
         seen = _CHUNK
@@ -138,8 +183,16 @@ class Consumer:
         self._signals_after = dequeued.signals_after
         self.is_held_up = dequeued.is_locked
         held = dequeued.lease
-        if held is None:
-            return Batch([], dequeued.due_in)
+        if dequeued.unreadable:
+            problem = dequeued.unreadable[0][1]
+            ids = [message_id for message_id, _ in dequeued.unreadable]
+            found = database.set_aside(
+                connection, self._target, limit=limit, lease_id=dequeued.lease_id, message_ids=ids, reason=problem
+            )
+            connection.commit()
+            self._log(found, problem)
+        if held is None or not dequeued.messages:
+            return Batch([], timedelta() if dequeued.unreadable else dequeued.due_in)
         if self._keep is not None:
             held = self._keep(held, sent_at)
         holds_slot = dequeued.hold_slots

@@ -179,12 +179,19 @@ def _filter(message_ids: Ids, channel: str | None, kind: str | None) -> DeadLett
     for what, name in (("channel", channel), ("kind", kind)):
         if name is not None:
             check_name(what, name)
-    if message_ids is None:
-        return DeadLetterFilter(None, channel, kind)
+    return DeadLetterFilter(None if message_ids is None else checked_ids(message_ids), channel, kind)
+
+
+def checked_ids(message_ids: int | Iterable[int]) -> list[int]:
+    """Ids of messages, one or several, as a list.
+
+    Raises:
+        InvalidArgument: They are none.
+    """
     given: object = message_ids
     if isinstance(given, str) or not isinstance(given, (int, Iterable)):
         raise InvalidArgument(f"message_ids is {given!r:.80}; give an id or several")
     ids = [given] if isinstance(given, int) else list(given)
     for message_id in ids:
         check_count("message_ids", message_id, 1, 2**63 - 1)
-    return DeadLetterFilter(ids, channel, kind)
+    return ids

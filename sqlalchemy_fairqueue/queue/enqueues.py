@@ -40,6 +40,8 @@ class _HeadersCodec(JsonCodec):
 _headers = _HeadersCodec()
 # PostgreSQL cannot return a bytea of twice this size as text, so a longer payload could never be dequeued.
 _CONTENT_BYTES = 256 * 2**20
+# As text in the database, which writes numbers out: there it may be more than here.
+_HEADERS_BYTES = 65_536
 
 
 class EnqueueMethods(QueueBase):
@@ -210,6 +212,11 @@ class EnqueueMethods(QueueBase):
                 raise InvalidArgument(
                     f"headers is {message.headers!r:.80}; give a mapping that can be encoded as JSON"
                 ) from error
+            if len(headers.encode()) > _HEADERS_BYTES:
+                raise InvalidArgument(
+                    f"headers have {len(headers.encode()):,} bytes of JSON, more than {_HEADERS_BYTES:,}; keep what is "
+                    "large in the payload"
+                )
         return EnqueueMessage(
             target=self._target,
             message=message,

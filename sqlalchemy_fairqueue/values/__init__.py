@@ -45,6 +45,7 @@ from sqlalchemy_fairqueue.values.rates import Rate
 from sqlalchemy_fairqueue.values.reports import (
     ChannelStats,
     DeadLetterInfo,
+    QuarantinedInfo,
     QueueStats,
 )
 
@@ -71,6 +72,7 @@ __all__ = [
     "PolicyChanges",
     "PolicyFields",
     "PurgeReceipt",
+    "QuarantinedInfo",
     "QueueStats",
     "Rate",
     "Receipt",

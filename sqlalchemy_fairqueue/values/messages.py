@@ -38,7 +38,9 @@ class Enqueue:
             redrive, drop it: the message is ordered by the time when it is due.
         key: Unique among the messages of the channel that are not completed or dead: while one stands, on_duplicate
             says what another does.
-        headers: Small JSON object beside the payload, for tracing and routing. It does not go through the codec.
+        headers: Small JSON object beside the payload, for tracing and routing, of at most 65,536 bytes as the database
+            writes it: with a blank after each comma and colon, and numbers written out. It does not go through the
+            codec.
         max_attempts: Deliveries after which a failing message becomes a dead letter. None: the queue's.
         on_duplicate: What to do if another message holds the key. "skip": add nothing; the receipt names the message
             that holds the key. "raise": DuplicateMessage. "replace": the message that holds it is rewritten and

@@ -136,3 +136,38 @@ class DeadLetterInfo:
         if isinstance(self.decoded, PayloadError):
             raise self.decoded
         return self.decoded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantinedInfo:
+    """A message that could not be delivered, and that no dead letter can hold.
+
+    Attributes:
+        message_id: The message.
+        position: Its place in the quarantine, for the next page.
+        queue: Name of the queue.
+        channel: Name of the channel. None: it is not there any more.
+        kind: Which handler it is for. None: it could not be read.
+        content_size: Bytes of the content. None: it could not be read.
+        headers_size: Bytes of the headers as they are stored, or None.
+        enqueued_at: When it was enqueued, in UTC.
+        attempts: How many attempts were counted.
+        deliveries: How often it was handed out, ever.
+        unreadable: The columns that could not be read.
+        reason: Why it was set aside.
+        set_aside_at: When, in UTC.
+    """
+
+    message_id: int
+    position: int
+    queue: str
+    channel: str | None
+    kind: str | None
+    content_size: int | None
+    headers_size: int | None
+    enqueued_at: datetime
+    attempts: int
+    deliveries: int
+    unreadable: tuple[str, ...]
+    reason: str
+    set_aside_at: datetime

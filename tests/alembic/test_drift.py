@@ -46,7 +46,7 @@ CHANGES = {
         "table fq_channel_state is changed: replica identity from f to d"
     ),
     "alter table fq_message alter kind drop not null": "column fq_message.kind is changed: not null from yes to none",
-    "alter table fq_lease rename consumer to worker": "column fq_lease.consumer is missing",
+    "alter table fq_load rename source to origin": "column fq_load.source is missing",
     "alter table fq_message add column tenant int": "column fq_message.tenant is unexpected",
     "drop index fq_message_lease_ix": "index fq_message_lease_ix is missing",
     "create index mine on fq_message (kind)": "index mine is unexpected",

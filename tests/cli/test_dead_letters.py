@@ -14,7 +14,12 @@ def test_no_dead_letters(cli: Cli, engine: Engine) -> None:
     enqueue(engine, "a")
 
     assert cli("dead", "list").out == "queue 'documents' has no dead letters\n"
-    assert cli("dead", "list", "--json").document == {"queue": "documents", "dead_letters": [], "more": False}
+    assert cli("dead", "list", "--json").document == {
+        "queue": "documents",
+        "dead_letters": [],
+        "more": False,
+        "quarantined": [],
+    }
     assert cli("dead", "redrive", "--all", "--yes").out == "queue 'documents' has no dead letters\n"
     lease(engine)
     [last] = bury(engine, "b")

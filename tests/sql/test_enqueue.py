@@ -10,7 +10,7 @@ from psycopg import errors
 from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
 
-FAR = 2**63 - 1
+FAR = 253402300799999999
 
 
 def test_messages_become_ready_with_the_commit(kernel: Kernel, open_kernel: OpenKernel) -> None:

@@ -15,6 +15,7 @@ from sqlalchemy_fairqueue.cli.doctor.gates import check_gates
 from sqlalchemy_fairqueue.cli.doctor.grants import check_grants
 from sqlalchemy_fairqueue.cli.doctor.history import check_history
 from sqlalchemy_fairqueue.cli.doctor.privileges import check_ownership, check_privileges
+from sqlalchemy_fairqueue.cli.doctor.quarantine import check_quarantine
 from sqlalchemy_fairqueue.cli.doctor.queues import check_leases, check_queues, check_waits
 from sqlalchemy_fairqueue.cli.doctor.row_security import check_row_security
 from sqlalchemy_fairqueue.cli.doctor.schema import check_drift, check_version
@@ -37,13 +38,14 @@ Check = Callable[[CheckContext], Iterator[Finding]]
 _CHECKS: tuple[Check, ...] = (
     check_server, check_clock, check_version, check_drift, check_privileges, check_ownership, check_grants,
     check_row_security, check_sequences, check_vacuum, check_snapshots, check_queues, check_gates, check_leases,
-    check_waits, check_times, check_history,
+    check_waits, check_times, check_history, check_quarantine,
 )  # fmt: skip
 _ANY_VERSION = (check_server, check_clock, check_version)
 _FUNCTIONS_READ: Mapping[Check, tuple[str, ...]] = {
     check_grants: ("fq_grants",),
     check_queues: ("fq_queues", "fq_stats", "fq_now"),
     check_gates: ("fq_gate_holders",),
+    check_quarantine: ("fq_queues", "fq_quarantined"),
 }
 """Checks that call functions, which monitors and operators may execute."""
 _TABLES_READ: Mapping[Check, tuple[str, ...]] = {
@@ -52,6 +54,7 @@ _TABLES_READ: Mapping[Check, tuple[str, ...]] = {
     check_waits: ("fq_lease",),
     check_times: ("fq_channel", "fq_channel_state", "fq_message"),
     check_history: ("fq_queue",),
+    check_quarantine: ("fq_channel_state",),
 }
 """Checks that read tables, which are granted to nobody."""
 _READ_ALL = "run doctor as the owner of the tables"

@@ -31,7 +31,8 @@ begin
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
   select array_agg(h.message_id), array_agg(h.row_id),
-    array_agg(coalesce(p_reasons[h.ordinal], 'buried by its consumer')), array_agg(p_errors[h.ordinal])
+    array_agg(left(coalesce(p_reasons[h.ordinal], 'buried by its consumer'), 262144)),
+    array_agg(left(p_errors[h.ordinal], 262144))
   into v_ids, v_rows, v_reasons, v_errors
   from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries, p_queue) h;
   perform fairqueue.fq_bury_messages(p_queue, v_ids, v_rows, v_reasons, v_errors);

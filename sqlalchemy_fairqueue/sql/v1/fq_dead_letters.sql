@@ -1,15 +1,17 @@
--- fq_dead_letters: dead letters of a queue with their contents, the oldest death first, at most p_limit after the one
--- that died at p_died_at with the id p_message_id. Of ids, channel and kind each that is given must be met.
--- Guarantees: one snapshot. Times in microseconds since the epoch, headers as text.
--- Locks: none. Index: fq_dead_letter_died_ix, fq_channel_pkey. Errors: QF007.
+-- fq_dead_letters: dead letters of a queue, the oldest death first. Null restricts nothing; p_died_at and p_message_id
+-- are those of the last one of the page before.
+-- Guarantees: one row a letter. Of one that cannot be read the texts, the content and the headers are null, and
+-- unreadable says why: it costs no other one.
+-- Locks: none. Index: fq_dead_letter_died_ix or fq_dead_letter_pkey, fq_channel_pkey. Errors: QF007; none of a
+-- row's.
 create function fairqueue.fq_dead_letters(
   p_queue text,
-  p_ids bigint[],
-  p_channel text,
-  p_kind text,
-  p_died_at bigint,
-  p_message_id bigint,
-  p_limit integer
+  p_ids bigint[] default null,
+  p_channel text default null,
+  p_kind text default null,
+  p_died_at bigint default null,
+  p_message_id bigint default null,
+  p_limit integer default 100
 )
 returns table (
   message_id bigint,
@@ -24,31 +26,61 @@ returns table (
   deliveries integer,
   reason text,
   error text,
-  died_at bigint
+  died_at bigint,
+  unreadable text
 )
 language plpgsql
 stable
 security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
+set jit = off
 as $$
 #variable_conflict use_column
+declare
+  r record;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  return query
-  select d.message_id, c.name, d.kind, d.content, d.headers::text, d.dedupe_key, d.enqueued_at, d.attempts,
-    d.max_attempts, d.deliveries, d.reason, d.error, d.died_at
-  from fairqueue.fq_dead_letter d
-  join fairqueue.fq_channel c on c.id = d.channel_id
-  where d.queue = p_queue
-    and (p_ids is null or d.message_id = any (p_ids))
-    and (p_channel is null or c.name = p_channel)
-    and (p_kind is null or d.kind = p_kind)
-    and (p_died_at is null or (d.died_at, d.message_id) > (p_died_at, p_message_id))
-  order by d.died_at, d.message_id
-  limit p_limit;
+  for r in
+    select d.message_id, c.name, d.enqueued_at, d.attempts, d.max_attempts, d.deliveries, d.died_at
+    from fairqueue.fq_dead_letter d
+    join fairqueue.fq_channel c on c.id = d.channel_id
+    where d.queue = p_queue
+      and (p_ids is null or d.message_id = any (p_ids))
+      and (p_channel is null or c.name = p_channel)
+      and (p_kind is null or d.kind = p_kind)
+      and (p_died_at is null or (d.died_at, d.message_id) > (p_died_at, p_message_id))
+    order by d.died_at, d.message_id
+    limit p_limit
+  loop
+    message_id := r.message_id;
+    channel := r.name;
+    enqueued_at := r.enqueued_at;
+    attempts := r.attempts;
+    max_attempts := r.max_attempts;
+    deliveries := r.deliveries;
+    died_at := r.died_at;
+    begin
+      -- A content that is stored apart is read here, and not when the row is sent.
+      select d.kind || '', d.content || ''::bytea, d.headers::text,
+        d.dedupe_key, d.reason || '', d.error || '', null
+      into kind, content, headers, dedupe_key, reason, error, unreadable
+      from fairqueue.fq_dead_letter d
+      where d.message_id = r.message_id;
+    exception
+      when data_exception or program_limit_exceeded or internal_error then
+        kind := null;
+        content := null;
+        headers := null;
+        dedupe_key := null;
+        reason := null;
+        error := null;
+        unreadable := left(sqlerrm, 1000);
+    end;
+    return next;
+  end loop;
 end
 $$;

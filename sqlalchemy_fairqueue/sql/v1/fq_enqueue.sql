@@ -105,6 +105,8 @@ begin
     and octet_length(p_contents[1]) <= 268435456
     and (octet_length(p_keys[1]) between 1 and 512) is not false
     and num_nonnulls(p_delays[1], p_ats[1], p_priorities[1]) <= 1
+    and (p_headers[1] is null or fairqueue.fq_headers_fit(p_headers[1]::jsonb))
+    and (p_ats[1] <= 253402300799999999) is not false
     and (p_delays[1] between 0 and 3153600000000000) is not false
     and (p_priorities[1] >= 1) is not false
     and (p_max_attempts[1] >= 1) is not false
@@ -196,8 +198,10 @@ begin
   end if;
 
   select u.ord into v_bad
-  from unnest(p_channels, p_kinds, p_contents, p_delays, p_ats, p_priorities, p_keys, p_max_attempts, p_on_duplicates)
-    with ordinality u(channel, kind, content, delay, at, priority, key, max_attempts, on_duplicate, ord)
+  from unnest(
+    p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts, p_on_duplicates
+  )
+    with ordinality u(channel, kind, content, headers, delay, at, priority, key, max_attempts, on_duplicate, ord)
   where u.channel is null
     or u.content is null
     -- sent as text it is twice as long, and the server sends no more than a gigabyte: it could never be dequeued
@@ -208,6 +212,8 @@ begin
     or num_nonnulls(u.delay, u.at, u.priority) > 1
     or u.delay not between 0 and 3153600000000000
     or u.priority < 1
+    or u.at > 253402300799999999
+    or (u.headers is not null and not fairqueue.fq_headers_fit(u.headers::jsonb))
     or u.max_attempts < 1
     or u.on_duplicate not in ('skip', 'raise', 'replace')
   order by u.ord
@@ -216,14 +222,17 @@ begin
     raise exception 'message % of fq_enqueue has a bad value', v_bad
       using errcode = 'QF001',
         detail = format(
-          'channel %L kind %L content of %s bytes delay %s at %s priority %s key %L max_attempts %s on_duplicate %L',
+          'channel %L kind %L content of %s bytes headers that %s delay %s at %s priority %s key %L max_attempts %s '
+          'on_duplicate %L',
           left(p_channels[v_bad], 80), left(p_kinds[v_bad], 80), coalesce(octet_length(p_contents[v_bad])::text, 'no'),
+          case when fairqueue.fq_headers_fit(p_headers[v_bad]::jsonb) is false then 'are too long' else 'fit' end,
           coalesce(p_delays[v_bad]::text, 'null'), coalesce(p_ats[v_bad]::text, 'null'),
           coalesce(p_priorities[v_bad]::text, 'null'),
           left(p_keys[v_bad], 80), coalesce(p_max_attempts[v_bad]::text, 'null'), left(p_on_duplicates[v_bad], 80)
         ),
-        hint = 'give a channel, a kind and a content of at most 256 MB; a kind and a key of 1 to 512 bytes; one of '
-          'delay (0 to 100 years), at and priority >= 1; max_attempts >= 1; on_duplicate skip, raise or replace';
+        hint = 'give a channel, a kind and a content of at most 256 MB; headers of at most 65,536 bytes as text, where '
+          'a number is written out; a kind and a key of 1 to 512 bytes; one of delay (0 to 100 years), at (up to the '
+          'year 9999) and priority >= 1; max_attempts >= 1; on_duplicate skip, raise or replace';
   end if;
 
   -- One message goes the way of the keyed ones: the start of these statements would cost more than their run.

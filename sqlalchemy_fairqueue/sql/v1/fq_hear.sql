@@ -4,9 +4,10 @@
 -- channel that somebody else holds stay. Call again with p_after = last_id while seen = p_limit, so that those never
 -- fill every chunk. Slots of the queue's limit are freed while the queue's state row is locked, whether their signal's
 -- channel can be locked or not. The head of a paused channel is lowered, but it does not become ready. A channel keeps
--- the greatest id that it was told by, heard_id: a sum of what signals will still add to its backlog begins
--- there, and not over all that an old snapshot keeps. heard: signals applied; seen: signals read; first_id, last_id:
--- their least and greatest id; scheduled_at: earliest position in turn order of a channel heard of.
+-- the greatest id that it was told by, heard_id: a sum of what signals will still add to its backlog begins there, and
+-- not over all that an old snapshot keeps. Signals of a channel that is not there are deleted. heard: signals applied;
+-- seen: signals read; first_id, last_id: their least and greatest id; scheduled_at: earliest position in turn order of
+-- a channel heard of.
 -- Locks: state rows for no key update, signals for update, both skip locked; the holder of a channel's state row is the
 -- only one to delete its signals, and the holder of the queue's the only one to delete or change those that free its
 -- slots.
@@ -43,6 +44,9 @@ declare
   v_firsts bigint[];
   v_counts bigint[];
   v_freeing bigint;
+  -- signals of channels that can be locked, and of channels that are not there
+  v_applied bigint;
+  v_orphans integer := 0;
   v_queue_state tid;
   v_queue_heard bigint;
   v_queue_freed bigint;
@@ -118,6 +122,21 @@ begin
       and s.channel_id is not distinct from v_channel_id
     for no key update of s skip locked;
     if not found then
+      -- Nobody can apply the signal of a channel that is not there: it would wake every dequeue.
+      delete from fairqueue.fq_signal g
+      where g.ctid = (
+          select c.ctid
+          from fairqueue.fq_signal c
+          where c.ctid = v_row
+            and c.id is not distinct from v_first_id
+            and not exists (
+              select
+              from fairqueue.fq_channel_state o
+              where o.channel_id = v_channel_id
+            )
+          for update skip locked
+        );
+      heard := found::integer;
       return;
     end if;
     -- What another hearing applied before is not there any more.
@@ -185,8 +204,8 @@ begin
   -- state row that changed since the snapshot fails the join on turn when PostgreSQL checks it again: its holder heard
   -- a moment ago. ("is not distinct from" is no index condition: the planner reaches rows by ctid and never by an
   -- index.)
-  select array_agg(l.row), array_agg(l.first), array_agg(l.signals)
-  into v_states, v_firsts, v_counts
+  select array_agg(l.row), array_agg(l.first), array_agg(l.signals), coalesce(sum(l.signals), 0)
+  into v_states, v_firsts, v_counts, v_applied
   from (
     select s.ctid as row, c.first, c.signals
     from (
@@ -207,7 +226,25 @@ begin
       and s.channel_id is not distinct from c.id
     for no key update of s skip locked
   ) l;
+  if v_applied < seen then
+    with orphans as materialized (
+      select g.ctid as row
+      from unnest(v_rows, v_ids, v_channels) u(row, id, channel_id)
+      join fairqueue.fq_signal g on g.ctid = u.row and g.id is not distinct from u.id
+      where not exists (
+          select
+          from fairqueue.fq_channel_state o
+          where o.channel_id = u.channel_id
+        )
+      for update of g skip locked
+    )
+    delete from fairqueue.fq_signal g
+    using orphans o
+    where g.ctid = o.row;
+    get diagnostics v_orphans = row_count;
+  end if;
   if v_states is null and v_queue_state is null then
+    heard := v_orphans;
     return;
   end if;
 
@@ -280,6 +317,7 @@ begin
     -- Of each channel heard of, changed or not: configuration sends a signal when a channel is ready again.
     (select min(a.next_dequeue_at) from applied a where a.served)
   into heard, v_queue_heard, v_queue_freed, scheduled_at;
+  heard := heard + v_orphans;
 
   if v_queue_state is null then
     return;

@@ -79,7 +79,7 @@ def _fill(kernel: Kernel) -> None:
     )
     kernel.rows(
         "insert into fq_dead_letter (message_id, queue, channel_id, kind, content, enqueued_at, attempts, max_attempts,"
-        " deliveries, reason, died_at) select -i, 'q', c.id, 'work', '{}', i, 1, 1, 1, 'old', i"
+        " deliveries, reason, died_at) select 5000000 + i, 'q', c.id, 'work', '{}', i, 1, 1, 1, 'old', i"
         " from fq_channel c cross join generate_series(1, 100000) i where c.name = 'c2'"
     )
     kernel.rows(

@@ -14,6 +14,21 @@ create table fairqueue.fq_dead_letter (
   reason text not null,
   error text,
   died_at bigint not null,
-  constraint fq_dead_letter_pkey primary key (message_id)
+  constraint fq_dead_letter_pkey primary key (message_id),
+  constraint fq_dead_letter_content_check check (
+    octet_length(content) <= 268435456 and octet_length(kind) between 1 and 512
+    and octet_length(dedupe_key) between 1 and 512 and octet_length(reason) <= 1048576
+    and octet_length(error) <= 1048576
+  ),
+  constraint fq_dead_letter_headers_check check (
+    octet_length(headers::text) <= 65536
+  ),
+  constraint fq_dead_letter_times_check check (
+    enqueued_at between 0 and 253402300799999999 and died_at between 0 and 253402300799999999
+  ),
+  constraint fq_dead_letter_counts_check check (
+    message_id > 0 and attempts between 0 and 2000000000 and max_attempts >= 1
+    and deliveries between 0 and 2000000000
+  )
 );
 create index fq_dead_letter_died_ix on fairqueue.fq_dead_letter (queue, died_at);

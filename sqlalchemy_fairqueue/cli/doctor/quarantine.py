@@ -1,0 +1,51 @@
+"""Rows that are out of order: messages in quarantine, channels with several states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
+from sqlalchemy_fairqueue.cli.formats import plural
+from sqlalchemy_fairqueue.cli.installation import queue_names
+from sqlalchemy_fairqueue.cli.sql_files import pasted
+from sqlalchemy_fairqueue.queue import Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext
+
+_MOST = 1000
+_SHOWN = 10
+
+
+def check_quarantine(context: CheckContext) -> Iterator[Finding]:
+    """Messages that dequeues set aside, and channels with more than one state row."""
+    found = False
+    for name in queue_names(context.connection, context.schema):
+        if context.queue not in {None, name}:
+            continue
+        messages = Queue(name, schema=context.schema).quarantined(context.connection, limit=_MOST)
+        if messages:
+            found = True
+            ids = [one.message_id for one in messages]
+            yield Finding(
+                "quarantine", Level.WARNING,
+                f"queue {name!r}: {plural(len(ids), 'message')} in quarantine, which could not be delivered: "
+                f"{', '.join(map(str, ids[:_SHOWN]))}{', ...' if len(ids) > _SHOWN else ''}; "
+                f"message {ids[0]}: {messages[0].reason}",
+                "see fairqueue dead quarantine; restore what is lost from a backup, and release or delete them",
+                {"queue": name, "message_ids": ids},
+            )  # fmt: skip
+    for row in context.execute("repeated_states", queue=context.queue):
+        found = True
+        yield Finding(
+            "quarantine", Level.PROBLEM,
+            f"queue {row.queue!r}: {plural(len(row.channel_ids), 'channel')} with several state rows; their limits do "
+            "not hold",
+            "somebody has inserted rows; let these states be made anew from the messages, as the owner:\n"
+            + "\n".join(pasted("doctor/queries/repeated_states_repair.sql", context.schema)),
+            {"queue": row.queue, "channel_ids": list(row.channel_ids)},
+        )  # fmt: skip
+    if not found:
+        yield Finding("quarantine", Level.OK, "no message is in quarantine, and each channel has one state row")

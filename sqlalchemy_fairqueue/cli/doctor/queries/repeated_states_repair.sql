@@ -1,0 +1,5 @@
+-- Makes the states of channels with more than one state row anew.
+select fairqueue.fq_mend_channel(s.queue, s.channel_id)
+from fairqueue.fq_channel_state s
+group by s.queue, s.channel_id
+having count(*) > 1

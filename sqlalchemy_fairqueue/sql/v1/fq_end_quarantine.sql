@@ -1,0 +1,88 @@
+-- fq_end_quarantine: release quarantined messages into their channels, or delete them for good, in the caller's
+-- transaction.
+-- Guarantees: returns what became of each. With p_release 'released': the same message with the same id, due now, its
+-- attempts counted anew and its hand-outs going on, without a key, with what could be read of it; 'unreadable': its
+-- content or its kind is lost, so that it stays; 'refused': the table of messages takes no such values, so that it
+-- stays; 'standing': a message has its id. Without p_release 'deleted'. 'missing': it is not there.
+-- Locks: the rows, in the order of their ids. Index: fq_quarantine_message_ix. Errors: QF007.
+create function fairqueue.fq_end_quarantine(p_queue text, p_message_ids bigint[], p_release boolean)
+returns table (message_id bigint, outcome text)
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now bigint := fairqueue.fq_now();
+  r record;
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  for r in
+    select u.id, q.id as row_id, q.channel_id, num_nulls(q.content, q.kind) > 0 as is_lost
+    from (
+      select distinct x.id
+      from unnest(p_message_ids) x(id)
+      where x.id is not null
+      order by x.id
+    ) u
+    left join lateral (
+      select q.*
+      from fairqueue.fq_quarantine q
+      where q.queue = p_queue
+        and q.message_id = u.id
+      order by q.id desc
+      limit 1
+    ) q on true
+    order by u.id
+  loop
+    message_id := r.id;
+    perform
+    from fairqueue.fq_quarantine q
+    where q.id = r.row_id
+    for update;
+    if not found then
+      outcome := 'missing';
+    elsif not p_release then
+      outcome := 'deleted';
+    elsif r.is_lost then
+      outcome := 'unreadable';
+    else
+      begin
+        insert into fairqueue.fq_message (
+          id, channel_id, kind, content, headers, dequeue_at, enqueued_at, max_attempts, deliveries
+        )
+        overriding system value
+        select q.message_id, q.channel_id, q.kind, q.content, q.headers, v_now, q.enqueued_at, q.max_attempts,
+          q.deliveries
+        from fairqueue.fq_quarantine q
+        where q.id = r.row_id;
+        insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, bounded)
+        values (p_queue, r.channel_id, v_now, r.id, 1, true);
+        outcome := 'released';
+      exception
+        when unique_violation then
+          outcome := 'standing';
+        when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+          outcome := 'refused';
+      end;
+    end if;
+    if outcome in ('released', 'deleted') then
+      delete from fairqueue.fq_quarantine q
+      where q.queue = p_queue
+        and q.message_id = r.id;
+    end if;
+    return next;
+  end loop;
+end
+$$;

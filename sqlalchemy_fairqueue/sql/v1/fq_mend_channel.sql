@@ -1,0 +1,115 @@
+-- fq_mend_channel: make the state of a channel anew from its messages, with the policy that it has as far as that is
+-- one. Returns whether it did: false while somebody else has the state row locked.
+-- Guarantees: a rate that is none is lifted. The head, the backlog and the slots are counted, the signals of the
+-- channel are applied by that and deleted, but for the slots of the queue that they free. A channel has one state row
+-- afterwards, if it has a name.
+-- Cost: all messages of the channel are read.
+-- Locks: the state row for no key update and its signals for update, both skip locked: it waits for none.
+-- Index: fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_signal_pkey. Errors: none.
+create function fairqueue.fq_mend_channel(p_queue text, p_channel_id bigint)
+returns boolean
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_row tid;
+  v_versions tid[];
+  v_queue_freed bigint;
+  v_heard bigint;
+begin
+  select array_agg(l.row) into v_versions
+  from (
+    select s.ctid as row
+    from fairqueue.fq_channel_state s
+    where s.channel_id = p_channel_id
+    order by s.channel_id desc, s.turn desc
+    for no key update skip locked
+  ) l;
+  if v_versions is not null and cardinality(v_versions) < (
+    select count(*)
+    from fairqueue.fq_channel_state s
+    where s.channel_id = p_channel_id
+  ) then
+    return false;
+  end if;
+  v_row := v_versions[1];
+  delete from fairqueue.fq_channel_state s
+  where s.ctid = any (v_versions[2:]);
+
+  -- A new statement: no dequeue and no hearing changes the channel any more.
+  with told as (
+    delete from fairqueue.fq_signal g
+    where g.ctid in (
+        select x.ctid
+        from fairqueue.fq_signal x
+        where x.queue = p_queue
+          and x.channel_id = p_channel_id
+        for update skip locked
+      )
+    returning g.queue_freed, g.id
+  )
+  select sum(t.queue_freed) filter (where t.queue_freed > 0), max(t.id) into v_queue_freed, v_heard
+  from told t;
+  if v_queue_freed > 0 then
+    insert into fairqueue.fq_signal (queue, channel_id, queue_freed)
+    values (p_queue, p_channel_id, least(v_queue_freed, 1000000));
+  end if;
+  if v_row is null then
+    return true;
+  end if;
+  update fairqueue.fq_channel_state s
+  set turn = s.turn + 1,
+    weight = greatest(1, least(s.weight, 10000)),
+    max_concurrency = case when s.max_concurrency < 1 then 1 else s.max_concurrency end,
+    max_backlog = case when s.max_backlog < 1 then 1 else s.max_backlog end,
+    rate_interval = case when s.rate_interval between 0 and 31536000000000 then s.rate_interval else 0 end,
+    rate_burst = case
+      when s.rate_burst between 1 and 1000000
+        and s.rate_interval::numeric * s.rate_burst::numeric <= 31536000000000
+      then s.rate_burst
+      else 1
+    end,
+    rate_at = case when s.rate_at between 0 and v_now + 31536000000000 then s.rate_at else v_now end,
+    last_dequeue_at = greatest(0, least(s.last_dequeue_at, v_now)),
+    current_concurrency = (
+      select count(*)
+      from fairqueue.fq_lease e
+      join fairqueue.fq_message m on m.lease_id = e.id
+      where e.queue = p_queue
+        and m.channel_id = p_channel_id
+        and m.slots & 1 = 1
+    ),
+    backlog = (
+      select count(*)
+      from fairqueue.fq_message m
+      where m.channel_id = p_channel_id
+        and m.lease_id is null
+    ),
+    dropped = greatest(0, s.dropped),
+    credit = 0,
+    heard_id = greatest(0, least(s.heard_id, coalesce(v_heard, 0))),
+    head_dequeue_at = n.dequeue_at,
+    head_message_id = n.id,
+    next_dequeue_at = case when s.paused_at is null and n.id is not null then greatest(n.dequeue_at, v_now) end
+  from (select) one
+  left join lateral (
+    select x.dequeue_at, x.id
+    from fairqueue.fq_message x
+    where x.channel_id = p_channel_id
+      and x.lease_id is null
+    order by x.channel_id, x.dequeue_at, x.id
+    limit 1
+  ) n on true
+  where s.ctid = v_row;
+  return true;
+end
+$$;

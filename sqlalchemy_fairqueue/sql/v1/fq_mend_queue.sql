@@ -1,0 +1,67 @@
+-- fq_mend_queue: count the slots of a queue that has a limit anew from its messages. Returns whether it did: false
+-- while somebody else has the queue's state row locked, or a signal of it.
+-- Guarantees: signals free no slots of the queue twice: those that are there free none any more.
+-- Locks: the queue's state row for no key update, without which no dequeue takes a message of a queue with a limit, and
+-- signals for update, all skip locked: it waits for none.
+-- Index: fq_queue_state_newest_ix, fq_lease_expires_ix, fq_message_lease_ix, fq_signal_pkey. Errors: none.
+create function fairqueue.fq_mend_queue(p_queue text)
+returns boolean
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_rows tid[];
+  v_freeing bigint;
+begin
+  select array_agg(l.row) into v_rows
+  from (
+    select s.ctid as row
+    from fairqueue.fq_queue_state s
+    where s.queue = p_queue
+    order by s.queue desc, s.turn desc
+    for no key update skip locked
+  ) l;
+  if v_rows is null then
+    return false;
+  end if;
+
+  -- A new statement: no dequeue and no hearing changes the count any more.
+  with freeing as materialized (
+    select g.ctid as row
+    from fairqueue.fq_signal g
+    where g.queue = p_queue
+      and g.queue_freed <> 0
+    for update skip locked
+  )
+  update fairqueue.fq_signal g
+  set queue_freed = 0
+  from freeing f
+  where g.ctid = f.row;
+  select count(*) into v_freeing
+  from fairqueue.fq_signal g
+  where g.queue = p_queue
+    and g.queue_freed <> 0;
+  delete from fairqueue.fq_queue_state s
+  where s.ctid = any (v_rows[2:]);
+  update fairqueue.fq_queue_state s
+  set turn = s.turn + 1,
+    max_concurrency = case when s.max_concurrency < 1 then 1 else s.max_concurrency end,
+    current_concurrency = v_freeing + (
+      select count(*)
+      from fairqueue.fq_lease e
+      join fairqueue.fq_message m on m.lease_id = e.id
+      where e.queue = p_queue
+        and m.slots & 2 = 2
+    )
+  where s.ctid = v_rows[1];
+  return true;
+end
+$$;

@@ -1,0 +1,220 @@
+-- fq_set_aside: find what makes a dequeue of a queue fail, and take it out of its way. To be called after a dequeue
+-- failed by an error about data, and before it is tried again. With p_ids: the messages that the caller holds under the
+-- lease p_lease_id and could not read.
+-- Guarantees: returns what it did, one row each. A message that cannot be delivered becomes a dead letter ('dead') or,
+-- where no letter can hold it, stands in the quarantine ('quarantined'); the state of a channel that cannot be updated,
+-- or that a signal cannot be applied to, is made anew from its messages ('mended', message_id null). No row: it found
+-- nothing, and the error is not about a row. Each suspect is tried by itself and undone; a good one is never touched.
+-- Of what a dequeue of p_limit messages takes it tries all, of expired leases and of signals the first 1,000.
+-- Locks: messages and state rows, skip locked: it waits for none.
+-- Index: as fq_dequeue, fq_hear and fq_reclaim. Errors: QF001 bad argument; QF007.
+create function fairqueue.fq_set_aside(
+  p_queue text, p_limit integer, p_lease_id bigint default null, p_ids bigint[] default null,
+  p_reason text default null
+)
+returns table (message_id bigint, channel_id bigint, outcome text, reason text)
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_channels bigint[];
+  v_bad boolean;
+  r record;
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  if p_queue is null or p_limit is null or p_limit not between 1 and 100000 then
+    raise exception 'fq_set_aside has queue %, limit %', p_queue, p_limit
+      using errcode = 'QF001', hint = 'name a queue and the limit of the dequeue that failed, 1 to 100000';
+  end if;
+  if p_ids is not null then
+    for r in
+      select m.ctid as row, m.id, m.channel_id
+      from unnest(p_ids) u(id)
+      join fairqueue.fq_message m on m.id = u.id
+      where m.lease_id = p_lease_id
+      for update of m skip locked
+    loop
+      message_id := r.id;
+      channel_id := r.channel_id;
+      reason := format('set aside, for its consumer cannot read it: %s', left(p_reason, 1000));
+      outcome := fairqueue.fq_quarantine(p_queue, r.id::bigint, r.row::tid, reason::text);
+      return next;
+    end loop;
+    return;
+  end if;
+
+  -- What a reclaim does with the messages of expired leases.
+  for r in
+    select m.ctid as row, m.id, m.channel_id
+    from fairqueue.fq_lease e
+    join fairqueue.fq_message m on m.lease_id = e.id
+    where e.queue = p_queue
+      and e.expires_at <= v_now
+    limit 1000
+    for update of m skip locked
+  loop
+    reason := fairqueue.fq_test_message(r.id::bigint, r.row::tid);
+    if reason is not null then
+      message_id := r.id;
+      channel_id := r.channel_id;
+      reason := format('set aside, for it cannot be delivered: %s', left(reason, 1000));
+      outcome := fairqueue.fq_quarantine(p_queue, r.id::bigint, r.row::tid, reason::text);
+      return next;
+    end if;
+  end loop;
+
+  -- Signals, all of them at once, else one by one.
+  v_bad := false;
+  begin
+    perform fairqueue.fq_hear(p_queue, 0::bigint, 1000::integer);
+  exception
+    when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+      v_bad := true;
+  end;
+  if v_bad then
+    for r in
+      select g.id, g.channel_id, g.queue_freed
+      from fairqueue.fq_signal g
+      where g.queue = p_queue
+      order by g.queue, g.id
+      limit 1000
+    loop
+      begin
+        perform fairqueue.fq_hear(p_queue, (r.id - 1)::bigint, 1::integer);
+      exception
+        when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+          reason := format('a signal cannot be applied: %s', left(sqlerrm, 1000));
+          message_id := null;
+          channel_id := r.channel_id;
+          outcome := 'mended';
+          v_bad := fairqueue.fq_mend_channel(p_queue, r.channel_id::bigint);
+          if v_bad and r.queue_freed <> 0 then
+            perform fairqueue.fq_mend_queue(p_queue);
+          end if;
+          if v_bad then
+            return next;
+          end if;
+      end;
+    end loop;
+  end if;
+
+  -- What a dequeue does with the state of ready channels. (Nothing is computed of a row before it is alone.)
+  v_channels := array(
+    select s.channel_id
+    from fairqueue.fq_channel_state s
+    where s.queue = p_queue
+      and s.next_dequeue_at is not null
+      and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
+      and s.next_dequeue_at <= v_now
+    order by s.queue, s.next_dequeue_at, s.channel_id
+    limit greatest(p_limit, 100)
+  );
+  for r in
+    select u.id, u.ord
+    from unnest(v_channels) with ordinality u(id, ord)
+    order by u.ord
+  loop
+    reason := null;
+    begin
+      select string_agg(format('%s %s', w.name, w.value), ', ') into reason
+      from fairqueue.fq_channel_state s
+      cross join lateral (
+        values ('weight', s.weight::bigint, s.weight between 1 and 10000),
+          ('max_concurrency', s.max_concurrency, (s.max_concurrency >= 1) is not false),
+          ('current_concurrency', s.current_concurrency, s.current_concurrency >= 0),
+          ('rate_interval', s.rate_interval, s.rate_interval between 0 and 31536000000000),
+          ('rate_burst', s.rate_burst, s.rate_burst between 1 and 1000000),
+          ('rate_at', s.rate_at, s.rate_at between 0 and v_now + 63072000000000),
+          ('credit', s.credit, s.credit between 0 and s.weight),
+          ('backlog', s.backlog, s.backlog between -4611686018427387904 and 4611686018427387904)
+      ) w (name, value, is_good)
+      where s.channel_id = r.id
+        and not w.is_good;
+      if reason is null and (
+        select count(*)
+        from fairqueue.fq_channel_state s
+        where s.channel_id = r.id
+      ) > 1 then
+        reason := 'it has several state rows';
+      end if;
+      if reason is null then
+        update fairqueue.fq_channel_state s
+        set turn = s.turn + 1,
+          current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else 1 end,
+          backlog = s.backlog - 1,
+          rate_at = greatest(s.rate_at, v_now) + s.rate_interval,
+          head_dequeue_at = v_now,
+          last_dequeue_at = v_now,
+          credit = fairqueue.fq_credit_after(s.weight, s.weight, s.weight, v_now, v_now),
+          next_dequeue_at = fairqueue.fq_next_dequeue_at(
+            s.next_dequeue_at, v_now, 1::integer, 1::integer, v_now, v_now, s.rate_at, s.rate_interval, s.rate_burst
+          )
+        where s.channel_id = r.id;
+        raise exception using errcode = 'QF099', message = 'it is undone';
+      end if;
+    exception
+      when sqlstate 'QF099' then
+        null;
+      when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+        reason := sqlerrm;
+    end;
+    if reason is not null and fairqueue.fq_mend_channel(p_queue, r.id::bigint) then
+      message_id := null;
+      channel_id := r.id;
+      outcome := 'mended';
+      reason := format('its state cannot be updated: %s', left(reason, 1000));
+      return next;
+    end if;
+  end loop;
+
+  -- The messages that come first in each of them, and one more: a dequeue looks at the size of the next one too.
+  for r in
+    select m.row, m.id, m.channel_id
+    from unnest(v_channels) with ordinality u(id, ord)
+    cross join lateral (
+      select f.*, row_number() over (order by f.dequeue_at, f.id) as rank
+      from (
+        select x.ctid as row, x.id, x.channel_id, x.dequeue_at
+        from fairqueue.fq_message x
+        where x.channel_id = u.id
+          and x.lease_id is null
+          and x.dequeue_at <= v_now
+        order by x.channel_id, x.dequeue_at, x.id
+        limit p_limit + 1
+      ) f
+    ) m
+    order by m.rank, u.ord
+    limit 2 * p_limit + cardinality(v_channels)
+  loop
+    perform
+    from fairqueue.fq_message x
+    where x.ctid = r.row
+      and x.id is not distinct from r.id
+      and num_nulls(x.lease_id) = 1
+    for update skip locked;
+    continue when not found;
+    reason := fairqueue.fq_test_message(r.id::bigint, r.row::tid);
+    if reason is not null then
+      message_id := r.id;
+      channel_id := r.channel_id;
+      reason := format('set aside, for it cannot be delivered: %s', left(reason, 1000));
+      outcome := fairqueue.fq_quarantine(p_queue, r.id::bigint, r.row::tid, reason::text);
+      return next;
+    end if;
+  end loop;
+end
+$$;

@@ -1,0 +1,38 @@
+-- fq_test_message: why a message cannot be delivered: the error of what a dequeue, a reclaim or a letter does with it;
+-- null: nothing is wrong with it.
+-- Guarantees: it changes nothing. All of the message is read, and written as a text.
+-- Locks: only the row, which the caller holds. Index: none, the row by ctid. Errors: none of the row's.
+create function fairqueue.fq_test_message(p_id bigint, p_row tid)
+returns text
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+begin
+  -- Written over and over: the lease and its end are two versions, and a check of the table is asked for each.
+  update fairqueue.fq_message m
+  set lease_id = 1,
+    attempts = m.attempts + 1,
+    deliveries = m.deliveries + 1
+  where m.ctid = p_row
+    and m.id is not distinct from p_id;
+  perform octet_length(m.content || ''::bytea) + octet_length(convert_to(m.headers::text, 'UTF8'))
+      + octet_length(convert_to(m.kind, 'UTF8')) + octet_length(convert_to(m.dedupe_key, 'UTF8'))
+      + octet_length(convert_to(m.error, 'UTF8'))
+  from fairqueue.fq_message m
+  where m.id = p_id;
+  raise exception using errcode = 'QF099', message = 'it is undone';
+exception
+  when sqlstate 'QF099' then
+    return null;
+  when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+    return sqlerrm;
+end
+$$;

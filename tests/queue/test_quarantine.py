@@ -1,0 +1,277 @@
+"""Rows that a dequeue cannot deliver: each costs itself and one failed call, and no other message."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from sqlalchemy_fairqueue import ChannelPolicy, PayloadError, Queue
+from tests.fixtures.database import Database
+from tests.worker.conftest import StartWorker, start
+from tests.worker.helpers import expire_leases, until
+
+__all__ = ["start"]
+
+Spoil = Callable[[Database, int], None]
+
+
+def _plant(database: Database, message_id: int, **values: str) -> None:
+    """Give a message values that the constraints of the table refuse."""
+    names = database.rows(
+        "select conname as name from pg_constraint where conrelid = 'fq_message'::regclass and contype = 'c'"
+    )
+    definitions = [
+        (row.name, database.value("select pg_get_constraintdef(oid) from pg_constraint where conname = :n", n=row.name))
+        for row in names
+    ]
+    for name, _ in definitions:
+        database.execute(f"alter table fq_message drop constraint {name}")
+    columns = ", ".join(f"{column} = {value}" for column, value in values.items())
+    database.execute(f"update fq_message set {columns} where id = {message_id}")
+    for name, definition in definitions:
+        database.execute(f"alter table fq_message add constraint {name} {definition} not valid")
+
+
+def _drop_checks(database: Database, table: str) -> None:
+    """Let a table take any values, as a damaged one may have."""
+    found = database.rows(f"select conname from pg_constraint where conrelid = '{table}'::regclass and contype = 'c'")
+    for row in found:
+        database.execute(f"alter table {table} drop constraint {row.conname}")
+
+
+def _lose_content(database: Database, message_id: int, column: str = "content") -> None:
+    """Let the stored value of a long content vanish, as a damaged disk does."""
+    database.execute("alter table fq_message alter content set storage external, alter headers set storage external")
+    value = "cast(repeat('x', 100000) as bytea)"
+    if column == "headers":
+        value = """jsonb_build_object('a', repeat('x', 50000))"""
+    database.execute(f"update fq_message set {column} = {value} where id = {message_id}")
+    toast = database.value("select reltoastrelid::regclass::text from pg_class where oid = 'fq_message'::regclass")
+    with database.own.connect() as connection:
+        connection.exec_driver_sql("set allow_system_table_mods = on")
+        for kind, sql in (("r", f"delete from {toast}"), ("t", "select 1")):
+            connection.exec_driver_sql(f"update pg_class set relkind = '{kind}' where oid = '{toast}'::regclass")
+            connection.exec_driver_sql(sql)
+        connection.exec_driver_sql("vacuum fq_message")
+        connection.exec_driver_sql("reset allow_system_table_mods")
+
+
+# headers that print as some 1.1 GB, and that PostgreSQL keeps in a few kB
+_ENDLESS = "jsonb_build_object('a', (select jsonb_agg(cast('1e131071' as numeric)) from generate_series(1, 8300)))"
+
+SPOILT: dict[str, tuple[Spoil, str]] = {
+    "content lost": (_lose_content, "quarantined"),
+    "headers lost": (lambda database, one: _lose_content(database, one, "headers"), "quarantined"),
+    "headers without end": (lambda database, one: _plant(database, one, headers=_ENDLESS), "quarantined"),
+    "attempts": (lambda database, one: _plant(database, one, attempts="2000000000"), "dead"),
+    "deliveries": (lambda database, one: _plant(database, one, deliveries="2147483647"), "quarantined"),
+}
+
+spoilt = pytest.mark.parametrize(("spoil", "outcome"), SPOILT.values(), ids=SPOILT)
+
+
+def _failures(engine: Engine) -> list[str]:
+    """The statements that fail from now on."""
+    found: list[str] = []
+    event.listen(engine, "handle_error", lambda context: found.append(str(context.original_exception)))
+    return found
+
+
+@spoilt
+def test_a_row_costs_itself(
+    queue: Queue, engine: Engine, database: Database, caplog: pytest.LogCaptureFixture, *, spoil: Spoil, outcome: str
+) -> None:
+    """The dequeue that meets it returns the other messages; afterwards it is a dead letter, or in quarantine."""
+    queue.configure_channel(engine, "a", ChannelPolicy(max_concurrency=2))
+    bad = queue.enqueue_now(engine, channel="a", payload=1, key="k")
+    good = [queue.enqueue_now(engine, channel=name, payload=2) for name in ("b", "a", "a")]
+    spoil(database, bad or 0)
+    failures = _failures(engine)
+    with caplog.at_level(logging.ERROR):
+        batch = queue.dequeue(engine, limit=10)
+    assert sorted(one.message_id for one in batch) == sorted(one or 0 for one in good)
+    assert len(failures) == 1
+    [record] = [one for one in caplog.records if one.name == "sqlalchemy_fairqueue.queue"]
+    assert (record.queue, record.message_id) == ("documents", bad)  # type: ignore[attr-defined]
+    assert f"message {bad}" in record.getMessage()
+    dead, quarantined = queue.dead_letters(engine), queue.quarantined(engine)
+    assert [one.message_id for one in dead] == ([bad] if outcome == "dead" else [])
+    assert [one.message_id for one in quarantined] == ([bad] if outcome == "quarantined" else [])
+    queue.complete(engine, batch)
+    assert queue.dequeue(engine, limit=10) == []
+    assert len(failures) == 1
+    [channel, _] = queue.channels(engine)
+    assert (channel.backlog, channel.current_concurrency, channel.ready) == (0, 0, 0)
+    assert queue.enqueue_now(engine, channel="a", payload=3, key="k") is not None
+
+
+@spoilt
+def test_a_row_whose_lease_expired(
+    queue: Queue, engine: Engine, database: Database, spoil: Spoil, outcome: str
+) -> None:
+    """A message that is spoilt while somebody holds it is set aside when it comes back, with its slot."""
+    queue.configure_channel(engine, "a", ChannelPolicy(max_concurrency=1))
+    queue.configure(engine, max_concurrency=1, history=True)
+    bad = queue.enqueue_now(engine, channel="a", payload=1, max_attempts=1)
+    good = queue.enqueue_now(engine, channel="a", payload=2)
+    queue.dequeue(engine)
+    spoil(database, bad or 0)
+    expire_leases(database)
+    failures = _failures(engine)
+    # Another consumer, whose hints do not say that the lease is good.
+    [delivery] = Queue("documents").dequeue(engine, limit=10)
+    assert delivery.message_id == good
+    assert len(failures) <= 1
+    assert len(queue.dead_letters(engine)) + len(queue.quarantined(engine)) == 1
+    queue.complete(engine, delivery)
+    assert database.value("select count(*) from fq_history where message_id = :bad", bad=bad) == 1
+    assert (queue.stats(engine).current_concurrency, queue.channels(engine)[0].current_concurrency) == (0, 0)
+    assert outcome in {"dead", "quarantined"}
+
+
+async def test_an_async_consumer(queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database) -> None:
+    """As a sync one."""
+    bad = queue.enqueue_now(engine, channel="a", payload=1)
+    good = queue.enqueue_now(engine, channel="a", payload=2)
+    _plant(database, bad or 0, headers=_ENDLESS)
+    assert [one.message_id for one in await queue.adequeue(async_engine, limit=10)] == [good]
+    assert [one.message_id for one in await queue.aquarantined(async_engine)] == [bad]
+    assert await queue.arelease_quarantined(async_engine, bad or 0) == {bad: "refused"}
+    assert await queue.apurge_quarantined(async_engine, [bad or 0, 99]) == {bad: "deleted", 99: "missing"}
+
+
+def test_a_worker(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
+    """A worker handles all others, beside many bad ones and without a failure that it would back off from."""
+    handled: list[int] = []
+    queue.handler("work")(lambda delivery: handled.append(delivery.message_id))
+    ids = [queue.enqueue_now(engine, channel=f"c{n % 3}", kind="work", payload=n) or 0 for n in range(30)]
+    bad = ids[::4]
+    for one in bad:
+        _plant(database, one, attempts="2000000000")
+    worker = start(queue)
+    until(lambda: len(handled) == 22, "the good ones are handled")
+    assert sorted(handled) == sorted(set(ids) - set(bad))
+    until(lambda: len(queue.dead_letters(engine)) == len(bad), "the bad ones are dead")
+    assert worker.stats.failures == 0
+
+
+@pytest.mark.parametrize(
+    "values",
+    ["weight = 0", "rate_interval = 9223372036854775807, rate_burst = 2147483647", "current_concurrency = -1"],
+    ids=["weight", "rate", "concurrency"],
+)
+def test_a_broken_state(queue: Queue, engine: Engine, database: Database, values: str) -> None:
+    """The state of a channel that cannot be updated is made anew from its messages."""
+    _drop_checks(database, "fq_channel_state")
+    ids = [queue.enqueue_now(engine, channel=name, payload=0) for name in "aabb"]
+    [first] = queue.dequeue(engine)
+    queue.retry(engine, first)
+    broken = "(select id from fq_channel where name = 'a')"
+    database.execute(f"update fq_channel_state set {values} where channel_id = {broken}")
+    found = {one.message_id for one in queue.dequeue(engine, limit=10)}
+    found |= {one.message_id for one in queue.dequeue(engine, limit=10)}
+    assert found == set(ids)
+    [channel, _] = queue.channels(engine)
+    assert (channel.backlog, channel.leased) == (0, 2)
+
+
+def test_a_signal_that_cannot_be_applied(queue: Queue, engine: Engine, database: Database) -> None:
+    """It costs its own channel nothing but a recount, and no other one."""
+    _drop_checks(database, "fq_signal")
+    ids = [queue.enqueue_now(engine, channel=name, payload=0) for name in "ab"]
+    database.execute(
+        "insert into fq_signal (queue, channel_id, freed) select 'documents', id, f from fq_channel,"
+        " unnest(array[-2147483647, -2147483647]) f where name = 'a'"
+    )
+    failures = _failures(engine)
+    assert {one.message_id for one in queue.dequeue(engine, limit=10)} == set(ids)
+    assert len(failures) <= 1
+    assert database.value("select count(*) from fq_signal") == 0
+    assert database.value("select max(current_concurrency) from fq_channel_state") == 0
+
+
+def test_a_name_that_the_connection_has_no_bytes_for(queue: Queue, engine: Engine, database: Database) -> None:
+    """Channels, kinds, headers and dead letters of any language reach a consumer whatever its encoding is."""
+    latin = create_engine(database.url, connect_args={"client_encoding": "latin1"})
+    queue.enqueue_now(engine, channel="日本", kind="作業", payload="値", headers={"鍵": "値"})
+    queue.enqueue_now(engine, channel="plain", payload=1)
+    assert sorted(one.channel for one in queue.channels(latin)) == ["plain", "日本"]
+    batch = queue.dequeue(latin, limit=10)
+    [found] = [one for one in batch if one.channel == "日本"]
+    assert (found.kind, found.payload, found.headers) == ("作業", "値", {"鍵": "値"})
+    queue.bury(latin, found, reason="no")
+    [letter] = queue.dead_letters(latin)
+    assert (letter.channel, letter.kind, letter.headers) == ("日本", "作業", {"鍵": "値"})
+    latin.dispose()
+
+
+@pytest.mark.parametrize("enqueued_at", ["9223372036854775807", "-9223372036854775808"])
+def test_what_the_client_cannot_read(queue: Queue, engine: Engine, database: Database, enqueued_at: str) -> None:
+    """A message that was delivered and that Python has no value for is set aside by its consumer."""
+    bad = queue.enqueue_now(engine, channel="a", payload=1)
+    good = queue.enqueue_now(engine, channel="a", payload=2)
+    _drop_checks(database, "fq_message")
+    database.execute(f"update fq_message set enqueued_at = {enqueued_at} where id = {bad}")
+    assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [good]
+    assert len(queue.dead_letters(engine)) + len(queue.quarantined(engine)) == 1
+    queue.enqueue_now(engine, channel="a", payload=3)
+    assert [one.payload for one in queue.dequeue(engine, limit=10)] == [3]
+
+
+def test_a_dead_letter_that_cannot_be_read(queue: Queue, engine: Engine, database: Database) -> None:
+    """It is listed with what is wrong, beside the others, and can be purged."""
+    bad, good = (queue.enqueue_now(engine, channel="a", payload=n, headers={"n": n}) or 0 for n in range(2))
+    queue.bury(engine, queue.dequeue(engine, limit=2), reason="no")
+    _drop_checks(database, "fq_dead_letter")
+    database.execute(f"update fq_dead_letter set headers = {_ENDLESS} where message_id = {bad}")
+    letters = {one.message_id: one for one in queue.dead_letters(engine)}
+    assert (letters[good].payload, letters[good].headers) == (1, {"n": 1})
+    assert "cannot be read" in (letters[bad].error or "")
+    with pytest.raises(PayloadError, match=f"dead letter {bad} cannot be read"):
+        _ = letters[bad].payload
+    assert queue.purge_dead(engine, bad) == 1
+
+
+def test_release(queue: Queue, engine: Engine, database: Database) -> None:
+    """What was quarantined is listed without its content, and is released once it can be delivered."""
+    bad = queue.enqueue_now(engine, channel="a", payload=1) or 0
+    lost = queue.enqueue_now(engine, channel="a", payload=2) or 0
+    _lose_content(database, lost)
+    _plant(database, bad, headers=_ENDLESS)
+    assert queue.dequeue(engine, limit=10) == []
+    first, second = queue.quarantined(engine)
+    assert (first.message_id, first.channel, first.content_size, first.unreadable) == (bad, "a", 1, ())
+    assert (second.message_id, second.content_size, second.unreadable) == (lost, None, ("content",))
+    assert queue.quarantined(engine, limit=1) == [first]
+    assert queue.quarantined(engine, after=first) == [second]
+    assert queue.release_quarantined(engine, [bad, lost, 99]) == {bad: "refused", lost: "unreadable", 99: "missing"}
+    database.execute("update fq_quarantine set headers = null")
+    assert queue.release_quarantined(engine, bad) == {bad: "released"}
+    [delivery] = queue.dequeue(engine, limit=10)
+    assert (delivery.message_id, delivery.payload, delivery.attempt) == (bad, 1, 1)
+    assert queue.purge_quarantined(engine, lost) == {lost: "deleted"}
+    assert queue.quarantined(engine) == []
+
+
+def test_other_errors_are_raised(queue: Queue, engine: Engine, database: Database) -> None:
+    """An error about no row sets nothing aside."""
+    queue.enqueue_now(engine, channel="a", payload=1)
+    database.execute("alter function fq_rate_room rename to gone")
+    with pytest.raises(Exception, match="fq_rate_room"):
+        queue.dequeue(engine, limit=10)
+    database.execute("alter function gone rename to fq_rate_room")
+    assert len(queue.dequeue(engine, limit=10)) == 1
+
+
+def test_a_locked_suspect_is_left_alone(queue: Queue, engine: Engine, database: Database, connect: Any) -> None:
+    """A message that another transaction has locked is neither delivered nor set aside."""
+    bad = queue.enqueue_now(engine, channel="a", payload=1)
+    _plant(database, bad or 0, attempts="2000000000")
+    holder = connect()
+    holder.exec_driver_sql("select from fq_message for update")
+    assert queue.dequeue(engine, limit=10) == []
+    assert queue.dead_letters(engine) == []
+    holder.rollback()

@@ -1,0 +1,162 @@
+"""Bounds of values: what an insert may bring, refused by the tables, and by the functions with words."""
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from tests.sql.client import Kernel
+
+pytestmark = pytest.mark.installed
+
+_LAST = 253402300799999999
+_MOST = 2**63 - 1
+_PLAIN = {"kind": "'k'", "content": "''", "dequeue_at": "1", "enqueued_at": "1", "max_attempts": "1"}
+# 1e131071 takes 8 bytes in jsonb, and 131,072 as text
+_ENDLESS = "jsonb_build_object('a', (select jsonb_agg(cast('1e131071' as numeric)) from generate_series(1, {})))"
+
+
+def _insert(kernel: Kernel, table: str, values: dict[str, object]) -> None:
+    columns, given = ", ".join(values), ", ".join(map(str, values.values()))
+    kernel.rows(f"insert into {table} ({columns}) overriding system value values ({given})")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"kind": "''"}, {"kind": "repeat('k', 513)"}, {"content": "cast(repeat('x', 268435457) as bytea)"},
+        {"dedupe_key": "''"}, {"dedupe_key": "repeat('k', 513)"}, {"error": "repeat('e', 1048577)"},
+        {"headers": _ENDLESS.format(1)}, {"headers": "jsonb_build_object('a', repeat('x', 65536))"},
+        {"dequeue_at": _LAST + 1}, {"dequeue_at": -(2**31) - 1}, {"enqueued_at": _LAST + 1}, {"enqueued_at": -1},
+        {"delivered_at": _MOST}, {"returned_at": _MOST}, {"id": 0}, {"attempts": -1}, {"attempts": 2**31 - 1},
+        {"max_attempts": 0}, {"deliveries": -1}, {"deliveries": 2**31 - 1}, {"slots": 4}, {"slots": -1},
+    ],
+    ids=lambda value: " ".join(f"{k} {v!s:.20}" for k, v in value.items()),
+)  # fmt: skip
+@pytest.mark.parametrize("table", ["fq_message", "fq_dead_letter"])
+def test_messages(kernel: Kernel, table: str, value: dict[str, object]) -> None:
+    """A message and a letter take no value that a dequeue, or a look, could not return."""
+    plain: dict[str, object] = {"channel_id": 1, **_PLAIN}
+    if table == "fq_dead_letter":
+        for name in ("dequeue_at", "slots", "delivered_at", "returned_at"):
+            if name in value:
+                return
+        del plain["dequeue_at"]
+        plain |= {"message_id": 1, "queue": "'q'", "attempts": 1, "deliveries": 1, "reason": "'r'", "died_at": 1}
+        value = {"message_id" if name == "id" else name: one for name, one in value.items()}
+    _insert(kernel, table, {**plain, **({"id": 7} if table == "fq_message" else {})})
+    with pytest.raises(psycopg.errors.CheckViolation):
+        _insert(kernel, table, {**plain, **value})
+
+
+@pytest.mark.parametrize(
+    ("table", "value"),
+    [
+        ("fq_dead_letter", {"reason": "repeat('e', 1048577)"}),
+        ("fq_dead_letter", {"died_at": _LAST + 1}),
+        ("fq_signal", {"freed": -1}),
+        ("fq_signal", {"freed": 2**31 - 1}),
+        ("fq_signal", {"queue_freed": -1}),
+        ("fq_signal", {"dropped": -1}),
+        ("fq_signal", {"added": -(2**31)}),
+        ("fq_signal", {"message_id": 5}),
+        ("fq_signal", {"dequeue_at": 5}),
+        ("fq_signal", {"message_id": 5, "dequeue_at": _MOST}),
+        ("fq_lease", {"expires_at": _MOST}),
+        ("fq_lease", {"waiting_until": _MOST}),
+        ("fq_lease", {"consumer": "repeat('c', 1025)"}),
+        ("fq_channel_state", {"weight": 0}),
+        ("fq_channel_state", {"rate_interval": _MOST}),
+        ("fq_channel_state", {"rate_burst": 0}),
+        ("fq_channel_state", {"max_concurrency": 0}),
+        ("fq_channel_state", {"current_concurrency": -1}),
+        ("fq_channel_state", {"credit": -1}),
+        ("fq_channel_state", {"backlog": _MOST}),
+        ("fq_channel_state", {"turn": _MOST}),
+        ("fq_channel_state", {"rate_at": _MOST}),
+        ("fq_channel_state", {"last_dequeue_at": _MOST}),
+        ("fq_queue_state", {"current_concurrency": -1}),
+        ("fq_queue_state", {"max_concurrency": 0}),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_other_tables(kernel: Kernel, table: str, value: dict[str, object]) -> None:
+    """No table takes a value that a dequeue could not work with."""
+    given: dict[str, object] = dict[str, dict[str, object]]({
+        "fq_dead_letter": {
+            "message_id": 1, "queue": "'q'", "channel_id": 1, "kind": "'k'", "content": "''", "enqueued_at": 1,
+            "attempts": 1, "max_attempts": 1, "deliveries": 1, "reason": "'r'", "died_at": 1,
+        },
+        "fq_signal": {"queue": "'q'", "channel_id": 1},
+        "fq_lease": {"id": 1, "queue": "'q'", "consumer": "'c'", "expires_at": 1},
+        "fq_channel_state": {"queue": "'q'", "channel_id": 1},
+        "fq_queue_state": {"queue": "'q'"},
+    })[table]  # fmt: skip
+    with pytest.raises(psycopg.errors.CheckViolation):
+        _insert(kernel, table, {**given, **value})
+    _insert(kernel, table, given)
+
+
+@pytest.mark.parametrize("count", [1, 100, 8190, 8300])
+@pytest.mark.parametrize("channels", [["a"], ["a", "b"]], ids=["one", "two"])
+def test_endless_headers(kernel: Kernel, count: int, channels: list[str]) -> None:
+    """Headers that print as up to a gigabyte are refused in words, alone and among others."""
+    sql = f"""
+        select * from fq_enqueue('q', %(channels)s::text[], %(kinds)s::text[], array_fill(''::bytea, array[{{0}}]),
+          array_fill({_ENDLESS.format(count)}, array[{{0}}]), array_fill(null::bigint, array[{{0}}]),
+          array_fill(null::bigint, array[{{0}}]), array_fill(null::integer, array[{{0}}]),
+          array_fill(null::text, array[{{0}}]), array_fill(null::integer, array[{{0}}]))
+    """
+    with pytest.raises(psycopg.Error, match="message 1 of fq_enqueue has a bad value") as refused:
+        kernel.rows(sql.format(len(channels)), channels=channels, kinds=channels)
+    assert refused.value.sqlstate == "QF001"
+    assert "65,536 bytes" in (refused.value.diag.message_hint or "")
+
+
+@pytest.mark.parametrize(
+    ("headers", "fits"),
+    [
+        ({"a": "x" * 65_524}, True),
+        ({"a": "x" * 65_529}, False),
+        ({"a": [1.5] * 3_000_000}, False),
+        ({"a": [0] * 21_800}, True),
+        ({"a": [1e300] * 3}, True),
+        ({"a": [-1e301] * 300}, False),
+    ],
+    ids=["most", "more", "floats", "integers", "long numbers", "many long numbers"],
+)
+def test_headers_fit(kernel: Kernel, headers: object, *, fits: bool) -> None:
+    """The bytes of the text count, however it is stored."""
+    assert kernel.value("select fq_headers_fit(%(headers)s)", headers=Jsonb(headers)) is fits
+
+
+@pytest.mark.parametrize("channels", [["a"], ["a", "b"]], ids=["one", "two"])
+def test_a_time_beyond_the_calendar(kernel: Kernel, channels: list[str]) -> None:
+    """A message is due before the year 10000."""
+    kernel.enqueue(*channels, ats=[_LAST] * len(channels))
+    with pytest.raises(psycopg.Error, match="message 1 of fq_enqueue has a bad value"):
+        kernel.enqueue(*channels, ats=[_LAST + 1] * len(channels))
+
+
+def test_errors_are_cut(kernel: Kernel) -> None:
+    """The text of an error never keeps its attempt from being settled."""
+    kernel.enqueue("a", "a", max_attempts=[1, 5])
+    for hand in kernel.dequeue(2).hands:
+        kernel.retry(hand, error="\U0001f600" * 300_000)
+    kernel.enqueue("a")
+    for hand in kernel.dequeue(2).hands:
+        kernel.bury(hand, reason="r" * 2_000_000, error="e" * 2_000_000)
+    found = kernel.rows("select length(reason) as reason, length(error) as error from fq_dead_letter order by died_at")
+    assert [row["error"] for row in found] == [262_144] * 3
+    assert [row["reason"] for row in found][1:] == [262_144] * 2
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_signals_of_a_channel_that_is_not_there(kernel: Kernel, count: int) -> None:
+    """They are deleted, and wake no consumer again and again."""
+    kernel.rows("insert into fq_signal (queue, channel_id) select 'q', 99 from generate_series(1, %(n)s)", n=count)
+    assert kernel.dequeue(10).due_in is None
+    assert kernel.value("select count(*) from fq_signal") == 0
+    kernel.enqueue("a")
+    kernel.rows("insert into fq_signal (queue, channel_id) select 'q', 99 from generate_series(1, %(n)s)", n=count)
+    assert kernel.dequeue(10).channels == ["a"]
+    assert kernel.value("select count(*) from fq_signal") == 0
