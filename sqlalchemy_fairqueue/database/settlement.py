@@ -136,7 +136,7 @@ def _delays(delays: Iterable[timedelta | None]) -> list[int | None]:
 @cache
 def hold_deliveries_clause(schema: str | None) -> Clause:
     """``fq_hold_deliveries``."""
-    return call(schema, "fq_hold_deliveries", "message_id", queue="text", **TOKEN_TYPES)
+    return call(schema, "fq_hold_deliveries", "message_id", **TOKEN_TYPES, queue="text")
 
 
 def hold_deliveries(connection: Connection, target: Target, tokens: Sequence[Token]) -> None:

@@ -55,7 +55,7 @@ begin
       null;
     end;
   end if;
-  perform fairqueue.fq_hold_gate(p_queue, num_nulls(p_max_concurrency) = 0);
+  perform fairqueue.fq_hold_gate(p_queue, (num_nulls(p_max_concurrency) = 0)::boolean);
   if p_max_concurrency is not null then
     perform fairqueue.fq_hold_leased(p_queue, 2::integer, null::bigint);
     -- A new statement, which sees what was waited for.
