@@ -31,7 +31,6 @@ from sqlalchemy_fairqueue.database.leases import ExtendedLease, end_leases, exte
 from sqlalchemy_fairqueue.database.quarantine import (
     SetAside,
     end_quarantine,
-    is_about_data,
     quarantined,
     set_aside,
 )
@@ -90,7 +89,6 @@ __all__ = [
     "hold_messages",
     "hold_queue",
     "holder",
-    "is_about_data",
     "keep_history",
     "leased",
     "limit_queue",

@@ -19,6 +19,7 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.codecs import decoded, headers_of
+from sqlalchemy_fairqueue.database.quarantine import is_about_data
 from sqlalchemy_fairqueue.errors import clean, said
 from sqlalchemy_fairqueue.values import Batch, Delivery, Once
 
@@ -112,7 +113,7 @@ class Consumer:
                 try:
                     return self._dequeue(connection, limit, lease, max_bytes)
                 except DBAPIError as error:
-                    if not database.is_about_data(error):
+                    if not is_about_data(error):
                         raise
                     # The rows at fault are set aside, each once; without a new one, the error is about something else.
                     found = self._set_aside(connection, limit, error)
