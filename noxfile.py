@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import subprocess
 from pathlib import Path
@@ -215,6 +216,16 @@ def soak(session: nox.Session) -> None:
     session.run(
         "pytest", "tests/chaos", "-m", "soak", "-n", "0", "-p", "no:randomly", "-s", "--timeout=0", *session.posargs
     )
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Pass 10,000 random rows through a queue: none stops it, and none delays another message."""
+    session.install("-e", ".[test]")
+    seed = os.environ.get("FAIRQUEUE_FUZZ_SEED", str(secrets.randbelow(10**6)))
+    session.log(f"FAIRQUEUE_FUZZ_SEED={seed}")
+    env = {"FAIRQUEUE_FUZZ_ROWS": os.environ.get("FAIRQUEUE_FUZZ_ROWS", "10000"), "FAIRQUEUE_FUZZ_SEED": seed}
+    session.run("pytest", "tests/queue/test_row_fuzzer.py", "-n", "0", "--timeout=0", *session.posargs, env=env)
 
 
 @nox.session

@@ -8,6 +8,7 @@ from hypothesis.stateful import precondition, rule
 from sqlalchemy import text
 
 from sqlalchemy_fairqueue import Batch, LeaseLost
+from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from tests.model.books import Lease
 from tests.model.letters import Letters
@@ -17,6 +18,8 @@ from tests.model.world import CONSUMERS, TICK
 
 LEASES = st.sampled_from([timedelta(seconds=1), timedelta(seconds=30)])
 LIMITS = st.integers(1, 3) | st.integers(1, 20)
+# A content has a digit or two, and headers have some 14 bytes.
+BYTES = st.sampled_from([MAX_BYTES, MAX_BYTES, 1, 2, 15, 16, 17, 32, 64])
 
 
 class Consuming(Letters):
@@ -27,13 +30,14 @@ class Consuming(Letters):
         limit=LIMITS,
         lease=LEASES,
         hints=st.sampled_from(["full", "kept", "forgotten"]),
+        max_bytes=BYTES,
     )
     @precondition(lambda self: self.books.messages)
-    def dequeue(self, consumer: int, limit: int, lease: timedelta, hints: str) -> None:
+    def dequeue(self, consumer: int, limit: int, lease: timedelta, hints: str, max_bytes: int) -> None:
         """Take what the model allows, no less and no more, without ever waiting."""
-        self.take(consumer, limit, lease, hints)
+        self.take(consumer, limit, lease, hints, max_bytes)
 
-    def take(self, consumer: int, limit: int, lease: timedelta, hints: str) -> Batch:
+    def take(self, consumer: int, limit: int, lease: timedelta, hints: str, max_bytes: int = MAX_BYTES) -> Batch:
         """The same, in the course of something longer."""
         while any(0 < one.expires_at - self.world.now() <= 2 * TICK for one in self.books.leases.values()):
             self.world.advance(timedelta(microseconds=TICK))
@@ -50,7 +54,7 @@ class Consuming(Letters):
         offered = offers(self.books, others, now)
         room = self.books.room(limit)
 
-        batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease)
+        batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease, max_bytes=max_bytes)
 
         if batch:
             note(f"    -> {[(one.channel, one.message_id) for one in batch]}")
@@ -61,7 +65,8 @@ class Consuming(Letters):
             self.saw("dequeue passed by a locked channel")
         if len(batch) == room < limit:
             self.saw("dequeue came to the queue's limit")
-        given = check_batch(batch, room, offered)
+        given, was_cut = check_batch(batch, room, offered, max_bytes)
+        self.saw("dequeue was cut by its bytes" if was_cut else "dequeue ended by itself")
         self._check_lease(batch, consumer, kept if kept not in others.leases else None, now, microseconds(lease))
         for delivery in batch:
             message = self.books.deliver(delivery.message_id, delivery.lease.id, delivery.deliveries)

@@ -36,6 +36,8 @@ _KERNEL = [
         "(t.dequeue_at, t.message_id) <",
         "(t.dequeue_at, t.message_id) >",
     ),
+    Mutation("a batch is cut after what is too much", "fq_dequeue", "(u.ord, u.rank) < (v", "(u.ord, u.rank) <= (v"),
+    Mutation("a channel left out by a cut batch loses its turn", "fq_dequeue", "v_quotas[i] := 0", "v_empty := 0"),
     Mutation("the limit is not looked at", "fq_dequeue", "  s.max_concurrency - s.current_concurrency,", ""),
     Mutation("an old hand-out completes", "fq_complete", "and m.deliveries = u.deliveries", "", slow=True),
 ]

@@ -43,8 +43,17 @@ def offers(books: Books, others: Effects, now: int) -> dict[str, Offer]:
     return found
 
 
-def check_batch(batch: Batch, limit: int, offered: dict[str, Offer]) -> dict[str, int]:
-    """Fail unless the batch is one that the offers allow; return how many messages each channel gave."""
+def size_of(number: int) -> int:
+    """The bytes of the message of that number: its content, and its headers as text."""
+    return len(str(number)) + (len(f'{{"number": {number}}}') if number % 2 else 0)
+
+
+def check_batch(batch: Batch, limit: int, offered: dict[str, Offer], max_bytes: int) -> tuple[dict[str, int], bool]:
+    """Fail unless the batch is one that the offers allow.
+
+    Returns:
+        How many messages each channel gave, and whether the batch ended because of its bytes.
+    """
     given: dict[str, list[int]] = defaultdict(list)
     for delivery in batch:
         given[delivery.channel].append(delivery.message_id)
@@ -55,13 +64,18 @@ def check_batch(batch: Batch, limit: int, offered: dict[str, Offer]) -> dict[str
         expected = [one.id for one in offer.ready]
         assert ids == expected[: len(ids)], f"channel {name} gave {ids}, in order were {expected}"
         assert len(ids) <= offer.most, f"channel {name} gave {len(ids)}, its limits allow {offer.most}"
-    if len(batch) < limit:
+    taken = sum(size_of(delivery.payload) for delivery in batch)
+    assert taken <= max_bytes or len(batch) == 1, f"{taken} bytes, at most {max_bytes} were asked for"
+    # The next message in turn order is the first one that some channel has not given.
+    left = [offer.ready[len(given[name])] for name, offer in offered.items() if len(given[name]) < offer.most]
+    was_cut = 0 < len(batch) < limit and any(taken + size_of(one.number) > max_bytes for one in left)
+    if len(batch) < limit and not was_cut:
         for name, offer in offered.items():
             count = len(given[name])
             assert count == offer.most or not offer.due, (
                 f"channel {name} gave {count} of {offer.most} that were ready, with {len(batch)} of {limit} taken"
             )
-    return {name: len(ids) for name, ids in given.items() if ids}
+    return {name: len(ids) for name, ids in given.items() if ids}, was_cut
 
 
 def put_off(books: Books, offered: dict[str, Offer], now: int) -> None:

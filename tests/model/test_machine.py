@@ -11,6 +11,7 @@ _EXAMPLES = int(os.environ.get("FAIRQUEUE_MODEL_EXAMPLES", "40"))
 _STEPS = int(os.environ.get("FAIRQUEUE_MODEL_STEPS", "40"))
 _REACHED = {
     "dequeue gave a full batch": 0.5,
+    "dequeue was cut by its bytes": 0.2,
     "dequeue passed by a locked channel": 0.2,
     "dequeue passed by a locked message": 0.1,
     "dequeue came to the queue's limit": 0.05,
