@@ -2,8 +2,7 @@
 -- transaction.
 -- Guarantees: returns what became of each. With p_release 'released': the same message with the same id, due now, its
 -- attempts counted anew and its hand-outs going on, without a key, with what could be read of it; 'unreadable': its
--- content or its kind is lost, so that it stays; 'refused': the table of messages takes no such values, so that it
--- stays; 'standing': a message has its id. Without p_release 'deleted'. 'missing': it is not there.
+-- content or its kind is lost, so that it stays; 'refused': it could not be delivered again, so that it stays; 'standing': a message has its id. Without p_release 'deleted'. 'missing': it is not there.
 -- Locks: the rows, in the order of their ids. Index: fq_quarantine_message_ix. Errors: QF007.
 create function fairqueue.fq_end_quarantine(p_queue text, p_message_ids bigint[], p_release boolean)
 returns table (message_id bigint, outcome text)
@@ -22,6 +21,7 @@ as $$
 #variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
+  v_row tid;
   r record;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
@@ -66,7 +66,11 @@ begin
         select q.message_id, q.channel_id, q.kind, q.content, q.headers, v_now, q.enqueued_at, q.max_attempts,
           q.deliveries
         from fairqueue.fq_quarantine q
-        where q.id = r.row_id;
+        where q.id = r.row_id
+        returning ctid into v_row;
+        if fairqueue.fq_test_message(r.id::bigint, v_row) is not null then
+          raise program_limit_exceeded;
+        end if;
         insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, bounded)
         values (p_queue, r.channel_id, v_now, r.id, 1, true);
         outcome := 'released';

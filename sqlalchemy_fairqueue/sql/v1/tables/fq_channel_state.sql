@@ -22,18 +22,7 @@ create table fairqueue.fq_channel_state (
   dropped bigint not null default 0,
   heard_id bigint not null default 0,
   paused_at bigint,
-  drop_when_full boolean not null default false,
-  constraint fq_channel_state_policy_check check (
-    weight between 1 and 10000 and max_concurrency >= 1 and max_backlog >= 1
-    and rate_interval between 0 and 31536000000000 and rate_burst between 1 and 1000000
-  ),
-  constraint fq_channel_state_counts_check check (
-    current_concurrency >= 0 and credit between 0 and 10000 and dropped >= 0
-    and backlog between -4611686018427387904 and 4611686018427387904 and turn between 0 and 4611686018427387904
-  ),
-  constraint fq_channel_state_times_check check (
-    rate_at between 0 and 253402300799999999 and last_dequeue_at between 0 and 253402300799999999
-  )
+  drop_when_full boolean not null default false
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 alter table fairqueue.fq_channel_state replica identity full;

@@ -27,8 +27,8 @@ create table fairqueue.fq_dead_letter (
     enqueued_at between 0 and 253402300799999999 and died_at between 0 and 253402300799999999
   ),
   constraint fq_dead_letter_counts_check check (
-    message_id > 0 and attempts between 0 and 2000000000 and max_attempts >= 1
-    and deliveries between 0 and 2000000000
+    message_id > 0 and attempts >= 0 and max_attempts >= 1
+    and deliveries >= 0
   )
 );
 create index fq_dead_letter_died_ix on fairqueue.fq_dead_letter (queue, died_at);

@@ -6,11 +6,7 @@ create table fairqueue.fq_lease (
   consumer text not null,
   expires_at bigint not null,
   waiting_until bigint,
-  constraint fq_lease_pkey primary key (id),
-  constraint fq_lease_values_check check (
-    octet_length(consumer) <= 1024 and expires_at between 0 and 253402300799999999
-    and waiting_until between 0 and 253402300799999999
-  )
+  constraint fq_lease_pkey primary key (id)
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 100, autovacuum_vacuum_cost_delay = 0);
 create index fq_lease_expires_ix on fairqueue.fq_lease (queue, expires_at, id);

@@ -18,22 +18,7 @@ create table fairqueue.fq_message (
   slots smallint not null default 0,
   cancelled boolean not null default false,
   error text,
-  constraint fq_message_pkey primary key (id),
-  constraint fq_message_content_check check (
-    octet_length(content) <= 268435456 and octet_length(kind) between 1 and 512
-    and octet_length(dedupe_key) between 1 and 512 and octet_length(error) <= 1048576
-  ),
-  constraint fq_message_headers_check check (
-    octet_length(headers::text) <= 65536
-  ),
-  constraint fq_message_times_check check (
-    dequeue_at between -2147483648 and 253402300799999999 and enqueued_at between 0 and 253402300799999999
-    and delivered_at between 0 and 253402300799999999 and returned_at between 0 and 253402300799999999
-  ),
-  constraint fq_message_counts_check check (
-    id > 0 and attempts between 0 and 2000000000 and max_attempts >= 1
-    and deliveries between 0 and 2000000000 and slots between 0 and 3
-  )
+  constraint fq_message_pkey primary key (id)
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 create index fq_message_ready_ix on fairqueue.fq_message (channel_id, dequeue_at, id) where lease_id is null;

@@ -5,10 +5,7 @@ create table fairqueue.fq_queue_state (
   queue text collate "C" not null,
   turn bigint not null default 0,
   max_concurrency integer,
-  current_concurrency integer not null default 0,
-  constraint fq_queue_state_counts_check check (
-    max_concurrency >= 1 and current_concurrency >= 0 and turn between 0 and 4611686018427387904
-  )
+  current_concurrency integer not null default 0
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 100, autovacuum_vacuum_cost_delay = 0);
 alter table fairqueue.fq_queue_state replica identity full;
