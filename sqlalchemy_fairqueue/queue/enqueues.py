@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.database.engines import arun, refused, run
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage, record, send, send_alone, send_now, session_of
-from sqlalchemy_fairqueue.values import Enqueue, Receipt
+from sqlalchemy_fairqueue.values import HEADERS_BYTES, Enqueue, Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,8 +40,6 @@ class _HeadersCodec(JsonCodec):
 _headers = _HeadersCodec()
 # PostgreSQL cannot return a bytea of twice this size as text, so a longer payload could never be dequeued.
 _CONTENT_BYTES = 256 * 2**20
-# As text in the database, which writes numbers out: there it may be more than here.
-_HEADERS_BYTES = 65_536
 
 
 class EnqueueMethods(QueueBase):
@@ -212,9 +210,9 @@ class EnqueueMethods(QueueBase):
                 raise InvalidArgument(
                     f"headers is {message.headers!r:.80}; give a mapping that can be encoded as JSON"
                 ) from error
-            if len(headers.encode()) > _HEADERS_BYTES:
+            if len(headers.encode()) > HEADERS_BYTES:
                 raise InvalidArgument(
-                    f"headers have {len(headers.encode()):,} bytes of JSON, more than {_HEADERS_BYTES:,}; keep what is "
+                    f"headers have {len(headers.encode()):,} bytes of JSON, more than {HEADERS_BYTES:,}; keep what is "
                     "large in the payload"
                 )
         return EnqueueMessage(

@@ -4,6 +4,7 @@ They know nothing of sessions or SQL.
 """
 
 from sqlalchemy_fairqueue.values.checks import (
+    HEADERS_BYTES,
     NAME_BYTES,
     SCHEMA_BYTES,
     check_choice,
@@ -50,6 +51,7 @@ from sqlalchemy_fairqueue.values.reports import (
 )
 
 __all__ = [
+    "HEADERS_BYTES",
     "NAME_BYTES",
     "SCHEMA_BYTES",
     "UNSET",

@@ -9,6 +9,8 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.times import instant_microseconds
 
 NAME_BYTES = 512
+# Of headers, as text in the database, which writes numbers out: there it may be more than in Python.
+HEADERS_BYTES = 65_536
 # PostgreSQL cuts longer identifiers off.
 SCHEMA_BYTES = 63
 _YEAR = timedelta(days=365)

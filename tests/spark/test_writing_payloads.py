@@ -164,15 +164,16 @@ def test_bytes_are_contents_as_they_are() -> None:
 def test_headers_are_told_as_headers() -> None:
     """Also where they are texts, which must be objects; the problem of a payload comes first."""
     found = columns(channel=StringType(), payload=StringType(), headers=StringType())
-    texts = ['{"n" : 1}', None, "[1]", "{", '{"x": "\\u0000"}']
+    texts = ['{"n" : 1}', None, "[1]", "{", '{"x": "\\u0000"}', f'{{"long": "{"x" * 65_536}"}}']
     batch = pa.record_batch(
-        [pa.array(["a"] * 5), pa.array(["p"] * 5), pa.array(texts)], ["channel", "payload", "headers"]
+        [pa.array(["a"] * 6), pa.array(["p"] * 6), pa.array(texts)], ["channel", "payload", "headers"]
     )
     rows, problems = found.rows(batch)
     assert rows[2][:2].to_pylist() == texts[:2]
     assert problems[2] == "headers at $: it is a list; give a JSON object"
     assert problems[3].startswith("headers at $: 1 bytes are not JSON")
     assert problems[4].startswith("headers at $.x: a string holds a NUL")
+    assert problems[5] == ("headers have 65,548 bytes of JSON, more than 65,536; keep what is large in the payload")
     kind = pa.map_(pa.string(), pa.float64())
     bad = pa.record_batch(
         [pa.array(["a"]), pa.array(["p"]), pa.array([[("h", float("nan"))]], kind)], ["channel", "payload", "headers"]

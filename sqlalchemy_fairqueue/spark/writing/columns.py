@@ -16,7 +16,7 @@ from pyspark.sql import types
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.spark.errors import BadFrame
 from sqlalchemy_fairqueue.spark.writing.payloads import Problems, checked_json, json_texts
-from sqlalchemy_fairqueue.values.checks import NAME_BYTES, check_name
+from sqlalchemy_fairqueue.values.checks import HEADERS_BYTES, NAME_BYTES, check_name
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
@@ -100,6 +100,13 @@ class Columns:
         texts = checked_json(values, found, objects=True) if _is_text(values) else json_texts(values, found)
         for index, problem in found.items():
             problems.setdefault(index, "headers" + problem.removeprefix("payload"))
+        sizes = pc.binary_length(texts)
+        for index in pc.indices_nonzero(pc.fill_null(pc.greater(sizes, HEADERS_BYTES), False)).to_pylist():
+            problems.setdefault(
+                index,
+                f"headers have {sizes[index].as_py():,} bytes of JSON, more than {HEADERS_BYTES:,}; keep what is large "
+                "in the payload",
+            )
         return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string())) if values.null_count else texts
 
     def _contents(self, values: pa.Array, problems: Problems) -> pa.Array:

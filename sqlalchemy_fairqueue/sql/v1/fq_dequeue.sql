@@ -15,9 +15,9 @@
 -- long after the call as the calls with these hints have waited for it, up to a second; so is a closed gate. The first
 -- delivery of a queue makes its gate, and waits 5 ms at most for another that does. READ COMMITTED only.
 -- Index: fq_queue_pkey, fq_gate_pkey, fq_queue_state_newest_ix, fq_channel_state_ready_ix, fq_message_ready_ix; rows by
--- ctid. Errors: QF001 bad argument, QF003 wrong isolation level.
+-- ctid. Errors: QF001 bad argument, QF003 wrong isolation level, QF007.
 -- Source: round robin over channels with a head pointer; deficit round robin (Shreedhar, Varghese 1995); generic cell
--- rate algorithm (ITU-T I.371); QF007.
+-- rate algorithm (ITU-T I.371).
 create function fairqueue.fq_dequeue(
   p_queue text,
   p_limit integer,

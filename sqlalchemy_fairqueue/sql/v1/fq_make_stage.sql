@@ -68,7 +68,18 @@ begin
     '  at bigint,'
     '  priority integer,'
     '  key text collate "C",'
-    '  max_attempts integer'
+    '  max_attempts integer,'
+    '  constraint content_check check (octet_length(content) <= 268435456),'
+    '  constraint names_check check ('
+    '    octet_length(channel) between 1 and 512 and octet_length(kind) between 1 and 512'
+    '    and octet_length(key) between 1 and 512'
+    '  ),'
+    '  constraint headers_check check (octet_length(headers::text) <= 65536),'
+    '  constraint times_check check ('
+    '    delay between 0 and 3153600000000000 and at <= 253402300799999999 and priority >= 1'
+    '    and num_nonnulls(delay, at, priority) <= 1'
+    '  ),'
+    '  constraint attempts_check check (max_attempts >= 1)'
     ') with (autovacuum_enabled = false)',
     v_schema, v_name
   );

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from psycopg import DatabaseError
+from psycopg import DatabaseError, errors
 
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
@@ -52,3 +52,26 @@ def test_a_time_to_live_is_needed(kernel: Kernel) -> None:
     """None and less than nothing are refused."""
     with pytest.raises(DatabaseError, match="fq_make_stage has ttl -1"):
         make_stage(kernel, -1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "constraint"),
+    [
+        ({"headers": ['{"a": "' + "x" * 65_536 + '"}']}, "headers_check"),
+        ({"headers": ['{"a": [' + ", ".join(["1e5000"] * 20) + "]}"]}, "headers_check"),
+        ({"kind": [""]}, "names_check"),
+        ({"key": ["k" * 513]}, "names_check"),
+        ({"at": [253402300800000000]}, "times_check"),
+        ({"delay": [-1]}, "times_check"),
+        ({"priority": [0]}, "times_check"),
+        ({"delay": [1], "priority": [1]}, "times_check"),
+        ({"max_attempts": [0]}, "attempts_check"),
+    ],
+)
+def test_values_are_bounded(kernel: Kernel, columns: dict[str, list[object]], constraint: str) -> None:
+    """A row that could not be enqueued one by one is refused by the stage."""
+    stage = make_stage(kernel)
+    with pytest.raises(errors.CheckViolation, match=constraint):
+        copy(kernel, stage, "a", **columns)
+    with pytest.raises(errors.CheckViolation, match="names_check"):
+        copy(kernel, stage, "x" * 513)
