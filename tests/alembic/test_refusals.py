@@ -122,7 +122,7 @@ def test_repair_of_another_version(project: Project, database: Database) -> None
     database.execute("drop function fq_version")
     said = refused(project, database, "op.repair_fairqueue(2)")
     assert said.endswith(
-        "fq_pruned_history, fq_queue, fq_queue_state, fq_signal, which are not those of version 2; "
+        "fq_pruned_history, fq_quarantine, fq_queue, fq_queue_state, fq_signal, which are not those of version 2; "
         "name the version that was installed"
     )
 

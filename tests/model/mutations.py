@@ -45,7 +45,7 @@ _SERVING = [
     Mutation(
         "a limit does not close the gate",
         "fq_limit_queue",
-        "perform fairqueue.fq_hold_gate(p_queue, num_nulls(p_max_concurrency) = 0);",
+        "perform fairqueue.fq_hold_gate(p_queue, (num_nulls(p_max_concurrency) = 0)::boolean);",
         "",
     ),
     Mutation("the queue's limit is not looked at", "fq_dequeue", ", s.max_concurrency - s.current_concurrency))", "))"),

@@ -88,6 +88,7 @@ def test_a_channel_in_other_hands_is_not_forgotten_for_one_that_is_taken(
     kernel.enqueue("a", "a")
     kernel.enqueue("b")
     kernel.hear()
+    kernel.rows("select fq_make_gate('q')")
     now = kernel.value("select fq_now()")
     first = kernel.value("select min(next_dequeue_at) from fq_channel_state")
     other = open_kernel()

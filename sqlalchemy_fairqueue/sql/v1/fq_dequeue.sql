@@ -84,7 +84,7 @@ declare
   v_cut boolean := false;
   -- hints: where the ready order was found to begin, the floor of the signals, their next floor once the writers below
   -- this xid have ended, when the next full scan is due, when the next scan below the first floor is due; the tenth is
-  -- the floor of the leases: below it are only versions that have ended, except of a lease that was committed long after
+  -- the floor of the leases: below it are only versions that have ended, but for a lease that was committed long after
   -- its end, which a full scan finds
   v_channel_floor bigint := coalesce(p_hints[1], c_nothing);
   v_signal_floor bigint := coalesce(p_hints[2], 0);

@@ -2,7 +2,8 @@
 -- transaction.
 -- Guarantees: returns what became of each. With p_release 'released': the same message with the same id, due now, its
 -- attempts counted anew and its hand-outs going on, without a key, with what could be read of it; 'unreadable': its
--- content or its kind is lost, so that it stays; 'refused': it could not be delivered again, so that it stays; 'standing': a message has its id. Without p_release 'deleted'. 'missing': it is not there.
+-- content or its kind is lost, so that it stays; 'refused': it could not be delivered again, so that it stays;
+-- 'standing': a message has its id. Without p_release 'deleted'. 'missing': it is not there.
 -- Locks: the rows, in the order of their ids. Index: fq_quarantine_message_ix. Errors: QF007.
 create function fairqueue.fq_end_quarantine(p_queue text, p_message_ids bigint[], p_release boolean)
 returns table (message_id bigint, outcome text)

@@ -2,11 +2,12 @@
 -- in the caller's transaction.
 -- Guarantees: takes effect with the commit and is exact: messages that are out are counted when a limit is set, and
 -- each frees what its own row says it holds, however the limit is set, lowered and lifted. While more are out than a
--- new limit allows, none is delivered. p_notify: wake waiting consumers (a transaction that notifies cannot be
--- prepared for two-phase commit).
--- Locks: the queue's row, its gate (fq_hold_gate), the messages that are out in the order of their ids, its state row. Waits for another configuration of the queue, for transactions that end messages, for dequeues under way. From
--- the gate to the commit the queue's dequeues return nothing, and a transaction that settles a message that was out
--- waits. READ COMMITTED only: an older snapshot would miss messages that are out.
+-- new limit allows, none is delivered. p_notify: wake waiting consumers (a transaction that notifies cannot be prepared
+-- for two-phase commit).
+-- Locks: the queue's row, its gate (fq_hold_gate), the messages that are out in the order of their ids, its state row.
+-- Waits for another configuration of the queue, for transactions that end messages, for dequeues under way. From the
+-- gate to the commit the queue's dequeues return nothing, and a transaction that settles a message that was out waits.
+-- READ COMMITTED only: an older snapshot would miss messages that are out.
 -- Index: fq_queue_pkey, fq_lease_expires_ix, fq_message_lease_ix, fq_queue_state_newest_ix. Errors: QF001 bad argument,
 -- QF003 wrong isolation level; QF007.
 create function fairqueue.fq_limit_queue(p_queue text, p_max_concurrency integer, p_notify boolean default true)

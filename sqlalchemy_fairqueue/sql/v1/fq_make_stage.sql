@@ -1,10 +1,10 @@
 -- fq_make_stage: make a table to copy the messages of one bulk load into, and drop those that loads left behind.
 -- Returns its name, without the schema, which fq_stage_schema tells. Columns that a copy leaves out are null. attempt:
 -- whatever the load tells its copies apart by; fq_merge is told which of them count.
--- Guarantees: the table is unlogged, belongs to the owner of the functions, and is named
--- fq_stage_MICROSECONDS_RANDOM. The caller may insert into it, merge it and drop it by fq_drop_stage; other roles may do
--- nothing with it. Tables made more than p_ttl microseconds ago are dropped, those apart that somebody is using. The
--- caller owes the table a drop. Where the schema of the stages is gone it is made again, if the owner may make schemas.
+-- Guarantees: the table is unlogged, belongs to the owner of the functions, and is named fq_stage_MICROSECONDS_RANDOM.
+-- The caller may insert into it, merge it and drop it by fq_drop_stage; other roles may do nothing with it. Tables made
+-- more than p_ttl microseconds ago are dropped, those apart that somebody is using. The caller owes the table a drop.
+-- Where the schema of the stages is gone it is made again, if the owner may make schemas.
 -- Locks: access exclusive on the tables that it drops; waits 100 ms for one, then leaves it. Index: none.
 -- Errors: QF001 bad argument; 42501 no schema for the stages, or one of another role.
 create function fairqueue.fq_make_stage(p_ttl bigint)
