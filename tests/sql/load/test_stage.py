@@ -1,6 +1,7 @@
 """fq_make_stage: each load has a table of its own, and what loads that died left behind goes."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from psycopg import DatabaseError, errors
@@ -68,7 +69,7 @@ def test_a_time_to_live_is_needed(kernel: Kernel) -> None:
         ({"max_attempts": [0]}, "attempts_check"),
     ],
 )
-def test_values_are_bounded(kernel: Kernel, columns: dict[str, list[object]], constraint: str) -> None:
+def test_values_are_bounded(kernel: Kernel, columns: dict[str, Any], constraint: str) -> None:
     """A row that could not be enqueued one by one is refused by the stage."""
     stage = make_stage(kernel)
     with pytest.raises(errors.CheckViolation, match=constraint):
