@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import NullPool, create_engine
 
-from tests.fixtures.database import Database
+from sqlalchemy_fairqueue.embedded.server import Server, embedded_server
+from tests.fixtures.database import Database, install
+from tests.fixtures.server import programs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +34,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.timeout(_FIRST_SECONDS))
         if leaves_sockets and item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning"))
+
+
+@pytest.fixture(scope="module")
+def server_alone() -> Iterator[Server]:
+    """A server of the module's own.
+
+    The history is read up to the oldest transaction of the whole server. A long one of another test, in whichever
+    database, would keep rows back.
+    """
+    with embedded_server(programs(), durable=False) as server:
+        yield server
+
+
+@pytest.fixture
+def database_alone(server_alone: Server, request: pytest.FixtureRequest) -> Database:
+    """A database of the test's own on that server, with the library installed."""
+    name = f"alone_{abs(hash(request.node.nodeid))}"
+    maintenance = create_engine(Database(server_alone.url()).url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    with maintenance.connect() as connection:
+        connection.exec_driver_sql(f"create database {name}")
+    found = Database(server_alone.url(name))
+    engine = create_engine(found.url, poolclass=NullPool)
+    with engine.begin() as connection:
+        install(connection)
+    return found
 
 
 @pytest.fixture(scope="session")

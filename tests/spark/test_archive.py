@@ -37,6 +37,12 @@ Archive = Callable[..., ArchiveResult]
 
 
 @pytest.fixture
+def database(database_alone: Database) -> Database:
+    """On a server without other tests, whose transactions would keep rows of the history back."""
+    return database_alone
+
+
+@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Where the archive is."""
     return tmp_path / "archive"

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.fixture
+def database(database_alone: Database) -> Database:
+    """On a server without other tests, whose transactions would keep rows of the history back."""
+    return database_alone
+
+
 def parts(database: Database, **options: object) -> Any:
     """A reader and its parts, planned now; each part is read when the test says so."""
     given = {"dsn": database.conninfo} | {name: str(value) for name, value in options.items()}

@@ -36,6 +36,12 @@ Follow = Callable[..., Follower]
 
 
 @pytest.fixture
+def database(database_alone: Database) -> Database:
+    """On a server without other tests, whose transactions would keep rows of the history back."""
+    return database_alone
+
+
+@pytest.fixture
 def follow(database: Database) -> Iterator[Follow]:
     """Begin a query, or go on with one: ``follow(checkpoint, startingOffsets="latest")``; stopped after the test."""
     with ExitStack() as stack:
