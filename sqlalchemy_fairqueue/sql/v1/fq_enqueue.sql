@@ -2,8 +2,8 @@
 -- message out.
 -- Guarantees: all or nothing with the caller's transaction; one signal a channel. outcome: 'created'; 'duplicate': its
 -- key stands in the channel, message_id holds it (p_on_duplicates skip or raise, which the caller raises); 'replaced':
--- the message that held the key and was in nobody's hands has this content, kind, headers and time now, its attempts
--- anew (p_on_duplicates replace; one that is in a consumer's hands gives its key up to the new message: 'created');
+-- the undelivered message that held the key has this content, kind, headers and time now, its attempts anew
+-- (p_on_duplicates replace; one that is leased gives its key up to the new message: 'created');
 -- 'full', 'dropped': the channel has max_backlog messages that wait, by its policy the caller raises, or it is counted
 -- and forgotten (message_id null). The backlog is what is committed and what this transaction did, other open
 -- transactions are not seen; the signals of a bounded channel that nobody has heard yet are read for it.
@@ -13,7 +13,7 @@
 -- Locks: in the order (channel, key), COLLATE "C": first use of a channel waits for a transaction that is making the
 -- same one, a key for one that is adding, taking, ending or withdrawing the message that holds it. Then messages to
 -- replace, with p_hold (what the transaction settles or cancels later), in the order of their ids; if one of them has
--- ended by then, all is undone and begun again, for nobody waits for a key with a message in hand. Nothing else waits,
+-- ended by then, all is undone and begun again, for nobody waits for a key while it holds a message. Nothing else waits,
 -- and no row is touched that another transaction updates. p_notify (false by default): wake waiting consumers
 -- (never in a two-phase transaction).
 -- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix, fq_signal_bounded_ix.
@@ -145,7 +145,7 @@ begin
     from added a
     returning 1, s.message_id, true, 'created';
     v_alone := found;
-    -- A message that nobody has in hand is replaced as shortly.
+    -- An undelivered message is replaced as shortly.
     if not v_alone and p_on_duplicates[1] = 'replace' and p_hold is null then
       return query
       with replaced as (
@@ -315,7 +315,7 @@ begin
   -- id, so that transactions that settle or cancel messages and those that replace them never wait for each other. The
   -- order of the call is kept by dequeue_at, a microsecond a message up to now. One that has ended before it was locked
   -- leaves its key free, which must not be waited for while the others are held: all is undone, and begun again with
-  -- that key free. (One alone waits with nothing in hand.)
+  -- that key free. (One alone has locked nothing when it waits.)
   for v_try in 1..v_tries loop
     begin
       v_ordinals := '{}';

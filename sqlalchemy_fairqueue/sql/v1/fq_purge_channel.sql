@@ -1,5 +1,4 @@
--- fq_purge_channel: delete the messages of a channel that are in nobody's hands, in the caller's transaction. Returns
--- how many.
+-- fq_purge_channel: delete the undelivered messages of a channel, in the caller's transaction. Returns how many.
 -- Guarantees: what was committed before the call and nobody else has locked is gone; what consumers hold is left to
 -- them; what is added later stays. The backlog and the head are right with the commit. Nothing is kept: no dead
 -- letters, no history. A channel that does not exist has none.
