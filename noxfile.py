@@ -96,12 +96,13 @@ def tests(session: nox.Session) -> None:
         session.run("pytest", *_WITHOUT_SPARK, *(arguments or _QUICK), env=embedded, success_codes=codes)
         session.log("this was a first look; without --quick the whole suite runs")
         return
-    # Whether the model notices mistakes, the demo keeps its promises, processes may be killed, and what needs no server
-    # or only the designs of others works is no matter of versions: each once.
+    # Whether the model notices mistakes, the demo keeps its promises, processes may be killed, what a worker does, and
+    # what needs no server or only the designs of others works is hardly a matter of versions: each once. The matrix has
+    # workers on every version.
     once = ["--ignore=tests/model/test_mutations.py"] if second else []
     session.run("pytest", *_WITHOUT_SPARK, *once, *arguments, env=embedded, success_codes=codes)
     if second:
-        once = [f"--ignore=tests/{folder}" for folder in ("chaos", "demo", "designs", "unit")]
+        once = [f"--ignore=tests/{folder}" for folder in ("chaos", "demo", "designs", "testing", "unit", "worker")]
         server = {"FAIRQUEUE_POSTGRES_BIN": str(second)}
         session.run("pytest", *_WITHOUT_SPARK, *once, *arguments, env=server, success_codes=codes)
     if _spark_is_wanted(arguments):
