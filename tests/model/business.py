@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from sqlalchemy_fairqueue.values.messages import OnDuplicate
 from sqlalchemy_fairqueue.values.policies import OnFull
-from tests.model.sending import Sending
+from tests.model.open_transactions import OpenTransactions
 from tests.model.transactions import Layer
 from tests.model.work import Cancelled, Purged, Settled, Wanted, Work
 
@@ -44,7 +44,7 @@ def arguments(wanted: Wanted) -> dict[str, Any]:
     }
 
 
-class Business(Sending):
+class Business(OpenTransactions):
     """What applications do in their own transactions."""
 
     def wanted(

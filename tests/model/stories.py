@@ -10,7 +10,7 @@ from sqlalchemy_fairqueue import ChannelPolicy
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from tests.model.administration import BOUNDS
 from tests.model.business import CHANNELS, KEYED
-from tests.model.consuming import Consuming
+from tests.model.consumers import Consuming
 from tests.model.world import CONSUMERS
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.model.running import run
+from tests.model.runner import run
 from tests.model.world import World
 
 # The deep profile: FAIRQUEUE_MODEL_EXAMPLES=2000 FAIRQUEUE_MODEL_STEPS=60

@@ -7,7 +7,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy_fairqueue import FairQueueError
 from sqlalchemy_fairqueue.sql import NEEDED_VERSION, functions, in_schema
 from tests.model.mutations import MUTATIONS, Mutation
-from tests.model.running import run
+from tests.model.runner import run
 from tests.model.world import World
 
 _ALL = os.environ.get("FAIRQUEUE_MODEL_MUTATIONS") == "all"

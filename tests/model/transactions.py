@@ -1,4 +1,4 @@
-"""The model of open transactions: what each has recorded, sent and locked. ``planning`` says what more would do."""
+"""The model of open transactions: what each has recorded, sent and locked. ``predictions`` says what more would do."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

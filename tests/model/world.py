@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue import Queue
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
 from tests.model import invariants
-from tests.model.seeing import HIDDEN, SIGHT, Sight
+from tests.model.observer import HIDDEN, SIGHT, Sight
 from tests.model.work import QUEUE
 
 Observer = psycopg.Connection[Any]

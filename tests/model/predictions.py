@@ -8,9 +8,9 @@ from typing import Literal
 
 from sqlalchemy_fairqueue import LeaseLost, LockOrderError
 from sqlalchemy_fairqueue.unit_of_work import Verb
-from tests.model.adding import Adding
-from tests.model.administering import administer, hold
+from tests.model.administration_model import administer, hold
 from tests.model.books import Outcome
+from tests.model.enqueue_model import EnqueueModel
 from tests.model.transactions import Plan, Scene, Transaction
 from tests.model.work import Cancelled, Settled, Wanted, Work
 
@@ -33,7 +33,7 @@ def plan(scene: Scene, own: Transaction, works: list[Work]) -> Plan:
     later = frozenset(one.message_id for one in ends)
     held = hold(scene, works, found) if len(works) > 1 else None
     if wanted:
-        Adding(scene, found, wanted, later | (held or frozenset()), _cancelled(own, works)).run()
+        EnqueueModel(scene, found, wanted, later | (held or frozenset()), _cancelled(own, works)).run()
         if found.error is not None:
             return found
     if held is not None or len({type(work) for work in ends}) > 1:

@@ -6,14 +6,14 @@ from typing import Any
 from hypothesis import note
 from sqlalchemy.orm import Session
 
-from tests.model.planning import plan
+from tests.model.predictions import plan
 from tests.model.stage import Stage
 from tests.model.transactions import Plan, Scene, Transaction
 from tests.model.work import Effects, Wanted, Work
 from tests.model.world import TICK
 
 
-class Sending(Stage):
+class OpenTransactions(Stage):
     """How work gets from a transaction into the books."""
 
     def session(self, tx: int) -> tuple[Session, Transaction]:

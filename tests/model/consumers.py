@@ -10,9 +10,9 @@ from sqlalchemy import text
 from sqlalchemy_fairqueue import Batch, LeaseLost
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
+from tests.model.allowances import check_batch, check_due_in, offers, put_off, unhindered
 from tests.model.books import Lease
 from tests.model.letters import Letters
-from tests.model.serving import check_batch, check_due_in, offers, put_off, unhindered
 from tests.model.work import QUEUE
 from tests.model.world import CONSUMERS, TICK
 

@@ -11,7 +11,7 @@ from tests.model.work import Addition, Holder, Wanted
 
 
 @dataclass(slots=True)
-class Adding:
+class EnqueueModel:
     """The messages of a call, in their two passes: those that replace come last, all of them locked together.
 
     ``later``: the messages that the transaction ends after this call. ``cancelled``: those of them that it was asked to
