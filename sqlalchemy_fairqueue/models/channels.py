@@ -24,7 +24,6 @@ from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
 
 from sqlalchemy_fairqueue.models.base import FairqueueMixin
-from sqlalchemy_fairqueue.models.checks import value_checks
 from sqlalchemy_fairqueue.models.relationships import Related
 from sqlalchemy_fairqueue.models.types import Duration, Instant
 
@@ -156,6 +155,5 @@ class ChannelStateMixin(FairqueueMixin):
                     "next_dequeue_at is not null and (max_concurrency is null or current_concurrency < max_concurrency)"
                 ),
             ),
-            *value_checks("fq_channel_state"),
             {"schema": cls.__fairqueue_schema__},
         )

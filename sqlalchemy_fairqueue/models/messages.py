@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sqlalchemy import (
     BigInteger,
     Boolean,
+    CheckConstraint,
     Identity,
     Index,
     Integer,
@@ -31,7 +32,6 @@ from sqlalchemy.sql.elements import conv
 
 from sqlalchemy_fairqueue.codecs import JsonCodec
 from sqlalchemy_fairqueue.models.base import FairqueueMixin
-from sqlalchemy_fairqueue.models.checks import value_checks
 from sqlalchemy_fairqueue.models.relationships import Related
 from sqlalchemy_fairqueue.models.types import Instant
 from sqlalchemy_fairqueue.times import instant
@@ -151,7 +151,6 @@ class MessageMixin(ContentMixin):
                 unique=True,
                 postgresql_where=text("dedupe_key is not null"),
             ),
-            *value_checks("fq_message"),
             {"schema": cls.__fairqueue_schema__},
         )
 
@@ -177,7 +176,21 @@ class DeadLetterMixin(ContentMixin):
         return (
             PrimaryKeyConstraint("message_id", name=conv("fq_dead_letter_pkey")),
             Index(conv("fq_dead_letter_died_ix"), "queue", "died_at"),
-            *value_checks("fq_dead_letter"),
+            CheckConstraint(
+                "octet_length(content) <= 268435456 and octet_length(kind) between 1 and 512"
+                " and octet_length(dedupe_key) between 1 and 512 and octet_length(reason) <= 1048576"
+                " and octet_length(error) <= 1048576",
+                name=conv("fq_dead_letter_content_check"),
+            ),
+            CheckConstraint("octet_length(headers::text) <= 65536", name=conv("fq_dead_letter_headers_check")),
+            CheckConstraint(
+                "enqueued_at between 0 and 253402300799999999 and died_at between 0 and 253402300799999999",
+                name=conv("fq_dead_letter_times_check"),
+            ),
+            CheckConstraint(
+                "message_id > 0 and attempts >= 0 and max_attempts >= 1 and deliveries >= 0",
+                name=conv("fq_dead_letter_counts_check"),
+            ),
             {"schema": cls.__fairqueue_schema__},
         )
 
@@ -252,7 +265,6 @@ class SignalMixin(FairqueueMixin):
         return (
             PrimaryKeyConstraint("queue", "id", name=conv("fq_signal_pkey")),
             Index(conv("fq_signal_bounded_ix"), "channel_id", "id", postgresql_where=text("bounded")),
-            *value_checks("fq_signal"),
             {"schema": cls.__fairqueue_schema__},
         )
 
@@ -288,6 +300,5 @@ class LeaseMixin(FairqueueMixin):
                 "waiting_until",
                 postgresql_where=text("waiting_until is not null"),
             ),
-            *value_checks("fq_lease"),
             {"schema": cls.__fairqueue_schema__},
         )

@@ -24,7 +24,6 @@ from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
 
 from sqlalchemy_fairqueue.models.base import FairqueueMixin
-from sqlalchemy_fairqueue.models.checks import value_checks
 from sqlalchemy_fairqueue.models.relationships import Related
 from sqlalchemy_fairqueue.models.types import Duration, Instant
 
@@ -141,6 +140,5 @@ class QueueStateMixin(FairqueueMixin):
         """Indexes under the names that the installation gives them."""
         return (
             Index(conv("fq_queue_state_newest_ix"), "queue", "turn"),
-            *value_checks("fq_queue_state"),
             {"schema": cls.__fairqueue_schema__},
         )
