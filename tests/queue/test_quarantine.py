@@ -165,7 +165,6 @@ def test_a_worker(queue: Queue, engine: Engine, database: Database, start: Start
 )
 def test_a_broken_state(queue: Queue, engine: Engine, database: Database, values: str) -> None:
     """The state of a channel that cannot be updated is made anew from its messages."""
-    _drop_checks(database, "fq_channel_state")
     ids = [queue.enqueue_now(engine, channel=name, payload=0) for name in "aabb"]
     [first] = queue.dequeue(engine)
     queue.retry(engine, first)
@@ -180,7 +179,6 @@ def test_a_broken_state(queue: Queue, engine: Engine, database: Database, values
 
 def test_a_signal_that_cannot_be_applied(queue: Queue, engine: Engine, database: Database) -> None:
     """It costs its own channel nothing but a recount, and no other one."""
-    _drop_checks(database, "fq_signal")
     ids = [queue.enqueue_now(engine, channel=name, payload=0) for name in "ab"]
     database.execute(
         "insert into fq_signal (queue, channel_id, freed) select 'documents', id, f from fq_channel,"
@@ -213,12 +211,22 @@ def test_what_the_client_cannot_read(queue: Queue, engine: Engine, database: Dat
     """A message that was delivered and that Python has no value for is set aside by its consumer."""
     bad = queue.enqueue_now(engine, channel="a", payload=1)
     good = queue.enqueue_now(engine, channel="a", payload=2)
-    _drop_checks(database, "fq_message")
     database.execute(f"update fq_message set enqueued_at = {enqueued_at} where id = {bad}")
     assert [one.message_id for one in queue.dequeue(engine, limit=10)] == [good]
     assert len(queue.dead_letters(engine)) + len(queue.quarantined(engine)) == 1
     queue.enqueue_now(engine, channel="a", payload=3)
     assert [one.payload for one in queue.dequeue(engine, limit=10)] == [3]
+
+
+def test_messages_of_another_queue(queue: Queue, engine: Engine, database: Database) -> None:
+    """Whoever knows the lease and the id of a delivery of another queue sets nothing of it aside."""
+    queue.enqueue_now(engine, channel="a", payload=1)
+    [held] = queue.dequeue(engine)
+    lease = database.value("select lease_id from fq_message where id = :id", id=held.message_id)
+    call = "select * from fq_set_aside(:queue, 1, :lease, array[:id]::bigint[], 'mine')"
+    assert database.rows(call, queue="another", lease=lease, id=held.message_id) == []
+    queue.complete(engine, held)
+    assert (queue.dead_letters(engine), queue.quarantined(engine)) == ([], [])
 
 
 def test_a_dead_letter_that_cannot_be_read(queue: Queue, engine: Engine, database: Database) -> None:

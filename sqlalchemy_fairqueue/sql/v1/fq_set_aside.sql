@@ -46,6 +46,12 @@ begin
       from unnest(p_ids) u(id)
       join fairqueue.fq_message m on m.id = u.id
       where m.lease_id = p_lease_id
+        and exists (
+          select
+          from fairqueue.fq_channel c
+          where c.id = m.channel_id
+            and c.queue = p_queue
+        )
       for update of m skip locked
     loop
       message_id := r.id;
