@@ -9,11 +9,11 @@
 -- The lease p_lease_id is used again if it is good for p_lease microseconds more; else a new one is made, good for a
 -- little longer than that. A call that finds no ready channel, no signal and no expired lease reads no lease,
 -- returns p_lease_id as it is, and writes nothing: its commit has nothing to wait for.
--- Locks: own lease and, of a queue without a limit, a part of its gate for key share, state rows (the queue's too if it
--- has a limit) and messages for no key update, all skip locked: it waits for none. While it cannot have the gate or the
--- queue's state row it takes nothing, due again in 10 ms. What is due and locked by an open transaction is due again as
--- long after the call as the calls with these hints have waited for it, up to a second; so is a closed gate. The first
--- delivery of a queue makes its gate, and waits 5 ms at most for another that does. READ COMMITTED only.
+-- Locks: own lease and, of a queue without a limit, a part of its gate, state rows (the queue's too if it has a
+-- limit) and messages for no key update, all skip locked: it waits for none. While it cannot have the gate or the
+-- queue's state row it takes nothing, due again in 10 ms. What is due and locked by an open transaction is due again
+-- as long after the call as the calls with these hints have waited for it, up to a second; so is a closed gate. The
+-- first delivery of a queue makes its gate, and waits 5 ms at most for another that does. READ COMMITTED only.
 -- Index: fq_queue_pkey, fq_gate_pkey, fq_queue_state_newest_ix, fq_channel_state_ready_ix, fq_message_ready_ix; rows by
 -- ctid. Errors: QF001 bad argument, QF003 wrong isolation level, QF007.
 -- Source: round robin over channels with a head pointer; deficit round robin (Shreedhar, Varghese 1995); generic cell
@@ -64,6 +64,7 @@ declare
   c_few constant integer := 4;
   c_longest constant bigint := 1000000;
   c_late constant bigint := 10000000;
+  c_parts constant integer := 64;
   v_now bigint := fairqueue.fq_now();
   v_lease_id bigint;
   v_expires_at bigint;
@@ -419,7 +420,27 @@ begin
         join fairqueue.fq_gate g on g.queue = d.queue
         where d.queue = p_queue
           and d.part = -1
-          and g.part = pg_backend_pid() & 15
+          and g.part = pg_backend_pid() & (c_parts - 1)
+        for no key update of g skip locked;
+        exit when found;
+        -- Another backend has that part: any that is free.
+        select g.limited, d.xmax into v_gate_limited, v_door
+        from fairqueue.fq_gate d
+        join fairqueue.fq_gate g on g.queue = d.queue
+        where d.queue = p_queue
+          and d.part = -1
+          and g.part >= 0
+        limit 1
+        for no key update of g skip locked;
+        exit when found;
+        -- None is: more calls than parts. Then two share one, at the price of a multixact.
+        select g.limited, d.xmax into v_gate_limited, v_door
+        from fairqueue.fq_gate d
+        join fairqueue.fq_gate g on g.queue = d.queue
+        where d.queue = p_queue
+          and d.part = -1
+          and g.part >= 0
+        limit 1
         for key share of g skip locked;
         exit when found or v_pass = 2;
         exit when exists (
@@ -471,7 +492,7 @@ begin
           and num_nulls(m.lease_id) = 1
           and (
             v_got = 0
-            or octet_length(m.content) + coalesce(octet_length(m.headers::text), 0) <= v_bytes_left
+            or fairqueue.fq_message_size(m.content::bytea, m.headers::jsonb) <= v_bytes_left
           ) is not false
         returning m.id, m.ctid, m.channel_id,
           (
@@ -486,12 +507,12 @@ begin
         return next;
         v_got := v_got + 1;
         if v_limit > 1 and p_max_bytes is not null then
-          v_bytes_left := v_bytes_left - octet_length(content) - coalesce(octet_length(headers::text), 0);
+          v_bytes_left := v_bytes_left - fairqueue.fq_message_size(content::bytea, headers::jsonb);
         end if;
         -- The new head is the least message that was not taken, one that somebody else has locked included.
         select x.dequeue_at, x.id, v_got < v_quota and x.dequeue_at <= v_now and (
             v_bytes_left <= 0
-            or octet_length(x.content) + coalesce(octet_length(x.headers::text), 0) > v_bytes_left
+            or fairqueue.fq_message_size(x.content::bytea, x.headers::jsonb) > v_bytes_left
           ) is true
         into v_head_at, v_head_id, v_cut
         from fairqueue.fq_message x
@@ -573,7 +594,7 @@ begin
         left join lateral (
           select x.ctid as row, x.dequeue_at, x.id,
             case
-              when p_max_bytes is not null then octet_length(x.content) + coalesce(octet_length(x.headers::text), 0)
+              when p_max_bytes is not null then fairqueue.fq_message_size(x.content::bytea, x.headers::jsonb)
             end as size
           from fairqueue.fq_message x
           where x.channel_id = u.channel_id
@@ -608,7 +629,7 @@ begin
       cross join lateral (
         select x.ctid as row,
           case
-            when p_max_bytes is not null then octet_length(x.content) + coalesce(octet_length(x.headers::text), 0)
+            when p_max_bytes is not null then fairqueue.fq_message_size(x.content::bytea, x.headers::jsonb)
           end as size
         from fairqueue.fq_message x
         where x.channel_id = u.channel_id

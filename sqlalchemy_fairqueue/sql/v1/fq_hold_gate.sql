@@ -32,7 +32,7 @@ begin
     exit when found;
     insert into fairqueue.fq_gate (queue, part)
     select p_queue, i.i
-    from generate_series(-1, 15) i(i)
+    from generate_series(-1, 63) i(i)
     on conflict (queue, part) do nothing;
   end loop;
   update fairqueue.fq_gate g

@@ -21,7 +21,7 @@ as $$
 begin
   insert into fairqueue.fq_gate (queue, part)
   select p_queue, i.i
-  from generate_series(-1, 15) i(i)
+  from generate_series(-1, 63) i(i)
   on conflict (queue, part) do nothing;
   return true;
 exception

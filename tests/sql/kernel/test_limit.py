@@ -290,3 +290,14 @@ def test_a_door_that_a_rolled_back_limit_left(kernel: Kernel, open_kernel: OpenK
     assert kernel.dequeue().hands == []
     admin.rollback()
     assert len(kernel.dequeue(10).hands) == 2
+
+
+def test_deliveries_at_the_same_time_share_no_lock(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """Each open delivery has a part of the gate to itself: a lock of one transaction is its id, one of two is not."""
+    kernel.enqueue(*"abcdefghijklm")
+    kernel.dequeue()
+    consumers = [open_kernel() for _ in range(12)]
+    assert [len(consumer.dequeue().hands) for consumer in consumers] == [1] * 12
+    holders = {consumer.value("select pg_current_xact_id()::xid::text") for consumer in consumers}
+    locks = {row["xmax"] for row in kernel.rows("select xmax::text from fq_gate")}
+    assert holders <= locks

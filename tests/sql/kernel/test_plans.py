@@ -10,6 +10,8 @@ from tests.sql.plans import explained
 
 OUT = 5
 BOUND = 40
+# a change of the queue's limit locks the whole gate
+GATE = 65
 
 VERBS: dict[str, Callable[[Kernel], object]] = {
     "pause": lambda kernel: pause(kernel, "c1", new=True),
@@ -54,4 +56,8 @@ def test_every_verb_is_frugal_on_a_fresh_install_with_a_backlog(kernel: Kernel, 
     for verb in VERBS.values():
         with explained(kernel) as scans:
             verb(kernel)
-        assert [str(scan) for scan in scans if scan.node == "Seq Scan" or scan.rows > BOUND] == []
+        assert [
+            str(scan)
+            for scan in scans
+            if scan.node == "Seq Scan" or scan.rows > (GATE if scan.table == "fq_gate" else BOUND)
+        ] == []
