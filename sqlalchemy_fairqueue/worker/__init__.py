@@ -7,14 +7,14 @@ changed afterwards. ``timings`` has every duration, and no part reads another cl
 Threads, most with a connection of its own (``connection``; never one of the application's pool):
 
 ==================== ==================================================================================================
-``<name>-fetch``     ``fetcher``: dequeues when a queue's ``polls`` say so and ``prefetch`` has room, and puts
-                     deliveries into the executor's buffer. It registers ``waits``, and gives back what
-                     ``unanswered_dequeues`` took.
+``<name>-fetch``     ``fetcher``: dequeues when the polls of a ``served_queue`` say so and ``prefetch`` has room, and
+                     puts deliveries into the executor's buffer. It registers waits (``wakeups``), and gives back
+                     what unanswered dequeues took.
 ``<name>-settle``    ``settler``: settles what handlers finished, in batches, through ``settlement_writer``.
 ``<name>-heartbeat`` ``duties``: the heartbeat (``heartbeat``) extends leases; further duties cut stuck calls of the
                      other two, hear signals while all handlers are at work, and start housekeeping (in a thread of its
                      own).
-``<name>-limits``    ``executors.time_limits``: notices that the time of a handler is over. It has no connection.
+``<name>-limits``    ``executors.handler_calls``: notices that the time of a handler is over. It has no connection.
 handlers             ``executors``: ``<name>-handler-<n>`` threads (``threads``), or the application's event loop
                      (``tasks``). They use the connections of their sessions. A handler that is declared with
                      ``isolation="process"`` runs in a process of ``child_processes``, for which its thread waits.
@@ -46,7 +46,7 @@ case. The heartbeat stops last: leases are extended until then, and then end if 
 
 Failures, and what the worker does then:
 
-* The database is away, or refuses a call: each thread goes on alone, with a backoff of its own (``backoff``). What
+* The database is away, or refuses a call: each thread goes on alone, with a backoff of its own (``timings``). What
   handlers finished waits for the settler, under its leases.
 * A lease cannot be extended in time: it is lost by the worker's own clock before it ends in the database. Handlers are
   told (tasks are cancelled), their sessions refuse to commit, and the next dequeue uses a new lease.
@@ -69,8 +69,8 @@ Failures, and what the worker does then:
 """
 
 from sqlalchemy_fairqueue.worker.async_worker import AsyncWorker
-from sqlalchemy_fairqueue.worker.executors.context import Context
-from sqlalchemy_fairqueue.worker.stats import WorkerStats
+from sqlalchemy_fairqueue.worker.leases import Context
+from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 from sqlalchemy_fairqueue.worker.worker import Worker
 
 __all__ = ["AsyncWorker", "Context", "Worker", "WorkerStats"]

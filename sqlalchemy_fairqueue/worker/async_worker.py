@@ -16,7 +16,6 @@ from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.executors.tasks import TaskExecutor
-from sqlalchemy_fairqueue.worker.logs import log
 from sqlalchemy_fairqueue.worker.operating_system import in_thread, on_signal, signals_wake
 from sqlalchemy_fairqueue.worker.options import (
     GRACE,
@@ -28,7 +27,7 @@ from sqlalchemy_fairqueue.worker.options import (
     worker_name,
 )
 from sqlalchemy_fairqueue.worker.runtime import Runtime
-from sqlalchemy_fairqueue.worker.stats import WorkerStats
+from sqlalchemy_fairqueue.worker.telemetry import WorkerStats, log
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import said
-from sqlalchemy_fairqueue.worker.backoff import Backoff
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
-from sqlalchemy_fairqueue.worker.logs import log
-from sqlalchemy_fairqueue.worker.wake_event import WakeEvent
+from sqlalchemy_fairqueue.worker.telemetry import log
+from sqlalchemy_fairqueue.worker.timings import Backoff
+from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
-    from sqlalchemy_fairqueue.worker.stats import WorkerStats
+    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
 
 @dataclass(frozen=True, slots=True)

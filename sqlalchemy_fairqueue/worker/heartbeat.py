@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.worker.logs import log
+from sqlalchemy_fairqueue.worker.telemetry import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery, LeaseRegistry, TrackedLease
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
-    from sqlalchemy_fairqueue.worker.stats import WorkerStats
+    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
 
 class Heartbeat:

@@ -16,9 +16,9 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import FairQueueError
-from sqlalchemy_fairqueue.worker.backoff import Backoff
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
-from sqlalchemy_fairqueue.worker.logs import log
+from sqlalchemy_fairqueue.worker.telemetry import log
+from sqlalchemy_fairqueue.worker.timings import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable

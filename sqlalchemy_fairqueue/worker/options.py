@@ -23,7 +23,7 @@ from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES, MOST_BYTES
 from sqlalchemy_fairqueue.values import RetryPolicy, check_count, check_duration, check_name
 from sqlalchemy_fairqueue.worker.executors.child_processes import check_isolated
-from sqlalchemy_fairqueue.worker.logs import log
+from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.timings import Clock, Timings
 
 if TYPE_CHECKING:

@@ -14,14 +14,13 @@ from sqlalchemy_fairqueue.worker.executors.base import Executor
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
 from sqlalchemy_fairqueue.worker.leases import LeaseRegistry
-from sqlalchemy_fairqueue.worker.logs import log
 from sqlalchemy_fairqueue.worker.notifications import Subscription, subscribe
 from sqlalchemy_fairqueue.worker.operating_system import join
 from sqlalchemy_fairqueue.worker.prefetch import Prefetch
 from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 from sqlalchemy_fairqueue.worker.settler import Settler
-from sqlalchemy_fairqueue.worker.waits import WaitRegistration
-from sqlalchemy_fairqueue.worker.wake_event import FetchTrigger
+from sqlalchemy_fairqueue.worker.telemetry import log
+from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.executors.base import SettleCallback
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.stats import WorkerStats
+    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
 E = TypeVar("E", bound=Executor)
 

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy_fairqueue.errors import LeaseLost, said
 from sqlalchemy_fairqueue.unit_of_work import Verb, settle
 from sqlalchemy_fairqueue.worker.decisions import fallback, of_own_verb
-from sqlalchemy_fairqueue.worker.logs import log, log_message
+from sqlalchemy_fairqueue.worker.telemetry import log, log_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.decisions import Decision
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
-    from sqlalchemy_fairqueue.worker.stats import WorkerStats
+    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
     Settlements = Sequence[tuple[HeldDelivery, Decision]]
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.unit_of_work import Verb
-from sqlalchemy_fairqueue.worker.backoff import Backoff
-from sqlalchemy_fairqueue.worker.logs import log
 from sqlalchemy_fairqueue.worker.settlement_writer import SettlementWriter
-from sqlalchemy_fairqueue.worker.wake_event import WakeEvent
+from sqlalchemy_fairqueue.worker.telemetry import log
+from sqlalchemy_fairqueue.worker.timings import Backoff
+from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
-    from sqlalchemy_fairqueue.worker.stats import WorkerStats
+    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
 _RETURNING = (Verb.RETRY, Verb.RELEASE)
 

@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPol
 from sqlalchemy_fairqueue.worker.executors.tasks import TaskExecutor
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery
 from sqlalchemy_fairqueue.worker.prefetch import Prefetch
-from sqlalchemy_fairqueue.worker.wake_event import FetchTrigger
+from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE

@@ -8,9 +8,8 @@ import pytest
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.queue.consumer import Consumer
-from sqlalchemy_fairqueue.worker.backoff import Backoff
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
-from sqlalchemy_fairqueue.worker.timings import Timings
+from sqlalchemy_fairqueue.worker.timings import Backoff, Timings
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import until
 

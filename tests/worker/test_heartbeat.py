@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
 from sqlalchemy_fairqueue.worker.leases import LeaseRegistry, TrackedLease
-from sqlalchemy_fairqueue.worker.stats import WorkerStats
+from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 from sqlalchemy_fairqueue.worker.timings import Timings
 
 _LEASE_ID = 7

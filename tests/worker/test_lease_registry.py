@@ -9,8 +9,7 @@ import pytest
 
 from sqlalchemy_fairqueue import Lease, LeaseLost, MessageCancelled
 from sqlalchemy_fairqueue.values import Delivery
-from sqlalchemy_fairqueue.worker.executors.context import Context
-from sqlalchemy_fairqueue.worker.leases import HeldDelivery, LeaseRegistry, TrackedLease, WorkerLease
+from sqlalchemy_fairqueue.worker.leases import Context, HeldDelivery, LeaseRegistry, TrackedLease, WorkerLease
 
 _QUEUE: Any = object()
 

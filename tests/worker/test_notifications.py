@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Delivery, Queue, Release
 from sqlalchemy_fairqueue.worker import notifications
 from sqlalchemy_fairqueue.worker.notifications import Subscription
-from sqlalchemy_fairqueue.worker.polls import PollSchedule
+from sqlalchemy_fairqueue.worker.served_queue import PollSchedule
 from sqlalchemy_fairqueue.worker.timings import Timings
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker

@@ -25,10 +25,10 @@ from sqlalchemy_fairqueue.values import Outcome
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery
-from sqlalchemy_fairqueue.worker.polls import PollSchedule
+from sqlalchemy_fairqueue.worker.served_queue import PollSchedule
 from sqlalchemy_fairqueue.worker.settlement_writer import SettlementWriter
 from sqlalchemy_fairqueue.worker.settler import Settler
-from sqlalchemy_fairqueue.worker.stats import WorkerStats
+from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE

@@ -16,11 +16,15 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue.errors import HandlerTimeout, WorkerError
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, of_return
 from sqlalchemy_fairqueue.worker.executors.child_processes import ChildProcesses
-from sqlalchemy_fairqueue.worker.executors.handler_calls import arguments, call_in_session, decide_on_failure
-from sqlalchemy_fairqueue.worker.executors.time_limits import TimeLimits
-from sqlalchemy_fairqueue.worker.logs import log_message
+from sqlalchemy_fairqueue.worker.executors.handler_calls import (
+    TimeLimits,
+    arguments,
+    call_in_session,
+    decide_on_failure,
+)
 from sqlalchemy_fairqueue.worker.operating_system import ForkGuard
 from sqlalchemy_fairqueue.worker.prefetch import Buffer
+from sqlalchemy_fairqueue.worker.telemetry import log_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +35,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.prefetch import Prefetch
-    from sqlalchemy_fairqueue.worker.stats import WorkerStats
-    from sqlalchemy_fairqueue.worker.wake_event import FetchTrigger
+    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
+    from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 
     SettleCallback = Callable[[HeldDelivery, Decision | None], None]
 

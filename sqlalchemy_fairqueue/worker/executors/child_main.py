@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from sqlalchemy_fairqueue.errors import MessageCancelled, WorkerError, said
 from sqlalchemy_fairqueue.values import Bury, Delivery, Outcome, Release, Retry
 from sqlalchemy_fairqueue.worker.decisions import NO_YIELD, cause_of, text_of
-from sqlalchemy_fairqueue.worker.executors.context import Context
-from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
+from sqlalchemy_fairqueue.worker.leases import Context, HeldDelivery, TrackedLease
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,9 +1,14 @@
-"""Handler calls, as far as threads and event loops share them: handler, arguments, transaction, and failures."""
+"""Handler calls, as far as threads and event loops share them.
+
+That is the handler, its arguments, its transaction, its time limit and its failures.
+"""
 
 from __future__ import annotations
 
 import inspect
 import logging
+import math
+import threading
 import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,8 +35,10 @@ from sqlalchemy_fairqueue.worker.decisions import (
     of_undecodable,
     of_unknown,
 )
-from sqlalchemy_fairqueue.worker.executors.context import Context
-from sqlalchemy_fairqueue.worker.logs import log_message
+from sqlalchemy_fairqueue.worker.leases import Context
+from sqlalchemy_fairqueue.worker.operating_system import join
+from sqlalchemy_fairqueue.worker.telemetry import log, log_message
+from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +48,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.operating_system import ForkGuard
+    from sqlalchemy_fairqueue.worker.options import WorkerOptions
+
 
 TRIES = 4
 """Tries of a transaction that the database cannot serialize."""
@@ -233,3 +242,67 @@ def _log(level: int, worker: str, held: HeldDelivery, error: BaseException) -> N
     attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
     name = "" if isinstance(error, RemoteError) else f"{type(error).__name__}: "
     log_message(level, worker, held.delivery, f"failed at {attempt}: {name}{said(error)}")
+
+
+# Seconds after a check that failed.
+_AGAIN = 1.0
+# Seconds that a thread can wait at once, on any system.
+_LONGEST = 3600.0
+
+
+class TimeLimits:
+    """The thread that looks for handlers whose time is over.
+
+    Nothing can interrupt a Python thread, and a blocked event loop runs no timer. So the handler cannot be asked, and
+    the heartbeat is too late, since it waits for the database.
+
+    It keeps no list of handlers: most return long before their time is over. It looks through those at work when the
+    first of them may be due, which is once in the time of a limit.
+
+    Args:
+        options: The worker's.
+        check: Deals with the handlers whose time is over. Returns when the next one may be, by the worker's clock.
+    """
+
+    def __init__(self, options: WorkerOptions, check: Callable[[], float]) -> None:
+        self._name = options.name
+        self._clock = options.clock
+        self._check = check
+        self._event = WakeEvent()
+        self._stopping = False
+        # It waits until then. Infinite while it checks: it may miss a time that is noted meanwhile.
+        self._next = math.inf
+        self._thread = threading.Thread(target=self._run, name=f"{options.name}-limits", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, seconds: float) -> None:
+        """Stop the thread, and wait for it for so long."""
+        self._stopping = True
+        self._event.set()
+        until = self._clock() + seconds
+        join(self._thread, lambda: until - self._clock())
+
+    def note(self, over_at: float) -> None:
+        """The time of a handler is over then. Any thread may call it, after the check can find the handler."""
+        if over_at < self._next:
+            self._event.set()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._next = math.inf
+            try:
+                over_at = self._check()
+            except BaseException as error:  # noqa: BLE001 - after any failure the next handler must be noticed
+                log.error(
+                    "worker %s could not check the time of its handlers: %s: %s",
+                    self._name,
+                    type(error).__name__,
+                    said(error),
+                    extra={"worker": self._name},
+                )
+                over_at = self._clock() + _AGAIN
+            self._next = over_at
+            self._event.wait(min(over_at - self._clock(), _LONGEST))

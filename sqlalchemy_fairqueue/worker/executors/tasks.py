@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.prefetch import Prefetch
-    from sqlalchemy_fairqueue.worker.stats import WorkerStats
-    from sqlalchemy_fairqueue.worker.wake_event import FetchTrigger
+    from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
+    from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger
 
 T = TypeVar("T")
 
