@@ -1,4 +1,4 @@
-"""Rows that are out of order: messages in quarantine, channels with several states."""
+"""Rows that are out of order: messages in quarantine, channels and queues with several states."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN = 10
 
 
 def check_quarantine(context: CheckContext) -> Iterator[Finding]:
-    """Messages that dequeues set aside, and channels with more than one state row."""
+    """Messages that dequeues set aside, and channels and queues with more than one state row."""
     found = False
     for name in queue_names(context.connection, context.schema):
         if context.queue not in {None, name}:
@@ -47,5 +47,16 @@ def check_quarantine(context: CheckContext) -> Iterator[Finding]:
             + "\n".join(pasted("doctor/queries/repeated_states_repair.sql", context.schema)),
             {"queue": row.queue, "channel_ids": list(row.channel_ids)},
         )  # fmt: skip
+    for row in context.execute("repeated_queue_states", queue=context.queue):
+        found = True
+        yield Finding(
+            "quarantine", Level.PROBLEM,
+            f"queue {row.queue!r} has {row.rows} state rows; its limit does not hold",
+            "somebody has inserted rows; let the state be made anew from the messages, as the owner:\n"
+            + "\n".join(pasted("doctor/queries/repeated_queue_states_repair.sql", context.schema)),
+            {"queue": row.queue, "rows": row.rows},
+        )  # fmt: skip
     if not found:
-        yield Finding("quarantine", Level.OK, "no message is in quarantine, and each channel has one state row")
+        yield Finding(
+            "quarantine", Level.OK, "no message is in quarantine, and no channel or queue has several state rows"
+        )

@@ -1,0 +1,128 @@
+"""Doctor's findings of states that stand twice, and the statements that it gives."""
+
+from sqlalchemy import Engine, create_engine
+
+from sqlalchemy_fairqueue import ChannelPolicy, Queue
+from tests.cli.messages import QUEUE, Findings, enqueue, lease, levels
+from tests.fixtures.database import Database
+
+
+def repair(database: Database, remedy: str) -> None:
+    """Run what a remedy says after its first line."""
+    database.execute(remedy.partition("\n")[2])
+
+
+def repeat(database: Database, table: str, **values: int) -> None:
+    """Insert the first row of a table again, with some other values."""
+    columns = [row.name for row in database.rows(
+        f"select attname as name from pg_attribute where attrelid = '{table}'::regclass and attnum > 0"
+    )]  # fmt: skip
+    shown = (str(values.get(name, f"s.{name}")) for name in columns)
+    database.execute(f"insert into {table} select {', '.join(shown)} from {table} s limit 1")
+
+
+def test_two_states_of_a_channel(findings: Findings, engine: Engine, database: Database) -> None:
+    """They are a problem until the state is made anew from the messages; its limit holds then."""
+    QUEUE.configure_channel(engine, "a", ChannelPolicy(max_concurrency=2))
+    enqueue(engine, "a", "a", "a")
+    assert len(lease(engine, 1)) == 1
+    assert levels(findings("quarantine")) == ["ok"]
+    repeat(database, "fq_channel_state", current_concurrency=0, turn=1)
+
+    [found] = findings("quarantine")
+
+    assert (found["level"], found["values"]["queue"]) == ("problem", "documents")
+    assert found["values"]["channel_ids"] == [database.value("select id from fq_channel")]
+    assert findings("quarantine", "--queue", "another")[0]["level"] != "problem"
+    repair(database, found["remedy"])
+    assert levels(findings("quarantine")) == ["ok"]
+    assert len(lease(engine)) == 1
+
+
+def test_two_states_of_a_queue(findings: Findings, engine: Engine, database: Database) -> None:
+    """They are a problem until the state is made anew from the messages; the queue's limit holds then."""
+    QUEUE.configure(engine, max_concurrency=2)
+    enqueue(engine, "a", "b", "c")
+    assert len(lease(engine, 1)) == 1
+    assert levels(findings("quarantine")) == ["ok"]
+    repeat(database, "fq_queue_state", current_concurrency=0, turn=1000)
+
+    [found] = findings("quarantine")
+
+    assert (found["level"], found["values"]) == ("problem", {"queue": "documents", "rows": 2})
+    assert found["message"] == "queue 'documents' has 2 state rows; its limit does not hold"
+    repair(database, found["remedy"])
+    assert levels(findings("quarantine")) == ["ok"]
+    assert len(lease(engine)) == 1
+
+
+def test_a_queue_whose_slots_are_miscounted(engine: Engine, database: Database) -> None:
+    """fq_mend_queue counts the slots that are held, applies what is freed, and leaves the limit."""
+    QUEUE.configure(engine, max_concurrency=3)
+    enqueue(engine, *"abcdef")
+    held = lease(engine)
+    assert len(held) == 3
+    QUEUE.complete(engine, held[0])
+    freed = "select coalesce(sum(queue_freed), 0) from fq_signal"
+    assert database.value(freed) == 1
+    database.execute("update fq_queue_state set current_concurrency = 99")
+
+    assert database.value("select fq_mend_queue('documents')") is True
+
+    assert database.value(freed) == 0
+    assert (QUEUE.stats(engine).current_concurrency, QUEUE.stats(engine).max_concurrency) == (2, 3)
+    assert len(lease(engine)) == 1
+    QUEUE.complete(engine, held[1:])
+    assert len(lease(engine)) == 2
+
+
+def test_a_limit_that_is_none(engine: Engine, database: Database) -> None:
+    """A limit below 1, which no function sets, becomes 1."""
+    QUEUE.configure(engine, max_concurrency=3)
+    enqueue(engine, "a", "b")
+    database.execute("update fq_queue_state set max_concurrency = -4")
+    assert database.value("select fq_mend_queue('documents')") is True
+    assert len(lease(engine)) == 1
+
+
+def test_a_locked_queue(engine: Engine, database: Database) -> None:
+    """It waits for nobody: the state of a queue that somebody has locked is left alone, also one without a state."""
+    assert database.value("select fq_mend_queue('documents')") is False
+    QUEUE.configure(engine, max_concurrency=3)
+    other = create_engine(database.url)
+    with other.begin() as connection:
+        connection.exec_driver_sql("select from fq_queue_state for no key update")
+        assert database.value("select fq_mend_queue('documents')") is False
+    assert database.value("select fq_mend_queue('documents')") is True
+    other.dispose()
+
+
+def test_a_signal_that_somebody_has_locked(engine: Engine, database: Database) -> None:
+    """The slot that it frees is counted as held until it is heard."""
+    QUEUE.configure(engine, max_concurrency=2)
+    enqueue(engine, *"abcd")
+    QUEUE.complete(engine, lease(engine))
+    locked = create_engine(database.url)
+    with locked.connect() as connection:
+        connection.exec_driver_sql("select from fq_signal where queue_freed > 0 limit 1 for update")
+        assert database.value("select fq_mend_queue('documents')") is True
+        assert database.value("select current_concurrency from fq_queue_state") == 1
+        connection.rollback()
+    locked.dispose()
+    assert len(lease(engine)) == 2
+
+
+def test_a_signal_that_frees_too_much(engine: Engine, database: Database) -> None:
+    """A dequeue that fails over it counts the queue's slots anew and goes on."""
+    queue = Queue("documents")
+    queue.configure(engine, max_concurrency=2)
+    enqueue(engine, "a", "b", "c")
+    assert len(lease(engine, 1)) == 1
+    database.execute(
+        "insert into fq_signal (queue, channel_id, freed, queue_freed)"
+        " select 'documents', id, -2147483647, f from fq_channel, unnest(array[2147483647, 2147483647]) f"
+        " where name = 'a'"
+    )
+    assert len(queue.dequeue(engine, limit=10)) == 1
+    assert database.value("select current_concurrency from fq_queue_state") == 2
+    assert queue.dequeue(engine, limit=10) == []
