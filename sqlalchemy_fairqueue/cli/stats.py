@@ -134,6 +134,7 @@ def channels(
     after: Annotated[
         str | None, typer.Option("--after", metavar="NAME", help="The page after this channel, of one queue.")
     ] = None,
+    busy: Annotated[bool, typer.Option("--busy", help="Only channels with messages.")] = False,
 ) -> Result:
     """Show the counts of channels, with their policies."""
     documents: list[dict[str, object]] = []
@@ -145,10 +146,12 @@ def channels(
         # One more than is shown, to know whether there are more.
         pages = run(
             installation.engine,
-            lambda connection: [one.channels(connection, channel, limit=limit + 1, after=after) for one in queues],
+            lambda connection: [
+                one.channels(connection, channel, limit=limit + 1, after=after, busy=busy) for one in queues
+            ],
         )
         for queue, found in zip(queues, pages, strict=True):
-            if channel is not None and not found:
+            if channel is not None and not found and not busy:
                 raise channel_not_found(queue, channel)
             page, rest = found[:limit], found[limit:]
             documents += [channel_document(one, now) for one in page]
@@ -156,7 +159,9 @@ def channels(
             if len(queues) > 1:
                 parts.append(Text(f"queue {clean(queue.name)}", style="bold underline"))
             rows = [channel_row(one, now) for one in page]
-            parts.append(text_table(CHANNEL_COLUMNS, rows) if rows else Text("no channels"))
+            parts.append(
+                text_table(CHANNEL_COLUMNS, rows) if rows else Text("no busy channels" if busy else "no channels")
+            )
             if rest:
                 parts.append(
                     Text(f"there are more: --after {clean(shlex.quote(page[-1].channel))}, or a higher --limit")

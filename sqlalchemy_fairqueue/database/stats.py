@@ -11,6 +11,8 @@ from sqlalchemy_fairqueue.times import any_instant
 from sqlalchemy_fairqueue.values import ChannelStats, QueueStats
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy import Connection, Row
 
     from sqlalchemy_fairqueue.database.calls import Clause
@@ -50,25 +52,41 @@ def channel_stats_clause(schema: str | None) -> Clause:
     """``fq_channel_stats``."""
     # The name as bytes: one that the connection's encoding lacks would cost the whole page.
     columns = ", ".join(["convert_to(channel, 'UTF8') as channel", *_CHANNEL_COUNTS, *sorted(policy_columns())])
-    return call(schema, "fq_channel_stats", columns, queue="text", channel="text", limit="integer", after="text")
+    return call(
+        schema, "fq_channel_stats", columns, queue="text", channels="text[]", limit="integer", after="text",
+        busy="boolean",
+    )  # fmt: skip
 
 
 def channel_stats(
-    connection: Connection, target: Target, channel: str | None, *, limit: int, after: str | None
+    connection: Connection,
+    target: Target,
+    channels: Sequence[str] | None,
+    *,
+    limit: int,
+    after: str | None = None,
+    busy: bool = False,
 ) -> list[ChannelStats]:
     """The counts and policies of channels, by name.
 
     Args:
         connection: Where to ask.
         target: The queue.
-        channel: Only this one. None: all.
+        channels: Only these. None: all.
         limit: Most channels to return.
         after: The last name of the page before.
+        busy: Only those with messages.
     """
     rows = fetch(
         connection,
         channel_stats_clause(target.schema),
-        {"queue": target.queue, "channel": channel, "limit": limit, "after": after},
+        {
+            "queue": target.queue,
+            "channels": None if channels is None else list(channels),
+            "limit": limit,
+            "after": after,
+            "busy": busy,
+        },
         f"read the stats of the channels of queue {target.queue!r}",
     )
     return [_channel(target, row) for row in rows]

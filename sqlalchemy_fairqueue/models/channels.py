@@ -155,5 +155,15 @@ class ChannelStateMixin(FairqueueMixin):
                     "next_dequeue_at is not null and (max_concurrency is null or current_concurrency < max_concurrency)"
                 ),
             ),
+            Index(
+                conv("fq_channel_state_held_back_ix"),
+                "queue",
+                "channel_id",
+                postgresql_where=text(
+                    "head_message_id is not null"
+                    " and (next_dequeue_at is null or current_concurrency >= max_concurrency)"
+                ),
+            ),
+            Index(conv("fq_channel_state_dropped_ix"), "queue", "channel_id", postgresql_where=text("dropped > 0")),
             {"schema": cls.__fairqueue_schema__},
         )

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.values import check_count, check_name
 
@@ -28,13 +29,19 @@ class StatsMethods(QueueBase):
     def stats(self, where: Where) -> QueueStats:
         """How much is ready, scheduled, leased and dead, who works on it, and what holds it up.
 
-        It reads a little of each channel, and what is scheduled, prioritised, leased and dead, but not the ready
-        messages: 5 to 10 us a channel, up to a second for 100,000.
+        It reads a little of each channel that has messages (10 us), and what is scheduled, prioritised, leased and
+        dead, but neither the ready messages nor the state of idle channels.
         """
         return self._ask(where, partial(database.stats, target=self._target))
 
     def channels(
-        self, where: Where, channel: str | None = None, *, limit: int = 1000, after: str | None = None
+        self,
+        where: Where,
+        channel: str | None = None,
+        *,
+        limit: int = 1000,
+        after: str | None = None,
+        busy: bool = False,
     ) -> list[ChannelStats]:
         """The state of each channel: its counts, its policy, when it was last served.
 
@@ -43,27 +50,39 @@ class StatsMethods(QueueBase):
             channel: Only this one, if it exists. None: all, by name.
             limit: Most channels to return, 1 to 100,000.
             after: Only those whose names sort after this one, as UTF-8 bytes: the last name of the page before.
+            busy: Only those that are not idle: with messages, ready, scheduled or leased, or with signals that no
+                dequeue has heard yet. Idle channels cost nothing then, however many there are. Dead letters and pauses
+                do not make a channel busy.
 
         Raises:
             InvalidArgument: A bad argument.
         """
-        return self._ask(where, self._channels(channel, limit, after))
+        return self._ask(where, self._channels(channel, limit, after, busy=busy))
 
     async def astats(self, where: AsyncWhere) -> QueueStats:
         """As :meth:`stats`."""
         return await self._aask(where, partial(database.stats, target=self._target))
 
     async def achannels(
-        self, where: AsyncWhere, channel: str | None = None, *, limit: int = 1000, after: str | None = None
+        self,
+        where: AsyncWhere,
+        channel: str | None = None,
+        *,
+        limit: int = 1000,
+        after: str | None = None,
+        busy: bool = False,
     ) -> list[ChannelStats]:
         """As :meth:`channels`."""
-        return await self._aask(where, self._channels(channel, limit, after))
+        return await self._aask(where, self._channels(channel, limit, after, busy=busy))
 
     def _channels(
-        self, channel: str | None, limit: int, after: str | None
+        self, channel: str | None, limit: int, after: str | None, *, busy: bool
     ) -> Callable[[Connection], list[ChannelStats]]:
         for what, name in (("channel", channel), ("after", after)):
             if name is not None:
                 check_name(what, name)
         check_count("limit", limit, 1, 100_000)
-        return partial(database.channel_stats, target=self._target, channel=channel, limit=limit, after=after)
+        if not isinstance(busy, bool):
+            raise InvalidArgument(f"busy is {busy!r:.80}; give True (only channels with messages) or False")
+        named = None if channel is None else [channel]
+        return partial(database.channel_stats, target=self._target, channels=named, limit=limit, after=after, busy=busy)

@@ -93,6 +93,17 @@ def test_one_channel(cli: Cli, engine: Engine) -> None:
     assert "queue 'documents' has no channel 'c'" in missing.err
 
 
+def test_busy_channels(cli: Cli, engine: Engine) -> None:
+    """--busy leaves out the channels without messages."""
+    enqueue(engine, "a")
+    QUEUE.complete(engine, lease(engine, 1))
+    assert cli("channels", "--busy").out == "no busy channels\n"
+    assert cli("channels", "a", "--busy", "--json").document == {"channels": [], "more": False}
+    enqueue(engine, "b")
+    assert [one["channel"] for one in cli("channels", "--busy", "--json").document["channels"]] == ["b"]
+    assert [one["channel"] for one in cli("channels", "--json").document["channels"]] == ["a", "b"]
+
+
 def test_channels_of_several_queues(cli: Cli, engine: Engine) -> None:
     """Without --queue the channels of every queue are shown, each below the name of its queue."""
     enqueue(engine, "a")

@@ -141,6 +141,34 @@ def test_rates(named: Database, engine: Engine) -> None:
     assert shown["totals"]["completed_per_second"] == pytest.approx(2 / since)
 
 
+def test_idle_channels(named: Database, cli: Cli, engine: Engine) -> None:
+    """Channels without messages are counted; one that had some in the last sample is shown once more."""
+    assert named.name
+    queue = Queue("recorded")
+    queue.configure(engine, history=True)
+    enqueue(engine, "gone", "idle", queue=queue)
+    idle = {delivery.channel: delivery for delivery in lease(engine, queue=queue)}
+    queue.complete(engine, idle["idle"])
+
+    with open_installation(Options()) as installation:
+        first = take_sample(installation, [queue], None)
+        queue.complete(engine, idle["gone"])
+        enqueue(engine, "quick", queue=queue)
+        queue.complete(engine, lease(engine, queue=queue))
+        second = take_sample(installation, [queue], first)
+        third = take_sample(installation, [queue], second)
+
+    assert [one.stats.channel for one in first.channels] == ["gone"]
+    rates = {one.stats.channel: (one.rate or 0, one.change or 0) for one in second.channels}
+    assert rates.keys() == {"gone", "quick"}
+    assert rates["gone"][1] < 0 == rates["quick"][1]
+    assert rates["quick"][0] > 0
+    assert (third.total, third.channels) == (3, [])
+    found = cli("top", "--once")
+    assert found.out.splitlines()[0].endswith("UTC  3 channels: 0 ready, 0 scheduled, 0 leased")
+    assert found.out.splitlines()[-1] == "and 3 more channels"
+
+
 def test_several_samples(cli: Cli, engine: Engine) -> None:
     """With --count that many samples are printed, or as a document the last of them."""
     enqueue(engine, "a")

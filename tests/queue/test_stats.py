@@ -138,6 +138,17 @@ async def test_wrong_places(queue: Queue, engine: Engine, async_engine: AsyncEng
             queue.redrive(wrong)
 
 
+async def test_busy_channels(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+    """With busy=True only channels with messages are listed, in the call and in its twin."""
+    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.enqueue_now(engine, channel="b", payload=1)
+    queue.complete(engine, queue.dequeue(engine, limit=1))
+    assert [one.channel for one in queue.channels(engine)] == ["a", "b"]
+    assert [one.channel for one in queue.channels(engine, busy=True)] == ["b"]
+    assert queue.channels(engine, "a", busy=True) == []
+    assert [one.channel for one in await queue.achannels(async_engine, busy=True)] == ["b"]
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -146,6 +157,7 @@ async def test_wrong_places(queue: Queue, engine: Engine, async_engine: AsyncEng
         ({"after": "\x00"}, "NUL"),
         ({"limit": 0}, "limit is 0; give an int from 1 to 100000"),
         ({"limit": True}, "limit is True"),
+        ({"busy": 1}, "busy is 1; give True"),
     ],
 )
 async def test_arguments(

@@ -1,12 +1,14 @@
-"""Samples of all channels, and the changes between two of them."""
+"""Samples of busy channels, and the changes between two of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.cli.sql_files import query
 from sqlalchemy_fairqueue.cli.stats import MAX_CHANNELS, age
+from sqlalchemy_fairqueue.database.targets import Target
 from sqlalchemy_fairqueue.times import instant
 
 if TYPE_CHECKING:
@@ -54,53 +56,66 @@ def messages_of(stats: ChannelStats) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """All channels at an instant.
+    """The channels at an instant.
 
     Attributes:
         at: The instant, by the database's clock.
         since: The time since the previous sample; None: it is the first.
-        channels: The channels.
+        total: How many channels the queues have, idle ones too.
+        channels: Those that have messages, had some in the previous sample, or completed some since.
         snapshot: The snapshot as PostgreSQL writes it.
     """
 
     at: datetime
     since: timedelta | None
+    total: int
     channels: Sequence[ChannelSample]
     snapshot: str
 
 
 def take_sample(installation: Installation, queues: Sequence[Queue], previous: Sample | None) -> Sample:
-    """Read the counts of every channel of the queues, in one snapshot."""
+    """Read the counts of the queues' channels that are busy, or were since the previous sample, in one snapshot."""
     with installation.target.engine.connect() as connected:
         connection = connected.execution_options(isolation_level="REPEATABLE READ")
         context = connection.execute(query("top/queries/snapshot.sql", installation.schema)).one()
         now = instant(context.now)
-        found = [stats for queue in queues for stats in _channels(queue, connection)]
+        total = sum(queue.stats(connection).channels for queue in queues)
+        found = {_key(stats): stats for queue in queues for stats in _busy_channels(queue, connection)}
         since = now - previous.at if previous and now > previous.at else None
         finished: Mapping[Key, int] = {}
         if previous is not None and since is not None and context.recorded:
             completions = query("top/queries/completions.sql", installation.schema)
             rows = connection.execute(completions, {"before": previous.snapshot, "queues": context.recorded})
             finished = {(row.queue, row.channel): row.attempts for row in rows}
+        earlier = {_key(one.stats): one.messages for one in previous.channels if one.messages} if previous else {}
+        for queue in queues:
+            names = [name for of, name in {**earlier, **finished} if of == queue.name and (of, name) not in found]
+            found |= {_key(stats): stats for stats in _named_channels(queue, connection, names)}
         connection.rollback()
-    earlier = {_key(channel.stats): channel.messages for channel in previous.channels} if previous else {}
     recorded = set(context.recorded)
     channels = []
-    for stats in found:
+    for stats in found.values():
         change = rate = None
         if since is not None:
             change = (messages_of(stats) - earlier.get(_key(stats), 0)) / since.total_seconds()
             if stats.queue in recorded:
                 rate = finished.get(_key(stats), 0) / since.total_seconds()
         channels.append(ChannelSample(stats, age(stats.oldest_ready_at, now), change, rate))
-    return Sample(now, since, channels, context.snapshot)
+    return Sample(now, since, total, channels, context.snapshot)
 
 
-def _channels(queue: Queue, connection: Connection) -> Iterator[ChannelStats]:
-    """Every channel of a queue by name, page by page."""
+def _named_channels(queue: Queue, connection: Connection, names: Sequence[str]) -> Iterator[ChannelStats]:
+    """Channels of a queue that are named."""
+    target = Target(queue.schema, queue.name)
+    for first in range(0, len(names), PAGE):
+        yield from database.channel_stats(connection, target, names[first : first + PAGE], limit=PAGE)
+
+
+def _busy_channels(queue: Queue, connection: Connection) -> Iterator[ChannelStats]:
+    """Every busy channel of a queue by name, page by page."""
     after = None
     while True:
-        page = queue.channels(connection, limit=PAGE, after=after)
+        page = queue.channels(connection, limit=PAGE, after=after, busy=True)
         yield from page
         if len(page) < PAGE:
             return

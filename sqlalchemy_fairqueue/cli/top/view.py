@@ -71,8 +71,8 @@ def render(sample: Sample, sort: Sort, limit: int) -> RenderableType:
     rows = [([cell(channel.stats.queue)] if several else []) + _row(channel) for channel in channels]
     columns = ((Column("queue"),) if several else ()) + _COLUMNS
     parts: list[RenderableType] = [_headline(sample), text_table(columns, rows)]
-    if len(sample.channels) > len(channels):
-        parts.append(Text(f"and {plural(len(sample.channels) - len(channels), 'more channel')}", style="dim"))
+    if sample.total > len(channels):
+        parts.append(Text(f"and {plural(sample.total - len(channels), 'more channel')}", style="dim"))
     return Group(*parts)
 
 
@@ -111,7 +111,7 @@ def sample_document(sample: Sample, sort: Sort, limit: int) -> dict[str, Any]:
 def _totals(sample: Sample) -> dict[str, Any]:
     rates = [channel.rate for channel in sample.channels if channel.rate is not None]
     return {
-        "channels": len(sample.channels),
+        "channels": sample.total,
         "ready": sum(channel.stats.ready for channel in sample.channels),
         "scheduled": sum(channel.stats.scheduled for channel in sample.channels),
         "leased": sum(channel.stats.leased for channel in sample.channels),

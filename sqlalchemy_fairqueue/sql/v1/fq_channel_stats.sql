@@ -1,17 +1,22 @@
--- fq_channel_stats: how channels of a queue stand, one row each, by name: the channel p_channel, or the first p_limit
--- after p_after.
+-- fq_channel_stats: how channels of a queue stand, one row each, by name: the first p_limit after p_after of those in
+-- p_channels (null: of all). p_busy: only those that fq_busy_channels names.
 -- Guarantees: one snapshot. backlog is what nobody holds: ready (due by now) and scheduled; oldest_ready_at is when the
 -- longest waiting of the ready ones became due, last_dequeue_at when the channel was last served. Times in microseconds
 -- since the epoch.
--- Cost: three index probes a channel, its scheduled and its prioritised messages, and what the queue has of
--- messages out, dead letters and signals not heard. The ready messages are not read: the dispatcher counts them.
+-- Cost: three index probes a channel of the answer, its scheduled and its prioritised messages, and what the queue has
+-- of leased messages, dead letters and signals not heard. With p_busy, one index entry more for each busy channel. The
+-- ready messages are not read: the dispatcher counts them.
 -- Planned anew by each call: a plan for any arguments would read all channels of the queue for one of them, or for a
 -- page.
--- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix,
--- fq_dead_letter_died_ix.
+-- Locks: none. Index: fq_channel_queue_name_key, fq_channel_pkey, those of fq_busy_channels,
+-- fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_died_ix.
 -- Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_channel_stats(
-  p_queue text, p_channel text default null, p_limit integer default 1000, p_after text default null
+  p_queue text,
+  p_channels text[] default null,
+  p_limit integer default 1000,
+  p_after text default null,
+  p_busy boolean default false
 )
 returns table (
   channel text,
@@ -49,19 +54,38 @@ begin
     perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  if p_limit is null or p_limit < 1 then
-    raise exception 'fq_channel_stats has limit %', p_limit
-      using errcode = 'QF001', hint = 'ask for 1 channel or more';
+  if p_limit is null or p_limit < 1 or p_busy is null then
+    raise exception 'fq_channel_stats has limit % and busy %', p_limit, p_busy
+      using errcode = 'QF001', hint = 'ask for 1 channel or more, and for all (false) or for busy ones (true)';
   end if;
   return query
   with named as materialized (
-    select c.id, c.name
-    from fairqueue.fq_channel c
-    where c.queue = p_queue
-      and (p_channel is null or c.name = p_channel)
-      and (p_after is null or c.name > p_after)
-    order by c.name
-    limit p_limit
+    (
+      select c.id, c.name
+      from fairqueue.fq_channel c
+      where not p_busy
+        and c.queue = p_queue
+        and (p_channels is null or c.name = any (p_channels))
+        and (p_after is null or c.name > p_after)
+      order by c.name
+      limit p_limit
+    )
+    union all
+    (
+      select c.id, c.name
+      from fairqueue.fq_busy_channels(p_queue) b(id)
+      cross join lateral (
+        select k.id, k.name
+        from fairqueue.fq_channel k
+        where k.id = b.id
+        limit 1
+      ) c
+      where p_busy
+        and (p_channels is null or c.name = any (p_channels))
+        and (p_after is null or c.name > p_after)
+      order by c.name
+      limit p_limit
+    )
   ),
   told as materialized (
     select g.channel_id, sum(g.added) as added, sum(g.dropped) as dropped, sum(g.freed) as freed

@@ -101,11 +101,14 @@ def stats(kernel: Kernel) -> dict[str, Any]:
     return row
 
 
-def channel_stats(kernel: Kernel, channel: str | None = None, **more: object) -> dict[str, dict[str, Any]]:
-    """fq_channel_stats, by channel, in its order."""
+def channel_stats(kernel: Kernel, *channels: str, **more: object) -> dict[str, dict[str, Any]]:
+    """fq_channel_stats, by channel, in its order; without channels of all."""
     named = "".join(f", p_{name} => %({name})s" for name in more)
     rows = kernel.rows(
-        f"select * from fq_channel_stats(%(queue)s, %(channel)s{named})", queue=kernel.queue, channel=channel, **more
+        f"select * from fq_channel_stats(%(queue)s, %(channels)s::text[]{named})",
+        queue=kernel.queue,
+        channels=list(channels) or None,
+        **more,
     )
     return {row["channel"]: row for row in rows}
 

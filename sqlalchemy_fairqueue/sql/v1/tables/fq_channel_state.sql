@@ -30,3 +30,8 @@ create index fq_channel_state_newest_ix on fairqueue.fq_channel_state (channel_i
 create index fq_channel_state_ready_ix on fairqueue.fq_channel_state (queue, next_dequeue_at, channel_id)
   where next_dequeue_at is not null
     and (max_concurrency is null or current_concurrency < max_concurrency);
+create index fq_channel_state_held_back_ix on fairqueue.fq_channel_state (queue, channel_id)
+  where head_message_id is not null
+    and (next_dequeue_at is null or current_concurrency >= max_concurrency);
+create index fq_channel_state_dropped_ix on fairqueue.fq_channel_state (queue, channel_id)
+  where dropped > 0;
