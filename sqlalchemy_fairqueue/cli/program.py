@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.cli.dead_letters import list_dead, purge_dead, redrive
 from sqlalchemy_fairqueue.cli.doctor.command import doctor
 from sqlalchemy_fairqueue.cli.errors import CommandError, usage_error
 from sqlalchemy_fairqueue.cli.history import prune_history
+from sqlalchemy_fairqueue.cli.metrics import metrics
 from sqlalchemy_fairqueue.cli.quarantine import quarantine
 from sqlalchemy_fairqueue.cli.results import ExitStatus
 from sqlalchemy_fairqueue.cli.roles import roles
@@ -92,6 +93,7 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
     (program, "doctor", doctor),
     (program, "roles", roles),
     (program, "top", top),
+    (program, "metrics", metrics),
     *((spark, name, function) for name, function in SPARK_COMMANDS),
 )
 # The queues of an application know their names and schemas; grants are of an installation.

@@ -3,7 +3,7 @@
 # Annotations are read when the program starts, so that they must not be postponed.
 import shlex
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +16,7 @@ from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, text_table
 from sqlalchemy_fairqueue.database.engines import run
 from sqlalchemy_fairqueue.errors import clean
+from sqlalchemy_fairqueue.figures import age
 from sqlalchemy_fairqueue.values import ChannelStats, QueueStats
 
 MAX_CHANNELS = 100_000
@@ -49,11 +50,6 @@ CHANNEL_COLUMNS = (
     number_column("oldest ready"),
     Column("state", blank=BLANK),
 )
-
-
-def age(since: datetime | None, now: datetime) -> timedelta | None:
-    """The time since then, never negative."""
-    return max(now - since, now - now) if since else None
 
 
 def queue_row(stats: QueueStats, now: datetime) -> list[Text]:

@@ -17,6 +17,7 @@ from sqlalchemy_fairqueue.database.configuration import (
     resume,
     retain_dead_letters,
 )
+from sqlalchemy_fairqueue.database.contention import consumers, contention
 from sqlalchemy_fairqueue.database.dead_letters import (
     DeadLetterFilter,
     dead_letters,
@@ -34,6 +35,7 @@ from sqlalchemy_fairqueue.database.quarantine import (
     quarantined,
     set_aside,
 )
+from sqlalchemy_fairqueue.database.samples import SampleContext, completions, queue_settings, sample_context
 from sqlalchemy_fairqueue.database.settlement import (
     Unsettled,
     bury,
@@ -62,6 +64,7 @@ __all__ = [
     "Heard",
     "Hints",
     "PartitionChange",
+    "SampleContext",
     "SetAside",
     "Target",
     "Token",
@@ -72,8 +75,11 @@ __all__ = [
     "channel_stats",
     "check_installed",
     "complete",
+    "completions",
     "configure_channel",
     "configure_queue",
+    "consumers",
+    "contention",
     "dead_letters",
     "dequeue",
     "end_leases",
@@ -98,6 +104,7 @@ __all__ = [
     "purge_channel",
     "purge_dead",
     "quarantined",
+    "queue_settings",
     "queues",
     "record_queue",
     "redrive",
@@ -105,6 +112,7 @@ __all__ = [
     "resume",
     "retain_dead_letters",
     "retry",
+    "sample_context",
     "set_aside",
     "stats",
     "unwait",

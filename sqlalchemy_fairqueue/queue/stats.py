@@ -1,4 +1,4 @@
-"""Stats methods of a queue: its counts, and those of its channels."""
+"""Stats methods of a queue: its counts, those of its channels, who waits and who works."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.queue.base import AsyncWhere, Where
-    from sqlalchemy_fairqueue.values import ChannelStats, QueueStats
+    from sqlalchemy_fairqueue.values import ChannelStats, ConsumerInfo, Contention, QueueStats
 
 
 class StatsMethods(QueueBase):
-    """stats and channels: answered at once, in the transaction of a session or connection or in one of their own.
+    """stats, channels, contention and consumers: answered at once.
 
+    Asked on a session or connection they are part of its transaction, on an engine they have one of their own.
     They lock nothing, and what a transaction has recorded but not sent is not counted. On an AsyncSession,
     AsyncConnection or AsyncEngine await the twin.
     """
@@ -59,6 +60,34 @@ class StatsMethods(QueueBase):
         """
         return self._ask(where, self._channels(channel, limit, after, busy=busy))
 
+    def contention(self, where: Where, *, limit: int = 100) -> Contention:
+        """The channels that wait longest and those with the most messages out, with what decides whose turn it is.
+
+        It costs about what :meth:`stats` costs.
+
+        Args:
+            where: As for the class.
+            limit: Most channels of each of the two sorts, 1 to 100,000.
+
+        Raises:
+            InvalidArgument: A bad argument.
+        """
+        check_count("limit", limit, 1, 100_000)
+        return self._ask(where, partial(database.contention, target=self._target, limit=limit))
+
+    def consumers(self, where: Where, *, limit: int = 100) -> list[ConsumerInfo]:
+        """The consumers with a lease that has not expired, and what each holds, the most messages first.
+
+        Args:
+            where: As for the class.
+            limit: Most consumers to return, 1 to 100,000.
+
+        Raises:
+            InvalidArgument: A bad argument.
+        """
+        check_count("limit", limit, 1, 100_000)
+        return self._ask(where, partial(database.consumers, target=self._target, limit=limit))
+
     async def astats(self, where: AsyncWhere) -> QueueStats:
         """As :meth:`stats`."""
         return await self._aask(where, partial(database.stats, target=self._target))
@@ -74,6 +103,16 @@ class StatsMethods(QueueBase):
     ) -> list[ChannelStats]:
         """As :meth:`channels`."""
         return await self._aask(where, self._channels(channel, limit, after, busy=busy))
+
+    async def acontention(self, where: AsyncWhere, *, limit: int = 100) -> Contention:
+        """As :meth:`contention`."""
+        check_count("limit", limit, 1, 100_000)
+        return await self._aask(where, partial(database.contention, target=self._target, limit=limit))
+
+    async def aconsumers(self, where: AsyncWhere, *, limit: int = 100) -> list[ConsumerInfo]:
+        """As :meth:`consumers`."""
+        check_count("limit", limit, 1, 100_000)
+        return await self._aask(where, partial(database.consumers, target=self._target, limit=limit))
 
     def _channels(
         self, channel: str | None, limit: int, after: str | None, *, busy: bool

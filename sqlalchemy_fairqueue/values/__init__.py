@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.values.checks import (
     check_name,
     check_text,
 )
+from sqlalchemy_fairqueue.values.contention import ChannelDemand, ConsumerInfo, Contention
 from sqlalchemy_fairqueue.values.deliveries import (
     Batch,
     Delivery,
@@ -59,8 +60,11 @@ __all__ = [
     "Bury",
     "CancelOutcome",
     "CancelReceipt",
+    "ChannelDemand",
     "ChannelPolicy",
     "ChannelStats",
+    "ConsumerInfo",
+    "Contention",
     "DeadLetterInfo",
     "Delivery",
     "Enqueue",

@@ -12,9 +12,8 @@ from sqlalchemy import Engine
 from sqlalchemy_fairqueue import ChannelStats, Queue
 from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
-from sqlalchemy_fairqueue.cli.top import samples
-from sqlalchemy_fairqueue.cli.top.samples import take_sample
 from sqlalchemy_fairqueue.cli.top.view import Sort, sample_document
+from sqlalchemy_fairqueue.figures import channels, take_sample
 from tests.cli.conftest import Cli, Start
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.database import Database
@@ -79,7 +78,7 @@ def test_more_channels_than_a_statement_tells(
     cli: Cli, engine: Engine, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     """Every channel is seen, and once, however many there are: also a busy one whose name comes last."""
-    monkeypatch.setattr(samples, "PAGE", size)
+    monkeypatch.setattr(channels, "PAGE", size)
     enqueue(engine, "a", "b", "c", "d", "e", "\U0001f40c", *["\U0001f422"] * 5)
     enqueue(engine, "f", "z", queue=Queue("other"))
 
@@ -94,7 +93,7 @@ def test_more_channels_than_a_statement_tells(
 def test_pages_are_of_one_moment(cli: Cli, engine: Engine, named: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """A message that is committed while a sample reads its pages is in the next sample."""
     assert named.name
-    monkeypatch.setattr(samples, "PAGE", 2)
+    monkeypatch.setattr(channels, "PAGE", 2)
     enqueue(engine, "a", "b", "c")
     told = Queue.channels
 
@@ -123,12 +122,12 @@ def test_rates(named: Database, engine: Engine) -> None:
     with open_installation(Options()) as installation, engine.connect() as slow:
         # Begun before the first sample and committed after it: it counts for the second.
         recorded.complete(slow, deliveries[1])
-        first = take_sample(installation, installation.queues(), None)
+        first = take_sample(engine, None, installation.queues(), None)
         slow.commit()
         recorded.complete(engine, deliveries[2])
         recorded.retry(engine, deliveries[3], delay=timedelta(hours=1))
         enqueue(engine, "b", "b", "b", queue=plain)
-        second = take_sample(installation, installation.queues(), first)
+        second = take_sample(engine, None, installation.queues(), first)
 
     assert second.since is not None
     since = second.since.total_seconds()
@@ -150,13 +149,13 @@ def test_idle_channels(named: Database, cli: Cli, engine: Engine) -> None:
     idle = {delivery.channel: delivery for delivery in lease(engine, queue=queue)}
     queue.complete(engine, idle["idle"])
 
-    with open_installation(Options()) as installation:
-        first = take_sample(installation, [queue], None)
+    with open_installation(Options()):
+        first = take_sample(engine, None, [queue], None)
         queue.complete(engine, idle["gone"])
         enqueue(engine, "quick", queue=queue)
         queue.complete(engine, lease(engine, queue=queue))
-        second = take_sample(installation, [queue], first)
-        third = take_sample(installation, [queue], second)
+        second = take_sample(engine, None, [queue], first)
+        third = take_sample(engine, None, [queue], second)
 
     assert [one.stats.channel for one in first.channels] == ["gone"]
     rates = {one.stats.channel: (one.rate or 0, one.change or 0) for one in second.channels}

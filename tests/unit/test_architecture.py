@@ -27,13 +27,14 @@ _MAY_KNOW = {
     "unit_of_work": _BASE | {"database"},
     "queue": _BASE | {"database", "unit_of_work"},
     "worker": _BASE | {"sql", "database", "unit_of_work", "queue"},
+    "figures": _BASE | {"database", "queue"},
     "first_process": set[str](),
     "": {"first_process", "errors", "codecs", "values", "database", "queue", "models", "worker"},
 }
-# Leaves may know what they like, and nobody knows them, but for these: the demo runs on the embedded server, and the
-# demo and the command line make reports.
-_LEAVES = {"cli", "demo", "embedded", "spark", "testing"}
-_KNOWN_LEAVES = {"cli": {"embedded", "spark"}, "demo": {"embedded", "spark"}}
+# Leaves may know what they like, and nobody knows them, but for these: the demo runs on the embedded server, the
+# demo and the command line make reports, and the command line serves metrics.
+_LEAVES = {"cli", "demo", "embedded", "metrics", "spark", "testing"}
+_KNOWN_LEAVES = {"cli": {"embedded", "metrics", "spark"}, "demo": {"embedded", "spark"}}
 
 # Parts that write SQL of their own, with the reason.
 _WRITES_SQL = {

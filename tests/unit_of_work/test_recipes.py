@@ -1,6 +1,5 @@
 """The recipes of the documentation do what they promise."""
 
-import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -8,14 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import prometheus_client
 import pytest
 import sqlalchemy
 from opentelemetry.metrics import set_meter_provider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from sqlalchemy import Engine
-from sqlalchemy.engine import create_engine
 from sqlalchemy.orm import Session
 
 import sqlalchemy_fairqueue
@@ -24,7 +21,7 @@ from tests.fixtures.database import Database
 
 _PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "recipes.md"
 # Examples with these are run for themselves only: what they register is the process's.
-_LIBRARIES = ("prometheus_client", "opentelemetry")
+_LIBRARIES = ("opentelemetry",)
 _HOUR = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 Run = Callable[[str], Any]
@@ -102,39 +99,6 @@ def test_a_message_that_enqueues_its_successor(run: Run, engine: Engine, databas
     assert database.value(keys) == [second]
     clock.advance(page.DAY)
     assert _take(page, engine).payload == {"slot": (_HOUR + page.DAY).isoformat()}
-
-
-def test_prometheus(run: Run) -> None:
-    """A scrape has the queue's messages by state and the worker's counters."""
-    page = run("class QueueMetrics")
-    said = prometheus_client.generate_latest().decode()
-    _unregister(page)
-    # It depends on the time of day which of them the night's message is.
-    states = [said.partition(f'documents",state="{state}"}} ')[2][:3] for state in ("ready", "scheduled")]
-    assert sorted(states) in (["0.0", "2.0"], ["1.0", "1.0"])
-    assert re.search(r'fairqueue_worker_total{event="taken",worker="[^"]+"} 0.0', said)
-    assert 'fairqueue_oldest_ready_seconds{queue="documents"} 0.' in said
-    assert 'fairqueue_up{queue="documents"} 1.0' in said
-
-
-def test_prometheus_without_a_database(run: Run) -> None:
-    """Registering asks nothing; what does not answer is told, beside all other metrics; two queues are no clash."""
-    page = run("class QueueMetrics")
-    metrics = prometheus_client.CollectorRegistry()
-    prometheus_client.Counter("others", "Of the application.", registry=metrics)
-    page.QueueMetrics.collect.__globals__["engine"] = create_engine("postgresql+psycopg://nobody@127.0.0.1:1/nothing")
-    metrics.register(page.QueueMetrics(page.queue, sqlalchemy_fairqueue.Queue("mails"), workers=[page.worker]))
-    said = prometheus_client.generate_latest(metrics).decode()
-    assert "others_total 0.0" in said
-    assert 'fairqueue_up{queue="documents"} 0.0' in said
-    assert 'fairqueue_up{queue="mails"} 0.0' in said
-    assert 'event="taken"' in said
-    _unregister(page)
-
-
-def _unregister(page: Any) -> None:
-    for collector in [one for one in prometheus_client.REGISTRY._collector_to_names if type(one) is page.QueueMetrics]:
-        prometheus_client.REGISTRY.unregister(collector)
 
 
 def test_opentelemetry(run: Run) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
 from sqlalchemy_fairqueue.cli.doctor.samples import persistent_rows
 from sqlalchemy_fairqueue.cli.formats import format_duration, plural
 from sqlalchemy_fairqueue.cli.installation import queue_names, queue_time
-from sqlalchemy_fairqueue.cli.stats import age
+from sqlalchemy_fairqueue.figures import age
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.times import duration, microseconds
 

@@ -19,8 +19,8 @@ from sqlalchemy_fairqueue.cli.installation import Installation, open_installatio
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
 from sqlalchemy_fairqueue.cli.output import console
 from sqlalchemy_fairqueue.cli.results import Result
-from sqlalchemy_fairqueue.cli.top.samples import Sample, take_sample
 from sqlalchemy_fairqueue.cli.top.view import Sort, render, sample_document
+from sqlalchemy_fairqueue.figures import Sample, take_sample
 
 _PIPE_LINES = 20
 _OTHER_LINES = 4
@@ -79,7 +79,7 @@ def _samples(installation: Installation, interval: timedelta, count: int | None)
     previous = None
     for number in numbers(1):
         # The queues are listed each time: some are new, some are gone.
-        previous = take_sample(installation, installation.queues(), previous)
+        previous = take_sample(installation.target.engine, installation.schema, installation.queues(), previous)
         yield previous
         if number == count:
             return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from sqlalchemy_fairqueue.cli.top.samples import ChannelSample, Sample
+    from sqlalchemy_fairqueue.figures import ChannelSample, Sample
 
 
 class Sort(StrEnum):

@@ -6,24 +6,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.cli.sql_files import query
-from sqlalchemy_fairqueue.cli.stats import MAX_CHANNELS, age
-from sqlalchemy_fairqueue.database.targets import Target
-from sqlalchemy_fairqueue.times import instant
+from sqlalchemy_fairqueue.database import Target
+from sqlalchemy_fairqueue.figures.times import age
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime, timedelta
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Engine
 
-    from sqlalchemy_fairqueue import Queue
-    from sqlalchemy_fairqueue.cli.installation import Installation
+    from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.values import ChannelStats
 
 Key = tuple[str, str]
 
-PAGE = MAX_CHANNELS
+PAGE = 100_000
 """Channels that one statement returns; a queue may have more."""
 
 
@@ -73,26 +70,30 @@ class Sample:
     snapshot: str
 
 
-def take_sample(installation: Installation, queues: Sequence[Queue], previous: Sample | None) -> Sample:
-    """Read the counts of the queues' channels that are busy, or were since the previous sample, in one snapshot."""
-    with installation.target.engine.connect() as connected:
+def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], previous: Sample | None) -> Sample:
+    """Read the counts of the queues' channels that are busy, or were since the previous sample, in one snapshot.
+
+    Args:
+        engine: Connects to the database.
+        schema: The schema of the installation.
+        queues: The queues.
+        previous: The sample that changes are counted from. None: there was none.
+    """
+    with engine.connect() as connected:
         connection = connected.execution_options(isolation_level="REPEATABLE READ")
-        context = connection.execute(query("top/queries/snapshot.sql", installation.schema)).one()
-        now = instant(context.now)
+        context = database.sample_context(connection, schema)
+        recorded = [name for name, history in database.queue_settings(connection, schema).items() if history]
         total = sum(queue.stats(connection).channels for queue in queues)
         found = {_key(stats): stats for queue in queues for stats in _busy_channels(queue, connection)}
-        since = now - previous.at if previous and now > previous.at else None
+        since = context.at - previous.at if previous and context.at > previous.at else None
         finished: Mapping[Key, int] = {}
-        if previous is not None and since is not None and context.recorded:
-            completions = query("top/queries/completions.sql", installation.schema)
-            rows = connection.execute(completions, {"before": previous.snapshot, "queues": context.recorded})
-            finished = {(row.queue, row.channel): row.attempts for row in rows}
+        if previous is not None and since is not None and recorded:
+            finished = database.completions(connection, schema, before=previous.snapshot, queues=recorded)
         earlier = {_key(one.stats): one.messages for one in previous.channels if one.messages} if previous else {}
         for queue in queues:
             names = [name for of, name in {**earlier, **finished} if of == queue.name and (of, name) not in found]
             found |= {_key(stats): stats for stats in _named_channels(queue, connection, names)}
         connection.rollback()
-    recorded = set(context.recorded)
     channels = []
     for stats in found.values():
         change = rate = None
@@ -100,8 +101,8 @@ def take_sample(installation: Installation, queues: Sequence[Queue], previous: S
             change = (messages_of(stats) - earlier.get(_key(stats), 0)) / since.total_seconds()
             if stats.queue in recorded:
                 rate = finished.get(_key(stats), 0) / since.total_seconds()
-        channels.append(ChannelSample(stats, age(stats.oldest_ready_at, now), change, rate))
-    return Sample(now, since, total, channels, context.snapshot)
+        channels.append(ChannelSample(stats, age(stats.oldest_ready_at, context.at), change, rate))
+    return Sample(context.at, since, total, channels, context.snapshot)
 
 
 def _named_channels(queue: Queue, connection: Connection, names: Sequence[str]) -> Iterator[ChannelStats]:

@@ -1,0 +1,94 @@
+"""``metrics``: an exporter of Prometheus metrics, and the Grafana dashboard and alert rules for them."""
+
+# Annotations are read when the program starts, so that they must not be postponed.
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from importlib.resources import files
+from threading import Event
+from typing import Annotated
+
+import typer
+
+from sqlalchemy_fairqueue.cli.addresses import Address, parse_address
+from sqlalchemy_fairqueue.cli.errors import usage_error
+from sqlalchemy_fairqueue.cli.installation import open_installation
+from sqlalchemy_fairqueue.cli.options import Options, option_parser
+from sqlalchemy_fairqueue.cli.output import print_message
+from sqlalchemy_fairqueue.cli.results import Result
+
+
+class Printed(StrEnum):
+    """Files that belong to the metrics."""
+
+    GRAFANA = "grafana"
+    ALERTS = "alerts"
+
+
+_FILES = {Printed.GRAFANA: "grafana_dashboard.json", Printed.ALERTS: "alert_rules.yaml"}
+
+
+def metrics(
+    options: Options,
+    *,
+    http: Annotated[
+        Address,
+        typer.Option(
+            "--http",
+            parser=option_parser(parse_address),
+            metavar="HOST:PORT",
+            help="Where to serve them; a port alone is one of 127.0.0.1.",
+            show_default="127.0.0.1:9187",
+        ),
+    ] = Address("127.0.0.1", 9187),  # noqa: B008 - a value that never changes
+    printed: Annotated[
+        Printed | None,
+        typer.Option(
+            "--print", metavar="FILE", help="Print a file and end: grafana, a dashboard; alerts, rules for Prometheus."
+        ),
+    ] = None,
+) -> Result | None:
+    """Serve the metrics of queues to Prometheus, at /metrics, until SIGTERM or Ctrl-C.
+
+    The database is asked once a scrape. While it does not answer, fairqueue_up is 0.
+    """
+    if printed is not None:
+        sys.stdout.write(files("sqlalchemy_fairqueue.metrics").joinpath(_FILES[printed]).read_text("utf-8"))
+        return None
+    try:
+        from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415 - an extra
+
+        from sqlalchemy_fairqueue.metrics import QueueCollector  # noqa: PLC0415
+    except ImportError as error:
+        raise usage_error(f"metrics need more: {error}; pip install 'sqlalchemy-fairqueue[metrics]'") from error
+    with open_installation(options) as installation:
+        named = installation.queues() if installation.target.queue else ()
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(QueueCollector(installation.target.engine, *named, schema=installation.schema))
+        with _until_stopped() as stopped:
+            try:
+                server, thread = start_http_server(http.port, http.host, registry)
+            except OSError as error:
+                raise usage_error(f"{http.host}:{http.port} cannot be served: {error}") from error
+            served = Address(http.host, server.server_port)
+            print_message(f"metrics of {installation.target.database} at {served.url}/metrics")
+            stopped.wait()
+            server.shutdown()
+            server.server_close()
+            thread.join()
+    return None
+
+
+@contextmanager
+def _until_stopped() -> Iterator[Event]:
+    """An event that SIGTERM and SIGINT set."""
+    stopped = Event()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    previous = {number: signal.signal(number, lambda *_: stopped.set()) for number in numbers}
+    try:
+        yield stopped
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

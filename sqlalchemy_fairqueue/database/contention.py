@@ -1,0 +1,111 @@
+"""Contention of a queue: its waiting and holding channels, and its consumers. Nothing here changes or locks."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.times import any_instant, duration
+from sqlalchemy_fairqueue.values import ChannelDemand, ConsumerInfo, Contention, Rate
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from typing import Any
+
+    from sqlalchemy import Connection, Row
+
+    from sqlalchemy_fairqueue.database.calls import Clause
+    from sqlalchemy_fairqueue.database.targets import Target
+
+# Names as bytes: one that the connection's encoding lacks would cost all rows.
+_CHANNEL = "convert_to(channel, 'UTF8') as channel"
+
+
+@cache
+def contention_clause(schema: str | None) -> Clause:
+    """``fq_contention``."""
+    columns = (
+        "ready, scheduled, leased, current_concurrency, max_concurrency, rate_interval, rate_burst, weight, paused_at, "
+        "oldest_ready_at, last_dequeue_at, rate_allows_at, waiting, rivals, rival_weight, messages_out, waits"
+    )
+    return call(schema, "fq_contention", f"{_CHANNEL}, {columns}", queue="text", limit="integer")
+
+
+def contention(connection: Connection, target: Target, *, limit: int) -> Contention:
+    """The channels that wait longest and those with the most messages out, up to *limit* of each."""
+    parameters = {"queue": target.queue, "limit": limit}
+    doing = f"read the contention of queue {target.queue!r}"
+    rows = fetch(connection, contention_clause(target.schema), parameters, doing)
+    whole = rows[0] if rows else None
+    return Contention(
+        queue=target.queue,
+        channels=tuple(map(_demand, rows)),
+        waiting=whole.waiting if whole else 0,
+        rivals=whole.rivals if whole else 0,
+        rival_weight=whole.rival_weight if whole else 0,
+        leased=whole.messages_out if whole else 0,
+        waits=tuple(duration(max(0, wait)) for wait in (whole.waits if whole else ()) if wait is not None),
+    )
+
+
+def _demand(row: Row[Any]) -> ChannelDemand:
+    return ChannelDemand(
+        channel=str(row.channel, "utf-8"),
+        ready=row.ready,
+        scheduled=row.scheduled,
+        leased=row.leased,
+        current_concurrency=row.current_concurrency,
+        max_concurrency=row.max_concurrency,
+        rate=Rate.of(duration(row.rate_interval), row.rate_burst),
+        weight=row.weight,
+        paused_at=_instant(row.paused_at),
+        oldest_ready_at=_instant(row.oldest_ready_at),
+        last_dequeue_at=_instant(row.last_dequeue_at),
+        rate_allows_at=_instant(row.rate_allows_at),
+    )
+
+
+@cache
+def consumers_clause(schema: str | None) -> Clause:
+    """``fq_consumers``."""
+    names = f"convert_to(consumer, 'UTF8') as consumer, convert_to(kind, 'UTF8') as kind, {_CHANNEL}"
+    return call(
+        schema,
+        "fq_consumers",
+        f"{names}, leased, delivered_at, message_id, expires_at, waiting_until",
+        queue="text",
+        limit="integer",
+    )
+
+
+def consumers(connection: Connection, target: Target, *, limit: int) -> list[ConsumerInfo]:
+    """The consumers with a lease that has not expired, the most messages first."""
+    rows = fetch(
+        connection,
+        consumers_clause(target.schema),
+        {"queue": target.queue, "limit": limit},
+        f"read the consumers of queue {target.queue!r}",
+    )
+    return [
+        ConsumerInfo(
+            queue=target.queue,
+            consumer=_text(row.consumer) or "",
+            leased=row.leased,
+            delivered_at=_instant(row.delivered_at),
+            message_id=row.message_id,
+            kind=_text(row.kind),
+            channel=_text(row.channel),
+            expires_at=any_instant(row.expires_at),
+            waiting_until=_instant(row.waiting_until),
+        )
+        for row in rows
+    ]
+
+
+def _instant(value: int | None) -> datetime | None:
+    return None if value is None else any_instant(value)
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else str(value, "utf-8", "replace")

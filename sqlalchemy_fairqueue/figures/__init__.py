@@ -1,0 +1,26 @@
+"""Figures of queues, channels and tenants, computed in one place for ``top``, the metrics and the dashboard.
+
+They are read in one snapshot and know the time by the database's clock. Nothing here changes or locks anything.
+"""
+
+from sqlalchemy_fairqueue.figures.channels import ChannelSample, Sample, messages_of, take_sample
+from sqlalchemy_fairqueue.figures.queues import Figures, QueueFigures, read_figures
+from sqlalchemy_fairqueue.figures.shared import SharedFigures
+from sqlalchemy_fairqueue.figures.tenants import Reason, Taker, Tenant, tenants_of
+from sqlalchemy_fairqueue.figures.times import age
+
+__all__ = [
+    "ChannelSample",
+    "Figures",
+    "QueueFigures",
+    "Reason",
+    "Sample",
+    "SharedFigures",
+    "Taker",
+    "Tenant",
+    "age",
+    "messages_of",
+    "read_figures",
+    "take_sample",
+    "tenants_of",
+]

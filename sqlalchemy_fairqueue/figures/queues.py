@@ -1,0 +1,146 @@
+"""Figures of queues: counts, ages and rates, with those of the channels that wait longest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.figures.tenants import tenants_of
+from sqlalchemy_fairqueue.figures.times import age
+from sqlalchemy_fairqueue.queue import Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime, timedelta
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.figures.tenants import Tenant
+    from sqlalchemy_fairqueue.values import ConsumerInfo, Contention, QueueStats
+
+SHOWN = 200
+"""Channels of each sort that the figures hold, and consumers."""
+
+
+@dataclass(frozen=True)
+class QueueFigures:
+    """A queue at an instant.
+
+    Attributes:
+        at: The instant, by the database's clock.
+        stats: Its counts.
+        contention: The channels that wait longest and those that hold most.
+        consumers: Its consumers, those with the most messages.
+        records_history: Whether it records its history, from which completions are counted.
+        completed: Completed attempts since the figures before. None: these are the first, or it records no history.
+        completed_per_second: The same a second.
+        change_per_second: Growth of the number of its messages a second. None: these are the first figures.
+        completed_by_channel: Completed attempts since the figures before by channel; empty where completed is None.
+    """
+
+    at: datetime
+    stats: QueueStats
+    contention: Contention
+    consumers: Sequence[ConsumerInfo]
+    records_history: bool
+    completed: int | None = None
+    completed_per_second: float | None = None
+    change_per_second: float | None = None
+    completed_by_channel: Mapping[str, int] = field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The name of the queue."""
+        return self.stats.queue
+
+    @property
+    def backlog(self) -> int:
+        """Ready and scheduled messages."""
+        return self.stats.ready + self.stats.scheduled
+
+    @property
+    def messages(self) -> int:
+        """Ready, scheduled and leased messages."""
+        return self.backlog + self.stats.leased
+
+    @property
+    def oldest_ready(self) -> timedelta | None:
+        """How long the oldest ready message waits. None: nothing is ready."""
+        return age(self.stats.oldest_ready_at, self.at)
+
+    @cached_property
+    def tenants(self) -> tuple[Tenant, ...]:
+        """The channels of the contention with the reasons of their waits, the longest wait first."""
+        return tenants_of(self.stats, self.contention, self.at)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The queues at an instant.
+
+    Attributes:
+        at: The instant, by the database's clock.
+        since: The time since the figures before. None: these are the first.
+        queues: The queues by name.
+        snapshot: The snapshot as PostgreSQL writes it.
+    """
+
+    at: datetime
+    since: timedelta | None
+    queues: Mapping[str, QueueFigures]
+    snapshot: str
+
+
+def read_figures(
+    connection: Connection, schema: str | None, queues: Sequence[Queue] | None, previous: Figures | None
+) -> Figures:
+    """Read the figures of queues.
+
+    Args:
+        connection: In a REPEATABLE READ transaction, so that all is of one snapshot.
+        schema: The schema of the installation.
+        queues: The queues. None: all that have channels or are configured.
+        previous: The figures that rates are counted from. None: there are none.
+    """
+    context = database.sample_context(connection, schema)
+    asked = [Queue(name, schema=schema) for name in database.queues(connection, schema)] if queues is None else queues
+    since = context.at - previous.at if previous and context.at > previous.at else None
+    names = {queue.name for queue in asked}
+    recorded = [name for name, history in database.queue_settings(connection, schema).items() if history]
+    recorded = [name for name in recorded if name in names]
+    completed: Mapping[tuple[str, str], int] = {}
+    if previous is not None and since is not None and recorded:
+        completed = database.completions(connection, schema, before=previous.snapshot, queues=recorded)
+    found = {}
+    for queue in asked:
+        figures = QueueFigures(
+            context.at,
+            queue.stats(connection),
+            queue.contention(connection, limit=SHOWN),
+            queue.consumers(connection, limit=SHOWN),
+            queue.name in recorded,
+        )
+        if previous is not None and since is not None:
+            figures = _with_rates(figures, previous.queues.get(queue.name), since, completed)
+        found[queue.name] = figures
+    return Figures(context.at, since, found, context.snapshot)
+
+
+def _with_rates(
+    figures: QueueFigures,
+    previous: QueueFigures | None,
+    since: timedelta,
+    completed: Mapping[tuple[str, str], int],
+) -> QueueFigures:
+    seconds = since.total_seconds()
+    by_channel = Counter({channel: count for (queue, channel), count in completed.items() if queue == figures.name})
+    return replace(
+        figures,
+        completed=by_channel.total() if figures.records_history else None,
+        completed_per_second=by_channel.total() / seconds if figures.records_history else None,
+        change_per_second=(figures.messages - (previous.messages if previous else 0)) / seconds,
+        completed_by_channel=by_channel,
+    )

@@ -1,0 +1,185 @@
+"""Shared figures: one reading of the database for all who look, however many they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from dataclasses import dataclass
+from datetime import timedelta
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
+from sqlalchemy_fairqueue.database.engines import refused
+from sqlalchemy_fairqueue.figures.queues import read_figures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.figures.queues import Figures
+    from sqlalchemy_fairqueue.queue import Queue
+
+_DUTY = 10
+"""Figures are kept for at least so many times as long as it took to read them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A queue in the past: what a sparkline shows.
+
+    Attributes:
+        at: The instant.
+        backlog: Ready and scheduled messages.
+        leased: Messages out.
+        oldest_seconds: How long the oldest ready message waited; 0: none was ready.
+        completed_per_second: Completions a second, or None.
+    """
+
+    at: datetime
+    backlog: int
+    leased: int
+    oldest_seconds: float
+    completed_per_second: float | None
+
+
+class SharedFigures:
+    """The figures of an installation, read at most once in a while, by whoever asks first.
+
+    A reader that comes while another one reads gets the figures before, if there are any. Nothing is read while nobody
+    asks.
+
+    Args:
+        engine: An Engine, which :meth:`get` and :meth:`aget` use, or an AsyncEngine, for :meth:`aget` in one event
+            loop.
+        queues: The queues. None: all of the installation.
+        schema: The schema of the installation. None: the search_path finds it.
+        keep: How long figures are kept; longer where reading them takes longer than a tenth of it.
+        points: How many figures of the past are kept for each queue.
+    """
+
+    def __init__(
+        self,
+        engine: Engine | AsyncEngine,
+        queues: Iterable[Queue] | None = None,
+        *,
+        schema: str | None = None,
+        keep: timedelta = timedelta(seconds=2),
+        points: int = 150,
+    ) -> None:
+        given: object = engine
+        if not isinstance(given, (Engine, AsyncEngine)):
+            raise refused(given, "an Engine or an AsyncEngine")
+        self.engine = engine
+        self.schema = schema
+        self._queues: Sequence[Queue] | None = None if queues is None else tuple(queues)
+        self._keep = keep.total_seconds()
+        self._points = points
+        self._past: dict[str, deque[Point]] = {}
+        self._latest: Figures | None = None
+        self._completed: Counter[str] = Counter()
+        self._took = 0.0
+        self._good_until = 0.0
+        self._lock = Lock()
+
+    @property
+    def latest(self) -> Figures | None:
+        """The figures that were read last, however old. None: none were."""
+        return self._latest
+
+    def past(self, queue: str) -> Sequence[Point]:
+        """The past of a queue, the oldest first."""
+        return tuple(self._past.get(queue, ()))
+
+    def completed(self, queue: str) -> int:
+        """How many attempts of a queue were completed between the first figures and the latest."""
+        return self._completed[queue]
+
+    @property
+    def took(self) -> timedelta:
+        """How long it took to read the latest figures."""
+        return timedelta(seconds=self._took)
+
+    def get(self) -> Figures:
+        """The figures, read now if those at hand are too old.
+
+        Raises:
+            TypeError: The engine is an AsyncEngine; await aget.
+            SQLAlchemyError: The database does not answer.
+            FairQueueError: fairqueue is not installed, or the role may not read.
+        """
+        engine = self.engine
+        if not isinstance(engine, Engine):
+            raise TypeError(f"get was called on figures of {type(engine).__name__}; await aget")
+        if (figures := self._fresh()) is not None:
+            return figures
+        latest = self._latest
+        if not self._lock.acquire(blocking=latest is None) and latest is not None:
+            return latest
+        try:
+            if (figures := self._fresh()) is not None:
+                return figures
+            began = monotonic()
+            with engine.connect() as connected:
+                connection = connected.execution_options(isolation_level="REPEATABLE READ")
+                figures = self._reading()(connection)
+                connection.rollback()
+            return self._take(figures, began)
+        finally:
+            self._lock.release()
+
+    async def aget(self) -> Figures:
+        """As :meth:`get`, in an event loop, which it does not block."""
+        engine = self.engine
+        if isinstance(engine, Engine):
+            fresh = self._fresh()
+            return fresh if fresh is not None else await asyncio.to_thread(self.get)
+        while (figures := self._fresh()) is None:
+            if self._lock.acquire(blocking=False):
+                try:
+                    return await self._aread(engine)
+                finally:
+                    self._lock.release()
+            if self._latest is not None:
+                return self._latest
+            await asyncio.sleep(0.01)
+        return figures
+
+    async def _aread(self, engine: AsyncEngine) -> Figures:
+        began = monotonic()
+        async with engine.connect() as connected:
+            connection = await connected.execution_options(isolation_level="REPEATABLE READ")
+            figures = await connection.run_sync(self._reading())
+            await connection.rollback()
+        return self._take(figures, began)
+
+    def _reading(self) -> Callable[[Connection], Figures]:
+        return lambda connection: read_figures(connection, self.schema, self._queues, self._latest)
+
+    def _fresh(self) -> Figures | None:
+        return self._latest if monotonic() < self._good_until else None
+
+    def _take(self, figures: Figures, began: float) -> Figures:
+        self._took = monotonic() - began
+        for name, queue in figures.queues.items():
+            oldest = queue.oldest_ready
+            self._completed[name] += queue.completed or 0
+            self._past.setdefault(name, deque(maxlen=self._points)).append(
+                Point(
+                    figures.at,
+                    queue.backlog,
+                    queue.stats.leased,
+                    oldest.total_seconds() if oldest else 0.0,
+                    queue.completed_per_second,
+                )
+            )
+        for gone in self._past.keys() - figures.queues.keys():
+            del self._past[gone]
+        self._latest = figures
+        self._good_until = monotonic() + max(self._keep, _DUTY * self._took)
+        return figures

@@ -1,0 +1,11 @@
+"""Prometheus metrics of queues and workers, to register, to mount in an application, or to serve alone.
+
+No metric has a label whose values are tenants: the number of series depends on queues and workers alone. It needs the
+extra ``metrics``.
+"""
+
+from sqlalchemy_fairqueue.metrics.applications import asgi_application, wsgi_application
+from sqlalchemy_fairqueue.metrics.collector import QueueCollector
+from sqlalchemy_fairqueue.metrics.families import METRICS, MetricDefinition
+
+__all__ = ["METRICS", "MetricDefinition", "QueueCollector", "asgi_application", "wsgi_application"]

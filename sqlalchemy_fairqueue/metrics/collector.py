@@ -1,0 +1,89 @@
+"""A collector for a registry of prometheus-client."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from prometheus_client.registry import Collector
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from sqlalchemy_fairqueue.errors import FairQueueError
+from sqlalchemy_fairqueue.figures import SharedFigures
+from sqlalchemy_fairqueue.metrics.families import queue_families, up_family, worker_families
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from prometheus_client.core import Metric
+
+    from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
+    from sqlalchemy_fairqueue.queue import Queue
+    from sqlalchemy_fairqueue.worker import AsyncWorker, Worker
+
+logger = logging.getLogger(__name__)
+
+
+class QueueCollector(Collector):
+    """The metrics of queues, and of workers of this process: ``REGISTRY.register(QueueCollector(engine))``.
+
+    The database is asked once a scrape, in one transaction that locks nothing. If it does not answer, ``fairqueue_up``
+    is 0, the metrics of queues are missing, and all others of the registry are exported.
+
+    Args:
+        engine: Connects to the database, as a role that is granted ``monitor``. Give metrics an Engine of their own
+            with a short ``connect_timeout`` and ``statement_timeout``. An AsyncEngine serves :func:`asgi_application`
+            alone.
+        queues: The queues. Default: all of the installation.
+        schema: The schema of the installation. None: the queues' own, or where the search_path finds it.
+        workers: Workers of this process.
+        figures: Figures to use in place of *engine* and *queues*, as those of a dashboard in the same process.
+    """
+
+    def __init__(
+        self,
+        engine: Engine | AsyncEngine | None = None,
+        *queues: Queue,
+        schema: str | None = None,
+        workers: Iterable[Worker | AsyncWorker] = (),
+        figures: SharedFigures | None = None,
+    ) -> None:
+        if (engine is None) == (figures is None):
+            raise TypeError("QueueCollector needs an engine or figures, and not both")
+        if schema is None and queues:
+            schema = queues[0].schema
+        self.figures = figures or SharedFigures(engine, queues or None, schema=schema)  # type: ignore[arg-type]
+        self._workers = tuple(workers)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: to register it does not ask the database."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics now.
+
+        Raises:
+            TypeError: It was made with an AsyncEngine.
+        """
+        if not isinstance(self.figures.engine, Engine):
+            raise TypeError("a registry cannot await an AsyncEngine; mount asgi_application, or give an Engine")
+        try:
+            self.figures.get()
+        except (SQLAlchemyError, FairQueueError) as error:
+            yield from self.families(refused=error)
+        else:
+            yield from self.families(refused=None)
+
+    def families(self, *, refused: Exception | None) -> Iterator[Metric]:
+        """The metrics of what was read last.
+
+        Args:
+            refused: Why nothing could be read now. None: it was.
+        """
+        if refused is not None:
+            logger.warning("the figures of the queues cannot be read: %s", refused)
+        yield up_family(answered=refused is None)
+        if refused is None:
+            yield from queue_families(self.figures)
+        yield from worker_families(self._workers)

@@ -1,0 +1,141 @@
+"""The metrics: their names, meanings and labels, and their values from figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from prometheus_client.core import Metric
+
+    from sqlalchemy_fairqueue.figures import QueueFigures, SharedFigures
+    from sqlalchemy_fairqueue.worker import AsyncWorker, Worker
+
+_QUANTILES = ("0.5", "0.9", "0.99", "1")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDefinition:
+    """A metric.
+
+    Attributes:
+        name: Its name, that of a counter with ``_total``.
+        meaning: Its value, in a sentence.
+        labels: The names of its labels.
+    """
+
+    name: str
+    meaning: str
+    labels: tuple[str, ...] = ()
+
+    def family(self) -> GaugeMetricFamily | CounterMetricFamily:
+        """The metric without values."""
+        kind = CounterMetricFamily if self.name.endswith("_total") else GaugeMetricFamily
+        return kind(self.name.removesuffix("_total"), self.meaning, labels=self.labels)
+
+
+Values = dict[tuple[str, ...], float]
+
+UP = MetricDefinition("fairqueue_up", "1 if the database answered, else 0.")
+READ_SECONDS = MetricDefinition("fairqueue_read_seconds", "How long it took to read the figures of the queues.")
+
+QUEUE_METRICS: dict[MetricDefinition, Callable[[QueueFigures], Values]] = {
+    MetricDefinition(
+        "fairqueue_messages", "Messages by state: ready, scheduled, leased.", ("queue", "state")
+    ): lambda queue: {(state,): getattr(queue.stats, state) for state in ("ready", "scheduled", "leased")},
+    MetricDefinition(
+        "fairqueue_oldest_ready_seconds", "How long the oldest ready message waits; 0: nothing is ready.", ("queue",)
+    ): lambda queue: {(): queue.oldest_ready.total_seconds() if queue.oldest_ready else 0.0},
+    MetricDefinition(
+        "fairqueue_channel_wait_seconds",
+        "Quantiles over the waiting channels of how long each one's oldest ready message waits; 0: none waits.",
+        ("queue", "quantile"),
+    ): lambda queue: {
+        (quantile,): queue.contention.waits[number].total_seconds() if queue.contention.waits else 0.0
+        for number, quantile in enumerate(_QUANTILES)
+    },
+    MetricDefinition("fairqueue_channels", "Channels, idle ones too.", ("queue",)): lambda queue: {
+        (): queue.stats.channels
+    },
+    MetricDefinition("fairqueue_waiting_channels", "Channels with ready messages.", ("queue",)): lambda queue: {
+        (): queue.contention.waiting
+    },
+    MetricDefinition("fairqueue_dead_letters", "Dead letters.", ("queue",)): lambda queue: {(): queue.stats.dead},
+    MetricDefinition("fairqueue_consumers", "Consumers with a lease that has not expired.", ("queue",)): lambda queue: {
+        (): queue.stats.consumers
+    },
+    MetricDefinition(
+        "fairqueue_unheard_signals", "Signals that no dequeue has applied yet.", ("queue",)
+    ): lambda queue: {(): queue.stats.signals},
+    MetricDefinition("fairqueue_paused", "1 if the queue is paused, else 0.", ("queue",)): lambda queue: {
+        (): float(queue.stats.paused_at is not None)
+    },
+    MetricDefinition(
+        "fairqueue_limit", "Most messages that consumers may hold at once; only of queues with a limit.", ("queue",)
+    ): lambda queue: {(): queue.stats.max_concurrency} if queue.stats.max_concurrency is not None else {},
+    MetricDefinition(
+        "fairqueue_limit_used", "Messages that count against that limit; only of queues with a limit.", ("queue",)
+    ): lambda queue: {(): queue.stats.current_concurrency or 0} if queue.stats.max_concurrency is not None else {},
+    MetricDefinition(
+        "fairqueue_dropped_messages_total", "Messages dropped because their channel was full.", ("queue",)
+    ): lambda queue: {(): queue.stats.dropped},
+}
+"""The metrics of each queue, each with its values by the labels after the queue's."""
+
+COMPLETED = MetricDefinition(
+    "fairqueue_completed_messages_total",
+    "Messages completed since this process first read the queue; only of queues that record their history.",
+    ("queue",),
+)
+WORKER_EVENTS = MetricDefinition(
+    "fairqueue_worker_events_total", "Counters of a worker of this process, by event.", ("worker", "event")
+)
+WORKER_HUNG = MetricDefinition(
+    "fairqueue_worker_hung", "Handlers of a worker that run on although their time is over.", ("worker",)
+)
+
+METRICS: tuple[MetricDefinition, ...] = (
+    UP, READ_SECONDS, *QUEUE_METRICS, COMPLETED, WORKER_EVENTS, WORKER_HUNG,
+)  # fmt: skip
+"""All metrics."""
+
+
+def queue_families(figures: SharedFigures) -> Iterator[Metric]:
+    """The metrics of the latest figures."""
+    latest = figures.latest
+    queues = latest.queues.values() if latest else ()
+    took = READ_SECONDS.family()
+    took.add_metric([], figures.took.total_seconds())
+    yield took
+    for definition, values in QUEUE_METRICS.items():
+        family = definition.family()
+        for queue in queues:
+            for labels, value in values(queue).items():
+                family.add_metric([queue.name, *labels], value)
+        yield family
+    completed = COMPLETED.family()
+    for queue in queues:
+        if queue.records_history:
+            completed.add_metric([queue.name], figures.completed(queue.name))
+    yield completed
+
+
+def up_family(*, answered: bool) -> Metric:
+    """Whether the database answered."""
+    family = UP.family()
+    family.add_metric([], float(answered))
+    return family
+
+
+def worker_families(workers: Iterable[Worker | AsyncWorker]) -> Iterator[Metric]:
+    """The metrics of workers of this process."""
+    events, hung = WORKER_EVENTS.family(), WORKER_HUNG.family()
+    for worker in workers:
+        hung.add_metric([worker.name], worker.stats.hung)
+        for event, count in worker.stats.as_dict().items():
+            events.add_metric([worker.name, event], count)
+    yield from (events, hung)

@@ -1,0 +1,63 @@
+-- fq_consumers: the consumers of a queue with a lease that has not expired, the most messages first, up to p_limit.
+-- Guarantees: one snapshot, one row a consumer. leased: messages that it holds; message_id, kind and channel: of the
+-- one that it has held longest, or, in a queue that records no history, of the one with the least id; delivered_at:
+-- since when it has held that one, null without a history; expires_at: when its last lease expires unless it is
+-- extended; waiting_until: until when it waits for work, null: it does not.
+-- Cost: the messages out of the queue. Locks: none. Index: fq_lease_expires_ix, fq_message_lease_ix, fq_channel_pkey.
+-- Errors: QF001 bad limit; QF007.
+create function fairqueue.fq_consumers(p_queue text, p_limit integer default 100)
+returns table (
+  consumer text,
+  leased bigint,
+  delivered_at bigint,
+  message_id bigint,
+  kind text,
+  channel text,
+  expires_at bigint,
+  waiting_until bigint
+)
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now bigint := fairqueue.fq_now();
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  if p_limit is null or p_limit < 1 then
+    raise exception 'fq_consumers has limit %', p_limit
+      using errcode = 'QF001', hint = 'ask for 1 consumer or more';
+  end if;
+  return query
+  with alive as materialized (
+    select e.consumer, sum(h.messages)::bigint as leased, max(e.expires_at) as expires_at,
+      max(e.waiting_until) filter (where e.waiting_until > v_now) as waiting_until,
+      min(array[h.delivered_at, h.message_id]) as oldest
+    from fairqueue.fq_lease e
+    cross join lateral (
+      select count(*) as messages, min(m.delivered_at) as delivered_at,
+        (min(array[m.delivered_at, m.id]))[2] as message_id
+      from fairqueue.fq_message m
+      where m.lease_id = e.id
+    ) h
+    where e.queue = p_queue
+      and e.expires_at > v_now
+    group by e.consumer
+    order by 2 desc, e.consumer
+    limit p_limit
+  )
+  select a.consumer, a.leased, a.oldest[1], a.oldest[2], m.kind || '', c.name, a.expires_at, a.waiting_until
+  from alive a
+  left join fairqueue.fq_message m on m.id = a.oldest[2]
+  left join fairqueue.fq_channel c on c.id = m.channel_id
+  order by a.leased desc, a.consumer;
+end
+$$;

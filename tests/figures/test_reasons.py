@@ -1,0 +1,132 @@
+"""Each reason of a wait is produced on purpose, and named with those who take the capacity."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.figures import Reason, SharedFigures, Tenant
+from tests.cli.messages import QUEUE, enqueue, lease
+
+
+def _tenant(engine: Engine, channel: str) -> Tenant:
+    figures = SharedFigures(engine).get().queues[QUEUE.name]
+    [found] = [tenant for tenant in figures.tenants if tenant.channel == channel]
+    return found
+
+
+def _consume(engine: Engine, *channels: str) -> None:
+    """Let a consumer hold a message of each channel."""
+    enqueue(engine, *channels)
+    assert len(lease(engine, len(channels))) == len(channels)
+
+
+def test_no_consumer(engine: Engine) -> None:
+    """Nobody has a lease."""
+    enqueue(engine, "a")
+    tenant = _tenant(engine, "a")
+    assert (tenant.reason, tenant.takers, tenant.share, tenant.entitled) == (Reason.NO_CONSUMER, (), None, 1.0)
+    assert tenant.wait is not None
+
+
+def test_own_limit(engine: Engine) -> None:
+    """The channel's own messages use all that its limit allows."""
+    QUEUE.configure_channel(engine, "a", max_concurrency=2)
+    _consume(engine, "a", "a")
+    enqueue(engine, "a")
+    tenant = _tenant(engine, "a")
+    assert (tenant.reason, tenant.takers, tenant.share) == (Reason.OWN_LIMIT, (), 1.0)
+
+
+def test_rate(engine: Engine) -> None:
+    """The rate allows the next message later, and when is told."""
+    QUEUE.configure_channel(engine, "a", rate="1/h, burst 1")
+    _consume(engine, "a")
+    enqueue(engine, "a")
+    tenant = _tenant(engine, "a")
+    assert tenant.reason is Reason.RATE
+    assert tenant.until is not None
+    assert tenant.demand.last_dequeue_at is not None
+    assert tenant.until - tenant.demand.last_dequeue_at > timedelta(minutes=59)
+
+
+def test_queue_limit(engine: Engine) -> None:
+    """The limit of the queue is used up by others, and they are named, the most first."""
+    QUEUE.configure(engine, max_concurrency=3)
+    _consume(engine, "b", "c", "c")
+    enqueue(engine, "a")
+    tenant = _tenant(engine, "a")
+    assert tenant.reason is Reason.QUEUE_LIMIT
+    assert [(taker.channel, taker.leased) for taker in tenant.takers] == [("c", 2), ("b", 1)]
+    assert [taker.share for taker in tenant.takers] == pytest.approx([2 / 3, 1 / 3])
+    assert tenant.entitled == pytest.approx(1 / 3)
+
+
+def test_others_turn(engine: Engine) -> None:
+    """Consumers are busy with others, and each one's share stands beside what its weight entitles it to."""
+    QUEUE.configure_channel(engine, "b", weight=3)
+    _consume(engine, "b", "b", "b", "c")
+    enqueue(engine, "a")
+    tenant = _tenant(engine, "a")
+    assert (tenant.reason, tenant.share, tenant.entitled) == (Reason.TURN, 0.0, 0.2)
+    assert [(taker.channel, taker.share, taker.entitled) for taker in tenant.takers] == [
+        ("b", 0.75, 0.6), ("c", 0.25, 0.2),
+    ]  # fmt: skip
+
+
+def test_paused(engine: Engine) -> None:
+    """A paused channel says so, and so does a paused queue."""
+    _consume(engine, "b")
+    enqueue(engine, "a")
+    QUEUE.pause(engine, "a")
+    assert _tenant(engine, "a").reason is Reason.PAUSED
+    QUEUE.pause(engine)
+    assert _tenant(engine, "a").reason is Reason.QUEUE_PAUSED
+
+
+def test_scheduled(engine: Engine) -> None:
+    """Messages that are due later wait for their time."""
+    enqueue(engine, "a", delay=timedelta(hours=1))
+    tenant = _tenant(engine, "a")
+    assert (tenant.reason, tenant.wait) == (Reason.SCHEDULED, None)
+
+
+def test_order_and_totals(engine: Engine) -> None:
+    """The longest wait comes first, whatever the names; the figures of the whole queue count each channel once."""
+    for channel in ("c", "a", "b"):
+        enqueue(engine, channel)
+    QUEUE.pause(engine, "a")
+    figures = SharedFigures(engine).get().queues[QUEUE.name]
+    assert [tenant.channel for tenant in figures.tenants] == ["c", "a", "b"]
+    contention = figures.contention
+    assert (contention.waiting, contention.rivals, contention.rival_weight, contention.leased) == (3, 2, 2, 0)
+    assert list(contention.waits) == sorted(contention.waits)
+    assert figures.oldest_ready is not None
+    assert contention.waits[-1] >= figures.oldest_ready
+
+
+def test_the_limit_keeps_the_longest_waits_and_the_most_held(engine: Engine) -> None:
+    """With a limit come the channels that wait longest and those that hold most, and the figures are still of all."""
+    _consume(engine, "x", "y", "y")
+    enqueue(engine, "b")
+    enqueue(engine, "a")
+    contention = QUEUE.contention(engine, limit=1)
+    assert [one.channel for one in contention.channels] == ["b", "y"]
+    assert (contention.waiting, contention.rivals, contention.leased) == (2, 4, 3)
+
+
+def test_consumers(engine: Engine) -> None:
+    """Each consumer is told with what it has held longest; since when, of queues that record their history."""
+    enqueue(engine, "a", "b", kind="parse")
+    [delivery] = lease(engine, 1)
+    assert QUEUE.consumers(engine)[0].delivered_at is None
+    QUEUE.release(engine, delivery)
+    QUEUE.configure(engine, history=True)
+    [held] = lease(engine, 1)
+    [consumer] = QUEUE.consumers(engine)
+    assert (consumer.leased, consumer.kind) == (1, "parse")
+    assert (consumer.message_id, consumer.channel) == (held.message_id, held.channel)
+    assert consumer.delivered_at is not None
+    assert consumer.expires_at > consumer.delivered_at
+    assert Queue("other").consumers(engine) == []

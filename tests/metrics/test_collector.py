@@ -1,0 +1,160 @@
+"""Metrics as they are scraped: registered, mounted under WSGI and ASGI, and served by the command."""
+
+import re
+import signal
+from contextlib import closing
+from io import BytesIO
+from urllib.request import urlopen
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from sqlalchemy_fairqueue import Queue, Worker
+from sqlalchemy_fairqueue.metrics import METRICS, QueueCollector, asgi_application, wsgi_application
+from tests.cli.conftest import Cli, Start
+from tests.cli.conftest import bare_cli as bare_cli  # noqa: PLC0414 - a fixture
+from tests.cli.conftest import cli as cli  # noqa: PLC0414
+from tests.cli.conftest import named as named  # noqa: PLC0414
+from tests.cli.conftest import start as start  # noqa: PLC0414
+from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, lease
+
+_AWAY = "postgresql+psycopg://nobody@127.0.0.1:1/nothing"
+
+
+def _values(text: str) -> dict[tuple[str, ...], float]:
+    """The series of a scrape: by the name and the values of the labels, in the order of the labels' names."""
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return {(one.name, *(value for _, value in sorted(one.labels.items()))): one.value for one in samples}
+
+
+def _scraped(*collectors: QueueCollector) -> dict[tuple[str, ...], float]:
+    registry = CollectorRegistry()
+    for collector in collectors:
+        registry.register(collector)
+    return _values(generate_latest(registry).decode())
+
+
+@pytest.fixture
+def worker(engine: Engine) -> Worker:
+    """A worker that was never started."""
+    queue = Queue("documents")
+    queue.handler("parse")(lambda _: None)
+    return Worker(engine, queue, name="reader")
+
+
+def test_every_metric(engine: Engine, worker: Worker) -> None:
+    """A scrape has each metric that is documented, with its labels and the right values, and no other."""
+    QUEUE.configure(engine, history=True, max_concurrency=7)
+    bury(engine, "a")
+    enqueue(engine, "a", "a", "b")
+    deliveries = lease(engine, 2)
+    collector = QueueCollector(engine, workers=[worker])
+    found = _scraped(collector)
+    assert {name for name, *_ in found} == {metric.name for metric in METRICS}
+    assert found["fairqueue_up",] == 1
+    assert [found["fairqueue_messages", QUEUE.name, state] for state in ("ready", "scheduled", "leased")] == [1, 0, 2]
+    assert found["fairqueue_limit", QUEUE.name] == 7
+    assert found["fairqueue_limit_used", QUEUE.name] == 2
+    assert found["fairqueue_channels", QUEUE.name] == 2
+    assert found["fairqueue_waiting_channels", QUEUE.name] == 1
+    assert found["fairqueue_dead_letters", QUEUE.name] == 1
+    assert found["fairqueue_consumers", QUEUE.name] == 1
+    assert found["fairqueue_oldest_ready_seconds", QUEUE.name] > 0
+    assert found["fairqueue_channel_wait_seconds", "1", QUEUE.name] > 0
+    assert found["fairqueue_completed_messages_total", QUEUE.name] == 0
+    assert found["fairqueue_worker_events_total", "taken", "reader"] == 0
+    assert found["fairqueue_worker_hung", "reader"] == 0
+
+    QUEUE.complete(engine, deliveries)
+    collector.figures._good_until = 0
+    assert _scraped(collector)["fairqueue_completed_messages_total", QUEUE.name] == 2
+
+
+def test_series_do_not_grow_with_tenants(engine: Engine) -> None:
+    """A hundred tenants have as many series as one."""
+    enqueue(engine, "a")
+    few = set(_scraped(QueueCollector(engine)))
+    enqueue(engine, *(f"tenant-{number}" for number in range(100)), *ODD_NAMES)
+    assert set(_scraped(QueueCollector(engine))) == few
+
+
+def test_without_a_database(worker: Worker) -> None:
+    """Registering asks nothing; the rest of the registry is exported while the database is away."""
+    registry = CollectorRegistry()
+    Counter("others", "Of the application.", registry=registry)
+    registry.register(QueueCollector(create_engine(_AWAY), workers=[worker]))
+    found = _values(generate_latest(registry).decode())
+    assert found["fairqueue_up",] == 0
+    assert found["others_total",] == 0
+    assert ("fairqueue_worker_hung", "reader") in found
+    assert not [name for name, *_ in found if name == "fairqueue_messages"]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_odd_queue_names(engine: Engine, name: str) -> None:
+    """Any name of a queue is one label, unharmed."""
+    enqueue(engine, "a", queue=Queue(name))
+    assert _scraped(QueueCollector(engine))["fairqueue_messages", name, "ready"] == 1
+
+
+def test_wsgi(engine: Engine) -> None:
+    """A WSGI server gets the text format."""
+    enqueue(engine, "a")
+    started: list[str] = []
+    environment = {"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics", "QUERY_STRING": "", "wsgi.input": BytesIO()}
+    application = wsgi_application(QueueCollector(engine, QUEUE))
+    body = b"".join(application(environment, lambda status, _headers, *_: started.append(status)))  # type: ignore[arg-type]
+    assert started == ["200 OK"]
+    assert _values(body.decode())["fairqueue_messages", QUEUE.name, "ready"] == 1
+
+
+async def test_asgi(engine: Engine, async_engine: AsyncEngine) -> None:
+    """An ASGI application serves the metrics of both kinds of engines, with other collectors beside them."""
+    enqueue(engine, "a")
+    other = CollectorRegistry()
+    Counter("others", "Of the application.", registry=other)
+    for one in (engine, async_engine):
+        application = asgi_application(QueueCollector(one, QUEUE), other)
+        transport = httpx.ASGITransport(application)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            answer = await client.get("/metrics")
+            assert answer.headers["content-type"].startswith("text/plain")
+            found = _values(answer.text)
+            assert (found["fairqueue_messages", QUEUE.name, "ready"], found["others_total",]) == (1, 0)
+            assert (await client.head("/metrics")).content == b""
+    with pytest.raises(TypeError, match="asgi_application"):
+        _scraped(QueueCollector(async_engine))
+
+
+def test_the_command(start: Start, engine: Engine) -> None:
+    """``fairqueue metrics`` serves until it is stopped, and then ends with 0."""
+    enqueue(engine, "a")
+    with start("metrics", "--http", "127.0.0.1:0") as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        found = re.search(r"http://127\.0\.0\.1:\d+/metrics", line)
+        assert found, line
+        with closing(urlopen(found[0])) as answer:  # noqa: S310 - our own server
+            assert _values(answer.read().decode())["fairqueue_messages", QUEUE.name, "ready"] == 1
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize("file", ["grafana", "alerts"])
+def test_printed_files(bare_cli: Cli, file: str) -> None:
+    """The files are printed without a database."""
+    found = bare_cli("metrics", "--print", file)
+    assert found.status == 0
+    assert "fairqueue_up" in found.out
+
+
+@pytest.mark.parametrize("address", ["nothing", "1:2:3", "127.0.0.1:65536", "127.0.0.1:"])
+def test_bad_addresses(cli: Cli, address: str) -> None:
+    """An address that cannot be read is named."""
+    found = cli("metrics", "--http", address)
+    assert found.status == 2
+    assert address in found.err

@@ -1,0 +1,65 @@
+"""The Grafana dashboard and the alert rules ask for metrics that there are, by labels that they have."""
+
+import json
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+
+import pytest
+import yaml
+
+from sqlalchemy_fairqueue.metrics import METRICS
+
+_FOLDER = files("sqlalchemy_fairqueue.metrics")
+_DASHBOARD: dict[str, Any] = json.loads(_FOLDER.joinpath("grafana_dashboard.json").read_text("utf-8"))
+_RULES: list[dict[str, Any]] = yaml.safe_load(_FOLDER.joinpath("alert_rules.yaml").read_text("utf-8"))["groups"][0][
+    "rules"
+]
+_LABELS = {metric.name: set(metric.labels) for metric in METRICS}
+# Prometheus adds these to every series.
+_TARGET = {"job", "instance"}
+
+
+def _expressions() -> Iterator[str]:
+    yield from (target["expr"] for panel in _DASHBOARD["panels"] for target in panel["targets"])
+    yield from (
+        variable["query"]["query"] for variable in _DASHBOARD["templating"]["list"] if variable["type"] == "query"
+    )
+    yield from (rule["expr"] for rule in _RULES)
+
+
+@pytest.mark.parametrize("expression", list(_expressions()))
+def test_metrics_and_labels(expression: str) -> None:
+    """An expression names metrics that are exported, and only labels that they have."""
+    names = re.findall(r"\bfairqueue_\w+", expression)
+    assert names
+    assert set(names) <= set(_LABELS)
+    for name, selector in re.findall(r"(fairqueue_\w+)\{(.*?)\}", expression):
+        assert set(re.findall(r"(\w+)=", selector)) <= _LABELS[name]
+    for words in re.findall(r"\b(?:by|on) \((.*?)\)", expression):
+        assert set(words.split(", ")) <= set.intersection(*(_LABELS[name] for name in names)) | _TARGET
+
+
+def test_every_metric_is_on_the_dashboard() -> None:
+    """The dashboard shows each metric."""
+    asked = json.dumps(_DASHBOARD)
+    assert [name for name in _LABELS if name not in asked] == []
+
+
+def test_legends_and_annotations_use_labels_of_their_series() -> None:
+    """What a legend or an annotation shows is a label of the metrics that it is about."""
+    for panel in _DASHBOARD["panels"]:
+        for target in panel["targets"]:
+            names = re.findall(r"\bfairqueue_\w+", target["expr"])
+            assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= _LABELS[names[0]]
+    for rule in _RULES:
+        names = re.findall(r"\bfairqueue_\w+", rule["expr"])
+        shown = set(re.findall(r"\$labels\.(\w+)", json.dumps(rule["annotations"])))
+        assert shown <= _LABELS[names[0]] | _TARGET
+        assert {"summary", "description"} == set(rule["annotations"])
+
+
+def test_no_label_is_a_tenant() -> None:
+    """The number of series does not depend on tenants."""
+    assert set.union(*_LABELS.values()) == {"queue", "state", "quantile", "worker", "event"}
