@@ -31,6 +31,7 @@ from sqlalchemy_fairqueue.errors import (
 )
 from sqlalchemy_fairqueue.models import Channel, Message, RoleGrant, declare_grants, make_models
 from sqlalchemy_fairqueue.queue import Queue
+from sqlalchemy_fairqueue.queue.middleware import AsyncMiddleware, Middleware
 from sqlalchemy_fairqueue.values import (
     Batch,
     Bury,
@@ -56,6 +57,7 @@ from sqlalchemy_fairqueue.values import (
 from sqlalchemy_fairqueue.worker import AsyncWorker, Context, Worker, WorkerStats
 
 __all__ = [
+    "AsyncMiddleware",
     "AsyncWorker",
     "AutocommitError",
     "Batch",
@@ -88,6 +90,7 @@ __all__ = [
     "LockOrderError",
     "Message",
     "MessageCancelled",
+    "Middleware",
     "NotGranted",
     "PayloadError",
     "PurgeReceipt",

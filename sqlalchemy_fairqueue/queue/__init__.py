@@ -8,6 +8,7 @@ from sqlalchemy_fairqueue.queue.dead_letters import DeadLetterMethods
 from sqlalchemy_fairqueue.queue.deliveries import DeliveryMethods
 from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
 from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
+from sqlalchemy_fairqueue.queue.middleware import MiddlewareMethods
 from sqlalchemy_fairqueue.queue.quarantine import QuarantineMethods
 from sqlalchemy_fairqueue.queue.stats import StatsMethods
 from sqlalchemy_fairqueue.queue.withdrawals import WithdrawalMethods
@@ -24,6 +25,7 @@ class Queue(
     DeadLetterMethods,
     QuarantineMethods,
     HandlerMethods,
+    MiddlewareMethods,
 ):
     """A named set of channels in a PostgreSQL database, served in turn.
 

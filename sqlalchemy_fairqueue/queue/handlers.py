@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnhandledKindWarning
 from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.middleware import is_asynchronous
 from sqlalchemy_fairqueue.values import RetryPolicy, check_duration, check_name
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class HandlerMethods(QueueBase):
                 timeout=timeout,
                 session="session" in wanted,
                 context="context" in wanted,
-                asynchronous=_is_asynchronous(function),
+                asynchronous=is_asynchronous(function),
                 isolated=isolation == "process",
             )
             return function
@@ -205,7 +206,7 @@ def _check_isolated(function: object, wanted: set[str]) -> None:
             f"handler {function!r:.80} takes a session, and isolation is 'process': a session's transaction cannot "
             "leave its process; open a session in the handler itself, or leave isolation out"
         )
-    if not inspect.isfunction(function) or _is_asynchronous(function):
+    if not inspect.isfunction(function) or is_asynchronous(function):
         raise InvalidArgument(
             f"handler {function!r:.80} is no plain function, and isolation is 'process'; give a function of a module, "
             "which may call asyncio.run itself"
@@ -215,7 +216,3 @@ def _check_isolated(function: object, wanted: set[str]) -> None:
             f"handler {function!r:.80} is {function.__qualname__}, which a child process cannot import; "
             "move it to the top of a module"
         )
-
-
-def _is_asynchronous(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks for the method

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import InvalidArgument, WorkerError
 from sqlalchemy_fairqueue.queue.consumer import Consumer
+from sqlalchemy_fairqueue.queue.middleware import call_of, middleware_for, middleware_of
 from sqlalchemy_fairqueue.testing.deliveries import make_context, make_delivery
 from sqlalchemy_fairqueue.unit_of_work import Verb, connection_of, record, send_recorded, session_of
 from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
 from sqlalchemy_fairqueue.worker import decisions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy.orm import Session
 
@@ -76,7 +77,7 @@ def perform(
         raise InvalidArgument(f"the handler of kind {kind!r} is async; await aperform(...)")
     delivery = make_delivery(queue, payload, kind=kind, **message)
     try:
-        return _outcome(handler.function(delivery, **_extras(handler, delivery, session, context)))
+        return _outcome(_call(queue, handler, delivery, session, context)())
     except Outcome as outcome:
         return outcome
 
@@ -94,7 +95,7 @@ async def aperform(
     handler = _handler(queue, kind)
     delivery = make_delivery(queue, payload, kind=kind, **message)
     try:
-        found = handler.function(delivery, **_extras(handler, delivery, session, context))
+        found = _call(queue, handler, delivery, session, context)()
         return _outcome(await found if inspect.isawaitable(found) else found)
     except Outcome as outcome:
         return outcome
@@ -129,10 +130,10 @@ def drain(session: AnySession, queue: Queue, *, limit: int = 1000) -> list[Perfo
         handler = _handler(queue, delivery.kind)
         if handler.asynchronous:
             raise InvalidArgument(f"the handler of kind {handler.kind!r} is async; await adrain(...)")
-        extras = _extras(handler, delivery, found, None)
+        call = _call(queue, handler, delivery, found, None)
         try:
             with found.begin_nested():
-                outcome = _outcome(handler.function(delivery, **extras))
+                outcome = _outcome(call())
         except Outcome as raised:
             outcome = raised
         _settle(found, queue, handler, delivery, outcome)
@@ -149,10 +150,9 @@ async def adrain(session: AsyncSession, queue: Queue, *, limit: int = 1000) -> l
         try:
             async with session.begin_nested():
                 if handler.asynchronous:
-                    extras = _extras(handler, delivery, session, None)
-                    outcome = _outcome(await handler.function(delivery, **extras))
+                    outcome = _outcome(await _call(queue, handler, delivery, session, None)())
                 else:
-                    outcome = _outcome(await session.run_sync(_calling(handler, delivery)))
+                    outcome = _outcome(await session.run_sync(_calling(queue, handler, delivery)))
         except Outcome as raised:
             outcome = raised
         await session.run_sync(lambda found: _settle(found, queue, handler, delivery, outcome))  # noqa: B023 - awaited here
@@ -160,8 +160,8 @@ async def adrain(session: AsyncSession, queue: Queue, *, limit: int = 1000) -> l
     return performed
 
 
-def _calling(handler: Handler, delivery: Delivery) -> Any:
-    return lambda session: handler.function(delivery, **_extras(handler, delivery, session, None))
+def _calling(queue: Queue, handler: Handler, delivery: Delivery) -> Any:
+    return lambda session: _call(queue, handler, delivery, session, None)()
 
 
 def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery]:
@@ -203,15 +203,15 @@ def _handler(queue: Queue, kind: str) -> Handler:
     return handler
 
 
-def _extras(handler: Handler, delivery: Delivery, session: object, context: Context | None) -> dict[str, Any]:
-    extras: dict[str, Any] = {}
-    if handler.session:
-        if session is None:
-            raise InvalidArgument(f"the handler of kind {handler.kind!r} takes a session; call perform(session=...)")
-        extras["session"] = session
-    if handler.context:
-        extras["context"] = context or make_context(delivery)
-    return extras
+def _call(
+    queue: Queue, handler: Handler, delivery: Delivery, session: object, context: Context | None
+) -> Callable[[], Any]:
+    """The call of a handler, with the middleware of its queue."""
+    if handler.session and session is None:
+        raise InvalidArgument(f"the handler of kind {handler.kind!r} takes a session; call perform(session=...)")
+    around = middleware_for(handler, middleware_of(queue))
+    given = (context or make_context(delivery)).with_session(session if handler.session else None)
+    return call_of(handler, around, given)
 
 
 def _outcome(found: object) -> Outcome | None:

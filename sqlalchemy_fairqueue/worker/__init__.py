@@ -68,8 +68,8 @@ Failures, and what the worker does then:
 * The process dies: messages come back when their lease ends, and child processes kill themselves.
 """
 
+from sqlalchemy_fairqueue.queue.contexts import Context
 from sqlalchemy_fairqueue.worker.async_worker import AsyncWorker
-from sqlalchemy_fairqueue.worker.leases import Context
 from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 from sqlalchemy_fairqueue.worker.worker import Worker
 

@@ -30,9 +30,10 @@ from sqlalchemy_fairqueue.worker.runtime import Runtime
 from sqlalchemy_fairqueue.worker.telemetry import WorkerStats, log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy_fairqueue.queue import Queue
+    from sqlalchemy_fairqueue.queue.middleware import AnyMiddleware
 
 
 class AsyncWorker:
@@ -65,6 +66,7 @@ class AsyncWorker:
         max_bytes: int = MAX_BYTES,
         name: str | None = None,
         housekeeping: bool = True,
+        middleware: Sequence[AnyMiddleware] = (),
     ) -> None:
         if not isinstance(engine, AsyncEngine):
             raise refused(engine, "an AsyncEngine", "use a Worker")
@@ -81,6 +83,7 @@ class AsyncWorker:
             max_bytes=max_bytes,
             name=worker_name(name),
             housekeeping=housekeeping,
+            middleware=tuple(middleware),
         )
         self._sessions = session_factory or _sessions(engine)
         self._sync_sessions = sync_session_factory

@@ -1,4 +1,4 @@
-"""Leases of a worker, the deliveries that it holds under them, and what handlers may ask about these. No I/O.
+"""Leases of a worker, and the deliveries that it holds under them. No I/O.
 
 The database's clock decides when a lease ends; a worker that cannot ask it must be on the safe side. So each sign of
 life (a dequeue, an extension) counts from the moment **before** it was sent. However late it arrived, the lease was
@@ -211,66 +211,3 @@ class LeaseRegistry:
                 elif tracked.lost:
                     self._leases.pop(key, None)
         return held
-
-
-class Context:
-    """What a handler that takes ``context`` may ask while it works.
-
-    A handler in a thread cannot be interrupted: one that takes long should call ``check`` between its steps.
-    """
-
-    __slots__ = ("_held",)
-
-    def __init__(self, held: HeldDelivery) -> None:
-        self._held = held
-
-    @property
-    def delivery(self) -> Delivery:
-        """The delivery."""
-        return self._held.delivery
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether somebody withdrew the message: stop, nothing of this attempt counts."""
-        return self._held.cancelled
-
-    @cancelled.setter
-    def cancelled(self, cancelled: bool) -> None:
-        self._held.cancelled = cancelled
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the worker is asked to stop; the handler may go on, for the grace period at most."""
-        return self._held.stopping
-
-    @stopping.setter
-    def stopping(self, stopping: bool) -> None:
-        self._held.stopping = stopping
-
-    @property
-    def max_attempts(self) -> int:
-        """After so many attempts the message becomes a dead letter.
-
-        That is its own limit (``delivery.max_attempts``) or the policy's, whichever is lower.
-        """
-        return self._held.max_attempts
-
-    @property
-    def lost(self) -> bool:
-        """Whether the lease is not known to be alive any more: another consumer may have the message now."""
-        return self._held.lost
-
-    @property
-    def timed_out(self) -> bool:
-        """Whether the handler has had its time."""
-        return self._held.timed_out
-
-    def check(self) -> None:
-        """Return if the handler may go on.
-
-        Raises:
-            LeaseLost: The lease is not known to be alive any more.
-            MessageCancelled: Somebody withdrew the message.
-            HandlerTimeout: The time of this kind is over.
-        """
-        self._held.check()

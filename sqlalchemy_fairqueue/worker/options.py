@@ -21,6 +21,7 @@ from sqlalchemy_fairqueue.database.engines import check_driver
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES, MOST_BYTES
+from sqlalchemy_fairqueue.queue.middleware import check_middleware, middleware_for, middleware_of
 from sqlalchemy_fairqueue.values import RetryPolicy, check_count, check_duration, check_name
 from sqlalchemy_fairqueue.worker.executors.child_processes import check_isolated
 from sqlalchemy_fairqueue.worker.telemetry import log
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.queue.handlers import Handler
+    from sqlalchemy_fairqueue.queue.middleware import AnyMiddleware
 
 LEASE = timedelta(seconds=30)
 GRACE = timedelta(seconds=30)
@@ -64,6 +66,7 @@ class WorkerOptions:
     max_bytes: int = MAX_BYTES
     name: str
     housekeeping: bool
+    middleware: tuple[AnyMiddleware, ...] = ()
     timings: Timings = field(default_factory=Timings)
     clock: Clock = monotonic
 
@@ -88,6 +91,8 @@ class WorkerOptions:
         if not isinstance(self.retry, RetryPolicy):
             raise InvalidArgument(f"retry is {self.retry!r:.80}; give a RetryPolicy")
         check_name("name", self.name)
+        for one in self.middleware:
+            check_middleware(one)
 
     @property
     def ask(self) -> timedelta:
@@ -137,7 +142,7 @@ def check_handlers(options: WorkerOptions) -> None:
 
     Raises:
         InvalidArgument: A queue has none.
-        WorkerError: A handler cannot run in a child process.
+        WorkerError: A handler cannot run in a child process; or no middleware would go around it, though there is some.
     """
     check_isolated(options.queues)
     for queue in options.queues:
@@ -146,6 +151,8 @@ def check_handlers(options: WorkerOptions) -> None:
                 f"queue {queue.name!r} has no handlers; declare them with @queue.handler(...), and import the modules "
                 "that hold them before the worker starts (fairqueue worker: with --import)"
             )
+        for handler in queue.handlers.values():
+            middleware_for(handler, middleware_of(queue, options.middleware))
 
 
 def check_sessions(

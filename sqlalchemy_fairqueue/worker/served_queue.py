@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.queue.consumer import Consumer
+from sqlalchemy_fairqueue.queue.middleware import middleware_for, middleware_of
 from sqlalchemy_fairqueue.worker.timings import Backoff
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.queue.handlers import Handler
+    from sqlalchemy_fairqueue.queue.middleware import AnyMiddleware
     from sqlalchemy_fairqueue.values import Lease, RetryPolicy
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.timings import Timings
@@ -59,6 +61,8 @@ class ServedQueue:
         self.dequeuing = threading.Lock()
         self.heard_at = 0.0
         self.waiting_lease: int | None = None
+        self._middleware = middleware_of(queue, options.middleware)
+        self._around: dict[str, tuple[AnyMiddleware, ...]] = {}
 
     def handler(self, kind: str) -> Handler:
         """The handler of a kind.
@@ -74,6 +78,19 @@ class ServedQueue:
                 f"declare one with @queue.handler({kind!r}), or leave the kind to workers that know it"
             )
         return handler
+
+    def around(self, handler: Handler) -> tuple[AnyMiddleware, ...]:
+        """The middleware around a handler, outermost first.
+
+        Raises:
+            WorkerError: There is some, but none for handlers like this one.
+        """
+        if not self._middleware:
+            return ()
+        found = self._around.get(handler.kind)
+        if found is None:
+            found = self._around[handler.kind] = middleware_for(handler, self._middleware)
+        return found
 
     def policy(self, handler: Handler | None, default: RetryPolicy) -> RetryPolicy:
         """The policy by which failures of a kind are tried again."""

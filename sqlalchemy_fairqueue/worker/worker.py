@@ -30,10 +30,11 @@ from sqlalchemy_fairqueue.worker.runtime import Runtime
 from sqlalchemy_fairqueue.worker.telemetry import WorkerStats, log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import timedelta
 
     from sqlalchemy_fairqueue.queue import Queue
+    from sqlalchemy_fairqueue.queue.middleware import AnyMiddleware
 
 
 class _StoppedAtStart(BaseException):
@@ -63,6 +64,8 @@ class Worker:
             default. One message may have more. Those that handlers work on come on top.
         name: Shown beside its leases and in the log. Default: host, process and a random part.
         housekeeping: Whether it does its share of chores: partitions of the history.
+        middleware: Functions around each call of a handler, outermost first, such as one that traces it. They go around
+            those of the queues; what they may do is told by ``Queue.middleware``.
 
     Raises:
         InvalidArgument: A bad argument.
@@ -83,6 +86,7 @@ class Worker:
         max_bytes: int = MAX_BYTES,
         name: str | None = None,
         housekeeping: bool = True,
+        middleware: Sequence[AnyMiddleware] = (),
     ) -> None:
         if not isinstance(engine, Engine):
             raise refused(engine, "an Engine", "use an AsyncWorker")
@@ -99,6 +103,7 @@ class Worker:
             max_bytes=max_bytes,
             name=worker_name(name),
             housekeeping=housekeeping,
+            middleware=tuple(middleware),
         )
         self._sessions = session_factory or sessionmaker(engine)
         # A signal handler of the application's may call stop() while the same thread does.

@@ -13,7 +13,8 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import AsyncWorker, Delivery, Enqueue, Queue, Worker
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Enqueue, Queue, Worker
+from sqlalchemy_fairqueue.worker.leases import HeldDelivery
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
@@ -39,6 +40,12 @@ def retimed(worker: W, **timings: float) -> W:
     options = worker._options
     worker._options = replace(options, timings=replace(options.timings, **timings))  # type: ignore[arg-type]
     return worker
+
+
+def held_of(context: Context) -> HeldDelivery:
+    """The worker's own state behind a context."""
+    assert isinstance(context._held, HeldDelivery)
+    return context._held
 
 
 def until(condition: Callable[[], Any], what: object) -> None:

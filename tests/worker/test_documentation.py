@@ -46,6 +46,27 @@ def test_the_example_runs(engine: Engine, database: Database, monkeypatch: pytes
     assert not is_empty(database)
 
 
+def test_the_middleware_example_runs(engine: Engine) -> None:
+    """The page's middleware names the tenant to each transaction of a handler."""
+    module = ModuleType("example")
+    exec(compile(_example("@queue.middleware"), str(_PAGE), "exec"), module.__dict__)  # noqa: S102 - our own page
+    queue: Queue = module.__dict__["queue"]
+    tenants = []
+
+    @queue.handler
+    def handle(_: Delivery, session: Session) -> None:
+        tenants.append(session.scalar(text("select current_setting('app.tenant')")))
+
+    @queue.handler("other")
+    def without_session(_: Delivery) -> None:
+        tenants.append(None)
+
+    send(engine, queue, 1, 2, channel="customer-7")
+    send(engine, queue, 3, kind="other", channel="customer-8")
+    Worker(engine, queue, housekeeping=False).run(drain=True)
+    assert sorted(map(str, tenants)) == ["None", "customer-7", "customer-7"]
+
+
 def test_the_pooler_example_runs(engine: Engine, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page's worker for a pooler works without a listening connection."""
     asked: dict[str, object] = {}

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from sqlalchemy_fairqueue import Lease, LeaseLost, MessageCancelled
+from sqlalchemy_fairqueue.queue.contexts import Context
 from sqlalchemy_fairqueue.values import Delivery
-from sqlalchemy_fairqueue.worker.leases import Context, HeldDelivery, LeaseRegistry, TrackedLease, WorkerLease
+from sqlalchemy_fairqueue.worker.leases import HeldDelivery, LeaseRegistry, TrackedLease, WorkerLease
 
 _QUEUE: Any = object()
 

@@ -21,6 +21,7 @@ from tests.worker.helpers import (
     MANY_HEARTBEATS,
     count_effects,
     expire_leases,
+    held_of,
     is_empty,
     outlive,
     send,
@@ -136,7 +137,7 @@ def test_nothing_is_taken_under_a_lost_lease(queue: Queue, engine: Engine, start
     @queue.handler()
     def handle(delivery: Delivery, context: Context) -> None:
         if delivery.payload == "first":
-            context._held.lease.lose()
+            held_of(context).lease.lose()
         seen.append(delivery.payload)
         until(go.is_set, "it may end")
 

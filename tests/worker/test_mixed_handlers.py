@@ -12,7 +12,17 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, Queue, RetryPolicy
 from tests.fixtures.database import Database
-from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, count_effects, is_empty, retimed, send, until
+from tests.worker.helpers import (
+    LONG_LEASE,
+    MANY_HEARTBEATS,
+    auntil,
+    count_effects,
+    held_of,
+    is_empty,
+    retimed,
+    send,
+    until,
+)
 
 pytestmark = pytest.mark.usefixtures("effects")
 
@@ -76,7 +86,7 @@ async def test_its_time_is_over(queue: Queue, engine: Engine, database: Database
     async with make(retry=_LATER, timings={"cleanup": 0.0}) as worker:
         await auntil(lambda: contexts, "it has written")
         assert worker._runtime is not None
-        contexts[0]._held.time_over_at = 0.0
+        held_of(contexts[0]).time_over_at = 0.0
         worker._runtime.executor._time_limits.note(0.0)
         await auntil(lambda: worker.stats.hung == 1, "its time is over")
         go.set()

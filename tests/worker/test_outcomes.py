@@ -12,7 +12,16 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Bury, Context, Delivery, HandlerTimeout, Queue, Release, Retry, RetryPolicy
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, count_effects, is_empty, send, until, write_effect
+from tests.worker.helpers import (
+    LONG_LEASE,
+    MANY_HEARTBEATS,
+    count_effects,
+    held_of,
+    is_empty,
+    send,
+    until,
+    write_effect,
+)
 
 pytestmark = pytest.mark.usefixtures("effects")
 
@@ -278,7 +287,7 @@ def test_a_serialization_failure_under_a_lost_lease(queue: Queue, engine: Engine
     @queue.handler(retry=RetryPolicy(first=_LATER, jitter=0, cap=_LATER))
     def handle(delivery: Delivery, session: Session, context: Context) -> None:
         called.append(delivery.deliveries)
-        context._held.lease.lose()
+        held_of(context).lease.lose()
         session.execute(text("do $$ begin raise exception 'conflict' using errcode = '40001'; end $$"))
 
     send(engine, queue, 1)

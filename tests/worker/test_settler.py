@@ -33,7 +33,7 @@ from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import is_empty, send, until
+from tests.worker.helpers import held_of, is_empty, send, until
 
 
 def test_a_locked_message_keeps_no_other_waiting(
@@ -377,7 +377,7 @@ def test_an_end_that_nothing_can_replace(queue: Queue, engine: Engine, database:
 
     worker = start(queue, notify=False, poll_interval=timedelta(milliseconds=20))
     send(engine, queue, "bad")
-    until(lambda: contexts and not contexts[0]._held.lease.held, "it is refused")
+    until(lambda: contexts and not held_of(contexts[0]).lease.held, "it is refused")
     polls = worker.stats.empty
     # The one that was under way has ended, and another one began after that.
     until(lambda: worker.stats.empty > polls + 1, "it polls again")

@@ -18,7 +18,7 @@ from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, o
 from sqlalchemy_fairqueue.worker.executors.child_processes import ChildProcesses
 from sqlalchemy_fairqueue.worker.executors.handler_calls import (
     TimeLimits,
-    arguments,
+    bound_call,
     call_in_session,
     decide_on_failure,
 )
@@ -175,7 +175,7 @@ class Executor(ABC):
     def _call_plain(self, held: HeldDelivery, handler: Handler) -> Any:
         """Call a plain function without session in this thread."""
         with self._fork_guard:
-            return handler.function(held.delivery, **arguments(handler, held))
+            return bound_call(handler, held)()
 
     def _call_in_sync_session(self, held: HeldDelivery, handler: Handler) -> Decision:
         """Call a plain function with a session in this thread, and commit."""
@@ -184,7 +184,8 @@ class Executor(ABC):
 
     def _call_in_child(self, held: HeldDelivery, handler: Handler) -> Decision:
         """Call a handler in a child process, and wait for it in this thread."""
-        return self._decision(held, handler, self._children.call(held, handler))
+        call = bound_call(handler, held, function=lambda *_, **__: self._children.call(held, handler))
+        return self._decision(held, handler, call())
 
     def _decision_in_thread(self, held: HeldDelivery, handler: Handler, result: object) -> Decision:
         """The decision that a value asks for, in a thread that cannot await it."""

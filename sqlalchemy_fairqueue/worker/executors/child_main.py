@@ -21,9 +21,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from sqlalchemy_fairqueue.errors import MessageCancelled, WorkerError, said
+from sqlalchemy_fairqueue.queue.contexts import Context
 from sqlalchemy_fairqueue.values import Bury, Delivery, Outcome, Release, Retry
 from sqlalchemy_fairqueue.worker.decisions import NO_YIELD, cause_of, text_of
-from sqlalchemy_fairqueue.worker.leases import Context, HeldDelivery, TrackedLease
+from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,6 +21,8 @@ from sqlalchemy_fairqueue.errors import (
     WorkerError,
     said,
 )
+from sqlalchemy_fairqueue.queue.contexts import Context
+from sqlalchemy_fairqueue.queue.middleware import call_of
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, guard, record, recorded
 from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
 from sqlalchemy_fairqueue.worker.decisions import (
@@ -35,7 +37,6 @@ from sqlalchemy_fairqueue.worker.decisions import (
     of_undecodable,
     of_unknown,
 )
-from sqlalchemy_fairqueue.worker.leases import Context
 from sqlalchemy_fairqueue.worker.operating_system import join
 from sqlalchemy_fairqueue.worker.telemetry import log, log_message
 from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
@@ -77,14 +78,11 @@ def begin_handling(held: HeldDelivery, default: RetryPolicy) -> Handler:
     return handler
 
 
-def arguments(handler: Handler, held: HeldDelivery, session: Any = None) -> dict[str, Any]:
-    """The arguments of a handler besides the delivery."""
-    given: dict[str, Any] = {}
-    if handler.session:
-        given["session"] = session
-    if handler.context:
-        given["context"] = Context(held)
-    return given
+def bound_call(
+    handler: Handler, held: HeldDelivery, session: Any = None, function: Callable[..., Any] | None = None
+) -> Callable[[], Any]:
+    """The call of a handler with its middleware, or of another function in its place."""
+    return call_of(handler, held.queue.around(handler), Context(held, session), function)
 
 
 class CommitCheck:
@@ -148,7 +146,7 @@ def call_in_session(
             check = CommitCheck(held, handler)
             guard(session, check)
             with around:
-                result = handler.function(held.delivery, **arguments(handler, held, session))
+                result = bound_call(handler, held, session)()
             check.returned = True
             decision = settle_in(session, held, decide(held, handler, result))
             session.commit()

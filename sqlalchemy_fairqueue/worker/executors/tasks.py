@@ -16,7 +16,13 @@ from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost
 from sqlalchemy_fairqueue.unit_of_work import guard
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, is_serialization_failure
 from sqlalchemy_fairqueue.worker.executors.base import Executor
-from sqlalchemy_fairqueue.worker.executors.handler_calls import TRIES, CommitCheck, arguments, begin_handling, settle_in
+from sqlalchemy_fairqueue.worker.executors.handler_calls import (
+    TRIES,
+    CommitCheck,
+    begin_handling,
+    bound_call,
+    settle_in,
+)
 from sqlalchemy_fairqueue.worker.operating_system import in_thread
 
 if TYPE_CHECKING:
@@ -248,7 +254,7 @@ class TaskExecutor(Executor):
             return await self._in_thread(held, lambda: self._call_in_sync_session(held, handler))
         if handler.asynchronous:
             with self._fork_guard:
-                result = await handler.function(held.delivery, **arguments(handler, held))
+                result = await bound_call(handler, held)()
         else:
             result = await self._in_thread(held, lambda: self._call_plain(held, handler))
         # A plain function around a coroutine.
@@ -287,7 +293,7 @@ class TaskExecutor(Executor):
                 check = CommitCheck(held, handler)
                 guard(session.sync_session, check)
                 with self._fork_guard:
-                    result = await handler.function(held.delivery, **arguments(handler, held, session))
+                    result = await bound_call(handler, held, session)()
                 check.returned = True
                 decision = settle_in(session.sync_session, held, self._decision(held, handler, result))
                 await session.commit()

@@ -1,0 +1,111 @@
+"""Context of a handler: what it, and the middleware around it, may ask about its delivery while it works."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.values import Delivery
+
+
+class HeldState(Protocol):
+    """The state of a delivery in a worker's hands, as its context shows it."""
+
+    cancelled: bool
+    stopping: bool
+    max_attempts: int
+
+    @property
+    def delivery(self) -> Delivery:
+        """The delivery."""
+        ...
+
+    @property
+    def lost(self) -> bool:
+        """Whether another consumer may have the message now."""
+        ...
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the handler has had its time."""
+        ...
+
+    def check(self) -> None:
+        """Return if the handler may go on."""
+        ...
+
+
+class Context:
+    """What a handler that takes ``context`` may ask while it works.
+
+    A handler in a thread cannot be interrupted: one that takes long should call ``check`` between its steps.
+    """
+
+    __slots__ = ("_held", "_session")
+
+    def __init__(self, held: HeldState, session: Any = None) -> None:
+        self._held = held
+        self._session = session
+
+    @property
+    def delivery(self) -> Delivery:
+        """The delivery."""
+        return self._held.delivery
+
+    @property
+    def session(self) -> Any:
+        """The session that the handler takes: a Session, of an async handler an AsyncSession; None: it takes none.
+
+        What a middleware writes with it belongs to the handler's transaction. It must not commit.
+        """
+        return self._session
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody withdrew the message: stop, nothing of this attempt counts."""
+        return self._held.cancelled
+
+    @cancelled.setter
+    def cancelled(self, cancelled: bool) -> None:
+        self._held.cancelled = cancelled
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the worker is asked to stop; the handler may go on, for the grace period at most."""
+        return self._held.stopping
+
+    @stopping.setter
+    def stopping(self, stopping: bool) -> None:
+        self._held.stopping = stopping
+
+    @property
+    def max_attempts(self) -> int:
+        """After so many attempts the message becomes a dead letter.
+
+        That is its own limit (``delivery.max_attempts``) or the policy's, whichever is lower.
+        """
+        return self._held.max_attempts
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease is not known to be alive any more: another consumer may have the message now."""
+        return self._held.lost
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the handler has had its time."""
+        return self._held.timed_out
+
+    def with_session(self, session: Any) -> Context:
+        """The same with another session."""
+        return Context(self._held, session)
+
+    def check(self) -> None:
+        """Return if the handler may go on.
+
+        Raises:
+            LeaseLost: The lease is not known to be alive any more.
+            MessageCancelled: Somebody withdrew the message.
+            HandlerTimeout: The time of this kind is over.
+        """
+        self._held.check()
