@@ -6,6 +6,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from sqlalchemy_fairqueue.cli.results import ExitStatus
+from sqlalchemy_fairqueue.database.drivers import sqlstate_of
 from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument, SchemaMismatch, WorkerError
 
 _UNREACHABLE = ("08", "28", "3D000", "53300", "57P01", "57P02", "57P03", "57P05")
@@ -78,7 +79,7 @@ def command_error(error: BaseException, database: str | None = None) -> CommandE
 
 
 def _database_error(error: DBAPIError, database: str) -> CommandError:
-    state = getattr(error.orig, "sqlstate", None)
+    state = sqlstate_of(error) or None
     what = one_line(error.orig or error)
     unreachable = (state or "").startswith(_UNREACHABLE) or (state is None and error.statement is None)
     if error.connection_invalidated or unreachable:

@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.cli.errors import command_error, usage_error
 from sqlalchemy_fairqueue.cli.options import APP_VARIABLE, DATABASE_URL_VARIABLE
 from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, psycopg_url, with_psycopg
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
-from sqlalchemy_fairqueue.database.engines import check_driver
+from sqlalchemy_fairqueue.database.drivers import check_driver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

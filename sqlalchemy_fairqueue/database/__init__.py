@@ -1,7 +1,7 @@
 """Typed calls of the SQL functions: one Python function each.
 
 Each takes a Connection, the queue or schema that it goes to, and Python values, and returns Python values. This package
-alone knows the clauses, parameters, casts, array literals, microseconds and shapes of rows, and which of our errors an
+alone knows the clauses, parameters, casts, drivers, microseconds and shapes of rows, and which of our errors an
 SQLSTATE stands for. Nothing here commits: the caller does.
 """
 

@@ -4,26 +4,55 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import TextClause, TextualSelect, TwoPhaseTransaction, column, text
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from sqlalchemy_fairqueue.database.binary import binary_results
+from sqlalchemy_fairqueue.database.drivers import driver_of, refusal_of
 from sqlalchemy_fairqueue.database.migrations import to_install, to_repair
 from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
 from sqlalchemy_fairqueue.sql import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from sqlalchemy import Connection, Row
+
+    from sqlalchemy_fairqueue.database.drivers import Driver
 
 # Up to the context: a value may have lines of its own.
 _ROW = re.compile(r"(Failing row contains) \(.*?(?=\nCONTEXT:|\Z)", re.DOTALL)
 
-Clause: TypeAlias = TextClause | TextualSelect
-"""A statement that is made once a schema, so that SQLAlchemy's cache finds it."""
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clause:
+    """A statement that is made once a schema, so that SQLAlchemy's cache finds it.
+
+    Attributes:
+        statement: The statement.
+        types: The SQL types of its parameters.
+    """
+
+    statement: TextClause | TextualSelect
+    types: Mapping[str, str]
+    _encoders: dict[str, list[tuple[str, Callable[[Any], Any]]]] = field(default_factory=dict)
+
+    def encoded(self, driver: Driver, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Parameters as a driver sends them."""
+        encoders = self._encoders.get(driver.name)
+        if encoders is None:
+            found = driver.encoders
+            encoders = [(name, found[type_]) for name, type_ in self.types.items() if type_ in found]
+            self._encoders[driver.name] = encoders
+        if not encoders:
+            return parameters
+        encoded = dict(parameters)
+        for name, encode in encoders:
+            if encoded[name] is not None:
+                encoded[name] = encode(encoded[name])
+        return encoded
 
 
 def qualifier(schema: str | None) -> str:
@@ -46,18 +75,20 @@ def call(schema: str | None, function: str, columns: str, *, alone: Collection[s
             as for a value.
         types: Of the parameters, all of them in their order.
     """
+    types |= {name: types[name].removesuffix("[]") for name in alone}
     arguments = ", ".join(_argument(name, type_, alone=name in alone) for name, type_ in types.items())
     clause = text(f"select {columns} from {qualifier(schema)}{function}({arguments})")  # noqa: S608 (quoted)
     names = [one.split()[-1] for one in columns.split(", ")]
-    return clause.columns(*map(column, names)) if all(map(str.isidentifier, names)) else clause
+    return Clause(clause.columns(*map(column, names)) if all(map(str.isidentifier, names)) else clause, types)
 
 
 def _argument(name: str, type_: str, *, alone: bool) -> str:
-    return f"array[cast(:{name} as {type_.removesuffix('[]')})]" if alone else f"cast(:{name} as {type_})"
+    one = f"cast(:{name} as {type_})"
+    return f"array[{one}]" if alone else one
 
 
 def fetch(
-    connection: Connection, clause: Clause, parameters: Mapping[str, Any], doing: str, *, binary: bool = False
+    connection: Connection, clause: Clause, parameters: Mapping[str, Any], doing: str, *, as_bytes: bool = False
 ) -> Sequence[Row[Any]]:
     """The rows of a statement.
 
@@ -66,14 +97,15 @@ def fetch(
         clause: The statement.
         parameters: Its parameters.
         doing: What it does, for an error's message: ``"dequeue from queue 'documents'"``.
-        binary: Whether its values come in the binary format.
+        as_bytes: Whether it has bytea columns.
 
     Raises:
         FairQueueError: The database refused it with an SQLSTATE that has a class.
     """
+    driver = driver_of(connection)
     try:
-        with binary_results(connection) if binary else nullcontext():
-            return connection.execute(clause, parameters).all()
+        with driver.bytes_results(connection) if as_bytes else nullcontext():
+            return connection.execute(clause.statement, clause.encoded(driver, parameters)).all()
     except StatementError as error:
         _hide_contents(error)
         refusal = translated(error, doing) if isinstance(error, DBAPIError) else None
@@ -96,18 +128,15 @@ def _hide_contents(error: StatementError) -> None:
 
 def translated(error: DBAPIError, doing: str) -> FairQueueError | None:
     """The error of this package for what the database refused; None if its SQLSTATE has no class."""
-    original = error.orig
-    kind = FairQueueError.of_sqlstate.get(getattr(original, "sqlstate", None) or "")
+    refusal = refusal_of(error)
+    kind = FairQueueError.of_sqlstate.get(refusal.sqlstate)
     if kind is None:
         return None
-    diagnostics = getattr(original, "diag", None)
-    problem = getattr(diagnostics, "message_primary", None) or str(original)
-    if detail := getattr(diagnostics, "message_detail", None):
-        problem = f"{problem} ({detail})"
-    hint = getattr(diagnostics, "message_hint", None)
+    problem = f"{refusal.message} ({refusal.detail})" if refusal.detail else refusal.message
+    hint = refusal.hint
     if kind is SchemaMismatch:
         # Raised within a function: then it is installed.
-        hint = to_repair() if getattr(diagnostics, "context", None) else to_install()
+        hint = to_repair() if refusal.context else to_install()
     return kind(f"cannot {doing}: {problem}; {hint or 'see the documentation of the call'}")
 
 

@@ -91,7 +91,7 @@ def dead_letters(
     }
     parameters = which.parameters(target) | page
     doing = f"read the dead letters of queue {target.queue!r}"
-    rows = fetch(connection, dead_letters_clause(target.schema), parameters, doing, binary=True)
+    rows = fetch(connection, dead_letters_clause(target.schema), parameters, doing, as_bytes=True)
     return [_dead_letter(target, codec, row) for row in rows]
 
 

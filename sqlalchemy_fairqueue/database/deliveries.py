@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy_fairqueue.database.arrays import integers
 from sqlalchemy_fairqueue.database.calls import call, fetch
 from sqlalchemy_fairqueue.errors import said
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
@@ -146,11 +145,11 @@ def dequeue(
             "lease": microseconds(lease),
             "consumer": consumer,
             "lease_id": lease_id,
-            "hints": None if hints is None else integers(hints),
+            "hints": hints,
             "max_bytes": max_bytes,
         },
         f"dequeue from queue {target.queue!r}",
-        binary=True,
+        as_bytes=True,
     )
     found: Hints = about.hints or []
     messages: list[DeliveredMessage] = []

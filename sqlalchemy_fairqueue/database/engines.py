@@ -9,6 +9,7 @@ from weakref import WeakSet
 from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
+from sqlalchemy_fairqueue.database.drivers import check_driver
 from sqlalchemy_fairqueue.errors import InvalidArgument, IsolationError
 
 if TYPE_CHECKING:
@@ -50,18 +51,6 @@ async def arun(engine: AsyncEngine, work: Callable[[Connection], R]) -> R:
             raise
         _explicit.add(engine.sync_engine)
         return await arun(engine, work)
-
-
-def check_driver(bind: Engine | Connection) -> None:
-    """Refuse engines and connections that are not to PostgreSQL through psycopg.
-
-    Raises:
-        InvalidArgument: Another database or driver.
-    """
-    if (bind.dialect.name, bind.dialect.driver) != ("postgresql", "psycopg"):
-        raise InvalidArgument(
-            f"the engine speaks {bind.dialect.name}+{bind.dialect.driver}; the queue needs create_engine('postgresql+psycopg://...')"
-        )
 
 
 def set_lock_timeout(connection: Connection, timeout: timedelta) -> None:

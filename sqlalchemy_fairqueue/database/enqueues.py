@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sqlalchemy_fairqueue.database.arrays import array
 from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
 from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
@@ -117,7 +116,7 @@ def enqueue(
     alone = len(columns) == 1
     parameters = columns[0]
     if not alone:
-        parameters = {name: array([one[name] for one in columns]) for name in columns[0]}
+        parameters = {name: [one[name] for one in columns] for name in columns[0]}
     parameters["queue"] = target.queue
     parameters["policy"] = new_policy_json(policy)
     parameters["notify"] = may_notify(connection, notify)

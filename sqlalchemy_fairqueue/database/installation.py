@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
+from sqlalchemy_fairqueue.database.drivers import is_in_autocommit, refusal_of, sqlstate_of
 from sqlalchemy_fairqueue.database.migrations import to_upgrade, too_old
 from sqlalchemy_fairqueue.errors import AutocommitError, SchemaMismatch
 from sqlalchemy_fairqueue.sql import (
@@ -47,7 +48,7 @@ def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> 
         ValueError: PostgreSQL cannot keep the schema's name, or the database is not PostgreSQL.
     """
     if isinstance(where, Connection):
-        if getattr(where.connection.dbapi_connection, "autocommit", False):
+        if is_in_autocommit(where):
             raise AutocommitError(
                 "install_fairqueue is all or nothing, and the connection is in AUTOCOMMIT; give the engine, or a "
                 "connection without isolation_level='AUTOCOMMIT'"
@@ -60,7 +61,7 @@ def install_fairqueue(where: Engine | Connection, schema: str | None = None) -> 
                 return _installed_now(connection, schema)
         except (DBAPIError, SchemaMismatch) as error:
             cause = error if isinstance(error, DBAPIError) else error.__cause__
-            if attempt == _ATTEMPTS or not isinstance(cause, DBAPIError) or _sqlstate(cause) not in _TAKEN:
+            if attempt == _ATTEMPTS or not isinstance(cause, DBAPIError) or sqlstate_of(cause) not in _TAKEN:
                 raise
             # A guard's refusal stays, unless another process has installed it meanwhile.
             if isinstance(error, SchemaMismatch) and not _is_there(engine, schema):
@@ -81,10 +82,9 @@ def _installed_now(connection: Connection, schema: str | None) -> bool:
     try:
         _send(connection, [*made, *install_statements(latest_version(), schema)])
     except DBAPIError as error:
-        if _sqlstate(error) != SCHEMA_MISMATCH:
+        if sqlstate_of(error) != SCHEMA_MISMATCH:
             raise
-        refused = getattr(getattr(error.orig, "diag", None), "message_primary", None) or str(error.orig)
-        problem = f"install_fairqueue: {refused}"
+        problem = f"install_fairqueue: {refusal_of(error).message}"
         raise SchemaMismatch(problem) from error
     return True
 
@@ -97,7 +97,3 @@ def _send(connection: Connection, statements: Iterable[str]) -> None:
 def _is_there(engine: Engine, schema: str | None) -> bool:
     with engine.connect() as connection:
         return installed_version(connection, schema) is not None
-
-
-def _sqlstate(error: DBAPIError) -> str | None:
-    return getattr(error.orig, "sqlstate", None)

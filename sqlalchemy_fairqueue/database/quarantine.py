@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.database.drivers import sqlstate_of
 from sqlalchemy_fairqueue.times import any_instant
 from sqlalchemy_fairqueue.values import QuarantinedInfo
 
@@ -43,7 +44,7 @@ def is_about_data(error: BaseException) -> bool:
     """Whether a dequeue failed over a row: not over a lock, the connection, a timeout or a privilege."""
     if not isinstance(error, DBAPIError) or error.connection_invalidated:
         return False
-    return str(getattr(error.orig, "sqlstate", None) or "").startswith(_ABOUT_DATA)
+    return sqlstate_of(error).startswith(_ABOUT_DATA)
 
 
 @cache
@@ -108,6 +109,7 @@ def quarantined(connection: Connection, target: Target, *, after: int, limit: in
         quarantined_clause(target.schema),
         {"queue": target.queue, "after": after, "limit": limit},
         f"read the quarantine of queue {target.queue!r}",
+        as_bytes=True,
     )
     return [
         QuarantinedInfo(

@@ -88,6 +88,7 @@ def channel_stats(
             "busy": busy,
         },
         f"read the stats of the channels of queue {target.queue!r}",
+        as_bytes=True,
     )
     return [_channel(target, row) for row in rows]
 

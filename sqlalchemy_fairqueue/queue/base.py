@@ -9,7 +9,8 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy_fairqueue.codecs import Codec, JsonCodec
 from sqlalchemy_fairqueue.database import Target, check_installed
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
-from sqlalchemy_fairqueue.database.engines import arun, check_driver, refused, run
+from sqlalchemy_fairqueue.database.drivers import check_driver
+from sqlalchemy_fairqueue.database.engines import arun, refused, run
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.unit_of_work import connection_of, joined, lock_order_of, record, send, session_of
 from sqlalchemy_fairqueue.values import SCHEMA_BYTES, ChannelPolicy, check_count, check_name

@@ -200,7 +200,7 @@ def _plain(connection: Connection) -> Iterator[None]:
     """
     before = connection.execute(_SETTINGS).one()._asdict()
     # In AUTOCOMMIT a transaction's setting would be over with the statement.
-    lasting = getattr(connection.connection.driver_connection, "autocommit", False)
+    lasting = getattr(connection.connection.dbapi_connection, "autocommit", False)
 
     connection.execute(_SET, {**_PLAIN, "local": not lasting})
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from sqlalchemy_fairqueue.database.drivers import is_in_autocommit
 from sqlalchemy_fairqueue.errors import AutocommitError, LockOrderError
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def lock_order_of(connection: Connection) -> LockOrder:
     Raises:
         AutocommitError: The connection commits each statement by itself.
     """
-    if getattr(connection.connection.driver_connection, "autocommit", False):
+    if is_in_autocommit(connection):
         raise AutocommitError(
             f"the connection to {connection.engine.url.render_as_string()} is in AUTOCOMMIT, where queue work would "
             "not be atomic with the business writes; use an engine or session without isolation_level='AUTOCOMMIT'"

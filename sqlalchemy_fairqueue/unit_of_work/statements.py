@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database import check_installed
-from sqlalchemy_fairqueue.database.engines import check_driver
+from sqlalchemy_fairqueue.database.drivers import check_driver
 from sqlalchemy_fairqueue.unit_of_work import phases
 from sqlalchemy_fairqueue.unit_of_work.administration import configure, settings_of_queues
 from sqlalchemy_fairqueue.unit_of_work.enqueues import enqueue
@@ -44,7 +44,7 @@ def send_routed(
         Updates of the receipts, to be called once the outcome is certain.
 
     Raises:
-        InvalidArgument: A connection is not to PostgreSQL through psycopg; nothing was sent.
+        InvalidArgument: A connection is not to PostgreSQL through a driver that the queue works on; nothing was sent.
         LockOrderError: A transaction has sent something that sorts after one of them; nothing was sent.
         AutocommitError: A connection is in AUTOCOMMIT; nothing was sent.
         SchemaMismatch: The schema of one of them is missing or too old; nothing was sent.

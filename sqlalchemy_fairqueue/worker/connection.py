@@ -23,21 +23,20 @@ from sqlalchemy import Engine, NullPool
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
+from sqlalchemy_fairqueue.database.drivers import driver_of, sqlstate_of
 from sqlalchemy_fairqueue.database.engines import set_lock_timeout
 from sqlalchemy_fairqueue.errors import IsolationError, LeaseLost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Iterator
 
     from sqlalchemy import Connection
 
+    from sqlalchemy_fairqueue.database.drivers import Driver, Listener
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
-
-    SetUp = Callable[[Connection], None]
-    from collections.abc import Iterator
-
     from sqlalchemy_fairqueue.worker.timings import Clock
 
+    SetUp = Callable[[Connection], None]
 
 R = TypeVar("R")
 
@@ -66,9 +65,11 @@ class DedicatedConnection(ABC):
     """
 
     def __init__(self, options: WorkerOptions, set_up: SetUp | None) -> None:
+        engine = options.engine
+        self._driver = driver_of(engine.sync_engine if isinstance(engine, AsyncEngine) else engine)
         self._timings = options.timings
         self._set_up = set_up
-        self.watch = SocketWatch(options.clock)
+        self.watch = SocketWatch(options.clock, self._driver)
         self._isolation: Any = "AUTOCOMMIT"
 
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
@@ -92,10 +93,17 @@ class DedicatedConnection(ABC):
                 self.close()
             raise
 
-    def driver(self) -> Any:
-        """The driver's connection, for what SQLAlchemy cannot do."""
+    def database_key(self) -> tuple[object, ...]:
+        """The server, database and user: equal where a notification reaches both of two connections."""
+        return self._closing(lambda: self._driver.database_key(self._driver_connection()))
+
+    def listener(self) -> Listener:
+        """A listener over the connection, which is used for nothing else until it is closed."""
+        return self._closing(lambda: self._driver.listener(self._driver_connection(), self._in_loop))
+
+    def _closing(self, work: Callable[[], R]) -> R:
         try:
-            return self._driver()
+            return work()
         except BaseException:
             self.close()
             raise
@@ -108,7 +116,11 @@ class DedicatedConnection(ABC):
     def _run(self, work: Callable[[Connection], R], within: float | None) -> R: ...
 
     @abstractmethod
-    def _driver(self) -> Any: ...
+    def _driver_connection(self) -> Any: ...
+
+    def _in_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine in the connection's event loop."""
+        raise NotImplementedError
 
 
 class SyncDedicatedConnection(DedicatedConnection):
@@ -134,7 +146,7 @@ class SyncDedicatedConnection(DedicatedConnection):
         with self.watch.calling(within):
             return work(connection)
 
-    def _driver(self) -> Any:
+    def _driver_connection(self) -> Any:
         return self._open().connection.driver_connection
 
     def _open(self) -> Connection:
@@ -178,10 +190,11 @@ class AsyncDedicatedConnection(DedicatedConnection):
     def _run(self, work: Callable[[Connection], R], within: float | None) -> R:
         return cast("R", self._in_loop(self._arun(work, within)))
 
-    def _driver(self) -> Any:
+    def _driver_connection(self) -> Any:
         return self._in_loop(self._adriver())
 
-    def _in_loop(self, coroutine: Any) -> Any:
+    def _in_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """As for DedicatedConnection."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
         return self._loop.run_until_complete(coroutine)
@@ -255,7 +268,7 @@ def _unanswered(within: float) -> TimeoutError:
 def _is_usable(error: BaseException) -> bool:
     """Whether the connection can go on after an error: the database refused a statement, and said so."""
     if isinstance(error, DBAPIError):
-        return not error.connection_invalidated and getattr(error.orig, "sqlstate", None) in _REFUSALS
+        return not error.connection_invalidated and sqlstate_of(error) in _REFUSALS
     # The driver has no bytes for a character, and sent nothing.
     return isinstance(error, (LeaseLost, UnicodeError))
 
@@ -278,15 +291,16 @@ class SocketWatch:
     is shut down ends the call with an error.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, driver: Driver) -> None:
         self._clock = clock
+        self._driver = driver
         self._socket: socket.socket | None = None
         self._since: float | None = None
 
-    def watch(self, driver: Any) -> None:
-        """The connection was made."""
+    def watch(self, connection: Any) -> None:
+        """A driver's connection was made."""
         with contextlib.suppress(OSError):
-            own = self._socket = socket.socket(fileno=os.dup(driver.fileno()))
+            own = self._socket = socket.socket(fileno=os.dup(self._driver.fileno(connection)))
             if own.family in {socket.AF_INET, socket.AF_INET6}:
                 for name, level, value in _OPTIONS:
                     option = getattr(socket, name, None)  # not every system has all

@@ -7,6 +7,7 @@ import traceback
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sqlalchemy_fairqueue.database.drivers import sqlstate_of
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb
 from sqlalchemy_fairqueue.values import Bury, Outcome, Release, Retry, RetryPolicy, check_duration, check_text
@@ -225,4 +226,4 @@ def _is_ours(module: object) -> bool:
 
 def is_serialization_failure(error: BaseException) -> bool:
     """Whether the database asked for the whole transaction to be tried again."""
-    return getattr(getattr(error, "orig", error), "sqlstate", None) in _SERIALIZATION
+    return sqlstate_of(error) in _SERIALIZATION

@@ -2,8 +2,8 @@
 
 It is never the only way to find work: while it is down its subscribers poll, and each time that it comes up they poll
 once and register their waits anew. It is as good as down while the server's notification queue is more than half full,
-since commits notify nobody then (see fq_wake). It talks to libpq itself, for a wait that ends at a notification, at a
-deadline, or when it is told to stop, whether the connection was made for threads or for asyncio.
+since commits notify nobody then (see fq_wake). Each driver has a listener of its own, whose wait ends at a
+notification, at a deadline, or when it is told to stop.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import selectors
 import socket
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
@@ -22,19 +22,15 @@ from sqlalchemy_fairqueue.worker.timings import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
+    from sqlalchemy_fairqueue.database.drivers import Listener
+    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
     Key = tuple[object, ...]
     Notify = Callable[[list[ServedQueue], list[ServedQueue]], None]
-
-_CHANNEL = "fairqueue"
-# One row while this connection listens: whether there is room for notifications.
-_CHECK = (
-    "select pg_catalog.pg_notification_queue_usage() <= 0.5"
-    " from pg_catalog.pg_listening_channels() c where c = 'fairqueue'"
-)
 
 _listeners: dict[Key, _Listener] = {}
 _lock = threading.Lock()
@@ -84,16 +80,15 @@ class Subscription:
             self._listener.leave(self)
 
 
-def subscribe(options: WorkerOptions, driver: Any, notify: Notify) -> Subscription:
+def subscribe(options: WorkerOptions, connection: DedicatedConnection, notify: Notify) -> Subscription:
     """Join the listening connection to a database, which the first subscriber makes.
 
     Args:
         options: The worker's.
-        driver: A driver's connection to the same database, which says which one it is.
+        connection: To the same database; it says which one that is.
         notify: As for Subscription.
     """
-    known = driver.info
-    key = (os.getpid(), known.host, known.port, known.dbname, known.user)
+    key = (os.getpid(), *connection.database_key())
     with _lock:
         listener = _listeners.get(key)
         if listener is None:
@@ -154,41 +149,33 @@ class _Listener:
         os.close(self._stop_writer)
 
     def _listen(self) -> None:
-        driver = self._connection.driver().pgconn
-        # The engine may have another encoding, and topics are compared by their characters.
-        self._execute(driver, "set client_encoding to 'UTF8'")
-        self._execute(driver, f"set application_name to '{_own_name()}'")
-        self._execute(driver, f"listen {_CHANNEL}")
-        self._check(driver)
+        listener = self._connection.listener()
+        with self._answering():
+            listener.listen(_own_name())
+        self._check(listener)
         self._backoff.succeeded()
         self._notify(None)
         check_at = self._clock() + self._timings.silence
-        # Not select(), which knows no file above 1023.
-        with selectors.DefaultSelector() as selector:
-            for file in driver.socket, self._stop_reader:
-                selector.register(file, selectors.EVENT_READ)
-            while not self._stopping:
-                # First: what libpq has read with an answer makes no socket ready.
-                self._receive(driver)
-                ready = {key.fd for key, _ in selector.select(max(0.0, check_at - self._clock()))}
-                if driver.socket in ready:
-                    driver.consume_input()
-                if self._clock() >= check_at:
-                    before = self.is_listening
-                    self._check(driver)
-                    if self.is_listening != before:
-                        self._notify(None)
-                    check_at = self._clock() + self._timings.silence
+        while not self._stopping:
+            # First: what the driver has read with an answer ends no wait.
+            self._receive(listener)
+            listener.wait(self._stop_reader, max(0.0, check_at - self._clock()))
+            if self._clock() >= check_at:
+                before = self.is_listening
+                self._check(listener)
+                if self.is_listening != before:
+                    self._notify(None)
+                check_at = self._clock() + self._timings.silence
 
-    def _check(self, driver: Any) -> None:
+    def _check(self, listener: Listener) -> None:
         """Ask for a sign of life, whether this still listens, and whether anybody is notified."""
-        result = self._execute(driver, _CHECK)
-        if not result.ntuples:
+        with self._answering():
+            has_room = listener.is_notified()
+        if has_room is None:
             raise FairQueueError(
                 "the connection does not listen although it was told to: a transaction pooler is in between; connect "
                 "to the server itself, or give the worker notify=False"
             )
-        has_room = result.get_value(0, 0) == b"t"
         if not has_room and self.is_listening:
             log.warning(
                 "process %d polls: the server's notification queue is more than half full, so commits notify nobody "
@@ -197,10 +184,10 @@ class _Listener:
             )
         self.is_listening = has_room
 
-    def _receive(self, driver: Any) -> None:
+    def _receive(self, listener: Listener) -> None:
         topics: dict[str, set[str]] = {}
-        while (notification := driver.notifies()) is not None:
-            lease_id, _, topic = notification.extra.decode(errors="replace").partition(":")
+        for payload in listener.received():
+            lease_id, _, topic = payload.partition(":")
             topics.setdefault(topic, set()).add(lease_id)
         if topics:
             self._notify(topics)
@@ -212,13 +199,8 @@ class _Listener:
             except Exception:  # noqa: BLE001 - the others are to be woken
                 log.exception("a worker cannot be woken; it polls")
 
-    def _execute(self, driver: Any, sql: str) -> Any:
-        with self._connection.watch.calling(self._timings.answer):
-            result = driver.exec_(sql.encode())
-        # COMMAND_OK or TUPLES_OK
-        if result.status not in {1, 2}:
-            raise FairQueueError(f"cannot {sql}: {result.error_message.decode(errors='replace')}")
-        return result
+    def _answering(self) -> AbstractContextManager[None]:
+        return self._connection.watch.calling(self._timings.answer)
 
 
 def _own_name() -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Engine, QueuePool
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
-from sqlalchemy_fairqueue.database.engines import check_driver
+from sqlalchemy_fairqueue.database.drivers import check_driver
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES, MOST_BYTES

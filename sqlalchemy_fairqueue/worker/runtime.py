@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sqlalchemy_fairqueue.database import check_installed
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
@@ -203,8 +203,8 @@ class Runtime(Generic[E]):
             )
             self.stop(self.executor.give_up())
 
-    def _subscribe(self, driver: Any) -> Subscription:
-        return subscribe(self._options, driver, self._notified)
+    def _subscribe(self, connection: DedicatedConnection) -> Subscription:
+        return subscribe(self._options, connection, self._notified)
 
     def _notified(self, named: list[ServedQueue], others: list[ServedQueue]) -> None:
         self._stats.woken += 1

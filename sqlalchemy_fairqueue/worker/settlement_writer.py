@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
 
+from sqlalchemy_fairqueue.database.drivers import sqlstate_of
 from sqlalchemy_fairqueue.errors import LeaseLost, said
 from sqlalchemy_fairqueue.unit_of_work import Verb, settle
 from sqlalchemy_fairqueue.worker.decisions import fallback, of_own_verb
@@ -179,4 +180,4 @@ def _state(error: DBAPIError | UnicodeError) -> str:
     """The SQLSTATE. For a text that the driver has no bytes for, it is that of a server that has none."""
     if isinstance(error, UnicodeError):
         return _UNTRANSLATABLE
-    return "" if error.connection_invalidated else str(getattr(error.orig, "sqlstate", None) or "")
+    return "" if error.connection_invalidated else sqlstate_of(error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
 
@@ -102,12 +102,14 @@ class WaitRegistration:
     Args:
         connection: The fetcher's.
         options: The worker's.
-        subscribe: Joins the listening connection to the database of a driver's connection; None: the worker is not to
-            be woken.
+        subscribe: Joins the listening connection to the database of this one; None: the worker is not to be woken.
     """
 
     def __init__(
-        self, connection: DedicatedConnection, options: WorkerOptions, subscribe: Callable[[Any], Subscription] | None
+        self,
+        connection: DedicatedConnection,
+        options: WorkerOptions,
+        subscribe: Callable[[DedicatedConnection], Subscription] | None,
     ) -> None:
         self._connection = connection
         self._clock = options.clock
@@ -120,7 +122,7 @@ class WaitRegistration:
     def before_poll(self, queue: ServedQueue) -> None:
         """A poll is about to begin; if polls gave nothing lately, register a wait first."""
         if self._subscription is None and self._subscribe is not None:
-            self._subscription = self._subscribe(self._connection.driver())
+            self._subscription = self._subscribe(self._connection)
         subscription = self._subscription
         polls = queue.polls
         if subscription is None or not subscription.is_listening:

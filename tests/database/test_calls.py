@@ -22,7 +22,7 @@ _CLAUSES: dict[str, Callable[[str | None], Clause]] = {
 
 def _called(clause: Clause) -> str | None:
     """The function that a clause calls; None where it reads tables."""
-    found = re.search(r"\bfrom (fq_\w+)\(", str(clause))
+    found = re.search(r"\bfrom (fq_\w+)\(", str(clause.statement))
     return found and found[1]
 
 
@@ -60,18 +60,18 @@ def test_every_function_is_typed() -> None:
 def test_parameters_are_those_of_the_function(name: str) -> None:
     """A clause passes every parameter of the function in its place, with its type, so that no overload fits as well."""
     clause = _CLAUSES[name](None)
-    arguments = str(clause).partition(f"{_CALLS[name]}(")[2].removesuffix(")")
+    arguments = str(clause.statement).partition(f"{_CALLS[name]}(")[2].removesuffix(")")
     assert arguments == ", ".join(f"cast(:{name} as {type_})" for name, type_ in _parameters(_CALLS[name]))
-    assert list(clause.compile().params) == [name for name, _ in _parameters(_CALLS[name])]
+    assert list(clause.statement.compile().params) == [name for name, _ in _parameters(_CALLS[name])]
 
 
 @pytest.mark.parametrize(("build", "arrays"), [(enqueue_clause, 10), (complete_clause, 4)])
 def test_one_message_alone(build: Callable[..., Clause], arrays: int) -> None:
     """A clause for one message takes the same parameters, the elements of the arrays instead of these."""
     several, alone = build(None), build(None, alone=True)
-    assert alone.compile().params == several.compile().params
-    assert len(re.findall(r"array\[cast\(:\w+ as \w+\)\]", str(alone))) == arrays
-    assert "array[" not in str(several)
+    assert alone.statement.compile().params == several.statement.compile().params
+    assert len(re.findall(r"array\[cast\(:\w+ as \w+\)\]", str(alone.statement))) == arrays
+    assert "array[" not in str(several.statement)
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,11 @@ def test_one_message_alone(build: Callable[..., Clause], arrays: int) -> None:
 def test_schema_names(schema: str) -> None:
     """A schema of any name is one quoted identifier in the statement that is sent, and no parameter."""
     clause = complete_clause(schema)
-    compiled = clause.compile(dialect=postgresql.psycopg.dialect())  # type: ignore[no-untyped-call]
+    compiled = clause.statement.compile(dialect=postgresql.psycopg.dialect())  # type: ignore[no-untyped-call]
     assert f'from "{schema.replace(chr(34), chr(34) * 2)}".fq_complete(' in (
-        str(compiled) % dict.fromkeys(clause.compile().params)
+        str(compiled) % dict.fromkeys(clause.statement.compile().params)
     )
-    assert set(clause.compile().params) == {"queue", "ids", "rows", "lease_ids", "deliveries"}
+    assert set(clause.statement.compile().params) == {"queue", "ids", "rows", "lease_ids", "deliveries"}
 
 
 def test_clauses_are_made_once() -> None:

@@ -8,7 +8,7 @@ from sqlalchemy import Engine, NullPool, create_engine, make_url
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue, SchemaMismatch
-from sqlalchemy_fairqueue.database.engines import check_driver
+from sqlalchemy_fairqueue.database.drivers import check_driver
 from sqlalchemy_fairqueue.sql import latest_version
 from tests.fixtures.database import Database
 

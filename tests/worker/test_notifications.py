@@ -15,6 +15,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Delivery, Queue, Release
+from sqlalchemy_fairqueue.database.drivers import Listener
 from sqlalchemy_fairqueue.worker import notifications
 from sqlalchemy_fairqueue.worker.notifications import Subscription
 from sqlalchemy_fairqueue.worker.served_queue import PollSchedule
@@ -252,16 +253,14 @@ def test_a_listener_through_a_transaction_pooler(
     seen: list[object],
 ) -> None:
     """A connection that does not listen, though the server has answered, counts as none: the worker polls."""
-    execute = notifications._Listener._execute
+    listen = Listener.listen
 
-    def forgetful(listener: Any, driver: Any, sql: str) -> Any:
-        result = execute(listener, driver, sql)
-        if sql.startswith("listen"):
-            # The next transaction has another connection to the server.
-            execute(listener, driver, "unlisten *")
-        return result
+    def forgetful(listener: Listener, application_name: str) -> None:
+        listen(listener, application_name)
+        # The next transaction has another connection to the server.
+        listener._execute("unlisten *")
 
-    monkeypatch.setattr(notifications._Listener, "_execute", forgetful)
+    monkeypatch.setattr(Listener, "listen", forgetful)
     worker = start(queue, poll_interval=_NEVER)
     assert worker._runtime is not None
     [served] = worker._runtime.queues

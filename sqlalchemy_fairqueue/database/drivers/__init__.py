@@ -1,0 +1,54 @@
+"""Drivers of PostgreSQL that the queue works on: what differs between them, and nothing else.
+
+SQLAlchemy hides most of it. What it does not hide is here: how arrays and row ids are encoded, how contents come back
+as bytes, what an error says of the server's refusal, and how a connection listens for notifications. A driver is a
+class of a few methods (``base``); a new one goes into ``_DRIVERS`` and must pass ``tests/drivers``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.database.drivers.base import Driver, Listener, is_in_autocommit
+from sqlalchemy_fairqueue.database.drivers.psycopg import Psycopg
+from sqlalchemy_fairqueue.database.drivers.refusals import Refusal, refusal_of, sqlstate_of
+from sqlalchemy_fairqueue.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+__all__ = [
+    "Driver",
+    "Listener",
+    "Refusal",
+    "check_driver",
+    "driver_of",
+    "is_in_autocommit",
+    "refusal_of",
+    "sqlstate_of",
+]
+
+_DRIVERS: dict[tuple[str, str], Driver] = {("postgresql", driver.name): driver for driver in (Psycopg(),)}
+
+
+def driver_of(bind: Engine | Connection) -> Driver:
+    """The driver under an engine or connection.
+
+    Raises:
+        InvalidArgument: Another database or driver than those that the queue works on.
+    """
+    dialect = bind.dialect
+    found = _DRIVERS.get((dialect.name, dialect.driver))
+    if found is None:
+        examples = " or ".join(driver.example for driver in _DRIVERS.values())
+        raise InvalidArgument(f"the engine speaks {dialect.name}+{dialect.driver}; the queue needs {examples}")
+    return found
+
+
+def check_driver(bind: Engine | Connection) -> None:
+    """Refuse engines and connections that are not to PostgreSQL through a driver that the queue works on.
+
+    Raises:
+        InvalidArgument: Another database or driver.
+    """
+    driver_of(bind)

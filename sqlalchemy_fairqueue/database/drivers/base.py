@@ -1,0 +1,133 @@
+"""Contract of a driver, and what several drivers share."""
+
+from __future__ import annotations
+
+import selectors
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from sqlalchemy import Connection
+
+    RunInLoop = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+CHANNEL = "fairqueue"
+"""The channel of NOTIFY."""
+# One row while the connection listens.
+_IS_NOTIFIED = (
+    "select cast(pg_catalog.pg_notification_queue_usage() <= 0.5 as pg_catalog.text)"
+    " from pg_catalog.pg_listening_channels() c where c = 'fairqueue'"
+)
+
+
+class Driver(ABC):
+    """A driver, as the queue needs it. It has no state.
+
+    "Driver's connection" is the one that the driver's own package makes, which SQLAlchemy wraps.
+
+    Attributes:
+        name: As in ``postgresql+name``.
+        example: How to create an engine on it, for messages.
+        encoders: For each SQL type whose values need it, what makes of a value the parameter that the driver sends. It
+            is not called for None.
+    """
+
+    name: ClassVar[str]
+    example: ClassVar[str]
+    encoders: ClassVar[Mapping[str, Callable[[Any], Any]]]
+
+    def bytes_results(self, connection: Connection) -> AbstractContextManager[None]:  # noqa: ARG002 - for others
+        """While it is entered, a statement's bytea columns come as bytes, in the binary format where there is one."""
+        return nullcontext()
+
+    @abstractmethod
+    def fileno(self, connection: Any) -> int:
+        """The file of the socket under a driver's connection."""
+
+    @abstractmethod
+    def database_key(self, connection: Any) -> tuple[object, ...]:
+        """The server, database and user of a driver's connection: equal where a notification reaches both of two."""
+
+    @abstractmethod
+    def listener(self, connection: Any, run: RunInLoop) -> Listener:
+        """A listener over a driver's connection, which is used for nothing else from now on.
+
+        Args:
+            connection: In AUTOCOMMIT.
+            run: Runs a coroutine in the connection's event loop, which nobody else runs; where there is one.
+        """
+
+
+class Listener(ABC):
+    """A connection that listens for notifications, used by one thread."""
+
+    def listen(self, application_name: str) -> None:
+        """Begin to listen for what commits send to waiting consumers.
+
+        Args:
+            application_name: The name by which pg_stat_activity shows the connection; without quotes.
+
+        Raises:
+            Exception: Any: the connection is broken, or the server refused it.
+        """
+        # The engine may have another encoding, and topics are compared by their characters.
+        self._execute("set client_encoding to 'UTF8'")
+        self._execute(f"set application_name to '{application_name}'")
+        self._listen()
+
+    def is_notified(self) -> bool | None:
+        """Whether commits notify: the server's notification queue has room. None: the connection does not listen.
+
+        Raises:
+            Exception: Any: the connection is broken.
+        """
+        answer = self._execute(_IS_NOTIFIED)
+        return answer == ["true"] if answer else None
+
+    @abstractmethod
+    def wait(self, stop: int, seconds: float) -> None:
+        """Wait until something came, the file *stop* can be read, or so many seconds are over.
+
+        Raises:
+            Exception: Any: the connection is broken.
+        """
+
+    @abstractmethod
+    def received(self) -> list[str]:
+        """The payloads of the notifications that have come since the last call. It does not wait."""
+
+    @abstractmethod
+    def _execute(self, sql: str) -> list[str]:
+        """Execute a statement in a transaction of its own; the first column of its rows, which must be text."""
+
+    def _listen(self) -> None:
+        self._execute(f"listen {CHANNEL}")
+
+
+class SocketListener(Listener):
+    """A listener over a blocking connection: it waits for the socket itself."""
+
+    _socket: int
+
+    def wait(self, stop: int, seconds: float) -> None:
+        """As for Listener."""
+        # Not select(), which knows no file above 1023.
+        with selectors.DefaultSelector() as selector:
+            for file in self._socket, stop:
+                selector.register(file, selectors.EVENT_READ)
+            if self._socket in {key.fd for key, _ in selector.select(seconds)}:
+                self._consume()
+
+    @abstractmethod
+    def _consume(self) -> None:
+        """Read what the socket has."""
+
+
+def is_in_autocommit(connection: Connection) -> bool:
+    """Whether the connection commits each statement by itself."""
+    # What SQLAlchemy puts around an asyncio driver's connection knows it, where that itself does not.
+    return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
