@@ -36,7 +36,7 @@ class Clause:
     """
 
     statement: TextClause | TextualSelect
-    types: Mapping[str, str]
+    types: Mapping[str, str] = field(default_factory=dict)
     _encoders: dict[str, list[tuple[str, Callable[[Any], Any]]]] = field(default_factory=dict)
 
     def encoded(self, driver: Driver, parameters: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, qualifier
+from sqlalchemy_fairqueue.database.calls import Clause, call, fetch, qualifier
 from sqlalchemy_fairqueue.times import instant
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy import Connection
-
-    from sqlalchemy_fairqueue.database.calls import Clause
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class SampleContext:
 @cache
 def sample_context_statement(schema: str | None) -> Clause:
     """The clock and the snapshot."""
-    return text(f"select {qualifier(schema)}fq_now() as now, pg_current_snapshot()::text as snapshot")
+    return Clause(text(f"select {qualifier(schema)}fq_now() as now, pg_current_snapshot()::text as snapshot"))
 
 
 def sample_context(connection: Connection, schema: str | None) -> SampleContext:
