@@ -23,6 +23,7 @@ from sqlalchemy_fairqueue.cli.policies import (
     policy_rows,
     queue_configuration,
     rate_changes,
+    rate_document,
     rate_option,
 )
 from sqlalchemy_fairqueue.cli.results import Result
@@ -83,6 +84,11 @@ def configure_queue(
         int | None, count_option("--max-concurrency", "Most messages of the whole queue out at once.")
     ] = None,
     no_max_concurrency: Annotated[bool, flag_option("--no-max-concurrency", "No limit for the whole queue.")] = False,
+    rate: Annotated[Any, rate_option("--rate")] = None,
+    burst: Annotated[
+        int | None,
+        count_option("--burst", "Messages that may come in a row before that rate applies."),
+    ] = None,
     history: Annotated[
         bool | None, typer.Option("--history/--no-history", help="Record every attempt.", show_default=False)
     ] = None,
@@ -134,6 +140,7 @@ def configure_queue(
     wanted: dict[str, Any] = {}
     if max_concurrency is not None or no_max_concurrency:
         wanted["max_concurrency"] = max_concurrency
+    wanted |= rate_changes(rate, burst)
     if history is not None:
         wanted["history"] = history
     if retention is not None:
@@ -154,6 +161,8 @@ def configure_queue(
 def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfiguration, *, changed: bool) -> Result:
     rows: list[tuple[str, object]] = [
         ("max concurrency", after.max_concurrency),
+        ("rate", after.rate and after.rate.per_time()),
+        ("burst", after.rate and after.rate.burst),
         ("history", after.history),
         ("retention", after.retention or (timedelta(days=30) if after.history else None)),
     ]
@@ -174,6 +183,7 @@ def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfigur
             "queue": queue.name,
             "changed": before != after,
             "max_concurrency": after.max_concurrency,
+            "rate": rate_document(after.rate),
             "history": after.history,
             "history_retention_seconds": after.retention,
             "dead_letter_retention_seconds": after.dead_letters,

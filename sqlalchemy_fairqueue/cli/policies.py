@@ -128,6 +128,7 @@ class QueueConfiguration:
     Attributes:
         defaults: The policy that new channels start with; None: the one that their first enqueue brings.
         max_concurrency: Most messages of the whole queue leased at once.
+        rate: Most messages of the whole queue in a time.
         history: Whether attempts are recorded.
         retention: How long the record is kept; None: 30 days.
         dead_letters: How long dead letters are kept; None: for ever.
@@ -136,6 +137,7 @@ class QueueConfiguration:
 
     defaults: ChannelPolicy | None = None
     max_concurrency: int | None = None
+    rate: Rate | None = None
     history: bool = False
     retention: timedelta | None = None
     dead_letters: timedelta | None = None
@@ -150,6 +152,7 @@ def queue_configuration(connection: Connection, schema: str, queue: str) -> Queu
     return QueueConfiguration(
         None if row.defaults is None else ChannelPolicy(**policy_values(row.defaults)),
         row.max_concurrency,
+        Rate.of(duration(row.rate_interval), row.rate_burst),
         row.history,
         None if row.history_retention is None else duration(row.history_retention),
         None if row.dead_letter_retention is None else duration(row.dead_letter_retention),

@@ -28,6 +28,7 @@ QUEUE_COLUMNS = (
     number_column("scheduled", BLANK),
     number_column("leased"),
     number_column("limit", BLANK),
+    number_column("rate", BLANK),
     number_column("dead", BLANK),
     number_column("dropped", BLANK),
     number_column("channels"),
@@ -60,6 +61,7 @@ def queue_row(stats: QueueStats, now: datetime) -> list[Text]:
         cell(stats.scheduled),
         cell(stats.leased),
         cell(stats.max_concurrency),
+        cell(stats.rate and stats.rate.per_time()),
         cell(stats.dead, "red" if stats.dead else ""),
         cell(stats.dropped),
         cell(stats.channels),
@@ -97,7 +99,7 @@ def paused_text(paused_at: datetime | None) -> Text:
 
 def queue_document(stats: QueueStats, now: datetime) -> dict[str, object]:
     """A queue as a JSON document."""
-    return asdict(stats) | {"oldest_ready_seconds": age(stats.oldest_ready_at, now)}
+    return asdict(stats) | {"rate": rate_document(stats.rate), "oldest_ready_seconds": age(stats.oldest_ready_at, now)}
 
 
 def channel_document(stats: ChannelStats, now: datetime) -> dict[str, object]:

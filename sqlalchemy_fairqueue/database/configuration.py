@@ -71,14 +71,14 @@ def configure_channel(
 @cache
 def limit_queue_clause(schema: str | None) -> Clause:
     """``fq_limit_queue``."""
-    return call(schema, "fq_limit_queue", "1", queue="text", max_concurrency="integer", notify="boolean")
+    return call(schema, "fq_limit_queue", "1", queue="text", changes="jsonb", notify="boolean")
 
 
-def limit_queue(connection: Connection, target: Target, max_concurrency: int | None, *, notify: bool) -> None:
-    """Limit how many messages of the whole queue consumers may hold at once. None: no limit."""
+def limit_queue(connection: Connection, target: Target, changes: PolicyChanges, *, notify: bool) -> None:
+    """Change limits of the whole queue: ``max_concurrency``, ``rate``. None: no limit."""
     parameters = {
         "queue": target.queue,
-        "max_concurrency": max_concurrency,
+        "changes": policy_json(changes),
         "notify": may_notify(connection, notify),
     }
     fetch(connection, limit_queue_clause(target.schema), parameters, f"limit queue {target.queue!r}")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.calls import call, fetch
 from sqlalchemy_fairqueue.database.policies import policy_columns, policy_values
-from sqlalchemy_fairqueue.times import any_instant
-from sqlalchemy_fairqueue.values import ChannelStats, QueueStats
+from sqlalchemy_fairqueue.times import any_instant, duration
+from sqlalchemy_fairqueue.values import ChannelStats, QueueStats, Rate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.calls import Clause
     from sqlalchemy_fairqueue.database.targets import Target
 
-_INSTANTS = ("paused_at", "oldest_ready_at", "last_dequeue_at")
-_CHANNEL_COUNTS = ("ready", "scheduled", "leased", "dead", "dropped", "current_concurrency", "backlog", *_INSTANTS)
+_CHANNEL_INSTANTS = ("paused_at", "oldest_ready_at", "last_dequeue_at")
+_INSTANTS = (*_CHANNEL_INSTANTS, "rate_allows_at")
+_COUNTS = ("ready", "scheduled", "leased", "dead", "dropped", "current_concurrency", "backlog")
+_CHANNEL_COUNTS = (*_COUNTS, *_CHANNEL_INSTANTS)
 
 
 @cache
@@ -44,7 +46,10 @@ def stats(connection: Connection, target: Target) -> QueueStats:
     [row] = fetch(
         connection, stats_clause(target.schema), {"queue": target.queue}, f"read the stats of queue {target.queue!r}"
     )
-    return QueueStats(queue=target.queue, **_columns(row))
+    columns = _columns(row)
+    interval, burst = columns.pop("rate_interval"), columns.pop("rate_burst")
+    rate = None if interval is None else Rate.of(duration(interval), burst)
+    return QueueStats(queue=target.queue, rate=rate, **columns)
 
 
 @cache

@@ -26,6 +26,7 @@ class Reason(StrEnum):
     OWN_LIMIT = "own limit"
     RATE = "rate"
     QUEUE_LIMIT = "queue limit"
+    QUEUE_RATE = "queue rate"
     TURN = "others' turn"
     SCHEDULED = "scheduled"
 
@@ -98,12 +99,12 @@ def _tenant(
 ) -> Tenant:
     reason = _reason(stats, demand, now)
     competes = demand.leased > 0 or (reason is not None and reason not in OWN_REASONS)
-    blocked_by_others = reason in {Reason.QUEUE_LIMIT, Reason.TURN}
+    blocked_by_others = reason in {Reason.QUEUE_LIMIT, Reason.QUEUE_RATE, Reason.TURN}
     return Tenant(
         demand,
         age(demand.oldest_ready_at, now),
         reason,
-        demand.rate_allows_at if reason is Reason.RATE else None,
+        {Reason.RATE: demand.rate_allows_at, Reason.QUEUE_RATE: stats.rate_allows_at}.get(reason) if reason else None,
         demand.leased / contention.leased if contention.leased else None,
         _entitled(demand, contention) if competes else None,
         tuple(one for one in takers if one.channel != demand.channel)[:_TAKERS] if blocked_by_others else (),
@@ -122,6 +123,7 @@ def _reason(stats: QueueStats, demand: ChannelDemand, now: datetime) -> Reason |
         (Reason.OWN_LIMIT, at_limit),
         (Reason.RATE, demand.rate_allows_at is not None and demand.rate_allows_at > now),
         (Reason.QUEUE_LIMIT, full),
+        (Reason.QUEUE_RATE, stats.rate_allows_at is not None and stats.rate_allows_at > now),
     )
     return next((reason for reason, it_holds in holds if it_holds), Reason.TURN)
 

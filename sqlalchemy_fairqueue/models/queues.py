@@ -35,8 +35,8 @@ class QueueConfigMixin(FairqueueMixin):
     """A configured queue: the policy of channels that are made from now on, and the settings of the queue itself.
 
     ``defaults`` has the fields of a policy by the names of the columns of :class:`ChannelStateMixin`, ``rate_interval``
-    in microseconds; None: new channels take the policy that their first enqueue brings. ``max_concurrency`` is the
-    limit of the whole queue. ``history_retention`` None is 30 days. ``dead_letter_retention`` None is
+    in microseconds; None: new channels take the policy that their first enqueue brings. ``max_concurrency`` and
+    the rate are those of the whole queue. ``history_retention`` None is 30 days. ``dead_letter_retention`` None is
     for ever; ``dead_letter_retention_by_kind`` has those of single kinds, in microseconds.
 
     Attributes:
@@ -57,6 +57,8 @@ class QueueConfigMixin(FairqueueMixin):
     name: Mapped[str] = mapped_column(Text(collation="C"))
     defaults: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
     max_concurrency: Mapped[int | None] = mapped_column(Integer)
+    rate_interval: Mapped[timedelta] = mapped_column(Duration, server_default=text("0"))
+    rate_burst: Mapped[int] = mapped_column(Integer, server_default=text("1"))
     paused_at: Mapped[datetime | None] = mapped_column(Instant)
     history: Mapped[bool] = mapped_column(Boolean, server_default=false())
     history_retention: Mapped[timedelta | None] = mapped_column(Duration)
@@ -79,7 +81,10 @@ class QueueConfigMixin(FairqueueMixin):
         return (
             PrimaryKeyConstraint("name", name=conv("fq_queue_pkey")),
             CheckConstraint("jsonb_typeof(defaults) = 'object'", name=conv("fq_queue_defaults_check")),
-            CheckConstraint("max_concurrency >= 1 and history_retention >= 1", name=conv("fq_queue_limits_check")),
+            CheckConstraint(
+                "max_concurrency >= 1 and history_retention >= 1 and rate_interval >= 0 and rate_burst >= 1",
+                name=conv("fq_queue_limits_check"),
+            ),
             CheckConstraint(
                 "dead_letter_retention >= 1 and jsonb_typeof(dead_letter_retention_by_kind) = 'object'",
                 name=conv("fq_queue_dead_letters_check"),
@@ -109,7 +114,7 @@ class GateMixin(FairqueueMixin):
 
 
 class QueueStateMixin(FairqueueMixin):
-    """The number of leased messages of a queue that has a limit for the whole queue.
+    """The number of leased messages of a queue that has a limit or a rate of its own, and when its rate allows more.
 
     One row a queue is the key; the table has no unique index, by design.
 
@@ -129,6 +134,9 @@ class QueueStateMixin(FairqueueMixin):
     turn: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     max_concurrency: Mapped[int | None] = mapped_column(Integer)
     current_concurrency: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    rate_interval: Mapped[timedelta] = mapped_column(Duration, server_default=text("0"))
+    rate_burst: Mapped[int] = mapped_column(Integer, server_default=text("1"))
+    rate_at: Mapped[datetime] = mapped_column(Instant, server_default=text("0"))
 
     @declared_attr.directive
     def __mapper_args__(cls) -> dict[str, Any]:

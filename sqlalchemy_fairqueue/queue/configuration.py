@@ -13,7 +13,6 @@ from sqlalchemy_fairqueue.values import (
     UNSET,
     ChannelPolicy,
     Unset,
-    check_count,
     check_duration,
     check_name,
     policy_changes,
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
     from sqlalchemy_fairqueue.queue.base import AnySession
     from sqlalchemy_fairqueue.unit_of_work import Operation
-    from sqlalchemy_fairqueue.values import PolicyChanges
+    from sqlalchemy_fairqueue.values import PolicyChanges, Rate
 
     DeadLetterRetention = timedelta | Mapping[str, timedelta | None] | Mapping[str | None, timedelta | None] | None
 
@@ -45,6 +44,7 @@ class ConfigurationMethods(QueueBase):
         *,
         defaults: ChannelPolicy | PolicyChanges | None = None,
         max_concurrency: int | Unset | None = UNSET,
+        rate: Rate | str | Unset | None = UNSET,
         history: bool | None = None,
         history_retention: timedelta | Unset | None = UNSET,
         dead_letter_retention: DeadLetterRetention | Unset = UNSET,
@@ -60,6 +60,8 @@ class ConfigurationMethods(QueueBase):
             max_concurrency: Most messages of the whole queue that consumers hold at once, exactly, beside the limits of
                 its channels. None: no limit. Messages that are out are counted; while more are out than a new limit
                 allows, none is delivered.
+            rate: Most messages of the whole queue in a time, exactly, such as an API allows that all tenants share: a
+                :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``. None: no rate.
             history: Whether attempts are recorded in ``fq_history``: those that begin from the commit on.
             history_retention: For how long they are kept, at least a day, since days are dropped whole. None: 30 days,
                 as before it is set.
@@ -68,15 +70,24 @@ class ConfigurationMethods(QueueBase):
                 kinds, where None means as all others, and leaves the rest; its key None stands for all others.
 
         Locks the queue's row until the transaction ends; waits for another configuration of the same queue. With
-        max_concurrency also the messages that consumers hold: it waits for transactions that are settling one, and
-        until the transaction ends the queue is not served. Keep such transactions short and apart from others.
+        max_concurrency or rate also the messages that consumers hold: it waits for transactions that are settling one,
+        and until the transaction ends the queue is not served. Consumers of a queue with one of them dequeue one after
+        the other. Keep such transactions short and apart from others.
 
         Raises:
             InvalidArgument: A bad value, or nothing to set.
-            IsolationError: max_concurrency in a REPEATABLE READ or SERIALIZABLE transaction.
+            IsolationError: max_concurrency or rate in a REPEATABLE READ or SERIALIZABLE transaction.
         """
         self._perform(
-            where, self._changes(defaults, max_concurrency, history, history_retention, dead_letter_retention)
+            where,
+            self._changes(
+                defaults=defaults,
+                max_concurrency=max_concurrency,
+                rate=rate,
+                history=history,
+                history_retention=history_retention,
+                dead_letter_retention=dead_letter_retention,
+            ),
         )
 
     def configure_channel(
@@ -141,13 +152,22 @@ class ConfigurationMethods(QueueBase):
         *,
         defaults: ChannelPolicy | PolicyChanges | None = None,
         max_concurrency: int | Unset | None = UNSET,
+        rate: Rate | str | Unset | None = UNSET,
         history: bool | None = None,
         history_retention: timedelta | Unset | None = UNSET,
         dead_letter_retention: DeadLetterRetention | Unset = UNSET,
     ) -> None:
         """As :meth:`configure`, at once on an AsyncConnection or AsyncEngine."""
         await self._aperform(
-            where, self._changes(defaults, max_concurrency, history, history_retention, dead_letter_retention)
+            where,
+            self._changes(
+                defaults=defaults,
+                max_concurrency=max_concurrency,
+                rate=rate,
+                history=history,
+                history_retention=history_retention,
+                dead_letter_retention=dead_letter_retention,
+            ),
         )
 
     async def aconfigure_channel(
@@ -172,9 +192,11 @@ class ConfigurationMethods(QueueBase):
 
     def _changes(
         self,
+        *,
         defaults: ChannelPolicy | PolicyChanges | None,
         max_concurrency: int | Unset | None,
-        history: bool | None,  # noqa: FBT001 - passed on from the keyword
+        rate: Rate | str | Unset | None,
+        history: bool | None,
         history_retention: timedelta | Unset | None,
         dead_letter_retention: DeadLetterRetention | Unset,
     ) -> list[Operation]:
@@ -190,13 +212,16 @@ class ConfigurationMethods(QueueBase):
                 RetainDeadLetters(self._target, kind, retention)
                 for kind, retention in _dead_letter_retentions(dead_letter_retention)
             ]
+        limits: PolicyChanges = {}
         if max_concurrency is not UNSET:
-            if max_concurrency is not None:
-                check_count("max_concurrency", max_concurrency, 1, 2**31 - 1)
-            changes.append(Limit(self._target, max_concurrency))
+            limits["max_concurrency"] = max_concurrency
+        if rate is not UNSET:
+            limits["rate"] = rate
+        if limits:
+            changes.append(Limit(self._target, policy_changes("configure", None, limits)))
         if not changes:
             raise InvalidArgument(
-                "configure has nothing to set; give defaults, max_concurrency, history, history_retention "
+                "configure has nothing to set; give defaults, max_concurrency, rate, history, history_retention "
                 "or dead_letter_retention"
             )
         return changes

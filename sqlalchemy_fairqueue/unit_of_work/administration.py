@@ -40,7 +40,7 @@ def configure(connection: Connection, target: Target, changes: Sequence[Configur
                     connection, target, channel, change.changes, policy=change.policy, notify=notify
                 )
             case Limit():
-                database.limit_queue(connection, target, change.max_concurrency, notify=notify)
+                database.limit_queue(connection, target, change.changes, notify=notify)
             case RecordHistory():
                 database.record_queue(connection, target, history=change.history, retention=change.retention)
             case RetainDeadLetters():

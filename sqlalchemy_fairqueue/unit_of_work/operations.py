@@ -79,10 +79,10 @@ class Configure:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Set how many messages of the whole queue consumers may hold at once. None: no limit."""
+    """Change limits of the whole queue: ``max_concurrency``, ``rate``. None: no limit."""
 
     target: Target
-    max_concurrency: int | None
+    changes: PolicyChanges
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ def leased_messages(configurations: Iterable[tuple[Connection, Configuration]]) 
         ids: list[int] = []
         if limited:
             ids += database.leased(connection, target, limited)
-        if any(isinstance(change, Limit) and change.max_concurrency is not None for change in group):
+        if any(isinstance(change, Limit) and set(change.changes.values()) != {None} for change in group):
             database.hold_gate(connection, target)
             ids += database.leased(connection, target, None)
         if ids:

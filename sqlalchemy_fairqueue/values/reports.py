@@ -11,6 +11,8 @@ from sqlalchemy_fairqueue.values.policies import ChannelPolicy, PolicyFields, po
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from sqlalchemy_fairqueue.values.rates import Rate
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats:
@@ -27,7 +29,9 @@ class QueueStats:
         oldest_ready_at: Since when the oldest of the ready messages waits, in UTC. None: nothing is ready.
         paused_at: When the queue was paused, in UTC. None: it is not.
         max_concurrency: Most messages of the whole queue that consumers hold at once. None: no limit.
-        current_concurrency: How many count against it. None: no limit was ever set.
+        current_concurrency: How many count against it. None: neither a limit nor a rate was ever set.
+        rate: Most messages of the whole queue in a time. None: no rate.
+        rate_allows_at: When that allows the next message, in UTC, or allowed it. None: no rate.
         signals: Signals that no dequeue has heard yet; thousands for long mean that nobody dequeues.
         consumers: Consumers with a lease that has not ended.
     """
@@ -43,6 +47,8 @@ class QueueStats:
     paused_at: datetime | None
     max_concurrency: int | None
     current_concurrency: int | None
+    rate: Rate | None
+    rate_allows_at: datetime | None
     signals: int
     consumers: int
 

@@ -118,12 +118,17 @@ def test_a_queue(cli: Cli, engine: Engine) -> None:
     """Limit, history and the defaults of new channels are set apart: what is not named stays."""
     first = cli("configure", "queue", "--queue", "documents", "--max-concurrency", "50", "--json").document
     assert first == {
-        "queue": "documents", "changed": True, "max_concurrency": 50, "history": False,
+        "queue": "documents", "changed": True, "max_concurrency": 50, "rate": None, "history": False,
         "history_retention_seconds": None, "dead_letter_retention_seconds": None,
         "dead_letter_retention_seconds_by_kind": {}, "defaults": None,
     }  # fmt: skip
 
+    rate = cli("configure", "queue", "--rate", "50/s", "--burst", "9", "--json").document["rate"]
+    assert rate == {"interval_seconds": 0.02, "burst": 9}
     cli("configure", "queue", "--history", "--retention", "7d")
+    assert QUEUE.stats(engine).rate == Rate(50, burst=9)
+    cli("configure", "queue", "--rate", "none")
+    assert QUEUE.stats(engine).rate is None
     cli("configure", "queue", "--channel-weight", "2", "--channel-rate", "5/s", "--channel-on-full", "drop")
     last = cli("configure", "queue", "--channel-max-backlog", "10", "--json").document
 
@@ -166,13 +171,15 @@ def test_show_a_queue(cli: Cli, engine: Engine) -> None:
     """Without an option the settings are shown, for people and for programs."""
     enqueue(engine, "a")
     assert cli("configure", "queue").rows() == [
-        ["queue 'documents'"], ["max concurrency", "-"], ["history", "no"], ["retention", "-"],
+        ["queue 'documents'"], ["max concurrency", "-"], ["rate", "-"], ["burst", "-"],
+        ["history", "no"], ["retention", "-"],
         ["dead letters", "kept"], ["new channels take the policy that their first enqueue brings"],
     ]  # fmt: skip
 
     cli("configure", "queue", "--channel-weight", "2", "--history")
-    assert cli("configure", "queue").rows()[1:7] == [
-        ["max concurrency", "-"], ["history", "yes"], ["retention", "30d 00h"], ["dead letters", "kept"],
+    assert cli("configure", "queue").rows()[1:9] == [
+        ["max concurrency", "-"], ["rate", "-"], ["burst", "-"],
+        ["history", "yes"], ["retention", "30d 00h"], ["dead letters", "kept"],
         ["new channels start with"], ["max concurrency", "-"],
     ]  # fmt: skip
     assert cli("configure", "queue", "--json").document["changed"] is False

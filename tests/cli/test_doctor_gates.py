@@ -161,7 +161,7 @@ def test_prepared_transactions(findings: Findings, engine: Engine, database: Dat
     """A prepared transaction keeps the gate without a session: told by its name, with what ends it."""
     _serve(engine)
     preparing = connect()
-    preparing.exec_driver_sql("select fq_limit_queue('documents', 2, false)")
+    preparing.exec_driver_sql("select fq_limit_queue('documents', '{\"max_concurrency\": 2}', false)")
     preparing.exec_driver_sql("prepare transaction 'the gate''s'")
     try:
         [told] = findings("gates")

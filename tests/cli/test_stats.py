@@ -20,7 +20,7 @@ def test_stats(cli: Cli, engine: Engine) -> None:
     enqueue(engine, "a", "a", "b")
     enqueue(engine, "a", delay=timedelta(hours=1))
     lease(engine, 1)
-    QUEUE.configure(engine, max_concurrency=7)
+    QUEUE.configure(engine, max_concurrency=7, rate="50/s")
     Queue("other").pause(engine)
 
     found = cli("stats")
@@ -28,8 +28,8 @@ def test_stats(cli: Cli, engine: Engine) -> None:
 
     assert found.status == 0
     headings, documents, other = found.rows()
-    assert headings[:6] == ["queue", "ready", "scheduled", "leased", "limit", "dead"]
-    assert documents[:8] == ["documents", "2", "1", "1", "7", "1", "0", "2"]
+    assert headings[:6] == ["queue", "ready", "scheduled", "leased", "limit", "rate"]
+    assert documents[:9] == ["documents", "2", "1", "1", "7", "50/s", "1", "0", "2"]
     assert other[0] == "other"
     assert other[-1] == "paused"
     first, second = document["queues"]

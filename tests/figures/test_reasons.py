@@ -63,6 +63,18 @@ def test_queue_limit(engine: Engine) -> None:
     assert tenant.entitled == pytest.approx(1 / 3)
 
 
+def test_queue_rate(engine: Engine) -> None:
+    """The rate of the queue allows the next message later; when is told, and who had the last ones."""
+    QUEUE.configure(engine, rate="1/h, burst 2")
+    _consume(engine, "b", "c")
+    enqueue(engine, "a")
+    tenant = _tenant(engine, "a")
+    assert tenant.reason is Reason.QUEUE_RATE
+    assert [taker.channel for taker in tenant.takers] == ["b", "c"]
+    assert tenant.until is not None
+    assert tenant.until == QUEUE.stats(engine).rate_allows_at
+
+
 def test_others_turn(engine: Engine) -> None:
     """Consumers are busy with others, and each one's share stands beside what its weight entitles it to."""
     QUEUE.configure_channel(engine, "b", weight=3)

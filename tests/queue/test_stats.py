@@ -24,6 +24,8 @@ NOTHING = QueueStats(
     paused_at=None,
     max_concurrency=None,
     current_concurrency=None,
+    rate=None,
+    rate_allows_at=None,
     signals=0,
     consumers=0,
 )

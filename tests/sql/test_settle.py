@@ -60,7 +60,7 @@ def test_a_delivery_of_another_queue_is_lost(kernel: Kernel, verb: str, *, limit
     if limited:
         for one in (kernel, other):
             one.configure("a", 5)
-            one.rows(f"select fq_limit_queue('{one.queue}', 5)")
+            one.rows(f"select fq_limit_queue('{one.queue}', '{{\"max_concurrency\": 5}}')")
     for one in (kernel, other):
         one.enqueue("a", "a")
     mine, foreign = kernel.dequeue(2).hands, other.dequeue(2).hands

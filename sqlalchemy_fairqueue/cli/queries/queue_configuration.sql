@@ -2,6 +2,8 @@
 select
   q.defaults,
   q.max_concurrency,
+  q.rate_interval,
+  q.rate_burst,
   q.history,
   q.history_retention,
   q.dead_letter_retention,

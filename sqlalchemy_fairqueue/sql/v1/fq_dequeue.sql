@@ -1,5 +1,5 @@
 -- fq_dequeue: lease up to p_limit ready messages of a queue, taking channels in turn.
--- Guarantees: never more than the limit, the queue's limit, a channel's max_concurrency or its rate; contents and
+-- Guarantees: never more than the limit, the queue's limit or rate, a channel's max_concurrency or rate; contents and
 -- headers (as text) of no more than p_max_bytes (null: any), or one message that is larger; nothing of a
 -- paused queue or channel; within a channel by (dequeue_at, id); the rows come in turn order.
 -- One row a message, then one row about the call (message_id null): the lease, scan hints to pass to the next call (the
@@ -99,6 +99,11 @@ declare
   v_locked_first bigint;
   v_due_at bigint;
   v_below boolean := not v_full and (v_now >= v_below_at or v_below_at > v_now + 60000000 or v_channel_floor > v_now);
+  -- the queue's rate
+  v_rate_at bigint;
+  v_rate_interval bigint;
+  v_rate_burst integer;
+  v_rate_due_at bigint;
   v_lease_floor bigint := case when v_full then 0 else least(coalesce(p_hints[10], 0), v_now - c_late) end;
   v_whole_order boolean := false;
   v_order_floor bigint;
@@ -191,7 +196,7 @@ begin
     v_scan_cost := -fairqueue.fq_now();
   end if;
   -- One statement answers all questions, since starting a statement costs more than running it.
-  select q.paused_at is not null, q.history, q.max_concurrency is not null,
+  select q.paused_at is not null, q.history, q.max_concurrency is not null or (q.rate_interval > 0) is true,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
     pg_current_xact_id_if_assigned() is null,
     (
@@ -258,8 +263,17 @@ begin
   if v_paused then
     v_limit := 0;
   elsif v_limited_queue then
-    select s.ctid, greatest(0, least(p_limit, s.max_concurrency - s.current_concurrency))
-    into v_queue_state, v_limit
+    select s.ctid,
+      greatest(
+        0,
+        least(
+          p_limit,
+          s.max_concurrency - s.current_concurrency,
+          fairqueue.fq_rate_room(v_now, s.rate_at, s.rate_interval, s.rate_burst)
+        )
+      ),
+      s.rate_at, s.rate_interval, s.rate_burst
+    into v_queue_state, v_limit, v_rate_at, v_rate_interval, v_rate_burst
     from (
       select n.ctid as row, n.turn
       from fairqueue.fq_queue_state n
@@ -786,10 +800,16 @@ begin
   end if;
 
   if v_queue_state is not null and v_left < v_limit then
+    v_rate_at := greatest(v_rate_at, v_now) + (v_limit - v_left) * v_rate_interval;
     update fairqueue.fq_queue_state q
     set turn = q.turn + 1,
-      current_concurrency = q.current_concurrency + v_limit - v_left
+      current_concurrency = q.current_concurrency + v_limit - v_left,
+      rate_at = v_rate_at
     where q.ctid = v_queue_state;
+  end if;
+  if v_left = 0 and v_limit < p_limit then
+    v_rate_due_at := fairqueue.fq_rate_allows_at(v_rate_at, v_rate_interval, v_rate_burst);
+    v_rate_due_at := case when v_rate_due_at > v_now then v_rate_due_at end;
   end if;
 
   if v_paused then
@@ -803,9 +823,9 @@ begin
   elsif v_empty = 32 or v_cut then
     due_in := 0;
   elsif v_left > 0 or v_limit < p_limit then
-    -- At the queue's limit only a lease that expires brings something without a signal; a consumer that waits and
-    -- holds nothing gives nothing back.
-    select least(due_in, e.expires_at) into due_in
+    -- At the queue's limit only its rate, or a lease that expires, brings something without a signal; a consumer that
+    -- waits and holds nothing gives nothing back.
+    select least(due_in, v_rate_due_at, e.expires_at) into due_in
     from (values (p_queue)) asked (name)
     left join lateral (
       select x.expires_at

@@ -1,16 +1,18 @@
--- fq_limit_queue: set how many messages of a queue, of all its channels together, may be out at once (null: no limit),
--- in the caller's transaction.
+-- fq_limit_queue: change the limits of a queue, of all its channels together, in the caller's transaction. p_changes:
+-- the limits to change, as a JSON object; the others stay as they are. max_concurrency: how many messages may be out at
+-- once (null: any number). rate_interval (microseconds; 0: no rate) and rate_burst: at most a burst at once, and on
+-- average a message each interval.
 -- Guarantees: takes effect with the commit and is exact: messages that are out are counted when a limit is set, and
 -- each frees what its own row says it holds, however the limit is set, lowered and lifted. While more are out than a
--- new limit allows, none is delivered. p_notify: wake waiting consumers (a transaction that notifies cannot be prepared
--- for two-phase commit).
+-- new limit allows, none is delivered. A new rate counts from the last message that the old one counted. p_notify: wake
+-- waiting consumers (a transaction that notifies cannot be prepared for two-phase commit).
 -- Locks: the queue's row, its gate (fq_hold_gate), the messages that are out in the order of their ids, its state row.
 -- Waits for another configuration of the queue, for transactions that end messages, for dequeues under way. From the
 -- gate to the commit the queue's dequeues return nothing, and a transaction that settles a message that was out waits.
 -- READ COMMITTED only: an older snapshot would miss messages that are out.
 -- Index: fq_queue_pkey, fq_lease_expires_ix, fq_message_lease_ix, fq_queue_state_newest_ix. Errors: QF001 bad argument,
 -- QF003 wrong isolation level; QF007.
-create function fairqueue.fq_limit_queue(p_queue text, p_max_concurrency integer, p_notify boolean default true)
+create function fairqueue.fq_limit_queue(p_queue text, p_changes jsonb, p_notify boolean default true)
 returns void
 language plpgsql
 volatile
@@ -25,6 +27,8 @@ set enable_material = off
 set jit = off
 as $$
 declare
+  v_new fairqueue.fq_queue;
+  v_limited boolean;
   v_marked integer := 0;
   v_row tid;
 begin
@@ -33,20 +37,35 @@ begin
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
   perform fairqueue.fq_check_names(array[p_queue]::text[]);
-  if p_max_concurrency < 1 then
-    raise exception 'fq_limit_queue has max_concurrency %', p_max_concurrency
-      using errcode = 'QF001', hint = 'give a limit of 1 or more, or null for none; fq_pause stops a queue';
+  if jsonb_typeof(p_changes) is distinct from 'object' or p_changes = '{}'
+    or p_changes - array['max_concurrency', 'rate_interval', 'rate_burst'] <> '{}'
+    or (p_changes ? 'rate_interval') <> (p_changes ? 'rate_burst')
+  then
+    raise exception 'fq_limit_queue has changes %', left(p_changes::text, 200)
+      using errcode = 'QF001',
+        hint = 'give a JSON object with max_concurrency, or with rate_interval and rate_burst, or with all of them';
   end if;
+  -- The bounds are those of a channel's limits.
+  v_new := jsonb_populate_record(
+    null::fairqueue.fq_queue, fairqueue.fq_changed_policy(null::jsonb, p_changes)
+  );
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'fq_limit_queue runs in a % transaction', current_setting('transaction_isolation')
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction';
   end if;
-  insert into fairqueue.fq_queue as q (name, max_concurrency)
-  values (p_queue, p_max_concurrency)
+  insert into fairqueue.fq_queue as q (name, max_concurrency, rate_interval, rate_burst)
+  values (p_queue, v_new.max_concurrency, v_new.rate_interval, v_new.rate_burst)
   on conflict (name) do update
-  set max_concurrency = excluded.max_concurrency;
+  set max_concurrency = case
+      when p_changes ? 'max_concurrency' then excluded.max_concurrency
+      else q.max_concurrency
+    end,
+    rate_interval = case when p_changes ? 'rate_interval' then excluded.rate_interval else q.rate_interval end,
+    rate_burst = case when p_changes ? 'rate_burst' then excluded.rate_burst else q.rate_burst end
+  returning * into v_new;
+  v_limited := v_new.max_concurrency is not null or v_new.rate_interval > 0;
 
-  if p_max_concurrency is not null then
+  if v_limited then
     -- Wait for transactions that end messages before the gate is closed, so that dequeues need not stand still as long.
     -- The locks are given up again: messages that come to be out meanwhile would have to be locked out of order.
     begin
@@ -56,8 +75,8 @@ begin
       null;
     end;
   end if;
-  perform fairqueue.fq_hold_gate(p_queue, (num_nulls(p_max_concurrency) = 0)::boolean);
-  if p_max_concurrency is not null then
+  perform fairqueue.fq_hold_gate(p_queue, v_limited);
+  if v_limited then
     perform fairqueue.fq_hold_leased(p_queue, 2::integer, null::bigint);
     -- A new statement, which sees what was waited for.
     update fairqueue.fq_message m
@@ -78,13 +97,16 @@ begin
   if found then
     update fairqueue.fq_queue_state s
     set turn = s.turn + 1,
-      max_concurrency = p_max_concurrency,
-      current_concurrency = s.current_concurrency + v_marked
+      max_concurrency = v_new.max_concurrency,
+      current_concurrency = s.current_concurrency + v_marked,
+      rate_interval = v_new.rate_interval,
+      rate_burst = v_new.rate_burst,
+      rate_at = least(s.rate_at, fairqueue.fq_now() + v_new.rate_burst * v_new.rate_interval)
     where s.ctid = v_row
       and s.queue = p_queue;
-  elsif p_max_concurrency is not null then
-    insert into fairqueue.fq_queue_state (queue, max_concurrency, current_concurrency)
-    values (p_queue, p_max_concurrency, v_marked);
+  elsif v_limited then
+    insert into fairqueue.fq_queue_state (queue, max_concurrency, current_concurrency, rate_interval, rate_burst)
+    values (p_queue, v_new.max_concurrency, v_marked, v_new.rate_interval, v_new.rate_burst);
   end if;
   if p_notify then
     perform fairqueue.fq_wake(p_queue);

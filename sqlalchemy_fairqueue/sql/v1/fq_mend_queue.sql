@@ -54,6 +54,9 @@ begin
   update fairqueue.fq_queue_state s
   set turn = s.turn + 1,
     max_concurrency = case when s.max_concurrency < 1 then 1 else s.max_concurrency end,
+    rate_interval = greatest(0, s.rate_interval),
+    rate_burst = greatest(1, s.rate_burst),
+    rate_at = least(s.rate_at, fairqueue.fq_now()),
     current_concurrency = v_freeing + (
       select count(*)
       from fairqueue.fq_lease e

@@ -1,4 +1,4 @@
--- fq_rate_room: how many messages a channel's rate allows now; null: it has no rate.
+-- fq_rate_room: how many messages a rate allows now; null: there is none.
 -- Guarantees: one expression, which the planner inlines. Locks: none. Errors: none.
 -- Source: generic cell rate algorithm (ITU-T I.371).
 create function fairqueue.fq_rate_room(
@@ -10,6 +10,6 @@ immutable parallel safe
 as $$
   select case
     when p_rate_interval > 0 then
-      (p_now + (p_rate_burst - 1) * p_rate_interval - greatest(p_rate_at, p_now)) / p_rate_interval + 1
+      greatest(0, (p_now + p_rate_burst * p_rate_interval - greatest(p_rate_at, p_now)) / p_rate_interval)
   end
 $$;

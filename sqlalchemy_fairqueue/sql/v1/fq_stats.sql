@@ -1,7 +1,7 @@
 -- fq_stats: how a queue stands, in one row, also for a queue that nobody knows.
 -- Guarantees: one snapshot; times and counts as in fq_channel_stats. consumers: those with a lease that has not
 -- expired; signals: what transactions left and nobody has heard; current_concurrency: messages that count against the
--- queue's limit, null if it never had one.
+-- queue's limit, null if it never had one; rate_allows_at: when the queue's rate allows its next message.
 -- Cost: three index probes a channel with messages, the scheduled and prioritised messages, and what the queue has of
 -- leased messages, dead letters and signals not heard. Neither the ready messages nor the state of idle channels is
 -- read; their names are counted in the index (10 million a second).
@@ -20,6 +20,9 @@ returns table (
   paused_at bigint,
   max_concurrency integer,
   current_concurrency integer,
+  rate_interval bigint,
+  rate_burst integer,
+  rate_allows_at bigint,
   signals bigint,
   consumers bigint
 )
@@ -115,6 +118,15 @@ begin
     q.max_concurrency,
     (
       select (n.current_concurrency - coalesce(t.queue_freed, 0))::integer
+      from fairqueue.fq_queue_state n
+      where n.queue = p_queue
+      order by n.queue desc, n.turn desc
+      limit 1
+    ),
+    nullif(q.rate_interval, 0),
+    case when q.rate_interval > 0 then q.rate_burst end,
+    (
+      select fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst)
       from fairqueue.fq_queue_state n
       where n.queue = p_queue
       order by n.queue desc, n.turn desc

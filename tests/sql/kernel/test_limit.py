@@ -245,7 +245,8 @@ def test_queues_of_one_name_in_two_schemas_have_two_gates(
     kernel.enqueue("a", "b")
     kernel.dequeue()
     admin = open_kernel()
-    admin.rows("select other.fq_limit_queue('q', 1), fq_limit_queue('p', 1)")
+    one = "jsonb '{\"max_concurrency\": 1}'"
+    admin.rows(f"select other.fq_limit_queue('q', {one}), fq_limit_queue('p', {one})")
     assert waits.unhindered(on(lambda rival: rival.dequeue().channels)) == ["b"]
 
 

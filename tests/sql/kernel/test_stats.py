@@ -23,6 +23,9 @@ def test_a_queue_says_how_it_stands(kernel: Kernel) -> None:
         "paused_at": None,
         "max_concurrency": 5,
         "current_concurrency": 0,
+        "rate_interval": None,
+        "rate_burst": None,
+        "rate_allows_at": None,
         "signals": 3,
         "consumers": 0,
     }

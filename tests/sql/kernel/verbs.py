@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from psycopg.types.json import Jsonb
+
 from tests.sql.client import Kernel, policy_json
 
 UNBALANCED = """
@@ -48,10 +50,14 @@ def unbalanced(kernel: Kernel) -> list[str]:
 
 
 def limit(kernel: Kernel, most: int | None, *, notify: bool = True) -> None:
+    """fq_limit_queue: how many messages may be out."""
+    change_limits(kernel, {"max_concurrency": most}, notify=notify)
+
+
+def change_limits(kernel: Kernel, changes: dict[str, int | None], *, notify: bool = True) -> None:
     """fq_limit_queue."""
-    kernel.rows(
-        "select fq_limit_queue(%(queue)s, %(most)s::integer, %(notify)s)", queue=kernel.queue, most=most, notify=notify
-    )
+    sql = "select fq_limit_queue(%(queue)s, %(changes)s, %(notify)s)"
+    kernel.rows(sql, queue=kernel.queue, changes=Jsonb(changes), notify=notify)
 
 
 def pause(kernel: Kernel, channel: str | None = None, *, new: bool = False) -> bool:

@@ -1,5 +1,5 @@
 -- One row a configured queue: the policy that channels made from now on start with (defaults), and what holds for the
--- whole queue (the rest; max_concurrency is the limit of all its channels together).
+-- whole queue (the rest; max_concurrency and the rate are those of all its channels together).
 -- Written by fq_configure_queue, fq_limit_queue, fq_record_queue, fq_retain_dead_letters, fq_pause and fq_resume.
 -- A queue without a row, or without defaults, works: its channels take the policy that their first enqueue brings.
 -- defaults has all fields that fq_changed_policy knows; a field that it lacks has its initial value.
@@ -7,6 +7,8 @@ create table fairqueue.fq_queue (
   name text collate "C" not null,
   defaults jsonb,
   max_concurrency integer,
+  rate_interval bigint not null default 0,
+  rate_burst integer not null default 1,
   paused_at bigint,
   history boolean not null default false,
   history_retention bigint,
@@ -14,7 +16,9 @@ create table fairqueue.fq_queue (
   dead_letter_retention_by_kind jsonb,
   constraint fq_queue_pkey primary key (name),
   constraint fq_queue_defaults_check check (jsonb_typeof(defaults) = 'object'),
-  constraint fq_queue_limits_check check (max_concurrency >= 1 and history_retention >= 1),
+  constraint fq_queue_limits_check check (
+    max_concurrency >= 1 and history_retention >= 1 and rate_interval >= 0 and rate_burst >= 1
+  ),
   constraint fq_queue_dead_letters_check check (
     dead_letter_retention >= 1 and jsonb_typeof(dead_letter_retention_by_kind) = 'object'
   )
