@@ -195,6 +195,18 @@ def lint(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site into build/site; warnings, dead links and dead anchors are errors. ``--pictures``: draw anew."""
+    session.install("-e", ".[demo,docs]")
+    if "--pictures" in session.posargs:
+        session.run("python", "docs/_ext/pictures.py")
+    folder = Path("build", "site")
+    shutil.rmtree(folder, ignore_errors=True)
+    session.run("sphinx-build", "-b", "html", "-W", "--keep-going", "-q", "-j", "auto", "docs", str(folder))
+    session.log(f"open {folder / 'index.html'}")
+
+
+@nox.session
 def types(session: nox.Session) -> None:
     """Check the types of source and tests."""
     session.install("-e", ".[dev]")

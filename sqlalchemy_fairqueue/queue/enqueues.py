@@ -66,10 +66,9 @@ class EnqueueMethods(QueueBase):
         flush, one statement a queue. Inside a savepoint it shares the savepoint's fate. The payload is encoded now:
         later changes to it do not count. The arguments are those of :class:`~sqlalchemy_fairqueue.Enqueue`.
 
-        Locks: none until the COMMIT; then the first use of a channel, and a key, wait for a transaction that is making
-            the same one.
-        Under REPEATABLE READ and SERIALIZABLE those two can fail to serialize (SQLSTATE 40001): try the transaction
-        again.
+        It takes no lock until the COMMIT. Then the first use of a channel, and a key, wait for a transaction that is
+        making the same one. Under REPEATABLE READ and SERIALIZABLE those two can fail to serialize (SQLSTATE 40001):
+        try the transaction again.
 
         Returns:
             A receipt that has ``message_id`` and ``outcome`` once the transaction has committed.

@@ -43,7 +43,9 @@ class AsyncWorker:
     blocks the loop harms the other handlers of the loop, and nothing else. Plain functions among the handlers are
     called in threads.
 
-    Args: as for :class:`Worker`, but for
+    All arguments are those of :class:`Worker`, except these three.
+
+    Args:
         engine: An AsyncEngine.
         session_factory: Makes the AsyncSessions of async functions. Default: ``async_sessionmaker(engine)``.
         sync_session_factory: Makes the Sessions of plain functions that take one: ``sessionmaker(sync_engine)``, to the

@@ -1,0 +1,70 @@
+"""The site: every page is in its navigation, and every public name on a page."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+_DOCS = Path(__file__).parents[2] / "docs"
+_PAGES = sorted(page for page in _DOCS.rglob("*.md") if "changes" not in page.parts)
+_TREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_SHOWN = re.compile(r"^\.\. (?:auto|py:)\w+:: ([\w.]+)$", re.MULTILINE)
+_PUBLIC = [
+    "sqlalchemy_fairqueue",
+    "sqlalchemy_fairqueue.embedded",
+    "sqlalchemy_fairqueue.models",
+    "sqlalchemy_fairqueue.testing",
+    "alembic_ext",
+]
+# Modules that a page documents as a whole, beside the names that stand for them elsewhere.
+_PACKAGE = "sqlalchemy_fairqueue"
+
+pytestmark = pytest.mark.skipif(not _PAGES, reason="the installed wheel is tested without the docs")
+
+
+def _below(page: Path) -> set[Path]:
+    """The pages that stand below a page in the navigation."""
+    found: set[Path] = set()
+    for tree in _TREE.findall(page.read_text()):
+        entries = [line for line in tree.splitlines() if line and not line.startswith(":")]
+        for entry in entries:
+            found.update(path.resolve() for path in page.parent.glob(entry + ".md"))
+            found.update(path for path in [(page.parent / f"{entry}.md").resolve()] if path.is_file())
+    return found
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    """Who begins at the first page of the site finds every page; a new page stands in a toctree of an index page."""
+    reached, ahead = set(), {(_DOCS / "index.md").resolve()}
+    while ahead:
+        page = ahead.pop()
+        reached.add(page)
+        ahead |= _below(page) - reached
+    assert [str(page.relative_to(_DOCS)) for page in _PAGES if page.resolve() not in reached] == []
+
+
+def _shown() -> set[str]:
+    return {name for page in (_DOCS / "reference").glob("*.md") for name in _SHOWN.findall(page.read_text())}
+
+
+@pytest.mark.parametrize("module", _PUBLIC)
+def test_every_public_name_is_on_a_page(module: str) -> None:
+    """The reference has each name that a package exports: under this name, or as one of the library itself."""
+    shown = _shown()
+    own = import_module(module)
+    library = import_module(_PACKAGE)
+    missing = [
+        name
+        for name in own.__all__
+        if f"{module}.{name}" not in shown
+        and not (getattr(own, name) is getattr(library, name, None) and f"{_PACKAGE}.{name}" in shown)
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", sorted(_shown()))
+def test_names_on_pages_exist(name: str) -> None:
+    """The reference has no name that is gone."""
+    module, _, last = name.rpartition(".")
+    assert hasattr(import_module(module), last)
