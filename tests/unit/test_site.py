@@ -41,7 +41,9 @@ def test_every_page_is_in_the_navigation() -> None:
         page = ahead.pop()
         reached.add(page)
         ahead |= _below(page) - reached
-    assert [str(page.relative_to(_DOCS)) for page in _PAGES if page.resolve() not in reached] == []
+    assert [str(page.relative_to(_DOCS)) for page in _PAGES if page.resolve() not in reached] == [], (
+        "add each to the toctree of an index page, such as docs/howto/index.md"
+    )
 
 
 def _shown() -> set[str]:
@@ -60,7 +62,7 @@ def test_every_public_name_is_on_a_page(module: str) -> None:
         if f"{module}.{name}" not in shown
         and not (getattr(own, name) is getattr(library, name, None) and f"{_PACKAGE}.{name}" in shown)
     ]
-    assert missing == []
+    assert missing == [], "add each to a page in docs/reference"
 
 
 @pytest.mark.parametrize("name", sorted(_shown()))
