@@ -26,6 +26,7 @@ from sqlalchemy_fairqueue.errors import (
     SchemaMismatch,
     UnhandledKindWarning,
     UnknownChannel,
+    UnknownSchedule,
     UnsentWork,
     WorkerError,
 )
@@ -106,6 +107,7 @@ __all__ = [
     "SchemaMismatch",
     "UnhandledKindWarning",
     "UnknownChannel",
+    "UnknownSchedule",
     "UnsentWork",
     "Worker",
     "WorkerError",

@@ -175,6 +175,26 @@ class UnknownChannel(FairQueueError, codes=("QF008",)):
         self.channel = channel
 
 
+class UnknownSchedule(FairQueueError, codes=("QF009",)):
+    """A schedule was to be paused, resumed or run that does not exist: its name or its channel is mistyped.
+
+    From a call on a Connection or Engine nothing was changed; from a COMMIT it fails whole.
+
+    Attributes:
+        queue: The queue.
+        channel: The channel.
+        schedule: The schedule that the channel does not have.
+    """
+
+    def __init__(
+        self, problem: str, queue: str | None = None, channel: str | None = None, schedule: str | None = None
+    ) -> None:
+        super().__init__(problem, queue, channel, schedule)
+        self.queue = queue
+        self.channel = channel
+        self.schedule = schedule
+
+
 class NotGranted(FairQueueError, codes=("QF007",)):
     """A call is outside of the queues or channels that the role's grants are bound to. Nothing was changed."""
 

@@ -25,6 +25,7 @@ from sqlalchemy_fairqueue.models.messages import (
 )
 from sqlalchemy_fairqueue.models.queues import GateMixin, QueueConfigMixin, QueueStateMixin
 from sqlalchemy_fairqueue.models.read_only import ReadOnlyModel
+from sqlalchemy_fairqueue.models.schedules import ScheduleMixin, ScheduleSlotMixin
 from sqlalchemy_fairqueue.models.types import Duration, Instant, RoleName, Xid8, interval, timestamp
 from sqlalchemy_fairqueue.sql import RoleGrant
 
@@ -62,6 +63,10 @@ __all__ = [
     "ReadOnlyModel",
     "RoleGrant",
     "RoleName",
+    "Schedule",
+    "ScheduleMixin",
+    "ScheduleSlot",
+    "ScheduleSlotMixin",
     "Signal",
     "SignalMixin",
     "Xid8",
@@ -131,6 +136,14 @@ class Load(LoadMixin, _Base):
 
 class PrunedHistory(PrunedHistoryMixin, _Base):
     """A record of pruned history, in the connection's default schema."""
+
+
+class Schedule(ScheduleMixin, _Base):
+    """A schedule, in the connection's default schema."""
+
+
+class ScheduleSlot(ScheduleSlotMixin, _Base):
+    """A slot of a schedule that was run, in the connection's default schema."""
 
 
 metadata = _Base.metadata

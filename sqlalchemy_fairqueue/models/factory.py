@@ -19,6 +19,7 @@ from sqlalchemy_fairqueue.models.messages import (
     SignalMixin,
 )
 from sqlalchemy_fairqueue.models.queues import GateMixin, QueueConfigMixin, QueueStateMixin
+from sqlalchemy_fairqueue.models.schedules import ScheduleMixin, ScheduleSlotMixin
 from sqlalchemy_fairqueue.sql import named_schema
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Models:
         Quarantine: See :class:`QuarantineMixin`.
         QueueConfig: See :class:`QueueConfigMixin`.
         QueueState: See :class:`QueueStateMixin`.
+        Schedule: See :class:`ScheduleMixin`.
+        ScheduleSlot: See :class:`ScheduleSlotMixin`.
         Signal: See :class:`SignalMixin`.
     """
 
@@ -65,6 +68,8 @@ class Models:
     Quarantine: type[QuarantineMixin]
     QueueConfig: type[QueueConfigMixin]
     QueueState: type[QueueStateMixin]
+    Schedule: type[ScheduleMixin]
+    ScheduleSlot: type[ScheduleSlotMixin]
     Signal: type[SignalMixin]
 
 
@@ -82,6 +87,8 @@ _MIXINS: dict[str, type[Any]] = {
     "Quarantine": QuarantineMixin,
     "QueueConfig": QueueConfigMixin,
     "QueueState": QueueStateMixin,
+    "Schedule": ScheduleMixin,
+    "ScheduleSlot": ScheduleSlotMixin,
     "Signal": SignalMixin,
 }
 

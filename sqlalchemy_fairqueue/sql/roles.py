@@ -53,4 +53,4 @@ def _read(version: int) -> Mapping[str, tuple[str, ...]]:
         if file.is_file():
             read = tomllib.loads(file.read_text(encoding="utf-8"))
             found |= {name: tuple(kinds) for name, kinds in read["functions"].items()}
-    return MappingProxyType(found)
+    return MappingProxyType(dict(sorted(found.items())))

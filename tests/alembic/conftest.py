@@ -22,8 +22,9 @@ from tests.sql.client import kernel, open_kernel
 __all__ = ["kernel", "open_kernel"]
 
 LADDER = Path(__file__).with_name("ladder")
-VERSIONS = (1, 2)
+VERSIONS = (1, 2, 3)
 LATEST = VERSIONS[-1]
+SHIPPED = LATEST - 1
 
 REVISION = '''\
 """A migration of the user's."""
@@ -116,8 +117,8 @@ class Project:
 
 
 def climbed() -> list[Traversable]:
-    """The folders of the shipped version and of those that are climbed."""
-    return [*files.FOLDERS[: VERSIONS[0]], *(LADDER / f"v{version}" for version in VERSIONS[1:])]
+    """The folders of the shipped versions and of the one that only tests climb to."""
+    return [*files.FOLDERS[:SHIPPED], *(LADDER / f"v{version}" for version in VERSIONS[SHIPPED:])]
 
 
 @pytest.fixture(autouse=True)

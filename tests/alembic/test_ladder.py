@@ -105,11 +105,11 @@ def test_default_privileges_are_for_what_is_new(project: Project, empty_database
 
 def test_other_version_is_refused(project: Project, empty_database: Database) -> None:
     """A step from a version that is not installed says which one is, and changes nothing."""
-    ladder(project, empty_database, None, 1, 2)
+    ladder(project, empty_database, None, 2, 3)
     project.run("upgrade", "one")
     empty_database.execute("drop table alembic_version")
-    said = refused(project, empty_database, "op.downgrade_fairqueue(2, 1)")
-    assert said == "schema public holds fairqueue version 1, not 2; bring it to version 2 first"
+    said = refused(project, empty_database, "op.downgrade_fairqueue(3, 2)")
+    assert said == "schema public holds fairqueue version 2, not 3; bring it to version 3 first"
 
 
 def test_nothing_installed_is_refused(project: Project, empty_database: Database) -> None:
@@ -120,7 +120,7 @@ def test_nothing_installed_is_refused(project: Project, empty_database: Database
 
 def test_taken_name_is_refused(project: Project, empty_database: Database) -> None:
     """A table of the user's that has the name of a new one is named before anything is changed."""
-    ladder(project, empty_database, None, 1, 2)
+    ladder(project, empty_database, None, 2, 3)
     project.run("upgrade", "one")
     empty_database.execute("create table fq_note (id int)")
     before = catalog(empty_database)
@@ -131,9 +131,9 @@ def test_taken_name_is_refused(project: Project, empty_database: Database) -> No
 
 def test_step_is_part_of_the_migrations_transaction(project: Project, empty_database: Database) -> None:
     """When an operation after the step fails, the older version is there as it was."""
-    ladder(project, empty_database, None, 1, 2)
+    ladder(project, empty_database, None, 2, 3)
     project.run("upgrade", "one")
-    project.migration("two", 'op.upgrade_fairqueue(1, 2)\nop.execute("select 1 / 0")', down="one")
+    project.migration("two", 'op.upgrade_fairqueue(2, 3)\nop.execute("select 1 / 0")', down="one")
     before = catalog(empty_database)
     with pytest.raises(Exception, match="division by zero"):
         project.run("upgrade", "two")

@@ -21,15 +21,15 @@ def run(kernel: Kernel, statements: Iterable[str]) -> None:
 
 
 def upgrade(kernel: Kernel) -> None:
-    """Version 1 to 2 in one transaction."""
+    """Version 2 to 3 in one transaction."""
     with kernel.connection.transaction():
-        run(kernel, upgrade_statements(1, 2, None))
+        run(kernel, upgrade_statements(2, 3, None))
 
 
 def downgrade(kernel: Kernel) -> None:
-    """Version 2 to 1 in one transaction."""
+    """Version 3 to 2 in one transaction."""
     with kernel.connection.transaction():
-        run(kernel, downgrade_statements(2, 1, None))
+        run(kernel, downgrade_statements(3, 2, None))
 
 
 def _at_work(kernel: Kernel) -> list[Hand]:
@@ -44,11 +44,11 @@ def _at_work(kernel: Kernel) -> list[Hand]:
 
 
 def test_an_upgrade_keeps_everything(kernel: Kernel) -> None:
-    """Messages, hands and signals of version 1 go on in version 2, and the sums are right from the first moment."""
+    """Messages, hands and signals of version 2 go on in version 3, and the sums are right from the first moment."""
     hands = _at_work(kernel)
     before = {row["id"] for row in kernel.rows("select id from fq_message")}
     upgrade(kernel)
-    assert kernel.value("select fq_version()") == 2
+    assert kernel.value("select fq_version()") == 3
     assert {row["id"] for row in kernel.rows("select id from fq_message")} == before
     assert {row["id"] for row in kernel.rows("select id from fq_message where note = 'out'")} == {
         hand.id for hand in hands
@@ -62,8 +62,8 @@ def test_an_upgrade_keeps_everything(kernel: Kernel) -> None:
     assert unbalanced(kernel) == []
 
 
-def test_a_downgrade_leaves_what_version_1_can_go_on_with(kernel: Kernel) -> None:
-    """What version 1 has is as it was: slots, limits, pauses, policies, what was withdrawn. What version 2 added is
+def test_a_downgrade_leaves_what_version_2_can_go_on_with(kernel: Kernel) -> None:
+    """What version 2 has is as it was: slots, limits, pauses, policies, what was withdrawn. What version 3 added is
     gone.
     """
     upgrade(kernel)
@@ -78,7 +78,7 @@ def test_a_downgrade_leaves_what_version_1_can_go_on_with(kernel: Kernel) -> Non
     settings = ("select * from fq_queue", "select * from fq_queue_state", "select * from fq_channel_state order by 1")
     before = [kernel.rows(rows) for rows in settings]
     downgrade(kernel)
-    assert kernel.value("select fq_version()") == 1
+    assert kernel.value("select fq_version()") == 2
     assert [kernel.rows(rows) for rows in settings] == before
     assert "note" not in kernel.rows("select * from fq_message")[0]
     assert unbalanced(kernel) == []
@@ -107,7 +107,7 @@ def test_nobody_waits_behind_an_upgrade_that_waits(kernel: Kernel, open_kernel: 
         kernel.dequeue()
     business.commit()
     rival.result()
-    assert kernel.value("select fq_version()") == 2
+    assert kernel.value("select fq_version()") == 3
     assert unbalanced(kernel) == []
 
 
@@ -115,7 +115,7 @@ def test_a_step_leaves_the_settings_of_its_transaction(open_kernel: OpenKernel) 
     """The migration's own lock_timeout stands again behind the upgrade, and behind the downgrade."""
     migration = open_kernel()
     migration.rows("set lock_timeout = '7s'")
-    for statements in (upgrade_statements(1, 2, None), downgrade_statements(2, 1, None)):
+    for statements in (upgrade_statements(2, 3, None), downgrade_statements(3, 2, None)):
         run(migration, statements)
         assert migration.value("show lock_timeout") == "7s"
 
@@ -124,7 +124,7 @@ def test_a_step_may_want_a_new_snapshot_a_statement(kernel: Kernel, open_kernel:
     """Under REPEATABLE READ a step that reads messages would miss some; it says so and changes nothing."""
     migration = open_kernel(isolation="REPEATABLE_READ")
     with pytest.raises(psycopg.Error) as refusal:
-        run(migration, upgrade_statements(1, 2, None))
+        run(migration, upgrade_statements(2, 3, None))
     assert refusal.value.sqlstate == "QF003"
     migration.rollback()
-    assert kernel.value("select fq_version()") == 1
+    assert kernel.value("select fq_version()") == 2

@@ -23,6 +23,7 @@ from sqlalchemy_fairqueue import (
     PayloadError,
     SchemaMismatch,
     UnknownChannel,
+    UnknownSchedule,
     UnsentWork,
     WorkerError,
 )
@@ -46,6 +47,7 @@ _ERRORS = [
     PayloadError("is odd", "$.a[0]"),
     SchemaMismatch("x"),
     UnknownChannel("x", "q", "a"),
+    UnknownSchedule("x", "q", "a", "nightly"),
     UnsentWork("x"),
     WorkerError("x"),
 ]
@@ -127,6 +129,7 @@ def test_every_sqlstate_has_one_class() -> None:
     assert FairQueueError.of_sqlstate["QF005"] is ChannelFull
     assert FairQueueError.of_sqlstate["QF007"] is NotGranted
     assert FairQueueError.of_sqlstate["QF008"] is UnknownChannel
+    assert FairQueueError.of_sqlstate["QF009"] is UnknownSchedule
     assert FairQueueError.of_sqlstate["42883"] is SchemaMismatch
 
 

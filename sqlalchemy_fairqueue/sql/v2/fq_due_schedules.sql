@@ -1,0 +1,80 @@
+-- fq_due_schedules: the schedules of queues that are due now or within p_ahead microseconds, with what a worker needs to
+-- find their slots; the earliest ones of each queue, up to p_limit of them. read_at: the clock's time; content_size: in
+-- bytes.
+-- Those from code are for workers that have them in their code: p_code_queues, p_code_channels and p_code_names name
+-- these. Nothing is claimed: whoever calls fq_run_slots first runs a slot.
+-- Locks: none. Index: fq_schedule_due_ix. Errors: QF001 bad argument; QF007.
+create function fairqueue.fq_due_schedules(
+  p_queues text[],
+  p_code_queues text[],
+  p_code_channels text[],
+  p_code_names text[],
+  p_ahead bigint,
+  p_limit integer
+)
+returns table (
+  id bigint,
+  queue text,
+  channel text,
+  name text,
+  cron text,
+  timezone text,
+  every bigint,
+  catch_up text,
+  revision bigint,
+  anchor_at bigint,
+  done_until bigint,
+  due_at bigint,
+  content_size integer,
+  read_at bigint
+)
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now bigint := fairqueue.fq_now();
+begin
+  if (p_ahead between 0 and 3153600000000000) is not true or (p_limit between 1 and 100000) is not true then
+    raise exception 'fq_due_schedules looks % microseconds ahead for up to % schedules',
+      coalesce(p_ahead::text, 'null'), coalesce(p_limit::text, 'null')
+      using errcode = 'QF001', hint = 'look 0 or more microseconds ahead for 1 to 100000 schedules';
+  end if;
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], q.name, null::text[])
+    from unnest(p_queues) q(name)
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  return query
+  select d.*, v_now
+  from unnest(p_queues) q(name)
+  cross join lateral (
+    select s.id, s.queue, s.channel, s.name, s.cron, s.timezone, s.every, s.catch_up, s.revision, s.anchor_at,
+      s.done_until, s.due_at, octet_length(s.content)
+    from fairqueue.fq_schedule s
+    where s.queue = q.name
+      and s.due_at <= v_now + p_ahead
+      and (
+        not s.in_code
+        or exists (
+          select
+          from unnest(p_code_queues, p_code_channels, p_code_names) c(queue, channel, name)
+          where c.queue = s.queue
+            and c.channel = s.channel
+            and c.name = s.name
+        )
+      )
+    order by s.queue, s.due_at
+    limit p_limit
+  ) d;
+end
+$$;

@@ -1,0 +1,55 @@
+-- fq_fail_schedule: note why a worker could not plan or run a schedule, in the caller's transaction, and let workers try
+-- it again after p_delay microseconds. p_revision and p_done_until: as fq_due_schedules returned them.
+-- Guarantees: nothing is noted where the schedule went on or was changed meanwhile. Its slots are not passed over: what
+-- is late by then goes by its catch_up. Returns whether it was noted.
+-- Locks: the schedule's row, skip locked. Index: fq_schedule_pkey. Errors: QF001 bad delay; QF007.
+create function fairqueue.fq_fail_schedule(
+  p_id bigint,
+  p_revision bigint,
+  p_done_until bigint,
+  p_problem text,
+  p_delay bigint
+)
+returns boolean
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_queue text;
+begin
+  if (p_delay between 0 and 3153600000000000) is not true then
+    raise exception 'fq_fail_schedule has a delay of % microseconds', coalesce(p_delay::text, 'null')
+      using errcode = 'QF001', hint = 'give 0 to 3153600000000000 microseconds';
+  end if;
+  select s.queue into v_queue
+  from fairqueue.fq_schedule s
+  where s.id = p_id
+    and s.revision = p_revision
+    and s.done_until = p_done_until
+    and num_nulls(s.paused_at) = 1
+  for no key update skip locked;
+  if not found then
+    return false;
+  end if;
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], v_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  update fairqueue.fq_schedule s
+  set problem = left(coalesce(p_problem, 'unknown'), 2000),
+    problem_at = v_now,
+    due_at = v_now + p_delay
+  where s.id = p_id;
+  return true;
+end
+$$;

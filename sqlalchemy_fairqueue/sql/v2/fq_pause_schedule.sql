@@ -1,0 +1,55 @@
+-- fq_pause_schedule: stop the slots of a schedule, or with p_paused false go on with them, in the caller's transaction.
+-- False: it is so already.
+-- Guarantees: the slots of the time in which it is paused are passed over, whatever its catch_up: the first one after
+-- it is resumed is later than that moment. Slots that were due before a pause and not run yet are passed over too.
+-- Messages that it enqueued are delivered.
+-- Locks: the schedule's row, waits for a transaction that has it. Index: fq_schedule_name_key.
+-- Errors: QF009 no such schedule; 40001; QF007.
+create function fairqueue.fq_pause_schedule(p_queue text, p_channel text, p_name text, p_paused boolean)
+returns boolean
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_is_paused boolean;
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, array[p_channel]::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  select num_nonnulls(s.paused_at) = 1 into v_is_paused
+  from fairqueue.fq_schedule s
+  where s.queue = p_queue
+    and s.channel = p_channel
+    and s.name = p_name
+  for no key update;
+  if not found then
+    raise exception 'channel % of queue % has no schedule %',
+      quote_literal(left(p_channel, 80)), quote_literal(left(p_queue, 80)), quote_literal(left(p_name, 80))
+      using errcode = 'QF009', hint = 'correct the name or the channel';
+  end if;
+  if v_is_paused = (p_paused is true) then
+    return false;
+  end if;
+  update fairqueue.fq_schedule s
+  set paused_at = case when p_paused then v_now end,
+    due_at = case when not p_paused then v_now end,
+    done_until = case when p_paused then s.done_until else v_now end,
+    next_at = null,
+    revision = s.revision + 1
+  where s.queue = p_queue
+    and s.channel = p_channel
+    and s.name = p_name;
+  return true;
+end
+$$;

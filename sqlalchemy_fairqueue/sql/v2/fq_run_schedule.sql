@@ -1,0 +1,57 @@
+-- fq_run_schedule: enqueue the message of a schedule now, in the caller's transaction, beside its slots, which stay as
+-- they are. Returns its id; null: the channel is full, and its policy is to drop. p_notify: as fq_enqueue.
+-- Guarantees: one message, also while the schedule is paused. It has no header "scheduled_for".
+-- Locks: as fq_enqueue of a message without a key. Index: fq_schedule_name_key. Errors: QF009 no such schedule; QF005
+-- the channel is full; as fq_enqueue.
+create function fairqueue.fq_run_schedule(p_queue text, p_channel text, p_name text, p_notify boolean)
+returns bigint
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_kind text;
+  v_content bytea;
+  v_headers jsonb;
+  v_max_attempts integer;
+  v_policy jsonb;
+  v_message_id bigint;
+  v_outcome text;
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, array[p_channel]::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  select s.kind, s.content, fairqueue.fq_schedule_headers(s.headers, s.name, null::bigint), s.max_attempts, s.policy
+  into v_kind, v_content, v_headers, v_max_attempts, v_policy
+  from fairqueue.fq_schedule s
+  where s.queue = p_queue
+    and s.channel = p_channel
+    and s.name = p_name;
+  if not found then
+    raise exception 'channel % of queue % has no schedule %',
+      quote_literal(left(p_channel, 80)), quote_literal(left(p_queue, 80)), quote_literal(left(p_name, 80))
+      using errcode = 'QF009', hint = 'correct the name or the channel';
+  end if;
+  select e.message_id, e.outcome into v_message_id, v_outcome
+  from fairqueue.fq_enqueue(
+    p_queue, array[p_channel]::text[], array[v_kind]::text[], array[v_content]::bytea[], array[v_headers]::jsonb[],
+    array[null]::bigint[], array[null]::bigint[], array[null]::integer[], array[null]::text[],
+    array[v_max_attempts]::integer[], v_policy, null::text[], p_notify, null::bigint[]
+  ) e;
+  if v_outcome = 'full' then
+    raise exception 'channel % of queue % is full', quote_literal(left(p_channel, 80)), quote_literal(left(p_queue, 80))
+      using errcode = 'QF005',
+        hint = 'run it again when consumers have taken some messages, or configure the channel with another max_backlog';
+  end if;
+  return v_message_id;
+end
+$$;

@@ -1,0 +1,153 @@
+-- fq_run_slots: run slots of a schedule, in the caller's transaction, which should end at once: a row in
+-- fq_schedule_slot and a message for each, and the plan of the schedule. p_revision and p_done_until: as
+-- fq_due_schedules returned them. p_slots: those to run, in order; may be empty. p_until: all slots up to then are done,
+-- those that are not in p_slots passed over. p_next: the slot after it; null: there is none. p_notify: as fq_enqueue.
+-- Returns a row for each slot that was run; message_id null: its channel is full, and the policy is to drop.
+-- Guarantees: a slot is run once, whoever calls this, and however often: nothing is done where another call has the row
+-- or was first, or where the schedule was changed, paused or removed meanwhile. No slot before p_done_until or after
+-- the clock's time is run. A message is delivered at its slot plus a share of the jitter, which the slot decides.
+-- Locks: first what fq_make_channels locks, which may wait for another transaction that makes the same channel; then
+-- the schedule's row, skip locked, and nothing that waits after it. Index: fq_schedule_pkey, fq_schedule_slot_pkey.
+-- Errors: QF001 bad argument; QF005 the channel is full; as fq_enqueue.
+create function fairqueue.fq_run_slots(
+  p_id bigint,
+  p_revision bigint,
+  p_done_until bigint,
+  p_slots bigint[],
+  p_until bigint,
+  p_next bigint,
+  p_notify boolean
+)
+returns table (slot_at bigint, message_id bigint)
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  c_day constant bigint := 86400000000;
+  v_now bigint := fairqueue.fq_now();
+  v_queue text;
+  v_channel text;
+  v_name text;
+  v_kind text;
+  v_content bytea;
+  v_headers jsonb;
+  v_max_attempts integer;
+  v_policy jsonb;
+  v_jitter bigint;
+  v_slots bigint[];
+  v_ids bigint[];
+  v_full boolean;
+  v_count integer;
+begin
+  select s.queue, s.channel, s.policy into v_queue, v_channel, v_policy
+  from fairqueue.fq_schedule s
+  where s.id = p_id;
+  if not found then
+    return;
+  end if;
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], v_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  if (p_until between p_done_until and v_now) is not true
+    or p_next <= p_until
+    or array_position(p_slots, null) > 0
+    or p_done_until >= any (p_slots)
+    or p_until < any (p_slots)
+  then
+    raise exception 'schedule % has slots that are not between % and %',
+      p_id, coalesce(p_done_until::text, 'null'), coalesce(p_until::text, 'null')
+      using errcode = 'QF001',
+        detail = format('next %s clock %s', coalesce(p_next::text, 'null'), v_now),
+        hint = 'run slots after p_done_until and up to p_until, which is not after the clock''s time; p_next is later';
+  end if;
+  if p_slots <> '{}' and not exists (
+    select
+    from fairqueue.fq_channel c
+    where c.queue = v_queue
+      and c.name = v_channel
+  ) then
+    perform fairqueue.fq_make_channels(v_queue, array[v_channel]::text[], v_policy);
+  end if;
+
+  select s.name, s.kind, s.content, s.headers, s.max_attempts, s.jitter
+  into v_name, v_kind, v_content, v_headers, v_max_attempts, v_jitter
+  from fairqueue.fq_schedule s
+  where s.id = p_id
+    and s.revision = p_revision
+    and s.done_until = p_done_until
+    and num_nulls(s.paused_at) = 1
+  for no key update skip locked;
+  if not found then
+    return;
+  end if;
+  with added as (
+    insert into fairqueue.fq_schedule_slot as t (schedule_id, slot_at, ran_at)
+    select p_id, u.at, v_now
+    from unnest(p_slots) u(at)
+    on conflict (schedule_id, slot_at) do nothing
+    returning t.slot_at
+  )
+  select array_agg(a.slot_at order by a.slot_at) into v_slots
+  from added a;
+  v_count := coalesce(cardinality(v_slots), 0);
+  if v_count > 0 then
+    select array_agg(e.message_id order by e.ordinal), bool_or(e.outcome = 'full')
+    into v_ids, v_full
+    from fairqueue.fq_enqueue(
+      v_queue, array_fill(v_channel, array[v_count])::text[], array_fill(v_kind, array[v_count])::text[],
+      array_fill(v_content, array[v_count])::bytea[],
+      array(
+        select fairqueue.fq_schedule_headers(v_headers, v_name, u.at::bigint)
+        from unnest(v_slots) with ordinality u(at, ord)
+        order by u.ord
+      )::jsonb[],
+      array_fill(null::bigint, array[v_count])::bigint[],
+      array(
+        select case
+            when v_jitter > 0 then u.at + (hashint8extended(u.at, p_id) & 9223372036854775807) % (v_jitter + 1)
+            else u.at
+          end
+        from unnest(v_slots) with ordinality u(at, ord)
+        order by u.ord
+      )::bigint[],
+      array_fill(null::integer, array[v_count])::integer[], array_fill(null::text, array[v_count])::text[],
+      array_fill(v_max_attempts, array[v_count])::integer[], v_policy, null::text[], p_notify, null::bigint[]
+    ) e;
+    if v_full then
+      raise exception 'channel % of queue % is full', quote_literal(left(v_channel, 80)), quote_literal(left(v_queue, 80))
+        using errcode = 'QF005',
+          hint = 'its slots are tried again; let consumers take messages, or configure another max_backlog';
+    end if;
+    update fairqueue.fq_schedule_slot t
+    set message_id = u.message_id
+    from unnest(v_slots, v_ids) u(at, message_id)
+    where t.schedule_id = p_id
+      and t.slot_at = u.at;
+  end if;
+  update fairqueue.fq_schedule s
+  set done_until = p_until,
+    next_at = p_next,
+    -- At least daily: another version of the time zones may move the slot.
+    due_at = least(p_next, v_now + c_day),
+    last_slot_at = coalesce(v_slots[v_count], s.last_slot_at),
+    last_run_at = case when v_count > 0 then v_now else s.last_run_at end,
+    last_message_id = coalesce(v_ids[v_count], s.last_message_id),
+    problem = null,
+    problem_at = null
+  where s.id = p_id;
+  return query
+  select u.at, u.message_id
+  from unnest(v_slots, v_ids) u(at, message_id);
+end
+$$;

@@ -1,0 +1,67 @@
+-- fq_schedules: the schedules of a queue, in the order of channel and name, without the contents of their messages.
+-- p_channel, p_name: only these. p_after_channel with p_after_name: only those after that one. Times are microseconds
+-- since the epoch, read_at among them: the clock's. content_size is in bytes.
+-- Locks: none. Index: fq_schedule_name_key. Errors: QF007.
+create function fairqueue.fq_schedules(
+  p_queue text,
+  p_channel text,
+  p_name text,
+  p_after_channel text,
+  p_after_name text,
+  p_limit integer
+)
+returns table (
+  channel text,
+  name text,
+  cron text,
+  timezone text,
+  every bigint,
+  catch_up text,
+  jitter bigint,
+  kind text,
+  content_size integer,
+  max_attempts integer,
+  in_code boolean,
+  anchor_at bigint,
+  done_until bigint,
+  next_at bigint,
+  due_at bigint,
+  paused_at bigint,
+  last_slot_at bigint,
+  last_run_at bigint,
+  last_message_id bigint,
+  problem text,
+  problem_at bigint,
+  created_at bigint,
+  changed_at bigint,
+  read_at bigint
+)
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(
+      array['producer', 'monitor', 'operator']::text[], p_queue,
+      (case when num_nonnulls(p_channel) = 1 then array[p_channel] end)::text[]
+    )
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  return query
+  select s.channel, s.name, s.cron, s.timezone, s.every, s.catch_up, s.jitter, s.kind, octet_length(s.content),
+    s.max_attempts, s.in_code, s.anchor_at, s.done_until, s.next_at, s.due_at, s.paused_at, s.last_slot_at,
+    s.last_run_at, s.last_message_id, s.problem, s.problem_at, s.created_at, s.changed_at, fairqueue.fq_now()
+  from fairqueue.fq_schedule s
+  where s.queue = p_queue
+    and (num_nulls(p_channel) = 1 or s.channel = p_channel)
+    and (num_nulls(p_name) = 1 or s.name = p_name)
+    and (s.channel, s.name) > (coalesce(p_after_channel, ''), coalesce(p_after_name, ''))
+  order by s.channel, s.name
+  limit p_limit;
+end
+$$;

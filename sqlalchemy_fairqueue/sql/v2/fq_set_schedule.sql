@@ -1,0 +1,121 @@
+-- fq_set_schedule: make a schedule of a channel, or change the one of that name, in the caller's transaction. p_cron with
+-- p_timezone, or p_every in microseconds; p_jitter in microseconds; the message as fq_enqueue takes it. p_policy: the
+-- policy of the channel, if it is new when a slot comes and the queue has no defaults. p_in_code: code makes it each
+-- time a worker starts. Returns 'created', 'changed' or 'same'.
+-- Guarantees: the first slot is later than now. A change of cron, timezone or interval begins anew from now, and any
+-- other one goes on with the slots as before. A paused schedule stays paused. Nothing is enqueued here.
+-- Locks: the schedule's row, until the transaction ends; waits for one that has it. Index: fq_schedule_name_key.
+-- Errors: QF001 bad argument; 40001; QF007.
+create function fairqueue.fq_set_schedule(
+  p_queue text,
+  p_channel text,
+  p_name text,
+  p_cron text,
+  p_timezone text,
+  p_every bigint,
+  p_catch_up text,
+  p_jitter bigint,
+  p_kind text,
+  p_content bytea,
+  p_headers jsonb,
+  p_max_attempts integer,
+  p_policy jsonb,
+  p_in_code boolean
+)
+returns text
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_made boolean;
+  v_changed boolean;
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['producer']::text[], p_queue, array[p_channel]::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  perform fairqueue.fq_check_names(array[p_queue, p_channel, p_name, p_kind]::text[]);
+  if num_nonnulls(p_cron, p_every) <> 1
+    or num_nonnulls(p_cron, p_timezone) = 1
+    or octet_length(p_cron) not between 1 and 512
+    or octet_length(p_timezone) not between 1 and 512
+    or p_every not between 1000000 and 3153600000000000
+    or (p_jitter between 0 and 3153600000000000) is not true
+    or (p_catch_up in ('skip', 'last', 'all')) is not true
+    or p_content is null
+    or octet_length(p_content) > 268435456
+    or (p_max_attempts >= 1) is not true
+    or p_in_code is null
+    or not fairqueue.fq_headers_fit(fairqueue.fq_schedule_headers(p_headers, p_name, v_now))
+  then
+    raise exception 'schedule % of fq_set_schedule has a bad value', left(p_name, 80)
+      using errcode = 'QF001',
+        detail = format(
+          'cron %L timezone %L every %s catch_up %L jitter %s content of %s bytes max_attempts %s in_code %s',
+          left(p_cron, 80), left(p_timezone, 80), coalesce(p_every::text, 'null'), left(p_catch_up, 80),
+          coalesce(p_jitter::text, 'null'), coalesce(octet_length(p_content)::text, 'no'),
+          coalesce(p_max_attempts::text, 'null'), coalesce(p_in_code::text, 'null')
+        ),
+        hint = 'give cron and timezone of up to 512 bytes, or every from 1000000 microseconds on; catch_up skip, last '
+          'or all; jitter from 0 microseconds on; a content of at most 256 MB; headers of at most 65,536 bytes with '
+          'the name; max_attempts >= 1';
+  end if;
+
+  insert into fairqueue.fq_schedule as s (
+    queue, channel, name, cron, timezone, every, catch_up, jitter, kind, content, headers, max_attempts, policy,
+    in_code, anchor_at, done_until, due_at, created_at, changed_at
+  )
+  values (
+    p_queue, p_channel, p_name, p_cron, p_timezone, p_every, p_catch_up, p_jitter, p_kind, p_content, p_headers,
+    p_max_attempts, p_policy, p_in_code, v_now, v_now, v_now, v_now, v_now
+  )
+  on conflict (queue, channel, name) do update
+  set cron = excluded.cron,
+    timezone = excluded.timezone,
+    every = excluded.every,
+    catch_up = excluded.catch_up,
+    jitter = excluded.jitter,
+    kind = excluded.kind,
+    content = excluded.content,
+    headers = excluded.headers,
+    max_attempts = excluded.max_attempts,
+    policy = excluded.policy,
+    in_code = excluded.in_code,
+    revision = s.revision + 1,
+    anchor_at = case
+      when (s.cron, s.timezone, s.every) is distinct from (excluded.cron, excluded.timezone, excluded.every) then v_now
+      else s.anchor_at
+    end,
+    done_until = case
+      when (s.cron, s.timezone, s.every) is distinct from (excluded.cron, excluded.timezone, excluded.every) then v_now
+      else s.done_until
+    end,
+    next_at = case
+      when (s.cron, s.timezone, s.every) is distinct from (excluded.cron, excluded.timezone, excluded.every) then null
+      else s.next_at
+    end,
+    due_at = case when num_nulls(s.paused_at) = 1 then v_now end,
+    problem = null,
+    problem_at = null,
+    changed_at = v_now
+  where (
+      s.cron, s.timezone, s.every, s.catch_up, s.jitter, s.kind, s.content, s.headers, s.max_attempts, s.policy,
+      s.in_code
+    ) is distinct from (
+      excluded.cron, excluded.timezone, excluded.every, excluded.catch_up, excluded.jitter, excluded.kind,
+      excluded.content, excluded.headers, excluded.max_attempts, excluded.policy, excluded.in_code
+    )
+  returning s.xmax = 0, true into v_made, v_changed;
+  return case when v_made then 'created' when v_changed then 'changed' else 'same' end;
+end
+$$;

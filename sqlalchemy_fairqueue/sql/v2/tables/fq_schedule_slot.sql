@@ -1,0 +1,10 @@
+-- One row a slot that was run, inserted with its message: a slot is run once. message_id null: the channel was full, and
+-- its policy is to drop. Old rows are deleted by fq_prune_slots.
+create table fairqueue.fq_schedule_slot (
+  schedule_id bigint not null,
+  slot_at bigint not null,
+  message_id bigint,
+  ran_at bigint not null,
+  constraint fq_schedule_slot_pkey primary key (schedule_id, slot_at)
+);
+create index fq_schedule_slot_ran_ix on fairqueue.fq_schedule_slot (ran_at);
