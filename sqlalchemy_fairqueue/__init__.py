@@ -31,7 +31,7 @@ from sqlalchemy_fairqueue.errors import (
     WorkerError,
 )
 from sqlalchemy_fairqueue.models import Channel, Message, RoleGrant, declare_grants, make_models
-from sqlalchemy_fairqueue.queue import Queue
+from sqlalchemy_fairqueue.queue import Job, Queue
 from sqlalchemy_fairqueue.queue.middleware import AsyncMiddleware, Middleware
 from sqlalchemy_fairqueue.values import (
     Batch,
@@ -85,6 +85,7 @@ __all__ = [
     "HandlerTransactionWarning",
     "InvalidArgument",
     "IsolationError",
+    "Job",
     "JsonCodec",
     "Lease",
     "LeaseLost",

@@ -6,25 +6,23 @@ It knows what can be asked; ``unit_of_work``, ``consumer`` and ``database`` know
 from sqlalchemy_fairqueue.queue.configuration import ConfigurationMethods
 from sqlalchemy_fairqueue.queue.dead_letters import DeadLetterMethods
 from sqlalchemy_fairqueue.queue.deliveries import DeliveryMethods
-from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
-from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
+from sqlalchemy_fairqueue.queue.jobs import Job, JobMethods
 from sqlalchemy_fairqueue.queue.middleware import MiddlewareMethods
 from sqlalchemy_fairqueue.queue.quarantine import QuarantineMethods
 from sqlalchemy_fairqueue.queue.stats import StatsMethods
 from sqlalchemy_fairqueue.queue.withdrawals import WithdrawalMethods
 
-__all__ = ["Queue"]
+__all__ = ["Job", "Queue"]
 
 
 class Queue(
-    EnqueueMethods,
     DeliveryMethods,
     WithdrawalMethods,
     ConfigurationMethods,
     StatsMethods,
     DeadLetterMethods,
     QuarantineMethods,
-    HandlerMethods,
+    JobMethods,
     MiddlewareMethods,
 ):
     """A named set of channels in a PostgreSQL database, served in turn.

@@ -21,6 +21,8 @@ from sqlalchemy_fairqueue.values import RetryPolicy, check_duration, check_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
+
 F = TypeVar("F", bound=Callable[..., Any])
 Isolation = Literal["none", "process"]
 _LEAST = timedelta(microseconds=1)
@@ -39,6 +41,7 @@ class Handler:
         context: Whether it takes ``context``.
         asynchronous: Whether it is to be awaited.
         isolated: Whether it runs in a child process.
+        schema: The payload that it takes, if it is a job's.
     """
 
     kind: str
@@ -49,6 +52,7 @@ class Handler:
     context: bool
     asynchronous: bool
     isolated: bool
+    schema: PayloadSchema | None = None
 
 
 class HandlerMethods(QueueBase):
@@ -119,35 +123,55 @@ class HandlerMethods(QueueBase):
         if callable(kind):
             return self.handler(retry=retry, timeout=timeout, isolation=isolation)(kind)
         check_name("kind", kind)
-        if retry is not None and not isinstance(retry, RetryPolicy):
-            raise InvalidArgument(f"retry is {retry!r:.80}; give a RetryPolicy")
-        if timeout is not None:
-            check_duration("timeout", timeout, _LEAST)
-        if isolation not in {"none", "process"}:
-            raise InvalidArgument(f"isolation is {isolation!r:.80}; give 'none' or 'process'")
+        _check_options(retry, timeout, isolation)
 
         def declare(function: F) -> F:
-            if kind in self._handlers:
-                raise InvalidArgument(
-                    f"kind {kind!r} of queue {self.name!r} has a handler already, {self._handlers[kind].function!r}; "
-                    "give the other one a kind of its own, such as @queue.handler('parse')"
-                )
-            wanted = _wanted(function)
-            if isolation == "process":
-                _check_isolated(function, wanted)
-            self._handlers[kind] = Handler(
-                kind=kind,
-                function=function,
+            self._declare(
+                kind,
+                function,
+                wanted=_wanted(function),
+                written=function,
+                schema=None,
                 retry=retry,
                 timeout=timeout,
-                session="session" in wanted,
-                context="context" in wanted,
-                asynchronous=is_asynchronous(function),
-                isolated=isolation == "process",
+                isolation=isolation,
             )
             return function
 
         return declare
+
+    def _declare(
+        self,
+        kind: str,
+        function: Callable[..., Any],
+        *,
+        wanted: set[str],
+        written: Callable[..., Any],
+        schema: PayloadSchema | None,
+        retry: RetryPolicy | None,
+        timeout: timedelta | None,
+        isolation: Isolation,
+    ) -> None:
+        """Declare the handler of a kind: *function*, which calls the one that was *written*, or is it."""
+        if kind in self._handlers:
+            raise InvalidArgument(
+                f"kind {kind!r} of queue {self.name!r} has a handler already, {self._handlers[kind].function!r}; "
+                "give the other one a kind of its own, such as @queue.handler('parse')"
+            )
+        _check_options(retry, timeout, isolation)
+        if isolation == "process":
+            _check_isolated(written, wanted)
+        self._handlers[kind] = Handler(
+            kind=kind,
+            function=function,
+            retry=retry,
+            timeout=timeout,
+            session="session" in wanted,
+            context="context" in wanted,
+            asynchronous=is_asynchronous(written),
+            isolated=isolation == "process",
+            schema=schema,
+        )
 
     def _check_kind(self, kind: str) -> None:
         if not self.check_kinds or not self._handlers or kind in self._handlers or kind in self._warned_kinds:
@@ -162,6 +186,15 @@ class HandlerMethods(QueueBase):
         )
         # After the warning: where it is an error, each enqueue raises it.
         self._warned_kinds.add(kind)
+
+
+def _check_options(retry: object, timeout: object, isolation: object) -> None:
+    if retry is not None and not isinstance(retry, RetryPolicy):
+        raise InvalidArgument(f"retry is {retry!r:.80}; give a RetryPolicy")
+    if timeout is not None:
+        check_duration("timeout", timeout, _LEAST)
+    if isolation not in {"none", "process"}:
+        raise InvalidArgument(f"isolation is {isolation!r:.80}; give 'none' or 'process'")
 
 
 def _frames_of_this_package() -> int:

@@ -13,6 +13,8 @@ from sqlalchemy import MetaData, select
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.models import make_models
+from sqlalchemy_fairqueue.queue import Job
+from sqlalchemy_fairqueue.testing.jobs import queue_of, split_arguments
 from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage, connection_of, recorded, session_of
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.models import Models
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.queue.base import AnySession
+    from sqlalchemy_fairqueue.testing.jobs import AnyJob
 
 _SHOWN = 20
 _FIELDS = ("channel", "kind", "key", "payload", "headers", "max_attempts", "at")
@@ -55,7 +58,7 @@ class Enqueued:
     message_id: int | None
 
 
-def all_enqueued(session: AnySession, queue: Queue, **wanted: Any) -> list[Enqueued]:
+def all_enqueued(session: AnySession, queue: Queue | AnyJob, **wanted: Any) -> list[Enqueued]:
     """The undelivered messages of a queue that the session's transaction sees: committed, sent, or recorded on it.
 
     It sends nothing and flushes nothing. So it can be called before a commit, and in a test whose transaction is rolled
@@ -63,9 +66,10 @@ def all_enqueued(session: AnySession, queue: Queue, **wanted: Any) -> list[Enque
 
     Args:
         session: A Session or scoped_session. Of an AsyncSession use :func:`aall_enqueued`.
-        queue: The queue.
-        wanted: What the messages must have: any of channel, kind, key, payload, headers, max_attempts, at. A mapping
-            matches a mapping that has its members, whatever else that has; a payload goes through the codec first.
+        queue: The queue, or a job: then only its messages count.
+        wanted: What the messages must have: any of channel, kind, key, payload, headers, max_attempts, at, and of a job
+            its arguments, which come first where a name is both. A mapping matches a mapping that has its members,
+            whatever else that has; a payload goes through the codec first.
 
     Returns:
         They in the order in which they were sent, those that are only recorded last.
@@ -76,6 +80,7 @@ def all_enqueued(session: AnySession, queue: Queue, **wanted: Any) -> list[Enque
     found = session_of(session)
     if found is None:
         raise InvalidArgument(f"session is {session!r:.80}; give the Session in which the code under test works")
+    queue, wanted = _resolved(queue, wanted)
     if unknown := wanted.keys() - set(_FIELDS):
         raise InvalidArgument(f"messages have no {min(unknown)!r:.80}; ask for {', '.join(_FIELDS)}")
     if "payload" in wanted:
@@ -84,7 +89,9 @@ def all_enqueued(session: AnySession, queue: Queue, **wanted: Any) -> list[Enque
     return [one for one in messages if all(_matches(value, getattr(one, name)) for name, value in wanted.items())]
 
 
-def assert_enqueued(session: AnySession, queue: Queue, *, count: int | None = None, **wanted: Any) -> list[Enqueued]:
+def assert_enqueued(
+    session: AnySession, queue: Queue | AnyJob, *, count: int | None = None, **wanted: Any
+) -> list[Enqueued]:
     """Fail unless a message like this was enqueued, or exactly *count* of them. Returns those that match.
 
     Arguments and errors as :func:`all_enqueued`.
@@ -92,6 +99,7 @@ def assert_enqueued(session: AnySession, queue: Queue, *, count: int | None = No
     Raises:
         AssertionError: With what was wanted and what was enqueued.
     """
+    queue, wanted = _resolved(queue, wanted)
     found = all_enqueued(session, queue, **wanted)
     if len(found) == count or (count is None and found):
         return found
@@ -102,31 +110,41 @@ def assert_enqueued(session: AnySession, queue: Queue, *, count: int | None = No
     )
 
 
-def refute_enqueued(session: AnySession, queue: Queue, **wanted: Any) -> None:
+def refute_enqueued(session: AnySession, queue: Queue | AnyJob, **wanted: Any) -> None:
     """Fail if a message like this was enqueued. Arguments and errors as :func:`all_enqueued`.
 
     Raises:
         AssertionError: With what was enqueued.
     """
+    queue, wanted = _resolved(queue, wanted)
     if found := all_enqueued(session, queue, **wanted):
         raise AssertionError(f"{_counted(len(found))} of queue {queue.name!r}{_with(wanted)} enqueued{_others(found)}")
 
 
-async def aall_enqueued(session: AsyncSession, queue: Queue, **wanted: Any) -> list[Enqueued]:
+async def aall_enqueued(session: AsyncSession, queue: Queue | AnyJob, **wanted: Any) -> list[Enqueued]:
     """As :func:`all_enqueued`, of an AsyncSession."""
     return await session.run_sync(lambda found: all_enqueued(found, queue, **wanted))
 
 
 async def aassert_enqueued(
-    session: AsyncSession, queue: Queue, *, count: int | None = None, **wanted: Any
+    session: AsyncSession, queue: Queue | AnyJob, *, count: int | None = None, **wanted: Any
 ) -> list[Enqueued]:
     """As :func:`assert_enqueued`, of an AsyncSession."""
     return await session.run_sync(lambda found: assert_enqueued(found, queue, count=count, **wanted))
 
 
-async def arefute_enqueued(session: AsyncSession, queue: Queue, **wanted: Any) -> None:
+async def arefute_enqueued(session: AsyncSession, queue: Queue | AnyJob, **wanted: Any) -> None:
     """As :func:`refute_enqueued`, of an AsyncSession."""
     await session.run_sync(lambda found: refute_enqueued(found, queue, **wanted))
+
+
+def _resolved(queue: Queue | AnyJob, wanted: dict[str, Any]) -> tuple[Queue, dict[str, Any]]:
+    """The queue of a job, and what its messages must have."""
+    if not isinstance(queue, Job):
+        return queue, wanted
+    payload, fields = split_arguments(queue, wanted)
+    given = fields.pop("payload", {})
+    return queue_of(queue), {"kind": queue.kind, "payload": {**given, **payload}, **fields}
 
 
 def _recorded(session: Session, queue: Queue) -> list[Enqueued]:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import InvalidArgument, WorkerError
+from sqlalchemy_fairqueue.queue import Job
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.middleware import call_of, middleware_for, middleware_of
 from sqlalchemy_fairqueue.testing.deliveries import make_context, make_delivery
+from sqlalchemy_fairqueue.testing.jobs import queue_of
 from sqlalchemy_fairqueue.unit_of_work import Verb, connection_of, record, send_recorded, session_of
 from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
 from sqlalchemy_fairqueue.worker import decisions
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.queue.base import AnySession
     from sqlalchemy_fairqueue.queue.handlers import Handler
+    from sqlalchemy_fairqueue.testing.jobs import AnyJob
     from sqlalchemy_fairqueue.values import Delivery
     from sqlalchemy_fairqueue.worker import Context
 
@@ -46,8 +49,8 @@ class Performed:
 
 
 def perform(
-    queue: Queue,
-    payload: Any,
+    queue: Queue | AnyJob,
+    payload: Any = None,
     *,
     kind: str = "default",
     session: AnySession | None = None,
@@ -57,12 +60,13 @@ def perform(
     """Call the handler of a kind as a worker would, with a payload of the test's own and without a message.
 
     Args:
-        queue: The queue that has the handler.
+        queue: The queue that has the handler, or a job, whose arguments are then given by name.
         payload: The payload. It goes through the codec, as in production.
-        kind: The kind.
+        kind: The kind. Not for a job.
         session: For a handler that takes one. Nothing is committed, and nothing completed.
         context: For a handler that takes one; default: one that says nothing.
-        message: Further arguments of :func:`make_delivery`: channel, headers, attempt and others.
+        message: Further arguments of :func:`make_delivery`: channel, headers, attempt and others. Of a job its
+            arguments, too, which come first where a name is both.
 
     Returns:
         The Outcome that the handler returned or raised (Retry, Release, Bury), or None: completed.
@@ -70,8 +74,10 @@ def perform(
     Raises:
         InvalidArgument: There is no such handler; it takes a session and there is none; it is async, so that
             :func:`aperform` must be awaited.
+        TypeError, PayloadError: The arguments are not those of the job.
         Exception: What the handler raised, which a worker would take for a failure.
     """
+    queue, payload, kind, message = _resolved(queue, payload, kind, message)
     handler = _handler(queue, kind)
     if handler.asynchronous:
         raise InvalidArgument(f"the handler of kind {kind!r} is async; await aperform(...)")
@@ -83,8 +89,8 @@ def perform(
 
 
 async def aperform(
-    queue: Queue,
-    payload: Any,
+    queue: Queue | AnyJob,
+    payload: Any = None,
     *,
     kind: str = "default",
     session: AnySession | None = None,
@@ -92,6 +98,7 @@ async def aperform(
     **message: Any,
 ) -> Outcome | None:
     """As :func:`perform`, for async handlers too. Give a plain handler a Session, an async one an AsyncSession."""
+    queue, payload, kind, message = _resolved(queue, payload, kind, message)
     handler = _handler(queue, kind)
     delivery = make_delivery(queue, payload, kind=kind, **message)
     try:
@@ -158,6 +165,19 @@ async def adrain(session: AsyncSession, queue: Queue, *, limit: int = 1000) -> l
         await session.run_sync(lambda found: _settle(found, queue, handler, delivery, outcome))  # noqa: B023 - awaited here
         performed.append(Performed(delivery, outcome))
     return performed
+
+
+def _resolved(
+    queue: Queue | AnyJob, payload: Any, kind: str, message: dict[str, Any]
+) -> tuple[Queue, Any, str, dict[str, Any]]:
+    """The queue, the payload, the kind and the rest, also of a job."""
+    if not isinstance(queue, Job):
+        return queue, payload, kind, message
+    if payload is not None:
+        raise InvalidArgument(f"got {payload!r:.80} for a job; give its arguments by name")
+    names = queue.schema.signature.parameters
+    arguments = {name: message.pop(name) for name in list(message) if name in names}
+    return queue_of(queue), queue.schema.encode((), arguments), queue.kind, message
 
 
 def _calling(queue: Queue, handler: Handler, delivery: Delivery) -> Any:

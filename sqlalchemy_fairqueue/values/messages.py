@@ -87,12 +87,9 @@ class Enqueue:
                 )
 
 
-class EnqueueWords(TypedDict, total=False):
-    """The arguments of :class:`Enqueue`, for calls that pass them on."""
+class EnqueueOptions(TypedDict, total=False):
+    """The arguments of :class:`Enqueue` besides channel, kind and payload."""
 
-    channel: Required[str]
-    payload: Required[Any]
-    kind: str
     delay: timedelta | None
     at: datetime | None
     priority: int | None
@@ -100,6 +97,14 @@ class EnqueueWords(TypedDict, total=False):
     headers: Mapping[str, Any] | None
     max_attempts: int | None
     on_duplicate: OnDuplicate
+
+
+class EnqueueWords(EnqueueOptions, total=False):
+    """The arguments of :class:`Enqueue`, for calls that pass them on."""
+
+    channel: Required[str]
+    payload: Required[Any]
+    kind: str
 
 
 @dataclass(slots=True, eq=False)

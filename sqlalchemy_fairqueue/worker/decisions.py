@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # Characters of a traceback: a message that fails in a deep recursion must not fill the table.
 _MOST = 16_000
 NO_YIELD = "do not yield in it, nor in what it is wrapped around"
+# Modules whose frames call handlers.
+_OURS = ("sqlalchemy_fairqueue.worker", "sqlalchemy_fairqueue.queue.jobs")
 _SERIALIZATION = ("40001", "40P01")
 # When a delivery is tried again that the database refuses to settle.
 _FALLBACK = RetryPolicy()
@@ -221,7 +223,7 @@ def cause_of(outcome: BaseException) -> str | None:
 
 
 def _is_ours(module: object) -> bool:
-    return isinstance(module, str) and module.startswith("sqlalchemy_fairqueue.worker")
+    return isinstance(module, str) and module.startswith(_OURS)
 
 
 def is_serialization_failure(error: BaseException) -> bool:

@@ -1,4 +1,4 @@
-"""The page about testing: its files are an application whose tests pass."""
+"""The pages about testing and jobs: their files are applications whose tests pass."""
 
 import os
 import re
@@ -6,15 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import sqlalchemy_fairqueue
 from tests.fixtures.database import Database
 
-_PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "testing.md"
+_DOCS = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs"
 
 
-def test_the_files_of_the_page(database: Database, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("page", "tests", "left"), [("testing", 4, 0), ("jobs", 1, 0)])
+def test_the_files_of_the_page(page: str, tests: int, left: int, database: Database, tmp_path: Path) -> None:
     """Each block that begins with a file's name is written there, and pytest passes all of their tests."""
-    for block in re.findall(r"```python\n(.*?)```", _PAGE.read_text(), re.DOTALL):
+    for block in re.findall(r"```python\n(.*?)```", (_DOCS / f"{page}.md").read_text(), re.DOTALL):
         name = re.match(r"# (\w+\.py)\n", block)
         assert name is not None, block
         (tmp_path / name[1]).write_text(block)
@@ -28,5 +31,5 @@ def test_the_files_of_the_page(database: Database, tmp_path: Path) -> None:
         check=False,
     )
     assert passed.returncode == 0, passed.stdout + passed.stderr
-    assert "4 passed" in passed.stdout
-    assert database.value("select count(*) from fq_message") == 0
+    assert f"{tests} passed" in passed.stdout
+    assert database.value("select count(*) from fq_message") == left

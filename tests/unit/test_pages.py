@@ -10,7 +10,7 @@ _PAGES = sorted(_ROOT.glob("docs/*.md"))
 _TEXTS = [
     _ROOT / "README.md",
     *sorted(_ROOT.glob(".github/*.md")),
-    *sorted(_ROOT.rglob("docs/**/*.md")),
+    *sorted(_ROOT.glob("docs/**/*.md")),
 ]
 _WIDTH = 120
 _DECISION_LINES = 25

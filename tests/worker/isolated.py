@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -106,3 +107,12 @@ def ignore_signals(delivery: Delivery) -> None:
     program = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({_LONG})"])
     program.terminate()
     tell(delivery, "ended", program.wait())
+
+
+jobs = Queue("jobs")
+
+
+@jobs.job(isolation="process")
+def write(context: Context, *, path: str, amount: Decimal) -> None:
+    """Write what it got."""
+    Path(path).write_text(f"{amount!r} {context.delivery.attempt == 1}")

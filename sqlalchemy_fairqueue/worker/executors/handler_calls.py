@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.queue.handlers import Handler
+    from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.operating_system import ForkGuard
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
@@ -75,7 +76,22 @@ def begin_handling(held: HeldDelivery, default: RetryPolicy) -> Handler:
         raise _UnknownKind(error) from None
     if delivery.attempt > held.max_attempts:
         raise _Exhausted
+    if handler.schema is not None:
+        _check_fit(handler.schema, held)
     return handler
+
+
+def _check_fit(schema: PayloadSchema, held: HeldDelivery) -> None:
+    """Refuse a payload that does not fit a job, before a session, a child or a middleware has to do with it."""
+    payload = held.delivery.payload
+    try:
+        schema.check_known(payload)
+    except PayloadError as error:
+        raise _UnknownKind(WorkerError(str(error))) from None
+    try:
+        schema.decode(payload)
+    except PayloadError as error:
+        raise _Undecodable(error) from None
 
 
 def bound_call(

@@ -1,0 +1,300 @@
+"""Typed jobs: one function gives the kind, the payload, the handler, and the methods that enqueue."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue.codecs import BytesCodec
+from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
+from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
+from sqlalchemy_fairqueue.queue.contexts import Context
+from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
+from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
+from sqlalchemy_fairqueue.values import Bury, Enqueue, EnqueueOptions, check_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import timedelta
+    from typing import Unpack
+
+    from sqlalchemy_fairqueue.queue.base import AnySession, AsyncWhere, Where
+    from sqlalchemy_fairqueue.queue.handlers import Isolation
+    from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
+    from sqlalchemy_fairqueue.values import Delivery, Receipt, RetryPolicy
+
+C = ParamSpec("C")
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+S = TypeVar("S", bound=Session | AsyncSession)
+_KINDS = inspect.Parameter
+_RESERVED = ("self", "session", "context", "channel")
+_OPTIONS = EnqueueOptions.__annotations__.keys()
+
+
+class Job(Generic[C, P, R_co]):
+    """A function that is enqueued by its arguments and called with them by a worker. ``Queue.job`` makes it.
+
+    Called itself, it calls the function.
+
+    Attributes:
+        queue: The queue of its messages.
+        kind: The kind of its messages.
+        function: The function.
+        schema: Converts its arguments to a payload and back.
+    """
+
+    __name__: str
+
+    def __init__(self, queue: JobMethods, kind: str, function: Callable[C, R_co], schema: PayloadSchema) -> None:
+        functools.update_wrapper(self, function)
+        self.queue = queue
+        self.kind = kind
+        self.function = function
+        self.schema = schema
+        self._options: EnqueueOptions = {}
+
+    def __call__(self, *args: C.args, **kwargs: C.kwargs) -> R_co:
+        """Call the function, here and now."""
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        """Its kind and queue."""
+        return f"<job {self.kind!r} of {self.queue!r}>"
+
+    def __reduce__(self) -> Any:
+        """Pickled by its name, as functions are: a child process imports it."""
+        return getattr(self, "__qualname__", self.kind)
+
+    def options(self, **options: Unpack[EnqueueOptions]) -> Job[C, P, R_co]:
+        """The same job, whose messages are enqueued with these options: ``parse.options(delay=...).enqueue(...)``.
+
+        Args:
+            options: Arguments of ``Queue.enqueue``: delay, at, priority, key, headers, max_attempts, on_duplicate. They
+                replace those that were given before, one by one.
+
+        Raises:
+            InvalidArgument: It is none of these.
+        """
+        if unknown := options.keys() - _OPTIONS:
+            raise InvalidArgument(f"{min(unknown)!r} is no option of a message; give {', '.join(_OPTIONS)}")
+        job: Job[C, P, R_co] = Job(self.queue, self.kind, self.function, self.schema)
+        job._options = {**self._options, **options}
+        return job
+
+    def prepare(self, channel: str, *args: P.args, **kwargs: P.kwargs) -> Enqueue:
+        """The message of a call, for ``Queue.enqueue_many``.
+
+        Args:
+            channel: Which channel, usually the tenant.
+            args: The job's arguments, without context and session. They are converted now: later changes to them do not
+                count. The payload has those that were given; defaults are those of the worker's function.
+            kwargs: As args, by name.
+
+        Raises:
+            TypeError: An argument is missing, or is none of the function's.
+            PayloadError: An argument has a value that its annotation does not allow. It names both.
+            InvalidArgument: A bad channel or option.
+        """
+        return Enqueue(channel=channel, payload=self.schema.encode(args, kwargs), kind=self.kind, **self._options)
+
+    def enqueue(self, session: AnySession, channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
+        """Add a call in the session's transaction, as ``Queue.enqueue`` adds a message.
+
+        Returns:
+            A receipt that has ``message_id`` and ``outcome`` once the transaction has committed.
+
+        Raises:
+            TypeError, PayloadError: As :meth:`prepare`.
+            FairQueueError: As ``Queue.enqueue``.
+        """
+        return self.queue.enqueue_many(session, [self.prepare(channel, *args, **kwargs)])[0]
+
+    def enqueue_now(self, where: Where, channel: str, *args: P.args, **kwargs: P.kwargs) -> int | None:
+        """Add a call at once, as ``Queue.enqueue_now`` adds a message. Returns the message's id.
+
+        Raises:
+            TypeError, PayloadError: As :meth:`prepare`.
+            FairQueueError: As ``Queue.enqueue_now``.
+        """
+        payload = self.schema.encode(args, kwargs)
+        return self.queue.enqueue_now(where, channel=channel, payload=payload, kind=self.kind, **self._options)
+
+    async def aenqueue_now(self, where: AsyncWhere, channel: str, *args: P.args, **kwargs: P.kwargs) -> int | None:
+        """As :meth:`enqueue_now`, on an AsyncSession, AsyncConnection or AsyncEngine."""
+        payload = self.schema.encode(args, kwargs)
+        return await self.queue.aenqueue_now(where, channel=channel, payload=payload, kind=self.kind, **self._options)
+
+
+class JobHandler:
+    """The handler of a job: it calls the function with the arguments that the payload has."""
+
+    def __init__(self, job: Job[..., ..., Any], leading: tuple[str, ...]) -> None:
+        functools.update_wrapper(self, job.function)
+        self._job = job
+        self._leading = leading
+
+    def __call__(self, delivery: Delivery, **given: Any) -> Any:
+        """Call the function; a payload that does not fit it is buried."""
+        schema = self._job.schema
+        try:
+            schema.check_known(delivery.payload)
+            arguments = schema.decode(delivery.payload)
+        except PayloadError as error:
+            raise Bury(str(error)) from error
+        return self._job.function(*(given[name] for name in self._leading), **arguments)
+
+    def __reduce__(self) -> Any:
+        """Pickled by the name of its job."""
+        return JobHandler, (self._job, self._leading)
+
+
+class _Declare:
+    """The decorator that ``Queue.job(...)`` returns."""
+
+    def __init__(self, declare: Callable[[Callable[..., Any]], Job[..., ..., Any]]) -> None:
+        self._declare = declare
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, S, P], R], /
+    ) -> Job[Concatenate[Context, S, P], P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Job[Concatenate[Context, P], P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[S, P], R], /) -> Job[Concatenate[S, P], P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Job[P, P, R]: ...
+    def __call__(self, function: Callable[..., Any], /) -> Any:
+        """The job of a function."""
+        return self._declare(function)
+
+
+class JobMethods(EnqueueMethods, HandlerMethods):
+    """Typed jobs of a queue."""
+
+    @overload
+    def job(self, function: Callable[Concatenate[Context, S, P], R], /) -> Job[Concatenate[Context, S, P], P, R]: ...
+    @overload
+    def job(self, function: Callable[Concatenate[Context, P], R], /) -> Job[Concatenate[Context, P], P, R]: ...
+    @overload
+    def job(self, function: Callable[Concatenate[S, P], R], /) -> Job[Concatenate[S, P], P, R]: ...
+    @overload
+    def job(self, function: Callable[P, R], /) -> Job[P, P, R]: ...
+    @overload
+    def job(
+        self,
+        /,
+        *,
+        kind: str | None = None,
+        retry: RetryPolicy | None = None,
+        timeout: timedelta | None = None,
+        isolation: Isolation = "none",
+        former: Iterable[str] = (),
+    ) -> _Declare: ...
+    def job(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        kind: str | None = None,
+        retry: RetryPolicy | None = None,
+        timeout: timedelta | None = None,
+        isolation: Isolation = "none",
+        former: Iterable[str] = (),
+    ) -> Any:
+        """Make a typed job of a function: ``@queue.job`` or ``@queue.job(timeout=...)``.
+
+        The function may take ``context`` first, then ``session``, as :meth:`handler` says; what follows are the
+        arguments of the payload. They need annotations: plain values, dataclasses, TypedDicts, msgspec structs,
+        pydantic models, enums, UUID, datetime, date, time, timedelta, Decimal, bytes, and containers and unions of
+        them. Type checkers check each ``enqueue`` against the function, and the call itself checks the values.
+
+        A worker calls it with the arguments again. What the payload lacks is left to the function's defaults. A payload
+        that does not fit is a dead letter at once, whose reason names the argument. An argument that the function does
+        not know is left to workers that may know it, as an unknown kind is.
+
+        Args:
+            function: The function, plain or async.
+            kind: The kind of its messages. Default: the function's name.
+            retry: As for :meth:`handler`.
+            timeout: As for :meth:`handler`.
+            isolation: As for :meth:`handler`.
+            former: Names of arguments that the function had once. Payloads that have them are handled without.
+
+        Returns:
+            A :class:`Job`, which can be called as the function.
+
+        Raises:
+            InvalidArgument: The kind has a handler already; an argument has no annotation, or one that cannot be
+                converted; ``context`` or ``session`` are out of place; the queue's codec takes bytes only.
+        """
+
+        def declare(function: Callable[..., Any]) -> Job[..., ..., Any]:
+            # It takes long to import, and not every application has jobs.
+            from sqlalchemy_fairqueue.queue.payloads import PayloadSchema  # noqa: PLC0415
+
+            own = kind if kind is not None else _name(function)
+            check_name("kind", own)
+            if isinstance(self.codec, BytesCodec):
+                raise InvalidArgument(f"job {own!r} has arguments, and {self!r} a codec for bytes; use another queue")
+            leading, parameters = _parameters(own, function)
+            job: Job[..., ..., Any] = Job(self, own, function, PayloadSchema(own, function, parameters, former))
+            self._declare(
+                own,
+                JobHandler(job, leading),
+                wanted=set(leading),
+                written=function,
+                schema=job.schema,
+                retry=retry,
+                timeout=timeout,
+                isolation=isolation,
+            )
+            return job
+
+        return _Declare(declare) if function is None else declare(function)
+
+
+def _name(function: object) -> str:
+    name = getattr(function, "__name__", None)
+    if not inspect.isroutine(function) or not isinstance(name, str) or name == "<lambda>":
+        raise InvalidArgument(f"job is {function!r:.80}; give a function that has a name")
+    return name
+
+
+def _parameters(kind: str, function: Callable[..., Any]) -> tuple[tuple[str, ...], list[inspect.Parameter]]:
+    """The names of context and session as far as the function takes them, and its further parameters."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidArgument(f"job {kind!r} is a generator, which nobody would run; do not yield")
+    parameters = list(inspect.signature(function).parameters.values())
+    leading: list[str] = []
+    for name in ("context", "session"):
+        first = parameters[0] if parameters else None
+        if first is not None and first.kind is not _KINDS.KEYWORD_ONLY and _is_given(first, name):
+            leading.append(name)
+            parameters.pop(0)
+    for one in parameters:
+        if one.name in _RESERVED:
+            raise InvalidArgument(
+                f"job {kind!r} takes {one.name!r} as an argument; context comes first, then session, neither after a "
+                "*, and no argument of the payload may have one of the names " + ", ".join(map(repr, _RESERVED))
+            )
+        if one.kind in {_KINDS.POSITIONAL_ONLY, _KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD}:
+            raise InvalidArgument(f"job {kind!r} takes {str(one)!r}; give each argument of the payload a name")
+    return tuple(leading), parameters
+
+
+def _is_given(parameter: inspect.Parameter, name: str) -> bool:
+    """Whether a worker gives this parameter: it has the name, or is annotated as that."""
+    classes = (Context,) if name == "context" else (Session, AsyncSession)
+    annotation = parameter.annotation
+    if isinstance(annotation, str):
+        # It may not be defined, but for type checkers.
+        is_annotated = annotation.rpartition(".")[2] in {one.__name__ for one in classes}
+    else:
+        is_annotated = isinstance(annotation, type) and issubclass(annotation, classes)
+    return is_annotated or parameter.name == name

@@ -1,0 +1,191 @@
+"""Payloads of jobs: the arguments of a function as plain values that a codec takes, and back.
+
+msgspec converts; pydantic's models convert themselves. It is apart from ``jobs`` because msgspec takes long to import.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, get_type_hints
+
+import msgspec
+
+from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError, said
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_KINDS = inspect.Parameter
+_AT = " - at `"
+
+
+class PayloadSchema:
+    """The arguments that a job's payload has: their names, types and which may be missing.
+
+    Args:
+        kind: The job's kind, for errors.
+        function: The function, which has the annotations.
+        parameters: Those of its parameters that the payload has.
+        former: Names of arguments that it had once, and that are ignored.
+
+    Raises:
+        InvalidArgument: A parameter has no annotation, or one that cannot be converted.
+    """
+
+    def __init__(
+        self, kind: str, function: Callable[..., Any], parameters: list[inspect.Parameter], former: Iterable[str] = ()
+    ) -> None:
+        self.kind = kind
+        self._former = frozenset(former)
+        types = _types(kind, function, parameters)
+        self.signature = inspect.Signature([one.replace(annotation=types[one.name]) for one in parameters])
+        self._names = frozenset(types)
+        fields = {
+            one.name: types[one.name] if one.default is _KINDS.empty else NotRequired[types[one.name]]
+            for one in parameters
+        }
+        typed: Any = TypedDict
+        self._type = typed(kind if kind.isidentifier() else "Payload", fields)
+        # All that msgspec refuses, it refuses here.
+        for name, annotation in types.items():
+            _check_type(kind, name, annotation)
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The payload of a call: the arguments that were given, as plain values.
+
+        Raises:
+            TypeError: An argument is missing, or is none of the function's.
+            PayloadError: An argument has a value that its annotation does not allow.
+        """
+        try:
+            given = self.signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"job {self.kind!r}: {error}; it takes {self.signature}") from None
+        payload = {name: self.plain(name, value) for name, value in given.items()}
+        self._convert(payload, given)
+        return payload
+
+    def plain(self, name: str, value: Any) -> Any:
+        """One argument as a plain value.
+
+        Raises:
+            PayloadError: Nothing converts it.
+        """
+        try:
+            return msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_model)
+        except RecursionError:
+            problem = "it is nested too deeply or contains itself"
+        except Exception as error:  # noqa: BLE001 - a model's own code may raise anything
+            problem = said(error)
+        raise PayloadError(f"argument {name!r} of job {self.kind!r} is {value!r:.80}: {problem}", f"$.{name}")
+
+    def decode(self, payload: Any) -> dict[str, Any]:
+        """The arguments of a payload. What it does not have is left to the function's defaults.
+
+        Raises:
+            PayloadError: It does not fit the function.
+        """
+        return self._convert(payload, payload if isinstance(payload, Mapping) else {})
+
+    def check_known(self, payload: Any) -> None:
+        """Refuse a payload with names that are no arguments of the function, and never were.
+
+        Raises:
+            PayloadError: It has one. Another version of the function may know it.
+        """
+        unknown = sorted(payload.keys() - self._names - self._former) if isinstance(payload, Mapping) else []
+        if unknown:
+            raise PayloadError(
+                f"job {self.kind!r} has no argument {unknown[0]!r:.80} here, it takes {self.signature}; name what it "
+                "had once in @queue.job(former=...)",
+                f"$.{unknown[0]}",
+            )
+
+    def _convert(self, payload: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            arguments: dict[str, Any] = msgspec.convert(payload, self._type, str_keys=True, dec_hook=_model)
+        except msgspec.ValidationError as error:
+            problem, _, rest = str(error).partition(_AT)
+            path = rest.removesuffix("`") or "$"
+            name = path.removeprefix("$.").partition(".")[0].partition("[")[0]
+            whose = f"job {self.kind!r} takes {self.signature}"
+            if name in given:
+                whose = f"argument {name!r} of job {self.kind!r} is {given[name]!r:.80}"
+            raise PayloadError(f"{whose}: {problem}", path) from error
+        return arguments
+
+
+def _types(kind: str, function: Callable[..., Any], parameters: list[inspect.Parameter]) -> dict[str, Any]:
+    """The types of the parameters, by name. Other annotations of the function need not be defined."""
+    for one in parameters:
+        if one.annotation is _KINDS.empty:
+            raise InvalidArgument(
+                f"argument {one.name!r} of job {kind!r} has no annotation; give it a type, or Any for plain JSON"
+            )
+    # get_type_hints looks at this attribute alone.
+    annotated: Any = type("Annotated", (), {})()
+    annotated.__annotations__ = {one.name: one.annotation for one in parameters}
+    try:
+        return get_type_hints(annotated, getattr(function, "__globals__", None), include_extras=True)
+    except (NameError, TypeError) as error:
+        raise InvalidArgument(
+            f"an annotation of job {kind!r} cannot be resolved: {said(error)}; define what it names before the job, at "
+            "the top of a module, and import it outside of TYPE_CHECKING"
+        ) from error
+
+
+def _check_type(kind: str, name: str, annotation: Any) -> None:
+    try:
+        problem = _unsupported(msgspec.inspect.type_info(annotation), set())
+    except (TypeError, NameError) as error:
+        problem = said(error)
+    if problem is not None:
+        raise InvalidArgument(f"argument {name!r} of job {kind!r} cannot be converted: {problem}")
+
+
+def _unsupported(info: Any, seen: set[Any]) -> str | None:
+    """The problem of a type that nothing converts, anywhere within a type."""
+    if isinstance(info, msgspec.inspect.CustomType):
+        return None if _is_model(info.cls) else f"{info.cls!r} is no type that msgspec or pydantic knows"
+    if cls := getattr(info, "cls", None):
+        if cls in seen:
+            return None
+        seen.add(cls)
+    parts: list[Any] = [getattr(info, part, None) for part in ("item_type", "key_type", "value_type", "type")]
+    parts += getattr(info, "types", ())
+    parts += getattr(info, "item_types", ())
+    parts += [field.type for field in getattr(info, "fields", ())]
+    return next((found for one in parts if one is not None and (found := _unsupported(one, seen))), None)
+
+
+def _is_model(cls: Any) -> bool:
+    return isinstance(cls, type) and hasattr(cls, "model_validate_json") and hasattr(cls, "model_dump")
+
+
+def _plain_model(value: Any) -> Any:
+    """A pydantic model as plain values."""
+    if not _is_model(type(value)):
+        raise TypeError(f"a {type(value).__name__} cannot be converted")
+    return value.model_dump(mode="json", by_alias=True, round_trip=True)
+
+
+def _model(cls: Any, value: Any) -> Any:
+    """A pydantic model again. As JSON: a strict model takes a date only from there."""
+    if not _is_model(cls):
+        raise TypeError(f"a {cls.__name__} cannot be converted")
+    if type(value) is cls:
+        return value
+    try:
+        return cls.model_validate_json(msgspec.json.encode(value))
+    except ValueError as error:
+        raise ValueError(_problems(error)) from error
+
+
+def _problems(error: ValueError) -> str:
+    """What pydantic says of a value, in one line."""
+    errors = getattr(error, "errors", None)
+    if errors is None:
+        return said(error)
+    found = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" if one["loc"] else one["msg"] for one in errors()]
+    return "; ".join(found)

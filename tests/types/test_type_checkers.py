@@ -1,0 +1,56 @@
+"""What the type checkers of applications accept and refuse."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_FOLDER = Path(__file__).parent
+_ROOT = _FOLDER.parents[1]
+
+
+def _expected(file: Path) -> set[int]:
+    """The lines that are marked as wrong."""
+    return {number for number, line in enumerate(file.read_text().splitlines(), 1) if "# WRONG: " in line}
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-m", *command], cwd=_ROOT, capture_output=True, text=True, timeout=110, check=False
+    ).stdout
+
+
+def _mypy(file: Path, cache: Path) -> dict[int, str]:
+    """The errors of mypy in strict mode, by line."""
+    said = _run("mypy", "--config-file=", "--strict", f"--cache-dir={cache}", "--no-error-summary", str(file))
+    errors = re.findall(rf"^(?:\S*/)?{re.escape(file.name)}:(\d+): error: (.*)$", said, re.MULTILINE)
+    assert all("error" not in line or file.name in line for line in said.splitlines()), said
+    return {int(line): words for line, words in errors}
+
+
+def _pyright(file: Path) -> dict[int, str]:
+    """The errors of pyright, by line. The file asks for strict mode."""
+    said = _run("pyright", "--outputjson", "--pythonpath", sys.executable, str(file))
+    found = json.loads(said)["generalDiagnostics"]
+    assert {Path(one["file"]) for one in found} <= {file}, said
+    return {one["range"]["start"]["line"] + 1: one["message"] for one in found if one["severity"] == "error"}
+
+
+@pytest.mark.parametrize("name", ["jobs"])
+def test_mypy(name: str, tmp_path: Path) -> None:
+    """In strict mode it refuses what is marked as wrong, and nothing else."""
+    file = _FOLDER / f"{name}.py"
+    found = _mypy(file, tmp_path)
+    assert found.keys() == _expected(file), found
+
+
+@pytest.mark.parametrize("name", ["jobs"])
+def test_pyright(name: str) -> None:
+    """In strict mode it refuses what is marked as wrong, and nothing else."""
+    pytest.importorskip("pyright", reason="not installed here")
+    file = _FOLDER / f"{name}.py"
+    found = _pyright(file)
+    assert found.keys() == _expected(file), found

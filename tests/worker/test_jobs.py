@@ -1,0 +1,155 @@
+"""Typed jobs in workers: arguments come back, payloads that do not fit, old and new signatures side by side."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, RetryPolicy, Worker
+from tests.fixtures.database import Database
+from tests.worker import isolated
+from tests.worker.conftest import StartWorker
+from tests.worker.helpers import count_effects, send, until
+
+
+def _run(engine: Engine, queue: Queue) -> Worker:
+    worker = Worker(engine, queue, housekeeping=False)
+    worker.run(drain=True)
+    return worker
+
+
+@pytest.mark.usefixtures("effects")
+def test_a_plain_job(queue: Queue, engine: Engine, database: Database) -> None:
+    """It gets its context, its session and its arguments, and its writes are committed with the completion."""
+    found = []
+
+    @queue.job
+    def pay(context: Context, session: Session, *, order: UUID, amount: Decimal = Decimal(1)) -> None:
+        session.execute(text("insert into effect values (:id)"), {"id": context.delivery.message_id})
+        found.append((order, amount, context.delivery.channel))
+
+    order = uuid4()
+    pay.enqueue_now(engine, "a", order=order, amount=Decimal("9.90"))
+    pay.enqueue_now(engine, "b", order=order)
+    assert _run(engine, queue).stats.completed == 2
+    assert sorted(found) == [(order, Decimal(1), "b"), (order, Decimal("9.90"), "a")]
+    assert count_effects(database) == 2
+
+
+async def test_an_async_job(queue: Queue, async_engine: AsyncEngine) -> None:
+    """An AsyncWorker awaits it, with an AsyncSession."""
+    found = []
+
+    @queue.job
+    async def greet(session: AsyncSession, name: str) -> None:
+        found.append(await session.scalar(text("select 'hello ' || :name"), {"name": name}))
+
+    async with AsyncSession(async_engine) as session:
+        greet.enqueue(session, "a", "Ada")
+        await session.commit()
+    await AsyncWorker(async_engine, queue, housekeeping=False).run(drain=True)
+    assert found == ["hello Ada"]
+
+
+def test_handlers_beside_jobs(queue: Queue, engine: Engine) -> None:
+    """One worker serves both, and a job can be enqueued by its kind and a plain payload, too."""
+    found: list[Any] = []
+
+    @queue.job
+    def parse(upload: str) -> None:
+        found.append(upload)
+
+    @queue.handler("call")
+    def call(delivery: Delivery) -> None:
+        found.append(delivery.payload)
+
+    parse.enqueue_now(engine, "a", upload="typed")
+    send(engine, queue, {"upload": "plain"}, kind="parse")
+    send(engine, queue, [1], kind="call")
+    _run(engine, queue)
+    assert sorted(found, key=str) == [[1], "plain", "typed"]
+
+
+@pytest.mark.parametrize(
+    ("payload", "words"),
+    [
+        ({}, "Object missing required field `upload`"),
+        ({"upload": 3}, "payload at $.upload: argument 'upload' of job 'parse' is 3: Expected `str`, got `int`"),
+        ({"upload": "a", "due": {"days": "x"}}, "payload at $.due: argument 'due' of job 'parse' is {'days': 'x'}"),
+        ([1], "job 'parse' takes (upload: str, due:"),
+        (None, "Expected `object`, got `null`"),
+    ],
+)
+def test_a_payload_that_does_not_fit(queue: Queue, engine: Engine, payload: object, words: str) -> None:
+    """It is a dead letter at the first attempt, which says what does not fit; nothing of the application is called."""
+    called: list[object] = []
+
+    @queue.middleware
+    def note(context: Context, proceed: Callable[[], Any]) -> Any:
+        called.append(context)
+        return proceed()
+
+    @queue.job
+    def parse(upload: str, due: timedelta | None = None) -> None:
+        called.append((upload, due))
+
+    send(engine, queue, payload, kind="parse")
+    _run(engine, queue)
+    [dead] = queue.dead_letters(engine)
+    assert (dead.attempts, called) == (1, [])
+    assert words in (dead.reason or "")
+
+
+def test_an_older_payload(engine: Engine) -> None:
+    """A new argument with a default, and one that is given up, keep messages of the old function alive."""
+    old, new, found = Queue("documents"), Queue("documents"), []
+
+    @old.job(kind="parse")
+    def parse_of_old(upload: str, color: str) -> None:
+        """Never called."""
+
+    @new.job(kind="parse", former=["color"])
+    def parse_of_new(upload: str, pages: int = 7) -> None:
+        found.append((upload, pages))
+
+    parse_of_old.enqueue_now(engine, "a", "x", color="red")
+    _run(engine, new)
+    assert found == [("x", 7)]
+
+
+def test_a_newer_payload(start: StartWorker, engine: Engine) -> None:
+    """A worker that does not know an argument leaves the message uncounted to those that do."""
+    old, new, found = Queue("documents"), Queue("documents"), []
+
+    @old.job(kind="parse")
+    def parse_of_old(upload: str) -> None:
+        found.append(("old", upload, 0, 0))
+
+    @new.job(kind="parse")
+    def parse_of_new(context: Context, upload: str, pages: int = 0) -> None:
+        found.append(("new", upload, pages, context.delivery.attempt))
+
+    parse_of_new.enqueue_now(engine, "a", "x", pages=3)
+    soon = RetryPolicy(first=timedelta(milliseconds=1), cap=timedelta(milliseconds=1))
+    worker = start(old, retry=soon)
+    until(lambda: worker.stats.released >= 1, "the old worker has given it back")
+    worker.stop()
+    start(new)
+    until(lambda: found, "the new one has handled it")
+    assert found == [("new", "x", 3, 1)]
+
+
+def test_a_job_in_a_child_process(engine: Engine, tmp_path: Path) -> None:
+    """It is imported there by its name, and gets its arguments."""
+    isolated.write.enqueue_now(engine, "a", path=str(tmp_path / "said"), amount=Decimal("1.50"))
+    send(engine, isolated.jobs, {"path": 3}, kind="write")
+    _run(engine, isolated.jobs)
+    assert (tmp_path / "said").read_text() == "Decimal('1.50') True"
+    assert [one.attempts for one in isolated.jobs.dead_letters(engine)] == [1]
