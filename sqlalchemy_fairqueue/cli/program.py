@@ -10,6 +10,7 @@ import typer
 
 from sqlalchemy_fairqueue.cli.configure_commands import configure_channel, configure_queue
 from sqlalchemy_fairqueue.cli.controls import cancel, pause, purge, resume
+from sqlalchemy_fairqueue.cli.dashboard import dashboard
 from sqlalchemy_fairqueue.cli.dead_letters import list_dead, purge_dead, redrive_dead, show_dead
 from sqlalchemy_fairqueue.cli.doctor.command import doctor
 from sqlalchemy_fairqueue.cli.errors import CommandError, usage_error
@@ -94,6 +95,7 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
     (program, "roles", roles),
     (program, "top", top),
     (program, "metrics", metrics),
+    (program, "dashboard", dashboard),
     *((spark, name, function) for name, function in SPARK_COMMANDS),
 )
 # The queues of an application know their names and schemas; grants are of an installation.

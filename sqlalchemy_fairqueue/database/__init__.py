@@ -26,6 +26,7 @@ from sqlalchemy_fairqueue.database.dead_letters import (
     redrive,
 )
 from sqlalchemy_fairqueue.database.deliveries import DeliveredMessage, Dequeued, Heard, Hints, dequeue, hear
+from sqlalchemy_fairqueue.database.details import dead_letter_groups, message_details
 from sqlalchemy_fairqueue.database.enqueues import EncodedMessage, EnqueuedMessage, enqueue, max_backlog
 from sqlalchemy_fairqueue.database.history import PartitionChange, keep_history
 from sqlalchemy_fairqueue.database.leases import ExtendedLease, end_leases, extend, heartbeat, held
@@ -80,6 +81,7 @@ __all__ = [
     "configure_queue",
     "consumers",
     "contention",
+    "dead_letter_groups",
     "dead_letters",
     "dequeue",
     "end_leases",
@@ -99,6 +101,7 @@ __all__ = [
     "leased",
     "limit_queue",
     "max_backlog",
+    "message_details",
     "pause",
     "prune_dead_letters",
     "purge_channel",

@@ -96,6 +96,10 @@ class SharedFigures:
         """The past of a queue, the oldest first."""
         return tuple(self._past.get(queue, ()))
 
+    def forget(self) -> None:
+        """Read anew at the next look: something was changed."""
+        self._good_until = 0.0
+
     def completed(self, queue: str) -> int:
         """How many attempts of a queue were completed between the first figures and the latest."""
         return self._completed[queue]

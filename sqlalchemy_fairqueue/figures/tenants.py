@@ -27,6 +27,8 @@ class Reason(StrEnum):
     RATE = "rate"
     QUEUE_LIMIT = "queue limit"
     QUEUE_RATE = "queue rate"
+    CAPACITY = "capacity"
+    """It has the share of the consumers that it is entitled to, and more work than that serves."""
     TURN = "others' turn"
     SCHEDULED = "scheduled"
 
@@ -98,6 +100,12 @@ def _tenant(
     stats: QueueStats, contention: Contention, takers: Sequence[Taker], demand: ChannelDemand, now: datetime
 ) -> Tenant:
     reason = _reason(stats, demand, now)
+    if (
+        reason is Reason.TURN
+        and contention.leased
+        and demand.leased / contention.leased >= _entitled(demand, contention)
+    ):
+        reason = Reason.CAPACITY
     competes = demand.leased > 0 or (reason is not None and reason not in OWN_REASONS)
     blocked_by_others = reason in {Reason.QUEUE_LIMIT, Reason.QUEUE_RATE, Reason.TURN}
     return Tenant(

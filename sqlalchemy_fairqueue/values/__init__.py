@@ -21,6 +21,7 @@ from sqlalchemy_fairqueue.values.deliveries import (
     Lease,
     Once,
 )
+from sqlalchemy_fairqueue.values.details import DeadLetterGroup, MessageDetails
 from sqlalchemy_fairqueue.values.messages import (
     CancelOutcome,
     CancelReceipt,
@@ -66,6 +67,7 @@ __all__ = [
     "ChannelStats",
     "ConsumerInfo",
     "Contention",
+    "DeadLetterGroup",
     "DeadLetterInfo",
     "Delivery",
     "Enqueue",
@@ -73,6 +75,7 @@ __all__ = [
     "EnqueueOutcome",
     "EnqueueWords",
     "Lease",
+    "MessageDetails",
     "OnDuplicate",
     "OnFull",
     "Once",

@@ -87,6 +87,14 @@ def test_others_turn(engine: Engine) -> None:
     ]  # fmt: skip
 
 
+def test_capacity(engine: Engine) -> None:
+    """A channel that has its share, and more work than that serves, waits for nobody else."""
+    _consume(engine, "b", "b", "b", "c")
+    enqueue(engine, "b", "c")
+    assert (_tenant(engine, "b").reason, _tenant(engine, "b").takers) == (Reason.CAPACITY, ())
+    assert _tenant(engine, "c").reason is Reason.TURN
+
+
 def test_paused(engine: Engine) -> None:
     """A paused channel says so, and so does a paused queue."""
     _consume(engine, "b")

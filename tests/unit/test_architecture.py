@@ -32,9 +32,14 @@ _MAY_KNOW = {
     "": {"first_process", "errors", "codecs", "values", "database", "queue", "models", "worker"},
 }
 # Leaves may know what they like, and nobody knows them, but for these: the demo runs on the embedded server, the
-# demo and the command line make reports, and the command line serves metrics.
-_LEAVES = {"cli", "demo", "embedded", "metrics", "spark", "testing"}
-_KNOWN_LEAVES = {"cli": {"embedded", "metrics", "spark"}, "demo": {"embedded", "spark"}}
+# demo and the command line make reports, and the command line serves metrics and the
+# dashboard, which shows what doctor finds.
+_LEAVES = {"cli", "dashboard", "demo", "embedded", "metrics", "spark", "testing"}
+_KNOWN_LEAVES = {
+    "cli": {"dashboard", "embedded", "metrics", "spark"},
+    "dashboard": {"cli"},
+    "demo": {"embedded", "spark"},
+}
 
 # Parts that write SQL of their own, with the reason.
 _WRITES_SQL = {

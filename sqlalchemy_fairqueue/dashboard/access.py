@@ -1,0 +1,121 @@
+"""Access to the dashboard: who looks, what they may do, and the record of what they did."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import secrets
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from starlette.requests import Request
+
+    Decision = Response | None
+    Authorize = Callable[[Request], "Access | Decision | Awaitable[Access | Decision]"]
+
+audit_logger = logging.getLogger("sqlalchemy_fairqueue.dashboard.audit")
+
+CSRF_COOKIE = "fairqueue_csrf"
+CSRF_FIELD = "csrf"
+_TOKEN_BYTES = 32
+
+
+class Role(StrEnum):
+    """What somebody may do."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Somebody who may see the dashboard.
+
+    Attributes:
+        name: Who it is, for the record of actions.
+        role: A viewer sees; an operator also changes.
+        payloads: Whether they see payloads, headers and error texts of messages.
+    """
+
+    name: str
+    role: Role = Role.VIEWER
+    payloads: bool = False
+
+    @property
+    def operates(self) -> bool:
+        """Whether they may change something."""
+        return self.role is Role.OPERATOR
+
+
+ANYBODY = Access("anybody")
+"""Whoever reaches a dashboard that has no callback."""
+
+
+class Refused(Exception):
+    """The callback's own answer in place of a page, such as a redirect to a login."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(response.status_code)
+        self.response = response
+
+
+async def access_of(request: Request, authorize: Authorize | None) -> Access:
+    """The access of whoever sends a request.
+
+    Raises:
+        HTTPException: They have none.
+        Refused: The callback answers the request itself.
+    """
+    if authorize is None:
+        return ANYBODY
+    decision = authorize(request)
+    found = await decision if inspect.isawaitable(decision) else decision
+    if isinstance(found, Response):
+        raise Refused(found)
+    if found is None:
+        raise HTTPException(403, "You may not see this dashboard.")
+    if not isinstance(found, Access):
+        raise TypeError(f"authorize returned {found!r:.80}; return an Access, None or a Response")
+    return found
+
+
+def csrf_token(request: Request) -> str:
+    """The token that a form of this browser has to bring."""
+    found = request.cookies.get(CSRF_COOKIE, "")
+    return found if len(found) == 2 * _TOKEN_BYTES and found.isalnum() else secrets.token_hex(_TOKEN_BYTES)
+
+
+def check_origin(request: Request, form: Mapping[str, str]) -> None:
+    """Refuse a form that another site made the browser send.
+
+    Raises:
+        HTTPException: It is one.
+    """
+    origin = request.headers.get("origin")
+    foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+    crossed = request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}
+    cookie = request.cookies.get(CSRF_COOKIE, "")
+    if foreign or crossed or not cookie or not secrets.compare_digest(cookie, form.get(CSRF_FIELD, "")):
+        raise HTTPException(403, "The form has expired or came from another site. Open the page again.")
+
+
+def record(access: Access, action: str, queue: str, outcome: str, **subject: Any) -> None:
+    """Write a line about an action that was done."""
+    about = {name: value for name, value in subject.items() if value is not None}
+    words = "".join(f" {name}={value!r:.200}" for name, value in about.items())
+    audit_logger.info(
+        "%r did %s on queue %r%s: %s",
+        access.name, action, queue, words, outcome,
+        extra={
+            "fairqueue_user": access.name, "fairqueue_action": action, "fairqueue_queue": queue,
+            "fairqueue_subject": about,
+        },
+    )  # fmt: skip

@@ -1,0 +1,215 @@
+"""The actions of operators: each is asked to be confirmed where it cannot be undone, and leaves a line in the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse
+
+from sqlalchemy_fairqueue.dashboard.access import check_origin, record
+from sqlalchemy_fairqueue.dashboard.pages import BULK
+from sqlalchemy_fairqueue.dashboard.policies import changed_policy, changes_shown, effect
+from sqlalchemy_fairqueue.dashboard.rendering import link
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from sqlalchemy_fairqueue.dashboard.access import Access
+    from sqlalchemy_fairqueue.dashboard.pages import Pages
+
+_MOST_BYTES = 65_536
+
+
+class Actions:
+    """The endpoint that changes something.
+
+    What is to be changed is in the query of the address, whose bytes no browser alters; values that somebody entered
+    are in the form.
+    """
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+        self._reading = pages.reading
+        self._actions: dict[str, Callable[[_Call], Awaitable[Response]]] = {
+            "pause": self._pause,
+            "resume": self._resume,
+            "policy": self._policy,
+            "purge": self._purge,
+            "cancel": self._cancel,
+            "redrive": self._redrive,
+            "purge_dead": self._purge_dead,
+        }
+
+    async def act(self, request: Request) -> Response:
+        """Do one of the actions, or ask whether it is meant."""
+        access = await self._pages.access(request)
+        form = await _form(request)
+        check_origin(request, form)
+        if not access.operates:
+            raise HTTPException(403, f"{access.name} is a viewer: ask an operator.")
+        queue = request.query_params.get("queue", "")
+        figures = await self._reading.figures.aget()
+        action = self._actions.get(request.query_params.get("action", ""))
+        if action is None or queue not in figures.queues:
+            raise HTTPException(404, "There is no such action or queue.")
+        return await action(_Call(request, access, queue, form))
+
+    async def _pause(self, call: _Call) -> Response:
+        of = self._reading.queue(call.queue)
+        await self._reading.call(of.pause, of.apause, call.channel)
+        return self._done(call, "pause", "paused")
+
+    async def _resume(self, call: _Call) -> Response:
+        of = self._reading.queue(call.queue)
+        await self._reading.call(of.resume, of.aresume, call.channel)
+        return self._done(call, "resume", "resumed")
+
+    async def _policy(self, call: _Call) -> Response:
+        of = self._reading.queue(call.queue)
+        found = await self._reading.call(of.channels, of.achannels, call.channel)
+        if not found:
+            raise HTTPException(404, f"Queue {call.queue!r} has no tenant {call.channel!r}.")
+        [stats] = found
+        changes = changed_policy(stats, call.form)
+        shown = changes_shown(stats, changes)
+        if changes and not call.confirmed:
+            figures = await self._reading.figures.aget()
+            return await self._confirm(
+                call, f"Change the policy of {call.channel!r}?", "Change the policy",
+                changes=shown, effect=effect(figures.queues[call.queue], stats, changes),
+            )  # fmt: skip
+        if changes:
+            await self._reading.call(of.configure_channel, of.aconfigure_channel, call.channel, **changes)
+            call.record("policy", ", ".join(f"{name}: {old} -> {new}" for name, old, new in shown))
+            self._reading.forget()
+        return call.back("policy" if changes else None)
+
+    async def _purge(self, call: _Call) -> Response:
+        of = self._reading.queue(call.queue)
+        channel = call.needed_channel
+        if not call.confirmed:
+            found = await self._reading.call(of.channels, of.achannels, channel)
+            count = sum(stats.ready + stats.scheduled for stats in found)
+            words = f"Delete {count:,} ready and scheduled messages of {channel!r} for good?"
+            return await self._confirm(call, words, "Delete them")
+        receipt = await self._reading.call(of.purge, of.apurge, channel)
+        return self._done(call, "purge", f"purged {receipt.purged}", count=receipt.purged)
+
+    async def _cancel(self, call: _Call) -> Response:
+        of = self._reading.queue(call.queue)
+        [message_id] = call.ids or [0]
+        if not call.confirmed:
+            return await self._confirm(call, f"Cancel message {message_id}?", "Cancel the message")
+        receipt = await self._reading.call(of.cancel, of.acancel, message_id)
+        outcome = str(receipt.outcome)
+        done = {"cancelled": "cancel", "leased": "cancel_asked"}.get(outcome, "cancel_missing")
+        return self._done(call, done, outcome, to=link("tenant", queue=call.queue, channel=call.channel))
+
+    async def _redrive(self, call: _Call) -> Response:
+        of = self._reading.queue(call.queue)
+        ids = await self._letters(call)
+        outcomes = await self._reading.call(of.redrive, of.aredrive, ids) if ids else {}
+        count = sum(outcome == "redriven" for outcome in outcomes.values())
+        return self._done(call, "redrive", f"redriven {count} of {len(ids)}", count=count)
+
+    async def _purge_dead(self, call: _Call) -> Response:
+        of = self._reading.queue(call.queue)
+        ids = await self._letters(call)
+        if not call.confirmed:
+            words = f"Delete {len(ids):,} dead letters of queue {call.queue!r} for good?"
+            return await self._confirm(call, words, "Delete them")
+        count = await self._reading.call(of.purge_dead, of.apurge_dead, ids) if ids else 0
+        return self._done(call, "purge_dead", f"purged {count}", count=count)
+
+    async def _letters(self, call: _Call) -> Sequence[int]:
+        """The dead letters that an action is about: one that is named, or the newest of a group."""
+        if call.ids:
+            return call.ids
+        query = call.request.query_params
+        wanted = (query.get("kind"), query.get("reason"), query.get("error"))
+        for group in await self._pages.groups(call.queue):
+            if (group.kind, group.reason, group.error) == wanted:
+                return group.message_ids[:BULK]
+        return ()
+
+    async def _confirm(self, call: _Call, question: str, button: str, **values: Any) -> Response:
+        figures = await self._reading.figures.aget()
+        return self._pages.answer(
+            call.request, "confirm.html", call.access, figures,
+            question=question, button=button, address=link("act", **dict(call.request.query_params)),
+            back=call.page, fields=[(name, text) for name, text in call.form.items() if name != "csrf"],
+            changes=values.get("changes"), effect=values.get("effect"),
+        )  # fmt: skip
+
+    def _done(
+        self, call: _Call, done: str, outcome: str, *, count: int | None = None, to: str | None = None
+    ) -> Response:
+        call.record(call.request.query_params["action"], outcome)
+        self._reading.forget()
+        return call.back(done, count=count, to=to)
+
+
+class _Call:
+    """An action as it was asked for."""
+
+    def __init__(self, request: Request, access: Access, queue: str, form: Mapping[str, str]) -> None:
+        self.request = request
+        self.access = access
+        self.queue = queue
+        self.form = form
+        self.channel = request.query_params.get("channel")
+        found = request.query_params.get("id", "")
+        self.ids = [int(found)] if found.isascii() and found.isdecimal() and 0 < int(found) < 2**63 else []
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the question was answered with yes."""
+        return self.form.get("confirmed") == "yes"
+
+    @property
+    def needed_channel(self) -> str:
+        """The channel."""
+        if not self.channel:
+            raise HTTPException(404, "The action needs a tenant.")
+        return self.channel
+
+    @property
+    def page(self) -> str:
+        """The page that the action was asked for on."""
+        match self.request.query_params.get("from"):
+            case "tenant":
+                return link("tenant", queue=self.queue, channel=self.channel)
+            case "dead":
+                return link("dead", queue=self.queue)
+            case "message":
+                return link("message", queue=self.queue, id=self.ids[0] if self.ids else None)
+            case _:
+                return "./"
+
+    def back(self, done: str | None, *, count: int | None = None, to: str | None = None) -> Response:
+        """Go back to the page, which says what was done."""
+        page = to or self.page
+        said = link("", done=done, count=count).removeprefix("?") if done else ""
+        joined = f"{page}{'&' if '?' in page else '?'}{said}" if said else page
+        return RedirectResponse(joined, 303)
+
+    def record(self, action: str, outcome: str) -> None:
+        """Write the line of the log."""
+        ids = self.ids[0] if self.ids else None
+        query = self.request.query_params
+        record(
+            self.access, action, self.queue, outcome,
+            channel=self.channel, message_id=ids, kind=query.get("kind"), error=query.get("error"),
+        )  # fmt: skip
+
+
+async def _form(request: Request) -> dict[str, str]:
+    length = request.headers.get("content-length", "")
+    if not length.isdecimal() or int(length) > _MOST_BYTES:
+        raise HTTPException(413, "The form is too large.")
+    return dict(parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True))

@@ -1,0 +1,158 @@
+"""The ASGI application: routes, headers of answers, and errors."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from sqlalchemy_fairqueue.dashboard.access import Refused
+from sqlalchemy_fairqueue.dashboard.actions import Actions
+from sqlalchemy_fairqueue.dashboard.live import live
+from sqlalchemy_fairqueue.dashboard.pages import Pages
+from sqlalchemy_fairqueue.dashboard.reading import Reading
+from sqlalchemy_fairqueue.dashboard.rendering import rendered
+from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument, NotGranted
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+    from typing import Any
+
+    from sqlalchemy import Engine
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from sqlalchemy_fairqueue.dashboard.access import Authorize
+    from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
+    from sqlalchemy_fairqueue.queue import Queue
+
+logger = logging.getLogger(__name__)
+
+_HEADERS = {
+    b"content-security-policy": b"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    b"img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"same-origin",
+    b"cross-origin-opener-policy": b"same-origin",
+}
+_STATIC = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
+
+
+def create_dashboard(
+    engine: Engine | AsyncEngine,
+    *queues: Queue,
+    schema: str | None = None,
+    authorize: Authorize | None = None,
+    keep: timedelta = timedelta(seconds=2),
+) -> Starlette:
+    """Make the dashboard, an ASGI application to mount in another one or to serve alone.
+
+    The figures are read once in a while for all who look, and never while nobody does. Whoever reaches the dashboard
+    without *authorize* sees figures and names, and can change nothing.
+
+    Args:
+        engine: Connects to the database, as a role that is granted ``monitor``; for dead letters, messages and actions
+            also ``operator``. An AsyncEngine must be of the application's event loop.
+        queues: The queues, with their codecs. Default: all of the installation.
+        schema: The schema of the installation. None: the queues' own, or where the search_path finds it.
+        authorize: Called with each request, plain or async. It returns an :class:`Access`, None for somebody who may
+            see nothing, or a Response in place of the page, such as a redirect to a login.
+        keep: How long figures are kept before they are read anew.
+    """
+    if schema is None and queues:
+        schema = queues[0].schema
+    reading = Reading(engine, queues, schema=schema, keep=keep)
+    pages = Pages(reading, authorize)
+    actions = Actions(pages)
+    routes = [
+        Route("/", pages.overview),
+        Route("/tenants", pages.tenants),
+        Route("/tenant", pages.tenant),
+        Route("/message", pages.message),
+        Route("/dead", pages.dead),
+        Route("/workers", pages.workers),
+        Route("/health", pages.health),
+        Route("/live", live(reading, authorize)),
+        Route("/act", actions.act, methods=["POST"]),
+        *(Route(f"/static/{name}", _static(name, kind)) for name, kind in _STATIC.items()),
+    ]
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(_Headers)],
+        exception_handlers={
+            HTTPException: _refusal,
+            Refused: _answered,
+            NotGranted: _database_refusal,
+            InvalidArgument: _bad_argument,
+            FairQueueError: _database_refusal,
+            SQLAlchemyError: _database_away,
+        },
+    )
+    app.state.reading = reading
+    return app
+
+
+class _Headers:
+    """Sets the headers that keep browsers from running, framing or storing what they should not."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                named = {name for name, _ in message["headers"]}
+                caching = {} if b"cache-control" in named else {b"cache-control": b"no-store"}
+                message["headers"] = [*message["headers"], *(_HEADERS | caching).items()]
+            await send(message)
+
+        await self.app(scope, receive, with_headers if scope["type"] == "http" else send)
+
+
+def _static(name: str, kind: str) -> Any:
+    content = files("sqlalchemy_fairqueue.dashboard").joinpath("static", name).read_bytes()
+
+    async def static(_: Request) -> Response:
+        return Response(content, media_type=kind, headers={"cache-control": "max-age=300"})
+
+    return static
+
+
+def _page(status: int, title: str, message: str) -> HTMLResponse:
+    return HTMLResponse(rendered("error.html", status=status, title=title, message=message), status)
+
+
+async def _refusal(_: Request, error: Exception) -> Response:
+    status = getattr(error, "status_code", 500)
+    titles = {403: "Not for you", 404: "Not here", 405: "Not this way"}
+    return _page(status, titles.get(status, "Not possible"), str(getattr(error, "detail", error)))
+
+
+async def _answered(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)  # noqa: S101 - the handler is of this class
+    return error.response
+
+
+async def _bad_argument(_: Request, error: Exception) -> Response:
+    return _page(400, "Not possible", str(error))
+
+
+async def _database_refusal(_: Request, error: Exception) -> Response:
+    logger.warning("the database refused a page: %s", error)
+    return _page(503, "The database refuses", str(error))
+
+
+async def _database_away(_: Request, error: Exception) -> Response:
+    # Its text may name the host and the user of the database.
+    logger.warning("the database does not answer the dashboard: %s", error)
+    return _page(
+        503, "The database does not answer", "The log of the dashboard says more. This page works again when it does."
+    )

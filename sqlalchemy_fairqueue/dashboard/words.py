@@ -1,0 +1,97 @@
+"""Sentences about queues and tenants, as an operator says them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.cli.formats import format_duration, plural
+from sqlalchemy_fairqueue.figures import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from sqlalchemy_fairqueue.figures import Figures, QueueFigures, Tenant
+
+_LONG_SECONDS = 60
+
+
+def reason_detail(tenant: Tenant, queue: QueueFigures) -> str:  # noqa: C901, PLR0911 - one case a reason
+    """What holds a tenant up, in numbers."""
+    demand, stats = tenant.demand, queue.stats
+    match tenant.reason:
+        case Reason.QUEUE_PAUSED:
+            return f"the queue is paused since {_clock(stats.paused_at)}"
+        case Reason.PAUSED:
+            return f"paused since {_clock(demand.paused_at)}"
+        case Reason.NO_CONSUMER:
+            return "no consumer has a lease: is a worker running?"
+        case Reason.OWN_LIMIT:
+            return f"{demand.current_concurrency:,} of the {demand.max_concurrency:,} messages it may have out are out"
+        case Reason.RATE:
+            wait = max(tenant.until - queue.at, queue.at - queue.at) if tenant.until else None
+            rate = demand.rate.per_time() if demand.rate else ""
+            return f"its rate of {rate} allows the next message in {format_duration(wait)}" if wait else rate
+        case Reason.QUEUE_LIMIT:
+            return f"{stats.current_concurrency or 0:,} of the {stats.max_concurrency:,} messages of the queue are out"
+        case Reason.QUEUE_RATE:
+            wait = max(tenant.until - queue.at, queue.at - queue.at) if tenant.until else None
+            rate = f" of {stats.rate.per_time()}" if stats.rate else ""
+            return f"the queue's rate{rate} allows the next message in {format_duration(wait)}" if wait else rate
+        case Reason.CAPACITY:
+            return f"it has its share, and more work: {demand.leased:,} out, {demand.ready:,} ready; add workers"
+        case Reason.TURN:
+            if tenant.takers:
+                return f"{plural(queue.contention.leased, 'message')} of the queue are out"
+            return "its turn comes with the next dequeue"
+        case Reason.SCHEDULED:
+            return f"{plural(demand.scheduled, 'message')} for later"
+        case None:
+            return "nothing waits"
+
+
+def _clock(instant: datetime | None) -> str:
+    return f"{instant:%Y-%m-%d %H:%M} UTC" if instant else "now"
+
+
+def queue_state(queue: QueueFigures) -> tuple[str, str]:
+    """A word for the state of a queue, and its level: good, warn, bad or idle."""
+    stats = queue.stats
+    if stats.paused_at is not None:
+        return "paused", "warn"
+    if stats.ready and not stats.consumers:
+        return "no consumer", "bad"
+    oldest = queue.oldest_ready
+    if oldest is not None and oldest.total_seconds() > _LONG_SECONDS:
+        return "behind", "warn"
+    if queue.messages:
+        return "flowing", "good"
+    return "idle", "idle"
+
+
+def headline(figures: Figures) -> tuple[str, str]:
+    """The state of all queues in a sentence, and its level."""
+    queues = list(figures.queues.values())
+    if not queues:
+        return "No queue has been used yet.", "idle"
+    unserved = [queue.name for queue in queues if queue_state(queue)[0] == "no consumer"]
+    if unserved:
+        return f"Nobody works on {_names(unserved)}.", "bad"
+    behind = [queue.name for queue in queues if queue_state(queue)[0] == "behind"]
+    longest = max((queue.oldest_ready for queue in queues if queue.oldest_ready), default=None)
+    if behind and longest:
+        verb = "is" if len(behind) == 1 else "are"
+        return f"{_names(behind)} {verb} behind: the longest wait is {format_duration(longest)}.", "warn"
+    paused = [queue.name for queue in queues if queue.stats.paused_at is not None]
+    if paused:
+        return f"{_names(paused)} {'is' if len(paused) == 1 else 'are'} paused.", "warn"
+    ready = sum(queue.stats.ready for queue in queues)
+    if not ready:
+        return "All is calm: nothing waits.", "good"
+    wait = f", the longest wait is {format_duration(longest)}" if longest else ""
+    return f"All flows: {plural(ready, 'message')} ready{wait}.", "good"
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = names[:2]
+    return " and ".join(shown) if len(names) <= len(shown) else f"{', '.join(shown)} and {len(names) - len(shown)} more"

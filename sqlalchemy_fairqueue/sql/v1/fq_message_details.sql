@@ -1,0 +1,126 @@
+-- fq_message_details: messages of a queue that are not settled, with contents of up to p_bytes each: those with the ids
+-- p_ids, or, if that is null, up to p_limit that consumers hold of the channel p_channel, and then up to p_limit that
+-- nobody holds, in the order of their delivery.
+-- Guarantees: one snapshot; one row a message. content_size: bytes of the whole content. consumer and expires_at: of
+-- its lease, null: nobody holds it. Of one that cannot be read the texts, the content and the headers are null, and
+-- unreadable says why.
+-- Cost: the rows, and with p_ids null also what the queue has of messages out. Locks: none.
+-- Index: fq_message_pkey, fq_message_ready_ix, fq_channel_queue_name_key, fq_lease_expires_ix, fq_message_lease_ix.
+-- Errors: QF001 bad limit or bytes; QF007; none of a row's.
+create function fairqueue.fq_message_details(
+  p_queue text, p_ids bigint[], p_channel text, p_limit integer, p_bytes integer
+)
+returns table (
+  message_id bigint,
+  channel text,
+  kind text,
+  content bytea,
+  content_size integer,
+  headers text,
+  dedupe_key text,
+  enqueued_at bigint,
+  dequeue_at bigint,
+  delivered_at bigint,
+  returned_at bigint,
+  attempts integer,
+  max_attempts integer,
+  deliveries integer,
+  cancelled boolean,
+  consumer text,
+  expires_at bigint,
+  error text,
+  unreadable text
+)
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_custom_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  r record;
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  if p_limit is null or p_limit < 1 or p_bytes is null or p_bytes < 0 then
+    raise exception 'fq_message_details has limit %, bytes %', p_limit, p_bytes
+      using errcode = 'QF001', hint = 'ask for 1 message or more, with 0 bytes of each or more';
+  end if;
+  for r in
+    with wanted as materialized (
+      select n.id, 0 as step, n.id as ordinal
+      from unnest(p_ids) n(id)
+      union all
+      (
+        select m.id, 1, m.id
+        from fairqueue.fq_channel c
+        cross join fairqueue.fq_lease e
+        join fairqueue.fq_message m on m.lease_id = e.id and m.channel_id = c.id
+        where p_ids is null
+          and c.queue = p_queue
+          and c.name = p_channel
+          and e.queue = p_queue
+        order by m.id
+        limit p_limit
+      )
+      union all
+      (
+        select m.id, 2, row_number() over (order by m.channel_id, m.dequeue_at, m.id)
+        from fairqueue.fq_channel c
+        join fairqueue.fq_message m on m.channel_id = c.id
+        where p_ids is null
+          and c.queue = p_queue
+          and c.name = p_channel
+          and m.lease_id is null
+        order by m.channel_id, m.dequeue_at, m.id
+        limit p_limit
+      )
+    )
+    select m.id, c.name, m.enqueued_at, m.dequeue_at, m.delivered_at, m.returned_at, m.attempts, m.max_attempts,
+      m.deliveries, m.cancelled, e.consumer, e.expires_at
+    from wanted w
+    join fairqueue.fq_message m on m.id = w.id
+    join fairqueue.fq_channel c on c.id = m.channel_id
+    left join fairqueue.fq_lease e on e.id = m.lease_id
+    where c.queue = p_queue
+    order by w.step, w.ordinal
+  loop
+    message_id := r.id;
+    channel := r.name;
+    enqueued_at := r.enqueued_at;
+    -- The position of a prioritised message is negative: it is due since it was enqueued.
+    dequeue_at := case when r.dequeue_at < 0 then r.enqueued_at else r.dequeue_at end;
+    delivered_at := r.delivered_at;
+    returned_at := r.returned_at;
+    attempts := r.attempts;
+    max_attempts := r.max_attempts;
+    deliveries := r.deliveries;
+    cancelled := r.cancelled;
+    consumer := r.consumer;
+    expires_at := r.expires_at;
+    begin
+      select m.kind || '', substring(m.content from 1 for p_bytes), octet_length(m.content), m.headers::text,
+        m.dedupe_key, m.error || '', null
+      into kind, content, content_size, headers, dedupe_key, error, unreadable
+      from fairqueue.fq_message m
+      where m.id = r.id;
+    exception
+      when data_exception or program_limit_exceeded or internal_error then
+        kind := null;
+        content := null;
+        content_size := null;
+        headers := null;
+        dedupe_key := null;
+        error := null;
+        unreadable := left(sqlerrm, 1000);
+    end;
+    return next;
+  end loop;
+end
+$$;

@@ -1,0 +1,81 @@
+"""Details of single messages and of groups of dead letters, for those who look into a queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageDetails:
+    """A message that is not settled, at the time of the call.
+
+    Attributes:
+        message_id: The message.
+        channel: Name of the channel.
+        kind: Which handler it is for. None: it cannot be read.
+        content: The beginning of the payload as it is stored.
+        content_size: Bytes of the whole payload. None: it cannot be read.
+        headers: Its headers as JSON, or None.
+        key: Its key, or None.
+        enqueued_at: When it was enqueued, in UTC.
+        due_at: From when on it may be delivered, in UTC.
+        delivered_at: When it was last delivered, in UTC. None: never, or its queue records no history.
+        returned_at: When it last came back undone, in UTC. None: never, or its queue records no history.
+        attempts: How many attempts were counted.
+        max_attempts: After how many it becomes a dead letter.
+        deliveries: How often it was handed out, ever.
+        cancelled: Whether it was cancelled while a consumer holds it.
+        consumer: Who holds it. None: nobody.
+        expires_at: When that consumer's lease expires unless it is extended, in UTC.
+        error: The last error, or None.
+        unreadable: Why it cannot be read. None: it can.
+    """
+
+    message_id: int
+    channel: str
+    kind: str | None
+    content: bytes = field(repr=False)
+    content_size: int | None
+    headers: str | None = field(repr=False)
+    key: str | None
+    enqueued_at: datetime
+    due_at: datetime
+    delivered_at: datetime | None
+    returned_at: datetime | None
+    attempts: int
+    max_attempts: int
+    deliveries: int
+    cancelled: bool
+    consumer: str | None
+    expires_at: datetime | None
+    error: str | None
+    unreadable: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterGroup:
+    """Dead letters of a queue with the same kind, reason and error.
+
+    Attributes:
+        kind: Which handler they are for. None: they cannot be read.
+        reason: Why they died.
+        error: The last line of their error, numbers replaced by #; or None.
+        letters: How many they are.
+        channels: Of how many channels.
+        first_died_at: When the first of them died, in UTC.
+        last_died_at: When the last of them died, in UTC.
+        message_ids: The newest of them.
+    """
+
+    kind: str | None
+    reason: str | None
+    error: str | None
+    letters: int
+    channels: int
+    first_died_at: datetime
+    last_died_at: datetime
+    message_ids: tuple[int, ...] = field(repr=False)

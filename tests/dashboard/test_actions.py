@@ -1,0 +1,194 @@
+"""Operators act, and it leaves a line; viewers and strangers do not, and no other site can."""
+
+import logging
+
+import pytest
+from sqlalchemy import Engine
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from sqlalchemy_fairqueue import Rate
+from sqlalchemy_fairqueue.dashboard import Access, create_dashboard
+from tests.cli.messages import QUEUE, bury, enqueue, lease
+from tests.dashboard.conftest import Browse, Form, visited
+
+_AUDIT = "sqlalchemy_fairqueue.dashboard.audit"
+_TENANT = {"queue": "documents", "channel": "customer-7"}
+
+
+@pytest.fixture
+def audit(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """The record of actions."""
+    caplog.set_level(logging.INFO, _AUDIT)
+    return caplog
+
+
+def test_pause_and_resume(browse: Browse, engine: Engine, audit: pytest.LogCaptureFixture) -> None:
+    """A tenant is paused and resumed, and each is a line with who did it."""
+    enqueue(engine, "customer-7")
+    user = browse("operator")
+    page = user.submit(user.get("tenant", **_TENANT).form("Pause"))
+    assert "Paused." in page.text
+    assert QUEUE.channels(engine, "customer-7")[0].paused_at is not None
+    user.submit(page.form("Resume"))
+    assert QUEUE.channels(engine, "customer-7")[0].paused_at is None
+    assert [record.message for record in audit.records if record.name == _AUDIT] == [
+        "'otto' did pause on queue 'documents' channel='customer-7': paused",
+        "'otto' did resume on queue 'documents' channel='customer-7': resumed",
+    ]
+
+
+def test_policy(browse: Browse, engine: Engine, audit: pytest.LogCaptureFixture) -> None:
+    """A change of a policy is shown with its effect before it is made, and changes only what was changed."""
+    QUEUE.configure_channel(engine, "customer-7", max_concurrency=5, max_backlog=100)
+    enqueue(engine, "customer-7", "customer-7", "other")
+    lease(engine, 3)
+    user = browse("operator")
+    form = user.get("tenant", **_TENANT).form("Preview the change…")
+    asked = user.submit(form, weight="3", rate="10/s", max_concurrency="")
+    assert "max_concurrency 5 no limit" in asked.text
+    assert "weight 1 3" in asked.text
+    assert "goes from 50" in asked.text
+    assert QUEUE.channels(engine, "customer-7")[0].weight == 1
+    assert "The policy was changed." in user.submit(asked.form("Change the policy")).text
+    [stats] = QUEUE.channels(engine, "customer-7")
+    assert (stats.weight, stats.rate, stats.max_concurrency, stats.max_backlog) == (3, Rate.parse("10/s"), None, 100)
+    assert "weight: 1 -> 3" in audit.text
+    unchanged = user.submit(user.get("tenant", **_TENANT).form("Preview the change…"))
+    assert "The policy was changed." not in unchanged.text
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("weight", ""), ("weight", "0"), ("rate", "fast"), ("max_concurrency", "-1"), ("max_backlog", "x")],
+)
+def test_bad_values(browse: Browse, engine: Engine, field: str, value: str) -> None:
+    """A value that cannot be kept is named."""
+    enqueue(engine, "customer-7")
+    user = browse("operator")
+    page = user.submit(user.get("tenant", **_TENANT).form("Preview the change…"), **{field: value})
+    assert page.status == 400
+    assert field in page.text or "rate" in page.text
+
+
+def test_purge_and_cancel(browse: Browse, engine: Engine) -> None:
+    """What cannot be undone is asked before: the messages of a tenant, and a message."""
+    [first, _] = enqueue(engine, "customer-7", "customer-7")
+    user = browse("operator")
+    asked = user.submit(user.get("message", queue="documents", id=first).form("Cancel…"))
+    assert QUEUE.stats(engine).ready == 2
+    assert "Cancelled." in user.submit(asked.form("Cancel the message")).text
+    asked = user.submit(user.get("tenant", **_TENANT).form("Purge…"))
+    assert "Delete 1 ready and scheduled messages of 'customer-7' for good?" in asked.text
+    user.submit(asked.form("Delete them"))
+    assert QUEUE.stats(engine).ready == 0
+
+
+def test_cancel_of_a_message_that_is_out(browse: Browse, engine: Engine) -> None:
+    """Its consumer is told, and the page says so."""
+    [message_id] = enqueue(engine, "customer-7")
+    lease(engine, 1)
+    user = browse("operator")
+    asked = user.submit(user.get("message", queue="documents", id=message_id).form("Cancel…"))
+    assert "A consumer holds the message" in user.submit(asked.form("Cancel the message")).text
+
+
+def test_groups_of_dead_letters(browse: Browse, engine: Engine) -> None:
+    """A group is redriven or purged, and no other one."""
+    bury(engine, "a", "b", kind="parse")
+    bury(engine, "a", kind="render")
+    user = browse("operator")
+    forms = [form for form in user.get("dead").forms if form.button == "Redrive"]
+    [parse] = [form for form in forms if "kind=parse" in form.action]
+    assert "Redriven: 2." in user.submit(parse).text
+    assert [letter.kind for letter in QUEUE.dead_letters(engine)] == ["render"]
+    asked = user.submit(user.get("dead").form("Purge…"))
+    assert "Delete 1 dead letters" in asked.text
+    assert "Purged for good: 1." in user.submit(asked.form("Delete them")).text
+    assert QUEUE.dead_letters(engine) == []
+
+
+def test_one_dead_letter(browse: Browse, engine: Engine) -> None:
+    """A dead letter is redriven from its page."""
+    [message_id, _] = bury(engine, "a", "b")
+    user = browse("operator")
+    page = user.submit(user.get("message", queue="documents", id=message_id).form("Redrive"))
+    assert "Redriven: 1." in page.text
+    assert "waits for its turn" in page.text
+
+
+def test_viewers_and_strangers(browse: Browse, engine: Engine) -> None:
+    """A viewer sees no button and may not act; a stranger sees nothing."""
+    enqueue(engine, "customer-7")
+    form = browse("operator").get("tenant", **_TENANT).form("Pause")
+    assert browse("viewer").get("tenant", **_TENANT).forms == []
+    assert browse("viewer").submit(form).status == 403
+    assert browse("stranger").submit(form).status == 403
+    for page in ("", "tenants", "dead", "workers", "health", "live", "message", "tenant"):
+        found = browse("stranger").get(page)
+        assert found.status == 403
+        assert "customer-7" not in found.text
+    assert QUEUE.channels(engine, "customer-7")[0].paused_at is None
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ],
+)
+def test_forms_of_other_sites(browse: Browse, engine: Engine, headers: dict[str, str]) -> None:
+    """A form that another site sends with the browser's cookies is refused."""
+    enqueue(engine, "customer-7")
+    user = browse("operator")
+    form = user.get("tenant", **_TENANT).form("Pause")
+    answer = user.client.post(f"/{form.action}", data=form.fields, headers={"x-user": "operator"} | headers)
+    assert answer.status_code == 403
+
+
+def test_forms_without_their_token(browse: Browse, engine: Engine) -> None:
+    """A form without the token of this browser is refused, and so is one from before the cookie."""
+    enqueue(engine, "customer-7")
+    user = browse("operator")
+    form = user.get("tenant", **_TENANT).form("Pause")
+    assert user.submit(Form(form.action, "post")).status == 403
+    assert user.submit(form, csrf="0" * 64).status == 403
+    user.client.cookies.clear()
+    assert user.submit(form).status == 403
+    assert user.client.get("/act", headers={"x-user": "operator"}).status_code == 405
+    assert QUEUE.channels(engine, "customer-7")[0].paused_at is None
+
+
+def test_without_a_callback_nothing_changes(engine: Engine) -> None:
+    """A dashboard without a callback is read-only, and shows no payloads."""
+    [message_id] = enqueue(engine, "customer-7", payload="secret-4711")
+    with visited(create_dashboard(engine)) as client:
+        page = client.get(f"/message?queue=documents&id={message_id}")
+        token = client.cookies["fairqueue_csrf"]
+        answer = client.post("/act?action=pause&queue=documents", data={"csrf": token})
+    assert page.status_code == 200
+    assert "secret-4711" not in page.text
+    assert answer.status_code == 403
+
+
+def test_an_async_callback_and_a_login(engine: Engine) -> None:
+    """The callback may be async, and may answer with a redirect to a login."""
+
+    async def login(request: Request) -> Access | Response:
+        return Access("a") if "in" in request.cookies else RedirectResponse("/login", 303)
+
+    with visited(create_dashboard(engine, authorize=login), follow=False) as client:
+        assert client.get("/").headers["location"] == "/login"
+        client.cookies.set("in", "1")
+        assert client.get("/").status_code == 200
+
+
+def test_large_forms(browse: Browse, engine: Engine) -> None:
+    """A form larger than any of ours is refused before it is read."""
+    enqueue(engine, "customer-7")
+    user = browse("operator")
+    form = user.get("tenant", **_TENANT).form("Pause")
+    assert user.submit(form, more="x" * 100_000).status == 413

@@ -1,0 +1,190 @@
+"""Each page shows what it promises, to those who may see it."""
+
+from datetime import timedelta
+
+import httpx
+import pytest
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.dashboard import create_dashboard
+from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, lease
+from tests.dashboard.conftest import Browse, visited
+
+PAGES = ("", "tenants", "dead", "workers", "health")
+
+
+def test_nothing(browse: Browse) -> None:
+    """An installation without queues has pages too."""
+    for page in PAGES:
+        assert browse("viewer").get(page).status == 200
+    assert "No queue has been used yet." in browse("viewer").get().text
+
+
+def test_overview(browse: Browse, engine: Engine) -> None:
+    """The overview has each queue, the state of all in a sentence, and who waits longest."""
+    enqueue(engine, "customer-7", "customer-7", "customer-8")
+    page = browse("viewer").get()
+    assert "Nobody works on documents." in page.text
+    assert "no consumer" in page.text
+    assert page.links["customer-7"] == "tenant?queue=documents&channel=customer-7"
+    lease(engine, 1)
+    assert "All flows: 2 messages ready, the longest wait is " in browse("viewer").get().text
+    QUEUE.pause(engine)
+    assert "documents is paused." in browse("viewer").get().text
+
+
+def test_tenants(browse: Browse, engine: Engine) -> None:
+    """A tenant stands with the reason of its wait and the tenants that take the capacity; reasons filter."""
+    QUEUE.configure(engine, max_concurrency=2)
+    enqueue(engine, "whale", "whale", "whale")
+    lease(engine, 2)
+    enqueue(engine, "minnow")
+    QUEUE.configure_channel(engine, "late", weight=2)
+    enqueue(engine, "late", delay=timedelta(hours=1))
+    page = browse("viewer").get("tenants", queue="documents")
+    row = page.text.partition("minnow")[2]
+    assert row.strip().startswith(("1", "2", "3", "4", "5", "6", "7", "8", "9", "0"))
+    assert "queue limit 2 of the 2 messages of the queue are out taken by whale 100" in page.text
+    assert "late \N{MULTIPLICATION SIGN}2" in page.text
+    filtered = browse("viewer").get("tenants", queue="documents", reason="scheduled").text
+    assert "late" in filtered
+    assert "minnow" not in filtered
+
+
+def test_a_tenant(browse: Browse, engine: Engine) -> None:
+    """A tenant's page has its figures, its policy and its messages, and no button for a viewer."""
+    QUEUE.configure_channel(engine, "customer-7", max_concurrency=1, rate="10/s", weight=3)
+    [first, second] = enqueue(engine, "customer-7", "customer-7")
+    lease(engine, 1)
+    page = browse("viewer").get("tenant", queue="documents", channel="customer-7")
+    assert "own limit 1 of the 1 messages it may have out are out" in page.text
+    assert {f"#{first}", f"#{second}"} <= page.links.keys()
+    assert "10/s" in page.text
+    assert page.forms == []
+    assert browse("viewer").get("tenant", queue="documents", channel="nobody").status == 404
+    assert browse("viewer").get("tenant", queue="nothing", channel="customer-7").status == 404
+
+
+def test_a_message(browse: Browse, engine: Engine) -> None:
+    """A message's page has what happened to it; its payload is for those who may see payloads."""
+    [message_id] = enqueue(engine, "a", payload={"secret": "4711"}, kind="parse", headers={"trace": "t1"})
+    for user, sees in (("viewer", False), ("reader", True)):
+        page = browse(user).get("message", queue="documents", id=message_id)
+        assert "waits for its turn" in page.text
+        assert ("4711" in page.text, "t1" in page.text) == (sees, sees)
+    lease(engine, 1)
+    assert "held by" in browse("viewer").get("message", queue="documents", id=message_id).text
+    [dead_id] = bury(engine, "b", payload={"secret": "4712"})
+    page = browse("reader").get("message", queue="documents", id=dead_id)
+    assert "died after" in page.text
+    assert "ValueError: no such page" in page.text
+    assert "4712" in page.text
+    page = browse("viewer").get("message", queue="documents", id=dead_id)
+    assert "ValueError" not in page.text
+    assert "4712" not in page.text
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "x", "", "9" * 30, "1.5", "²"])
+def test_ids_that_are_none(browse: Browse, engine: Engine, given: str) -> None:
+    """What is no id of a message is not found."""
+    enqueue(engine, "a")
+    assert browse("viewer").get("message", queue="documents", id=given).status == 404
+
+
+def test_dead_letters(browse: Browse, engine: Engine) -> None:
+    """Dead letters stand in groups by their error, whatever its numbers; the text is for those who may see it."""
+    ids = enqueue(engine, "a", "b", "c", kind="parse")
+    for number, delivery in enumerate(lease(engine)):
+        error = f"Traceback\nTimeoutError: no answer from host {number}" if number < 2 else "KeyError: 'x'"
+        QUEUE.bury(engine, delivery, reason="too many attempts", error=error)
+    page = browse("reader").get("dead")
+    assert "3 messages will not be tried again" in page.text
+    assert page.text.count("TimeoutError: no answer from host #") == 1
+    assert {f"#{message_id}" for message_id in ids} <= page.links.keys()
+    hidden = browse("viewer").get("dead").text
+    assert "TimeoutError" in hidden
+    assert "no answer" not in hidden
+
+
+def test_workers(browse: Browse, engine: Engine) -> None:
+    """A consumer stands with what it holds."""
+    [message_id] = enqueue(engine, "customer-7", kind="parse")
+    [delivery] = lease(engine, 1)
+    page = browse("viewer").get("workers")
+    assert "1 consumer with a lease that has not expired." in page.text
+    assert f"#{message_id}" in page.links
+    assert "parse for" in page.text
+    QUEUE.complete(engine, delivery)
+
+
+def test_health(browse: Browse) -> None:
+    """The page of health has what doctor finds."""
+    assert "every table, index and function is as the migrations left it" in browse("viewer").get("health").text
+
+
+@pytest.mark.parametrize(
+    "name", [*ODD_NAMES, "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7*7 }}"]
+)
+def test_hostile_names(browse: Browse, engine: Engine, name: str) -> None:
+    """A name or payload of anything is text on each page, and its links and forms lead to it."""
+    queue = Queue(name)
+    queue.configure(engine, history=True)
+    [dead] = bury(engine, "z", queue=queue, kind=name[:60])
+    enqueue(engine, name, queue=queue, kind=name[:60], payload={"p": name})
+    lease(engine, 1, queue=queue)
+    [waiting] = enqueue(engine, name, queue=queue, kind=name[:60], payload={"p": name}, headers={"h": name})
+    user = browse("operator")
+    pages = [user.get(page) for page in PAGES] + [
+        user.get("tenants", queue=name),
+        user.get("dead", queue=name),
+        user.get("workers", queue=name),
+        user.get("tenant", queue=name, channel=name),
+        user.get("message", queue=name, id=waiting),
+        user.get("message", queue=name, id=dead),
+    ]
+    for page in pages:
+        assert page.status == 200
+        assert set(page.loaded) <= {"static/style.css", "static/live.js"}
+        assert page.handlers == []
+        assert "img" not in page.tags
+        assert "\x1b" not in page.text
+    tenant = pages[8]
+    paused = user.submit(tenant.form("Pause"))
+    assert "Paused." in paused.text
+    assert queue.channels(engine, name)[0].paused_at is not None
+    asked = user.submit(tenant.form("Purge…"))
+    assert "Purged 1." in user.submit(asked.form("Delete them")).text
+
+
+def test_every_answer_is_closed(browse: Browse, engine: Engine) -> None:
+    """No answer may be framed, stored, or run anything from elsewhere; pages load two files, and both are there."""
+    enqueue(engine, "a")
+    client = browse("viewer").client
+    for path in (*PAGES, "nothing", "static/style.css", "static/live.js", "static/icon.svg"):
+        answer = client.get(f"/{path}", headers={"x-user": "viewer"})
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'")
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.status_code == (404 if path == "nothing" else 200)
+
+
+def test_without_a_database() -> None:
+    """A database that is away is said on the page, without its address."""
+    engine = create_engine("postgresql+psycopg://somebody@127.0.0.1:1/nothing")
+    with visited(create_dashboard(engine)) as client:
+        answer = client.get("/")
+    assert answer.status_code == 503
+    assert "The database does not answer" in answer.text
+    assert "somebody" not in answer.text
+
+
+async def test_async_engine(async_engine: AsyncEngine, engine: Engine) -> None:
+    """The pages of an AsyncEngine are awaited."""
+    [message_id] = enqueue(engine, "a")
+    app = create_dashboard(async_engine)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        for path in (*PAGES, "tenant?queue=documents&channel=a", f"message?queue=documents&id={message_id}"):
+            assert (await client.get(f"/{path}")).status_code == 200, path
