@@ -51,9 +51,11 @@ from sqlalchemy_fairqueue.values import (
     QueueStats,
     Rate,
     Receipt,
+    Recurrence,
     Release,
     Retry,
     RetryPolicy,
+    ScheduleInfo,
 )
 from sqlalchemy_fairqueue.worker import AsyncWorker, Context, Worker, WorkerStats
 
@@ -101,10 +103,12 @@ __all__ = [
     "QueueStats",
     "Rate",
     "Receipt",
+    "Recurrence",
     "Release",
     "Retry",
     "RetryPolicy",
     "RoleGrant",
+    "ScheduleInfo",
     "SchemaMismatch",
     "UnhandledKindWarning",
     "UnknownChannel",

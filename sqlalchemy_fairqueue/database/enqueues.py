@@ -33,7 +33,7 @@ _MESSAGE_TYPES = {
 _ARRAYS = (*_MESSAGE_TYPES, "on_duplicates")
 
 
-class _Content(bytes):
+class Content(bytes):
     """A payload as a parameter, which the logs of an engine with ``echo`` do not show."""
 
     __slots__ = ()
@@ -132,7 +132,7 @@ def _column_values(encoded: EncodedMessage) -> dict[str, Any]:
     return {
         "channels": message.channel,
         "kinds": message.kind,
-        "contents": _Content(encoded.content),
+        "contents": Content(encoded.content),
         "headers": encoded.headers,
         "delays": None if message.delay is None else microseconds(message.delay),
         "ats": None if message.at is None else instant_microseconds(message.at),

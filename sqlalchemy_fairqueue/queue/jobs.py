@@ -12,8 +12,7 @@ from sqlalchemy_fairqueue.codecs import BytesCodec
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.contexts import Context
-from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
-from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
+from sqlalchemy_fairqueue.queue.schedules import ScheduleMethods
 from sqlalchemy_fairqueue.values import Bury, Enqueue, EnqueueOptions, check_name
 
 if TYPE_CHECKING:
@@ -21,10 +20,13 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import Unpack
 
+    from sqlalchemy import Connection, Engine
+
+    from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
     from sqlalchemy_fairqueue.queue.base import AnySession, AsyncWhere, Where
     from sqlalchemy_fairqueue.queue.handlers import Isolation
     from sqlalchemy_fairqueue.queue.payloads import PayloadSchema
-    from sqlalchemy_fairqueue.values import Delivery, Receipt, RetryPolicy
+    from sqlalchemy_fairqueue.values import Delivery, Receipt, Recurrence, RetryPolicy
 
 C = ParamSpec("C")
 P = ParamSpec("P")
@@ -129,6 +131,45 @@ class Job(Generic[C, P, R_co]):
         payload = self.schema.encode(args, kwargs)
         return await self.queue.aenqueue_now(where, channel=channel, payload=payload, kind=self.kind, **self._options)
 
+    def schedule(
+        self,
+        where: AnySession | Connection | Engine,
+        name: str,
+        recurrence: Recurrence,
+        channel: str,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """Enqueue a call again and again, as ``Queue.schedule`` does with a message.
+
+        Args:
+            where: A session; a Connection or Engine, on which it is sent at once.
+            name: Unique in the channel.
+            recurrence: When: ``Recurrence(cron="0 3 * * *", timezone="Europe/Berlin")``.
+            channel: Which channel, usually the tenant.
+            args: The job's arguments, as for :meth:`prepare`.
+            kwargs: As args, by name.
+
+        Raises:
+            TypeError, PayloadError: As :meth:`prepare`.
+            FairQueueError: As ``Queue.schedule``.
+        """
+        call = self.prepare(channel, *args, **kwargs)
+        self.queue.schedule(where, name, job=call, **recurrence.words())
+
+    async def aschedule(
+        self,
+        where: AsyncConnection | AsyncEngine,
+        name: str,
+        recurrence: Recurrence,
+        channel: str,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """As :meth:`schedule`, at once on an AsyncConnection or AsyncEngine."""
+        call = self.prepare(channel, *args, **kwargs)
+        await self.queue.aschedule(where, name, job=call, **recurrence.words())
+
 
 class JobHandler:
     """The handler of a job: it calls the function with the arguments that the payload has."""
@@ -174,7 +215,7 @@ class _Declare:
         return self._declare(function)
 
 
-class JobMethods(EnqueueMethods, HandlerMethods):
+class JobMethods(ScheduleMethods):
     """Typed jobs of a queue."""
 
     @overload

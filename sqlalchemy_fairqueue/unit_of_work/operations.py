@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database import EncodedMessage, Target
+from sqlalchemy_fairqueue.database import EncodedMessage, ScheduleDefinition, Target
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -23,10 +23,14 @@ __all__ = [
     "MessageChange",
     "Operation",
     "Pause",
+    "PauseSchedule",
     "Purge",
     "ReceiptUpdate",
     "RecordHistory",
+    "RemoveSchedule",
     "RetainDeadLetters",
+    "ScheduleChange",
+    "SetSchedule",
     "Settle",
     "Target",
     "Verb",
@@ -155,6 +159,44 @@ class Cancel:
     receipt: CancelReceipt
 
 
+@dataclass(frozen=True, slots=True)
+class SetSchedule:
+    """Make a schedule, or change the one of its name."""
+
+    target: Target
+    definition: ScheduleDefinition
+
+    @property
+    def channel(self) -> str:
+        """The channel that it belongs to."""
+        return self.definition.message.message.channel
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.definition.name
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveSchedule:
+    """Remove a schedule, if it is there."""
+
+    target: Target
+    channel: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PauseSchedule:
+    """Stop the slots of a schedule, or go on with them."""
+
+    target: Target
+    channel: str
+    name: str
+    paused: bool
+
+
 Configuration = Configure | Limit | RecordHistory | RetainDeadLetters | Pause | Purge
 MessageChange = Settle | Cancel
-Operation = EnqueueMessage | Configuration | MessageChange
+ScheduleChange = SetSchedule | RemoveSchedule | PauseSchedule
+Operation = EnqueueMessage | Configuration | MessageChange | ScheduleChange

@@ -18,6 +18,7 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     MessageChange,
     Pause,
     Purge,
+    ScheduleChange,
 )
 from sqlalchemy_fairqueue.values import ChannelPolicy
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.unit_of_work.operations import Target
 
-OperationT = TypeVar("OperationT", EnqueueMessage, Configuration, MessageChange)
+OperationT = TypeVar("OperationT", EnqueueMessage, Configuration, MessageChange, ScheduleChange)
 Place = tuple["Connection", "Target"]
 """A queue: targets are equal by what names it."""
 

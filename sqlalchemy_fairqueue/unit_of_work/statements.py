@@ -10,8 +10,19 @@ from sqlalchemy_fairqueue.unit_of_work import phases
 from sqlalchemy_fairqueue.unit_of_work.administration import configure, settings_of_queues
 from sqlalchemy_fairqueue.unit_of_work.enqueues import enqueue
 from sqlalchemy_fairqueue.unit_of_work.lock_order import LockOrder, lock_key, lock_order_of
-from sqlalchemy_fairqueue.unit_of_work.operations import Cancel, Configuration, EnqueueMessage, MessageChange, Settle
+from sqlalchemy_fairqueue.unit_of_work.operations import (
+    Cancel,
+    Configuration,
+    EnqueueMessage,
+    MessageChange,
+    PauseSchedule,
+    RemoveSchedule,
+    ScheduleChange,
+    SetSchedule,
+    Settle,
+)
 from sqlalchemy_fairqueue.unit_of_work.phases import by_queue
+from sqlalchemy_fairqueue.unit_of_work.schedules import change_schedules
 from sqlalchemy_fairqueue.unit_of_work.settlement import settle_and_cancel
 
 if TYPE_CHECKING:
@@ -30,7 +41,7 @@ def send(connection: Connection, operations: Iterable[Operation]) -> list[Receip
 def send_routed(
     routed: Sequence[tuple[Connection, Operation]], recorded: Sequence[tuple[Connection, Operation]] = ()
 ) -> list[ReceiptUpdate]:
-    """Send operations in lock order: enqueues, configuration, then settlements and cancels, queue by queue.
+    """Send operations in lock order: enqueues, configuration, settlements and cancels, then schedules, queue by queue.
 
     With configuration, the locks that it shares with other work are taken first (:mod:`.phases`).
 
@@ -53,7 +64,7 @@ def send_routed(
             sent.
         LeaseLost: A delivery is not its holder's any more. The transaction must be rolled back.
     """
-    enqueues, configurations, changes = _by_kind(routed)
+    enqueues, configurations, changes, schedules = _by_kind(routed)
     lock_orders = _checked(routed, enqueues)
     several = bool(configurations) and len(routed) > 1
     leased: dict[phases.Place, list[int]] = {}
@@ -70,7 +81,7 @@ def send_routed(
         updates += enqueue(connection, target, messages, hold, cancelled)
         lock_orders[connection].advance(lock_key(one) for one in messages)
     for connection, operation in routed:
-        if not isinstance(operation, EnqueueMessage):
+        if not isinstance(operation, (EnqueueMessage, SetSchedule, RemoveSchedule, PauseSchedule)):
             lock_orders[connection].settled = True
     if several:
         phases.hold_messages(changes, leased)
@@ -78,6 +89,8 @@ def send_routed(
         updates += configure(connection, target, group)
     for (connection, target), afterwards in later.items():
         updates += settle_and_cancel(connection, target, afterwards)
+    for connection, target, of_queue in by_queue(schedules):
+        change_schedules(connection, target, of_queue)
     return updates
 
 
@@ -141,15 +154,19 @@ def _by_kind(
     list[tuple[Connection, EnqueueMessage]],
     list[tuple[Connection, Configuration]],
     list[tuple[Connection, MessageChange]],
+    list[tuple[Connection, ScheduleChange]],
 ]:
     enqueues: list[tuple[Connection, EnqueueMessage]] = []
     configurations: list[tuple[Connection, Configuration]] = []
     changes: list[tuple[Connection, MessageChange]] = []
+    schedules: list[tuple[Connection, ScheduleChange]] = []
     for connection, operation in routed:
         if isinstance(operation, EnqueueMessage):
             enqueues.append((connection, operation))
         elif isinstance(operation, (Settle, Cancel)):
             changes.append((connection, operation))
+        elif isinstance(operation, (SetSchedule, RemoveSchedule, PauseSchedule)):
+            schedules.append((connection, operation))
         else:
             configurations.append((connection, operation))
-    return enqueues, configurations, changes
+    return enqueues, configurations, changes, schedules

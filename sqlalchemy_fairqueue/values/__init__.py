@@ -52,6 +52,15 @@ from sqlalchemy_fairqueue.values.reports import (
     QuarantinedInfo,
     QueueStats,
 )
+from sqlalchemy_fairqueue.values.schedules import (
+    Recurrence,
+    RecurrenceWords,
+    ScheduleInfo,
+    ScheduleState,
+    schedule_state,
+    timing_of,
+)
+from sqlalchemy_fairqueue.values.slots import CatchUp, Plan, Timing, planned
 
 __all__ = [
     "HEADERS_BYTES",
@@ -62,6 +71,7 @@ __all__ = [
     "Bury",
     "CancelOutcome",
     "CancelReceipt",
+    "CatchUp",
     "ChannelDemand",
     "ChannelPolicy",
     "ChannelStats",
@@ -80,6 +90,7 @@ __all__ = [
     "OnFull",
     "Once",
     "Outcome",
+    "Plan",
     "PolicyChanges",
     "PolicyFields",
     "PurgeReceipt",
@@ -87,9 +98,14 @@ __all__ = [
     "QueueStats",
     "Rate",
     "Receipt",
+    "Recurrence",
+    "RecurrenceWords",
     "Release",
     "Retry",
     "RetryPolicy",
+    "ScheduleInfo",
+    "ScheduleState",
+    "Timing",
     "Unset",
     "check_choice",
     "check_count",
@@ -98,6 +114,9 @@ __all__ = [
     "check_instant",
     "check_name",
     "check_text",
+    "planned",
     "policy_changes",
     "policy_fields",
+    "schedule_state",
+    "timing_of",
 ]

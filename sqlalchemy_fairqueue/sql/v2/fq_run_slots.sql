@@ -4,8 +4,8 @@
 -- those that are not in p_slots passed over. p_next: the slot after it; null: there is none. p_notify: as fq_enqueue.
 -- Returns a row for each slot that was run; message_id null: its channel is full, and the policy is to drop.
 -- Guarantees: a slot is run once, whoever calls this, and however often: nothing is done where another call has the row
--- or was first, or where the schedule was changed, paused or removed meanwhile. No slot before p_done_until or after
--- the clock's time is run. A message is delivered at its slot plus a share of the jitter, which the slot decides.
+-- or was first, where the schedule was changed, paused or removed meanwhile, and where p_until is later than the clock,
+-- which was set back then. No slot before p_done_until or after p_until is run. A message is delivered at its slot plus a share of the jitter, which the slot decides.
 -- Locks: first what fq_make_channels locks, which may wait for another transaction that makes the same channel; then
 -- the schedule's row, skip locked, and nothing that waits after it. Index: fq_schedule_pkey, fq_schedule_slot_pkey.
 -- Errors: QF001 bad argument; QF005 the channel is full; as fq_enqueue.
@@ -59,7 +59,7 @@ begin
     perform fairqueue.fq_check_grant(array['consumer']::text[], v_queue, null::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  if (p_until between p_done_until and v_now) is not true
+  if (p_until >= p_done_until) is not true
     or p_next <= p_until
     or array_position(p_slots, null) > 0
     or p_done_until >= any (p_slots)
@@ -69,7 +69,10 @@ begin
       p_id, coalesce(p_done_until::text, 'null'), coalesce(p_until::text, 'null')
       using errcode = 'QF001',
         detail = format('next %s clock %s', coalesce(p_next::text, 'null'), v_now),
-        hint = 'run slots after p_done_until and up to p_until, which is not after the clock''s time; p_next is later';
+        hint = 'run slots after p_done_until and up to p_until; p_next is later';
+  end if;
+  if p_until > v_now then
+    return;
   end if;
   if p_slots <> '{}' and not exists (
     select

@@ -1,0 +1,408 @@
+"""Schedules: set, removed, paused, run and listed; and what workers need to run their slots."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
+from sqlalchemy_fairqueue.database.enqueues import Content
+from sqlalchemy_fairqueue.database.policies import new_policy_json
+from sqlalchemy_fairqueue.errors import InvalidArgument, UnknownSchedule
+from sqlalchemy_fairqueue.times import any_instant, duration, instant, microseconds
+from sqlalchemy_fairqueue.values import ScheduleInfo, schedule_state, timing_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime, timedelta
+
+    from sqlalchemy import Connection, Row
+
+    from sqlalchemy_fairqueue.database.calls import Clause
+    from sqlalchemy_fairqueue.database.enqueues import EncodedMessage
+    from sqlalchemy_fairqueue.database.targets import Target
+    from sqlalchemy_fairqueue.values import CatchUp, ChannelPolicy, Recurrence
+
+_INFO = (
+    "channel", "name", "cron", "timezone", "every", "catch_up", "jitter", "kind", "content_size", "max_attempts",
+    "in_code", "anchor_at", "done_until", "next_at", "due_at", "paused_at", "last_slot_at", "last_run_at",
+    "last_message_id", "problem", "problem_at", "created_at", "changed_at", "read_at",
+)  # fmt: skip
+_DUE = (
+    "id", "queue", "channel", "name", "cron", "timezone", "every", "catch_up", "revision", "anchor_at", "done_until",
+    "due_at", "content_size", "read_at",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleDefinition:
+    """A schedule to be.
+
+    Attributes:
+        name: Its name.
+        recurrence: When it is due.
+        message: What it enqueues, and in which channel.
+        policy: For the channel, if that is new when a slot comes and the queue has no configured one.
+        in_code: Whether code makes it each time a worker starts.
+    """
+
+    name: str
+    recurrence: Recurrence
+    message: EncodedMessage
+    policy: ChannelPolicy
+    in_code: bool = False
+
+
+class DueSchedule(NamedTuple):
+    """What a worker needs to find the slots of a schedule; times are microseconds since the epoch."""
+
+    id: int
+    queue: str
+    channel: str
+    name: str
+    cron: str | None
+    timezone: str | None
+    every: int | None
+    catch_up: CatchUp
+    revision: int
+    anchor_at: int
+    done_until: int
+    due_at: int
+    content_size: int
+    read_at: int
+
+
+@cache
+def set_schedule_clause(schema: str | None) -> Clause:
+    """``fq_set_schedule``."""
+    return call(
+        schema,
+        "fq_set_schedule",
+        "fq_set_schedule as outcome",
+        queue="text",
+        channel="text",
+        name="text",
+        cron="text",
+        timezone="text",
+        every="bigint",
+        catch_up="text",
+        jitter="bigint",
+        kind="text",
+        content="bytea",
+        headers="jsonb",
+        max_attempts="integer",
+        policy="jsonb",
+        in_code="boolean",
+    )
+
+
+def set_schedule(connection: Connection, target: Target, definition: ScheduleDefinition) -> str:
+    """Make or change a schedule. Returns "created", "changed" or "same"."""
+    recurrence, encoded = definition.recurrence, definition.message
+    parameters = {
+        "queue": target.queue,
+        "channel": encoded.message.channel,
+        "name": definition.name,
+        "cron": recurrence.cron,
+        "timezone": recurrence.zone_name,
+        "every": None if recurrence.every is None else microseconds(recurrence.every),
+        "catch_up": recurrence.catch_up,
+        "jitter": microseconds(recurrence.jitter),
+        "kind": encoded.message.kind,
+        "content": Content(encoded.content),
+        "headers": encoded.headers,
+        "max_attempts": encoded.max_attempts,
+        "policy": new_policy_json(definition.policy),
+        "in_code": definition.in_code,
+    }
+    doing = f"set schedule {definition.name!r} of channel {encoded.message.channel!r} of queue {target.queue!r}"
+    [row] = fetch(connection, set_schedule_clause(target.schema), parameters, doing)
+    return cast("str", row.outcome)
+
+
+@cache
+def remove_schedule_clause(schema: str | None) -> Clause:
+    """``fq_remove_schedule``."""
+    types = {"queue": "text", "channel": "text", "name": "text"}
+    return call(schema, "fq_remove_schedule", "fq_remove_schedule as removed", **types)
+
+
+def remove_schedule(connection: Connection, target: Target, channel: str, name: str) -> bool:
+    """Remove a schedule. Whether there was one."""
+    parameters = {"queue": target.queue, "channel": channel, "name": name}
+    doing = f"remove schedule {name!r} of channel {channel!r} of queue {target.queue!r}"
+    [row] = fetch(connection, remove_schedule_clause(target.schema), parameters, doing)
+    return cast("bool", row.removed)
+
+
+@cache
+def pause_schedule_clause(schema: str | None) -> Clause:
+    """``fq_pause_schedule``."""
+    types = {"queue": "text", "channel": "text", "name": "text", "paused": "boolean"}
+    return call(schema, "fq_pause_schedule", "fq_pause_schedule as changed", **types)
+
+
+def pause_schedule(connection: Connection, target: Target, channel: str, name: str, *, paused: bool) -> bool:
+    """Stop the slots of a schedule, or go on with them. Whether that changed anything.
+
+    Raises:
+        UnknownSchedule: There is none.
+    """
+    parameters = {"queue": target.queue, "channel": channel, "name": name, "paused": paused}
+    doing = f"{'pause' if paused else 'resume'} schedule {name!r}"
+    with _named(target, channel, name):
+        [row] = fetch(connection, pause_schedule_clause(target.schema), parameters, doing)
+    return cast("bool", row.changed)
+
+
+@cache
+def run_schedule_clause(schema: str | None) -> Clause:
+    """``fq_run_schedule``."""
+    types = {"queue": "text", "channel": "text", "name": "text", "notify": "boolean"}
+    return call(schema, "fq_run_schedule", "fq_run_schedule as message_id", **types)
+
+
+def run_schedule(connection: Connection, target: Target, channel: str, name: str) -> int | None:
+    """Enqueue the message of a schedule now. Its id; None: the channel is full and drops.
+
+    Raises:
+        UnknownSchedule: There is none.
+    """
+    parameters = {
+        "queue": target.queue,
+        "channel": channel,
+        "name": name,
+        "notify": may_notify(connection, target.notify),
+    }
+    with _named(target, channel, name):
+        [row] = fetch(connection, run_schedule_clause(target.schema), parameters, f"run schedule {name!r}")
+    return cast("int | None", row.message_id)
+
+
+@cache
+def schedules_clause(schema: str | None) -> Clause:
+    """``fq_schedules``."""
+    types = {"queue": "text", "channel": "text", "name": "text", "after_channel": "text", "after_name": "text"}
+    return call(schema, "fq_schedules", ", ".join(_INFO), **types, limit="integer")
+
+
+def schedules(
+    connection: Connection,
+    target: Target,
+    *,
+    channel: str | None = None,
+    name: str | None = None,
+    after: ScheduleInfo | None = None,
+    limit: int = 1000,
+) -> list[ScheduleInfo]:
+    """Schedules of a queue, in the order of channel and name.
+
+    Args:
+        connection: Where to ask.
+        target: The queue.
+        channel: Only those of this channel.
+        name: Only those of this name.
+        after: The last one of the page before.
+        limit: Most to return.
+    """
+    parameters = {
+        "queue": target.queue,
+        "channel": channel,
+        "name": name,
+        "after_channel": None if after is None else after.channel,
+        "after_name": None if after is None else after.name,
+        "limit": limit,
+    }
+    doing = f"read the schedules of queue {target.queue!r}"
+    return [_info(target.queue, row) for row in fetch(connection, schedules_clause(target.schema), parameters, doing)]
+
+
+@cache
+def due_schedules_clause(schema: str | None) -> Clause:
+    """``fq_due_schedules``."""
+    return call(
+        schema,
+        "fq_due_schedules",
+        ", ".join(_DUE),
+        queues="text[]",
+        code_queues="text[]",
+        code_channels="text[]",
+        code_names="text[]",
+        ahead="bigint",
+        limit="integer",
+    )
+
+
+def due_schedules(
+    connection: Connection,
+    schema: str | None,
+    queues: Sequence[str],
+    *,
+    in_code: Sequence[tuple[str, str, str]],
+    ahead: timedelta,
+    limit: int,
+) -> list[DueSchedule]:
+    """The schedules of queues that are due now or shortly.
+
+    Args:
+        connection: Where to ask.
+        schema: Of the installation.
+        queues: The queues.
+        in_code: Queue, channel and name of the schedules that the caller's code declares.
+        ahead: Also those that are due within this time.
+        limit: Most of each queue.
+    """
+    parameters = {
+        "queues": list(queues),
+        "code_queues": [queue for queue, _, _ in in_code],
+        "code_channels": [channel for _, channel, _ in in_code],
+        "code_names": [name for _, _, name in in_code],
+        "ahead": microseconds(ahead),
+        "limit": limit,
+    }
+    rows = fetch(connection, due_schedules_clause(schema), parameters, "find the schedules that are due")
+    return [DueSchedule._make(row) for row in rows]
+
+
+@cache
+def run_slots_clause(schema: str | None) -> Clause:
+    """``fq_run_slots``."""
+    return call(
+        schema,
+        "fq_run_slots",
+        "slot_at, message_id",
+        id="bigint",
+        revision="bigint",
+        done_until="bigint",
+        slots="bigint[]",
+        until="bigint",
+        next="bigint",
+        notify="boolean",
+    )
+
+
+def run_slots(
+    connection: Connection,
+    schema: str | None,
+    due: DueSchedule,
+    *,
+    slots: Sequence[int],
+    until: int,
+    next_slot: int | None,
+    notify: bool,
+) -> dict[int, int | None]:
+    """Run slots of a schedule and write its plan, unless another worker was first: then nothing is done.
+
+    Args:
+        connection: The only statement of its transaction.
+        schema: Of the installation.
+        due: The schedule as it was read.
+        slots: Those to run.
+        until: All slots up to then are done.
+        next_slot: The slot after it.
+        notify: Whether waiting consumers may be woken.
+
+    Returns:
+        The message of each slot that was run; None: it was dropped.
+    """
+    parameters = {
+        "id": due.id,
+        "revision": due.revision,
+        "done_until": due.done_until,
+        "slots": list(slots),
+        "until": until,
+        "next": next_slot,
+        "notify": may_notify(connection, notify),
+    }
+    rows = fetch(connection, run_slots_clause(schema), parameters, f"run schedule {due.name!r}")
+    return {row.slot_at: row.message_id for row in rows}
+
+
+@cache
+def fail_schedule_clause(schema: str | None) -> Clause:
+    """``fq_fail_schedule``."""
+    types = {"id": "bigint", "revision": "bigint", "done_until": "bigint", "problem": "text", "delay": "bigint"}
+    return call(schema, "fq_fail_schedule", "fq_fail_schedule as noted", **types)
+
+
+def fail_schedule(
+    connection: Connection, schema: str | None, due: DueSchedule, *, problem: str, delay: timedelta
+) -> bool:
+    """Note why a schedule could not be run, and let it be tried again after *delay*. Whether it was noted."""
+    parameters = {
+        "id": due.id,
+        "revision": due.revision,
+        "done_until": due.done_until,
+        "problem": problem,
+        "delay": microseconds(delay),
+    }
+    [row] = fetch(connection, fail_schedule_clause(schema), parameters, f"note the problem of schedule {due.name!r}")
+    return cast("bool", row.noted)
+
+
+@cache
+def prune_slots_clause(schema: str | None) -> Clause:
+    """``fq_prune_slots``."""
+    return call(schema, "fq_prune_slots", "slots, schedules", age="bigint", limit="integer")
+
+
+def prune_slots(connection: Connection, schema: str | None, *, age: timedelta, limit: int) -> tuple[int, Sequence[str]]:
+    """Delete old records of slots, and schedules that no code declares any more. How many, and which schedules."""
+    parameters = {"age": microseconds(age), "limit": limit}
+    [row] = fetch(connection, prune_slots_clause(schema), parameters, "prune the slots of schedules")
+    return row.slots, row.schedules
+
+
+@contextmanager
+def _named(target: Target, channel: str, name: str) -> Iterator[None]:
+    try:
+        yield
+    except UnknownSchedule as error:
+        raise UnknownSchedule(
+            f"channel {channel!r} of queue {target.queue!r} has no schedule {name!r}; correct the name or the channel",
+            target.queue,
+            channel,
+            name,
+        ) from error
+
+
+def _info(queue: str, row: Row[tuple[object, ...]]) -> ScheduleInfo:
+    paused, problem = row.paused_at is not None, row.problem is not None
+    next_at = row.next_at
+    if next_at is None and not paused:
+        # No worker has planned it yet.
+        try:
+            timing = timing_of(row.cron, row.timezone, row.every, row.anchor_at)
+            next_at = next(timing.after(row.done_until), None)
+        except InvalidArgument:
+            next_at = None
+    return ScheduleInfo(
+        queue=queue,
+        channel=row.channel,
+        name=row.name,
+        cron=row.cron,
+        timezone=row.timezone,
+        every=None if row.every is None else duration(row.every),
+        catch_up=row.catch_up,
+        jitter=duration(row.jitter),
+        kind=row.kind,
+        content_size=row.content_size,
+        max_attempts=row.max_attempts,
+        in_code=row.in_code,
+        state=schedule_state(paused=paused, problem=problem, due_at=row.due_at, now=row.read_at),
+        next_run_at=_at(next_at),
+        paused_at=_at(row.paused_at),
+        last_slot_at=_at(row.last_slot_at),
+        last_run_at=_at(row.last_run_at),
+        last_message_id=row.last_message_id,
+        problem=row.problem,
+        problem_at=_at(row.problem_at),
+        created_at=instant(row.created_at),
+        changed_at=instant(row.changed_at),
+    )
+
+
+def _at(value: int | None) -> datetime | None:
+    return None if value is None else any_instant(value)

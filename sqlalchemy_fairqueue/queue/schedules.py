@@ -1,0 +1,323 @@
+"""Schedule methods of a queue: messages that recur."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database import ScheduleDefinition
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
+from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
+from sqlalchemy_fairqueue.unit_of_work import PauseSchedule, RemoveSchedule, SetSchedule
+from sqlalchemy_fairqueue.values import Enqueue, Recurrence, ScheduleInfo, check_count, check_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sqlalchemy import Connection, Engine
+
+    from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
+    from sqlalchemy_fairqueue.queue.base import AnySession, AsyncWhere, Where
+    from sqlalchemy_fairqueue.values import CatchUp, RetryPolicy
+
+F = TypeVar("F", bound="Callable[..., Any]")
+_NONE = timedelta()
+# What a schedule says itself, or cannot keep.
+_OWN = ("delay", "at", "priority", "key")
+
+
+class ScheduleMethods(EnqueueMethods, HandlerMethods):
+    """Schedules: recorded on a session, sent at once on a Connection or Engine. On async ones await the twin."""
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._periodic: dict[tuple[str, str], ScheduleDefinition] = {}
+
+    @property
+    def periodic_schedules(self) -> Mapping[tuple[str, str], ScheduleDefinition]:
+        """The schedules that :meth:`periodic` declared so far, by channel and name."""
+        return MappingProxyType(self._periodic)
+
+    def schedule(
+        self,
+        where: AnySession | Connection | Engine,
+        name: str,
+        *,
+        channel: str | None = None,
+        cron: str | None = None,
+        every: timedelta | None = None,
+        timezone: str | None = None,
+        catch_up: CatchUp = "last",
+        jitter: timedelta = _NONE,
+        kind: str = "default",
+        payload: Any = None,
+        headers: Mapping[str, Any] | None = None,
+        max_attempts: int | None = None,
+        job: Enqueue | None = None,
+    ) -> None:
+        """Enqueue a message again and again, or change the schedule of that name in the channel.
+
+        It takes effect with the caller's commit, and never if that rolls back. The first slot is later than the call:
+        a schedule that is new does not run at once. From then on any worker of the queue runs its slots, each once: it
+        inserts a row for the slot and the message in one transaction. While no worker runs, nothing is enqueued;
+        *catch_up* says what becomes of these slots.
+
+        A call with another cron, timezone or every begins anew from now. Any other change leaves the slots as they are,
+        and the same call again changes nothing. A paused schedule stays paused.
+
+        The message has the headers ``schedule``, the name, and ``scheduled_for``, the slot as an ISO time in UTC.
+
+        Locks the schedule until the transaction ends; waits for another transaction that changes it.
+
+        Args:
+            where: As for the class.
+            name: Unique in the channel: each tenant may have its "nightly".
+            channel: The channel of its messages. It is made by the first one.
+            cron: As :class:`~sqlalchemy_fairqueue.Recurrence` says, also the next four.
+            every: Instead of cron.
+            timezone: Of cron.
+            catch_up: What becomes of slots that are late.
+            jitter: Spreads the messages of many schedules that have the same slots.
+            kind: As for :meth:`enqueue`, also the next three. The payload is encoded now.
+            payload: Of each message.
+            headers: Of each message.
+            max_attempts: Of each message.
+            job: Instead of channel, kind, payload, headers and max_attempts: a prepared call of a typed job,
+                ``job=parse.prepare("customer-7", upload="a.pdf")``.
+
+        Raises:
+            InvalidArgument: A bad argument: an expression that is none or never comes, an unknown time zone.
+            PayloadError: The codec cannot encode the payload.
+        """
+        message = _message(channel, kind, job, payload=payload, headers=headers, max_attempts=max_attempts)
+        recurrence = Recurrence(cron=cron, every=every, timezone=timezone, catch_up=catch_up, jitter=jitter)
+        self._perform(where, [SetSchedule(self._target, self._definition(name, recurrence, message))])
+
+    def unschedule(self, where: AnySession | Connection | Engine, name: str, *, channel: str) -> None:
+        """Remove a schedule. One that does not exist is removed already. Messages that it enqueued stay.
+
+        Locks it until the transaction ends; waits for a worker that runs a slot of it, which is short.
+
+        Raises:
+            InvalidArgument: A bad name.
+        """
+        self._perform(where, [RemoveSchedule(self._target, *_checked(channel, name))])
+
+    def pause_schedule(self, where: AnySession | Connection | Engine, name: str, *, channel: str) -> None:
+        """Stop the slots of a schedule. Those that come while it is paused are passed over, whatever its catch_up.
+
+        Messages that it enqueued are delivered; to stop these, pause the channel. Locks as :meth:`unschedule`.
+
+        Raises:
+            InvalidArgument: A bad name.
+            UnknownSchedule: The channel has no such schedule. On a session it comes from the COMMIT, which fails whole.
+        """
+        self._perform(where, [PauseSchedule(self._target, *_checked(channel, name), True)])
+
+    def resume_schedule(self, where: AnySession | Connection | Engine, name: str, *, channel: str) -> None:
+        """Go on with the slots of a schedule, from the first one after now. Locks and errors as the pause."""
+        self._perform(where, [PauseSchedule(self._target, *_checked(channel, name), False)])
+
+    def run_schedule(self, where: Where, name: str, *, channel: str) -> int | None:
+        """Enqueue the message of a schedule at once, beside its slots, also while it is paused.
+
+        On a session or connection in its transaction. Its message has no header ``scheduled_for``.
+
+        Returns:
+            The message's id. None: the channel is full, and its policy is to drop.
+
+        Raises:
+            InvalidArgument: A bad name.
+            UnknownSchedule: The channel has no such schedule.
+            ChannelFull: The channel is full, and its policy is to raise.
+        """
+        return self._ask(where, self._run_schedule(channel, name))
+
+    def schedules(
+        self,
+        where: Where,
+        *,
+        channel: str | None = None,
+        name: str | None = None,
+        limit: int = 1000,
+        after: ScheduleInfo | None = None,
+    ) -> list[ScheduleInfo]:
+        """The schedules of the queue, in the order of channel and name. What a session has recorded is not seen.
+
+        Args:
+            where: As for the class.
+            channel: Only those of this channel.
+            name: Only those of this name.
+            limit: Most to return, 1 to 100,000.
+            after: Only those after this one: the last of the page before.
+
+        Raises:
+            InvalidArgument: A bad argument.
+        """
+        return self._ask(where, self._schedules(channel, name, limit, after))
+
+    async def aschedule(
+        self,
+        where: AsyncConnection | AsyncEngine,
+        name: str,
+        *,
+        channel: str | None = None,
+        cron: str | None = None,
+        every: timedelta | None = None,
+        timezone: str | None = None,
+        catch_up: CatchUp = "last",
+        jitter: timedelta = _NONE,
+        kind: str = "default",
+        payload: Any = None,
+        headers: Mapping[str, Any] | None = None,
+        max_attempts: int | None = None,
+        job: Enqueue | None = None,
+    ) -> None:
+        """As :meth:`schedule`, at once on an AsyncConnection or AsyncEngine."""
+        message = _message(channel, kind, job, payload=payload, headers=headers, max_attempts=max_attempts)
+        recurrence = Recurrence(cron=cron, every=every, timezone=timezone, catch_up=catch_up, jitter=jitter)
+        await self._aperform(where, [SetSchedule(self._target, self._definition(name, recurrence, message))])
+
+    async def aunschedule(self, where: AsyncConnection | AsyncEngine, name: str, *, channel: str) -> None:
+        """As :meth:`unschedule`, at once on an AsyncConnection or AsyncEngine."""
+        await self._aperform(where, [RemoveSchedule(self._target, *_checked(channel, name))])
+
+    async def apause_schedule(self, where: AsyncConnection | AsyncEngine, name: str, *, channel: str) -> None:
+        """As :meth:`pause_schedule`, at once on an AsyncConnection or AsyncEngine."""
+        await self._aperform(where, [PauseSchedule(self._target, *_checked(channel, name), True)])
+
+    async def aresume_schedule(self, where: AsyncConnection | AsyncEngine, name: str, *, channel: str) -> None:
+        """As :meth:`resume_schedule`, at once on an AsyncConnection or AsyncEngine."""
+        await self._aperform(where, [PauseSchedule(self._target, *_checked(channel, name), False)])
+
+    async def arun_schedule(self, where: AsyncWhere, name: str, *, channel: str) -> int | None:
+        """As :meth:`run_schedule`."""
+        return await self._aask(where, self._run_schedule(channel, name))
+
+    async def aschedules(
+        self,
+        where: AsyncWhere,
+        *,
+        channel: str | None = None,
+        name: str | None = None,
+        limit: int = 1000,
+        after: ScheduleInfo | None = None,
+    ) -> list[ScheduleInfo]:
+        """As :meth:`schedules`."""
+        return await self._aask(where, self._schedules(channel, name, limit, after))
+
+    def periodic(
+        self,
+        name: str | None = None,
+        *,
+        channel: str,
+        cron: str | None = None,
+        every: timedelta | None = None,
+        timezone: str | None = None,
+        catch_up: CatchUp = "last",
+        jitter: timedelta = _NONE,
+        kind: str | None = None,
+        payload: Any = None,
+        headers: Mapping[str, Any] | None = None,
+        max_attempts: int | None = None,
+        retry: RetryPolicy | None = None,
+        timeout: timedelta | None = None,
+    ) -> Callable[[F], F]:
+        """Declare a schedule in code, and the function that handles its messages.
+
+        Every worker of the queue that starts sets the schedule as its code says. Only workers that have it in their
+        code run its slots: one that vanished from the code runs no more once the last worker of the old code has
+        stopped. Its row is removed when it has been due for a week; until then a worker that has it again goes on by
+        catch_up. If two versions of the code differ, the one whose worker started last counts.
+
+        The role of the worker must be a producer too.
+
+        Args:
+            name: Default: the function's name.
+            channel: As for :meth:`schedule`, also the next five.
+            cron: The expression.
+            every: Instead of cron.
+            timezone: Of cron.
+            catch_up: What becomes of slots that are late.
+            jitter: Spreads messages.
+            kind: The kind of its messages. Default: the name. The function becomes the handler of the kind, unless it
+                is that already: then several schedules can share it.
+            payload: Of each message.
+            headers: Of each message.
+            max_attempts: Of each message.
+            retry: As for :meth:`handler`.
+            timeout: As for :meth:`handler`.
+
+        Raises:
+            InvalidArgument: As :meth:`schedule` and :meth:`handler`; the channel has a schedule of that name already.
+        """
+        recurrence = Recurrence(cron=cron, every=every, timezone=timezone, catch_up=catch_up, jitter=jitter)
+
+        def declare(function: F) -> F:
+            own = name if name is not None else getattr(function, "__name__", "")
+            wanted = kind if kind is not None else own
+            message = _message(channel, wanted, None, payload=payload, headers=headers, max_attempts=max_attempts)
+            if (message.channel, own) in self._periodic:
+                raise InvalidArgument(f"channel {channel!r} of queue {self.name!r} has a schedule {own!r} already")
+            known = self.handlers.get(wanted)
+            if known is None or known.function is not function:
+                self.handler(wanted, retry=retry, timeout=timeout)(function)
+            self._periodic[message.channel, own] = self._definition(own, recurrence, message, in_code=True)
+            return function
+
+        return declare
+
+    def _definition(
+        self, name: str, recurrence: Recurrence, message: Enqueue, *, in_code: bool = False
+    ) -> ScheduleDefinition:
+        check_name("schedule", name)
+        return ScheduleDefinition(name, recurrence, self._operation(message), self.defaults, in_code)
+
+    def _run_schedule(self, channel: str, name: str) -> Callable[[Connection], int | None]:
+        _checked(channel, name)
+        return partial(database.run_schedule, target=self._target, channel=channel, name=name)
+
+    def _schedules(
+        self, channel: str | None, name: str | None, limit: int, after: ScheduleInfo | None
+    ) -> Callable[[Connection], list[ScheduleInfo]]:
+        for what, value in (("channel", channel), ("schedule", name)):
+            if value is not None:
+                check_name(what, value)
+        check_count("limit", limit, 1, 100_000)
+        if after is not None and not isinstance(after, ScheduleInfo):
+            raise InvalidArgument(f"after is {after!r:.80}; give the last ScheduleInfo of the page before")
+        asked = partial(database.schedules, target=self._target, channel=channel, name=name)
+        return partial(asked, limit=limit, after=after)
+
+
+def _checked(channel: object, name: object) -> tuple[str, str]:
+    check_name("channel", channel)
+    check_name("schedule", name)
+    return str(channel), str(name)
+
+
+def _message(
+    channel: str | None,
+    kind: str,
+    job: Enqueue | None,
+    *,
+    payload: object,
+    headers: Mapping[str, Any] | None,
+    max_attempts: int | None,
+) -> Enqueue:
+    """The message of a schedule."""
+    if job is None:
+        if channel is None:
+            raise InvalidArgument("there is no channel; give channel=..., usually the tenant")
+        return Enqueue(channel=channel, payload=payload, kind=kind, headers=headers, max_attempts=max_attempts)
+    if not isinstance(job, Enqueue):
+        raise InvalidArgument(f"job is {job!r:.80}; give a prepared call, like parse.prepare('customer-7', ...)")
+    if channel not in {None, job.channel} or kind != "default" or payload is not None or headers or max_attempts:
+        raise InvalidArgument("job has the channel, kind, payload and headers of the message; leave the others out")
+    if given := [word for word in _OWN if getattr(job, word) is not None]:
+        raise InvalidArgument(f"job has {given[0]}, which the messages of a schedule cannot have; leave it out")
+    return job

@@ -1,0 +1,247 @@
+"""Schedules as producers and operators use them: made in the caller's transaction, changed, paused, run, listed."""
+
+from datetime import UTC, timedelta
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import (
+    ChannelFull,
+    ChannelPolicy,
+    InvalidArgument,
+    Queue,
+    Recurrence,
+    ScheduleInfo,
+    UnknownSchedule,
+)
+from sqlalchemy_fairqueue.values import Enqueue
+from tests.fixtures.clock import Clock
+from tests.fixtures.database import Database
+
+pytestmark = pytest.mark.installed
+
+queue = Queue("documents")
+NIGHTLY = {"cron": "0 3 * * *", "timezone": "Europe/Berlin", "kind": "report", "payload": {"run": 1}}
+
+
+def nightly(where: Engine, channel: str = "a", **words: object) -> None:
+    """Schedule it."""
+    queue.schedule(where, "nightly", channel=channel, **{**NIGHTLY, **words})  # type: ignore[arg-type]
+
+
+def only(where: Engine) -> ScheduleInfo:
+    """The only schedule."""
+    [found] = queue.schedules(where)
+    return found
+
+
+def test_made_with_the_callers_commit(engine: Engine) -> None:
+    """A schedule exists from the commit of the session on, and never if that rolls back."""
+    with Session(engine) as session:
+        queue.schedule(session, "nightly", channel="a", cron="0 3 * * *")
+        session.rollback()
+    assert queue.schedules(engine) == []
+    with Session(engine) as session, session.begin():
+        queue.schedule(session, "nightly", channel="a", cron="0 3 * * *")
+        savepoint = session.begin_nested()
+        queue.schedule(session, "hourly", channel="a", cron="0 * * * *")
+        savepoint.rollback()
+        queue.enqueue(session, channel="a", payload=1)
+        assert queue.schedules(engine) == []
+    assert [one.name for one in queue.schedules(engine)] == ["nightly"]
+
+
+def test_everything_about_it(engine: Engine) -> None:
+    """What was asked for is told, and the next slot before any worker has seen it."""
+    nightly(engine, catch_up="all", jitter=timedelta(minutes=5), max_attempts=3)
+    found = only(engine)
+    assert (found.queue, found.channel, found.name, found.kind) == ("documents", "a", "nightly", "report")
+    assert (found.cron, found.timezone, found.every) == ("0 3 * * *", "Europe/Berlin", None)
+    assert (found.catch_up, found.jitter, found.max_attempts, found.in_code) == ("all", timedelta(minutes=5), 3, False)
+    assert (found.state, found.content_size, found.last_slot_at, found.problem) == (
+        "active",
+        len(b'{"run":1}'),
+        None,
+        None,
+    )
+    assert found.next_run_at is not None
+    assert found.next_run_at > found.created_at
+    assert found.next_run_at.astimezone(UTC).minute == 0
+
+
+def test_each_tenant_has_its_own(engine: Engine) -> None:
+    """A name belongs to a channel: another channel's schedule of that name is another one."""
+    nightly(engine, "a")
+    nightly(engine, "b")
+    queue.unschedule(engine, "nightly", channel="a")
+    queue.unschedule(engine, "nightly", channel="a")
+    assert [one.channel for one in queue.schedules(engine)] == ["b"]
+
+
+def test_the_same_again_changes_nothing(engine: Engine, clock: Clock) -> None:
+    """A deployment that schedules again leaves the slots as they are; another payload does so too."""
+    nightly(engine)
+    before = only(engine)
+    clock.advance(timedelta(hours=30))
+    nightly(engine)
+    assert only(engine).changed_at == before.changed_at
+    nightly(engine, payload={"run": 2})
+    after = only(engine)
+    assert after.changed_at > before.changed_at
+    assert after.next_run_at == before.next_run_at
+
+
+def test_another_time_begins_anew(engine: Engine, clock: Clock) -> None:
+    """After a change of the expression no slot before it is made up for."""
+    nightly(engine)
+    clock.advance(timedelta(days=3))
+    nightly(engine, cron="30 4 * * *")
+    found = only(engine)
+    assert found.next_run_at is not None
+    assert found.next_run_at > clock.now()
+
+
+def test_an_interval_begins_with_the_schedule(engine: Engine) -> None:
+    """The first slot is one interval after the call."""
+    queue.schedule(engine, "poll", channel="a", every=timedelta(hours=6))
+    found = only(engine)
+    assert found.next_run_at == found.created_at + timedelta(hours=6)
+
+
+def test_paused_and_resumed(engine: Engine, clock: Clock) -> None:
+    """While it is paused it has no next slot, and then the first one after now."""
+    nightly(engine)
+    queue.pause_schedule(engine, "nightly", channel="a")
+    queue.pause_schedule(engine, "nightly", channel="a")
+    paused = only(engine)
+    assert (paused.state, paused.next_run_at) == ("paused", None)
+    nightly(engine, payload=2)
+    assert only(engine).state == "paused"
+    clock.advance(timedelta(days=3))
+    queue.resume_schedule(engine, "nightly", channel="a")
+    found = only(engine)
+    assert (found.state, found.paused_at) == ("active", None)
+    assert found.next_run_at is not None
+    assert found.next_run_at > clock.now()
+
+
+@pytest.mark.parametrize("verb", [queue.pause_schedule, queue.resume_schedule, queue.run_schedule])
+def test_unknown(engine: Engine, verb: object) -> None:
+    """A schedule that the channel does not have is refused by name."""
+    nightly(engine, "b")
+    with pytest.raises(UnknownSchedule, match="channel 'a' of queue 'documents' has no schedule 'nightly'") as error:
+        verb(engine, "nightly", channel="a")  # type: ignore[operator]
+    assert (error.value.channel, error.value.schedule) == ("a", "nightly")
+
+
+def test_run_by_hand(engine: Engine) -> None:
+    """Its message is enqueued at once, also while it is paused, without a slot."""
+    nightly(engine, headers={"trace": "x"})
+    queue.pause_schedule(engine, "nightly", channel="a")
+    message_id = queue.run_schedule(engine, "nightly", channel="a")
+    [delivery] = queue.dequeue(engine)
+    assert (delivery.message_id, delivery.kind, delivery.payload) == (message_id, "report", {"run": 1})
+    assert delivery.headers == {"trace": "x", "schedule": "nightly"}
+    assert only(engine).last_slot_at is None
+
+
+def test_run_by_hand_where_the_channel_is_full(engine: Engine) -> None:
+    """A bound of the channel holds for it as for an enqueue."""
+    queue.configure_channel(engine, "a", ChannelPolicy(max_backlog=1))
+    nightly(engine)
+    queue.run_schedule(engine, "nightly", channel="a")
+    with pytest.raises(ChannelFull):
+        queue.run_schedule(engine, "nightly", channel="a")
+
+
+def test_pages(engine: Engine) -> None:
+    """Schedules come by channel and name, page by page, of a channel, or of a name."""
+    for channel in "cab":
+        for name in ("two", "one"):
+            queue.schedule(engine, name, channel=channel, every=timedelta(hours=1))
+    names = [(one.channel, one.name) for one in queue.schedules(engine)]
+    assert names == [(channel, name) for channel in "abc" for name in ("one", "two")]
+    page = queue.schedules(engine, limit=4)
+    assert [(one.channel, one.name) for one in queue.schedules(engine, after=page[-1])] == names[4:]
+    assert [one.name for one in queue.schedules(engine, channel="b")] == ["one", "two"]
+    assert [one.channel for one in queue.schedules(engine, name="two")] == ["a", "b", "c"]
+
+
+def test_a_prepared_job(engine: Engine) -> None:
+    """A typed job gives the message, by queue.schedule and by its own method."""
+    other = Queue("documents")
+
+    @other.job
+    def parse(*, upload: str, pages: int = 1) -> None:
+        raise AssertionError(upload, pages)
+
+    other.schedule(engine, "one", cron="0 3 * * *", job=parse.prepare("a", upload="x"))
+    parse.schedule(engine, "two", Recurrence(every=timedelta(hours=1)), "a", upload="y", pages=2)
+    assert [one.kind for one in other.schedules(engine)] == ["parse", "parse"]
+    other.run_schedule(engine, "two", channel="a")
+    [delivery] = other.dequeue(engine)
+    assert delivery.payload == {"upload": "y", "pages": 2}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"name": ""}, "schedule '' has 0 bytes"),
+        ({"channel": None}, "there is no channel"),
+        ({"job": Enqueue(channel="b", payload=1)}, "job has the channel"),
+        ({"channel": None, "job": Enqueue(channel="b", payload=1, key="k")}, "job has key, which"),
+        ({"channel": None, "job": 1}, "job is 1; give a prepared call"),
+        ({"headers": {"x": "y" * 65_520}}, "65,536 bytes"),
+        ({"cron": "0 25 * * *"}, "bad hour"),
+    ],
+)
+def test_refused_at_the_call(engine: Engine, words: dict[str, object], said: str) -> None:
+    """What cannot be scheduled is refused, and nothing is kept."""
+    with pytest.raises(InvalidArgument, match=said):
+        queue.schedule(engine, **{"name": "nightly", "channel": "a", "cron": "0 3 * * *", **words})  # type: ignore[arg-type]
+    assert queue.schedules(engine) == []
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "null, null, null, 'last', 0",
+        "'0 3 * * *', null, null, 'last', 0",
+        "null, null, 999999, 'last', 0",
+        "null, null, 1000000, 'never', 0",
+        "null, null, 1000000, 'last', -1",
+        "null, null, 1000000, 'last', null",
+    ],
+)
+def test_refused_by_the_database(database: Database, bad: str) -> None:
+    """The function refuses what the table would."""
+    with pytest.raises(Exception, match="schedule nightly of fq_set_schedule has a bad value"):
+        database.execute(
+            f"select fq_set_schedule('documents', 'a', 'nightly', {bad}, 'report', '', null, 20, null, false)"
+        )
+
+
+async def test_twins(async_engine: AsyncEngine) -> None:
+    """Every call has an awaited twin, and a recorded one on an AsyncSession."""
+    async with AsyncSession(async_engine) as session, session.begin():
+        queue.schedule(session, "nightly", channel="a", cron="0 3 * * *")
+    await queue.aschedule(async_engine, "hourly", channel="a", cron="0 * * * *")
+    assert [one.name for one in await queue.aschedules(async_engine)] == ["hourly", "nightly"]
+    await queue.apause_schedule(async_engine, "hourly", channel="a")
+    assert [one.state for one in await queue.aschedules(async_engine, name="hourly")] == ["paused"]
+    await queue.aresume_schedule(async_engine, "hourly", channel="a")
+    assert await queue.arun_schedule(async_engine, "hourly", channel="a") is not None
+    await queue.aunschedule(async_engine, "hourly", channel="a")
+    assert [one.name for one in await queue.aschedules(async_engine)] == ["nightly"]
+
+
+def test_sessions_lock_schedules_in_one_order(engine: Engine) -> None:
+    """Changes of several schedules are sent by channel and name, whatever the order of the calls."""
+    for channel in "ab":
+        nightly(engine, channel)
+    with Session(engine) as first, first.begin():
+        queue.pause_schedule(first, "nightly", channel="b")
+        queue.unschedule(first, "nightly", channel="a")
+    assert [(one.channel, one.state) for one in queue.schedules(engine)] == [("b", "paused")]
