@@ -139,6 +139,20 @@ def matrix(session: nox.Session, alembic: str, sqlalchemy: str, server: int) -> 
 
 
 @nox.session
+@nox.parametrize("server", (_OLDEST_MAJOR, _EMBEDDED))
+@nox.parametrize("driver", ("psycopg2", "asyncpg"))
+def drivers(session: nox.Session, driver: str, server: int) -> None:
+    """Run what the other sessions run on psycopg on another driver, sync or async; without a server it is skipped."""
+    session.install("-e", ".[test]")
+    programs = "" if server == _EMBEDDED else _distribution_programs(server)
+    if programs is None:
+        session.skip(f"PostgreSQL {server}: none found in the distribution's folders")
+    folders = [f"tests/{name}" for name in ("drivers", "unit_of_work", "queue", "worker", "testing", "fairness")]
+    env = {"FAIRQUEUE_DRIVER": driver, "FAIRQUEUE_POSTGRES_BIN": str(programs)}
+    session.run("pytest", *(session.posargs or folders), env=env)
+
+
+@nox.session
 @nox.parametrize("pyspark", _PYSPARKS)
 def spark(session: nox.Session, pyspark: str) -> None:
     """Run the tests of the data pipeline on each PySpark that it works with, and on the Java of the wheel."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import TextClause, TextualSelect, TwoPhaseTransaction, column, text
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from sqlalchemy_fairqueue.database.drivers import driver_of, refusal_of
+from sqlalchemy_fairqueue.database.drivers import driver_of, hide_row, refusal_of
 from sqlalchemy_fairqueue.database.migrations import to_install, to_repair
 from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
 from sqlalchemy_fairqueue.sql import quoted
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from sqlalchemy_fairqueue.database.drivers import Driver
-
-# Up to the context: a value may have lines of its own.
-_ROW = re.compile(r"(Failing row contains) \(.*?(?=\nCONTEXT:|\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,13 +113,10 @@ def fetch(
 def _hide_contents(error: StatementError) -> None:
     """Keep payloads, and all else that a call was given, out of the text of an error.
 
-    The parameters stay in its ``params``. PostgreSQL itself quotes a row that a constraint or trigger of the
-    application's refuses.
+    The parameters stay in its ``params``.
     """
     error.hide_parameters = True
-    for one in (error, error.orig):
-        if one is not None and one.args and isinstance(one.args[0], str):
-            one.args = (_ROW.sub(r"\1 (...)", one.args[0]), *one.args[1:])
+    hide_row(error)
 
 
 def translated(error: DBAPIError, doing: str) -> FairQueueError | None:

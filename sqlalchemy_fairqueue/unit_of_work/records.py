@@ -24,6 +24,7 @@ from sqlalchemy_fairqueue.errors import UnsentWork
 from sqlalchemy_fairqueue.unit_of_work.lock_order import forget, lock_order_of
 from sqlalchemy_fairqueue.unit_of_work.operations import Cancel, EnqueueMessage
 from sqlalchemy_fairqueue.unit_of_work.sessions import (
+    check_bind,
     check_open,
     connected,
     connection,
@@ -34,7 +35,7 @@ from sqlalchemy_fairqueue.unit_of_work.sessions import (
 from sqlalchemy_fairqueue.unit_of_work.statements import send_routed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
     from sqlalchemy.orm import SessionTransaction
@@ -86,16 +87,18 @@ def guard(session: Session, check: Callable[[], None] | None) -> None:
         _guards[session] = check
 
 
-def record(session: Session, operations: Iterable[Operation]) -> None:
-    """Keep operations until the session's COMMIT.
+def record(session: Session, operations: Sequence[Operation]) -> None:
+    """Keep operations of one queue, at least one, until the session's COMMIT.
 
     Nothing is sent now, unless a COMMIT of the session is under way already and its work has gone: then they are sent
     at once.
 
     Raises:
+        InvalidArgument: The session's engine is on a driver that the queue does not work on.
         UnsentWork: The transaction was committed, prepared or rolled back already, so that they could not be sent.
         LockOrderError: They are sent at once, and one of them sorts before what was sent.
     """
+    check_bind(session, operations[0].target)
     root, innermost = transactions(session)
     check_open(root, innermost)
     if is_committing(root) and _is_past(session, root):

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.orm.session import SessionTransactionState
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession, async_scoped_session
+from sqlalchemy_fairqueue.database.drivers import check_driver
 from sqlalchemy_fairqueue.errors import FairQueueError, UnsentWork, said
 
 if TYPE_CHECKING:
@@ -65,6 +66,22 @@ def connection(session: Session, target: Target) -> Connection:
             f"the session has no engine for queue {target.queue!r}: {error}; "
             "bind the session to one, or say which by Queue(bind_arguments={'mapper': SomeModel})"
         ) from error
+
+
+def check_bind(session: Session, target: Target) -> None:
+    """Refuse a queue whose engine is known already, and on a driver that the queue does not work on.
+
+    Raises:
+        InvalidArgument: Another database or driver.
+    """
+    bind = session.bind
+    if bind is None or target.bind_arguments or type(session).get_bind is not Session.get_bind:
+        # It may choose its engine by what is known only at the commit.
+        bind = None
+        with contextlib.suppress(Exception):
+            bind = session.get_bind(**(target.bind_arguments or {}))
+    if bind is not None:
+        check_driver(bind)
 
 
 def connected(session: Session, operations: Iterable[Operation]) -> list[tuple[Connection, Operation]]:

@@ -8,6 +8,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from sqlalchemy_fairqueue import AutocommitError, FairQueueError, Queue
+from sqlalchemy_fairqueue.unit_of_work.sessions import is_committing, transactions
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database, MakeDatabase, install
 from tests.unit_of_work.business import QUEUE, Upload, channels
@@ -130,15 +131,27 @@ def test_autocommit_on_the_second_engine(engine: Engine, database: Database, els
     assert (channels(database), channels(elsewhere)) == ([], [])
 
 
+class _LateSession(Session):
+    """A session that knows its engine only while it commits."""
+
+    def get_bind(self, *arguments: Any, **options: Any) -> Any:
+        if not is_committing(transactions(self)[0]):
+            raise LookupError("which tenant?")
+        return super().get_bind(*arguments, **options)
+
+
 def test_other_databases_are_refused(connect: Connect) -> None:
-    """A session on another database or driver fails its commit with the URL to use."""
+    """A session on another database or driver refuses to record, or to commit if it knows no earlier."""
     del connect
     engine = create_engine("sqlite://")
     with Session(engine) as session:
-        QUEUE.enqueue(session, channel="a", payload=1)
         with pytest.raises(FairQueueError, match=r"speaks sqlite\+pysqlite; .*postgresql\+psycopg"):
-            session.commit()
-        session.rollback()
+            QUEUE.enqueue(session, channel="a", payload=1)
+        session.commit()
+    with _LateSession(engine) as late:
+        QUEUE.enqueue(late, channel="a", payload=1)
+        with pytest.raises(FairQueueError, match="speaks sqlite"):
+            late.commit()
     with engine.connect() as connection, pytest.raises(FairQueueError, match="sqlite"):
         QUEUE.enqueue_now(connection, channel="a", payload=1)
     for verb in (QUEUE.dequeue, lambda given: QUEUE.cancel(given, 1), lambda given: QUEUE.complete(given, [])):

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, RetryPolicy, Worker
 from sqlalchemy_fairqueue.worker.runtime import Runtime
 from tests.fixtures.database import Database
+from tests.fixtures.drivers import async_url
 from tests.fixtures.options import PATIENCE
 from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, is_empty, retimed, send, until
 
@@ -46,7 +47,7 @@ def test_the_end_of_the_program(queue: Queue, engine: Engine, database: Database
         await asyncio.Event().wait()
 
     async def main() -> asyncio.Task[None]:
-        running = asyncio.create_task(AsyncWorker(create_async_engine(engine.url), queue).run())
+        running = asyncio.create_task(AsyncWorker(create_async_engine(async_url(engine.url)), queue).run())
         await started.wait()
         return running
 
@@ -314,7 +315,7 @@ def test_handlers_are_told_before_anything_is_waited_for(
     else:
 
         async def work() -> None:
-            async with AsyncWorker(create_async_engine(engine.url), queue):
+            async with AsyncWorker(create_async_engine(async_url(engine.url)), queue):
                 await auntil(started.is_set, "it is at work")
 
         asyncio.run(work())
@@ -356,7 +357,7 @@ def test_signal_handlers_come_back(queue: Queue, engine: Engine, kind: type[Work
             Worker(engine, queue).run(handle_signals=True, drain=True)
         else:
             # No signal repeats the first one: the handlers come back as soon as the worker has stopped.
-            worker = retimed(AsyncWorker(create_async_engine(engine.url), queue), signal_again=0.0)
+            worker = retimed(AsyncWorker(create_async_engine(async_url(engine.url)), queue), signal_again=0.0)
             asyncio.run(run())
             # The loop has ended, and taken its handlers along.
             signal.signal(signal.SIGTERM, mine)

@@ -7,12 +7,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import URL, create_engine, text
+from sqlalchemy import URL, NullPool, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, RetryPolicy, Worker
 from tests.fixtures.database import Database
+from tests.fixtures.drivers import ASYNC, SYNC
 from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, is_empty, retimed, send, until
 from tests.worker.pooler import CONNECTIONS, pooler, program
 
@@ -20,7 +21,15 @@ pytestmark = pytest.mark.skipif(program() is None, reason="no program pgbouncer 
 
 _AT_ONCE = RetryPolicy(first=timedelta())
 # PgBouncer before 1.21 knows nothing of prepared statements.
-_UNPREPARED = {"prepare_threshold": None}
+_UNPREPARED: dict[str, dict[str, Any]] = {
+    "psycopg": {"prepare_threshold": None},
+    "psycopg2": {},
+    "asyncpg": {
+        "statement_cache_size": 0,
+        "prepared_statement_cache_size": 0,
+        "prepared_statement_name_func": lambda: "",
+    },
+}
 _OPTIONS: dict[str, Any] = {"notify": False, "poll_interval": timedelta(milliseconds=20), "retry": _AT_ONCE}
 _INSERT = text("insert into effect values (:id, pg_backend_pid())")
 
@@ -40,9 +49,16 @@ def _check_effects(database: Database, number: int) -> None:
     assert database.value("select count(distinct backend) from effect") <= CONNECTIONS
 
 
-def test_workers(queue: Queue, pooled: URL, database: Database) -> None:
+def _engine_arguments(url: URL, driver: str) -> tuple[URL, dict[str, Any]]:
+    pytest.importorskip(driver)
+    return url.set(drivername=f"postgresql+{driver}"), _UNPREPARED[driver]
+
+
+@pytest.mark.parametrize("driver", SYNC)
+def test_workers(queue: Queue, pooled: URL, database: Database, driver: str) -> None:
     """Three workers share four connections: all is done once, what fails included, and leases are kept."""
-    engine = create_engine(pooled, connect_args=_UNPREPARED)
+    url, arguments = _engine_arguments(pooled, driver)
+    engine = create_engine(url, connect_args=arguments)
     go = threading.Event()
 
     @queue.handler()
@@ -74,10 +90,12 @@ def test_workers(queue: Queue, pooled: URL, database: Database) -> None:
     engine.dispose()
 
 
-async def test_an_async_worker(queue: Queue, pooled: URL, database: Database) -> None:
+@pytest.mark.parametrize("driver", ASYNC)
+async def test_an_async_worker(queue: Queue, pooled: URL, database: Database, driver: str) -> None:
     """The same in asyncio."""
-    engine = create_async_engine(pooled, connect_args=_UNPREPARED)
-    sender = create_engine(pooled, connect_args=_UNPREPARED)
+    url, arguments = _engine_arguments(pooled, driver)
+    engine = create_async_engine(url, connect_args=arguments, poolclass=NullPool)
+    sender = create_engine(pooled, connect_args=_UNPREPARED["psycopg"])
 
     @queue.handler()
     async def handle(delivery: Delivery, session: AsyncSession) -> None:

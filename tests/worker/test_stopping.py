@@ -19,6 +19,7 @@ from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, Worker, 
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.worker.prefetch import Prefetch
 from tests.fixtures.database import Database
+from tests.fixtures.drivers import async_url
 from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, is_empty, send, until
@@ -86,7 +87,7 @@ def test_a_loop_that_is_closed(
     queue: Queue, engine: Engine, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A worker whose loop is closed under it gives back what it had, holds nothing more, and can be started again."""
-    own = create_async_engine(engine.url)
+    own = create_async_engine(async_url(engine.url))
     worker = AsyncWorker(own, queue, concurrency=2)
     started, forever = threading.Event(), [True]
 

@@ -12,6 +12,7 @@ from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, RetryPolicy
 from sqlalchemy_fairqueue.worker import decisions
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
+from tests.fixtures.drivers import async_url
 from tests.worker.conftest import StartWorker
 from tests.worker.helpers import auntil, is_empty, send, until
 
@@ -47,7 +48,7 @@ def test_a_rolling_deploy(  # noqa: PLR0917 - fixtures
         else:
 
             async def work() -> None:
-                async with AsyncWorker(create_async_engine(engine.url), old, retry=policy) as worker:
+                async with AsyncWorker(create_async_engine(async_url(engine.url)), old, retry=policy) as worker:
                     await auntil(lambda: worker.stats.released == 1, "it is given back")
 
             asyncio.run(work())

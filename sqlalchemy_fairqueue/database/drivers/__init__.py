@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlalchemy_fairqueue.database.drivers.asyncpg import Asyncpg
 from sqlalchemy_fairqueue.database.drivers.base import Driver, Listener, is_in_autocommit
 from sqlalchemy_fairqueue.database.drivers.psycopg import Psycopg
-from sqlalchemy_fairqueue.database.drivers.refusals import Refusal, refusal_of, sqlstate_of
+from sqlalchemy_fairqueue.database.drivers.psycopg2 import Psycopg2
+from sqlalchemy_fairqueue.database.drivers.refusals import Refusal, hide_row, refusal_of, sqlstate_of
 from sqlalchemy_fairqueue.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -23,12 +25,15 @@ __all__ = [
     "Refusal",
     "check_driver",
     "driver_of",
+    "hide_row",
     "is_in_autocommit",
     "refusal_of",
     "sqlstate_of",
 ]
 
-_DRIVERS: dict[tuple[str, str], Driver] = {("postgresql", driver.name): driver for driver in (Psycopg(),)}
+_DRIVERS: dict[tuple[str, str], Driver] = {
+    ("postgresql", driver.name): driver for driver in (Psycopg(), Psycopg2(), Asyncpg())
+}
 
 
 def driver_of(bind: Engine | Connection) -> Driver:

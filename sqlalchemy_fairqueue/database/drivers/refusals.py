@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Up to the context: a value may have lines of its own.
+_ROW = re.compile(r"(Failing row contains) \(.*?(?=\nCONTEXT:|\Z)", re.DOTALL)
+# asyncpg, of a parameter that it cannot encode.
+_ARGUMENT = re.compile(r"(invalid input for query argument \$\d+).*", re.DOTALL)
 
 
 class Refusal(NamedTuple):
@@ -43,3 +52,30 @@ def refusal_of(error: BaseException) -> Refusal:
     said = original.__cause__ or original
     fields = (getattr(said, name, None) for name in ("detail", "hint", "context"))
     return Refusal(sqlstate, getattr(said, "message", None) or str(said), *fields)
+
+
+def hide_row(error: BaseException) -> None:
+    """Take values out of the texts of SQLAlchemy's error and the driver's.
+
+    PostgreSQL quotes a row that a constraint or trigger of the application's refuses.
+    """
+    for one in _causes(error):
+        if one.args and isinstance(one.args[0], str):
+            one.args = (_hidden(one.args[0]), *one.args[1:])
+        # asyncpg makes the text anew each time. The diagnostics of the others cannot be changed, and are in no text.
+        if isinstance(detail := getattr(one, "detail", None), str):
+            one.detail = _hidden(detail)  # type: ignore[attr-defined]
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """SQLAlchemy's error, the driver's as SQLAlchemy has it, and what that was made of."""
+    yield error
+    original = getattr(error, "orig", None)
+    if original is not None:
+        yield original
+        if original.__cause__ is not None:
+            yield original.__cause__
+
+
+def _hidden(text: str) -> str:
+    return _ARGUMENT.sub(r"\1", _ROW.sub(r"\1 (...)", text))

@@ -1,0 +1,159 @@
+"""Queue work has the fate of its transaction."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import AutocommitError, IsolationError, Queue
+from tests.drivers.conftest import MakeFace
+from tests.drivers.faces import AsyncFace, Face
+from tests.fixtures.database import Database
+from tests.unit_of_work.business import Upload, channels, uploads
+from tests.worker.helpers import auntil
+
+_WAITING = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+
+
+class _Undo(Exception):
+    pass
+
+
+def test_rollback(face: Face, queue: Queue, database: Database) -> None:
+    """A transaction that is rolled back leaves no message, whether it was sent or not."""
+
+    def work(session: Session) -> None:
+        session.add(Upload(name="x"))
+        queue.enqueue(session, channel="recorded", payload=1)
+        queue.enqueue_now(session, channel="sent", payload=1)
+        raise _Undo
+
+    with pytest.raises(_Undo):
+        face.run(work)
+    assert (uploads(database), channels(database)) == ([], [])
+
+
+def test_savepoints(face: Face, queue: Queue, database: Database) -> None:
+    """A savepoint that is rolled back takes its work with it, and one that is released hands it on."""
+
+    def work(session: Session) -> None:
+        with session.begin_nested():
+            queue.enqueue(session, channel="kept", payload=1)
+        with session.begin_nested() as savepoint:
+            queue.enqueue(session, channel="gone", payload=1)
+            queue.enqueue_now(session, channel="gone too", payload=1)
+            savepoint.rollback()
+        session.add(Upload(name="x"))
+
+    face.run(work)
+    assert (uploads(database), channels(database)) == (["x"], ["kept"])
+
+
+@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
+def test_isolation_levels(make_face: MakeFace, face: Face, queue: Queue, database: Database, level: str) -> None:
+    """Sessions of each level enqueue and settle; verbs on the engine are READ COMMITTED whatever the engine is."""
+    strict = make_face(database.url, isolation_level=level)
+    strict.run(lambda session: queue.enqueue(session, channel="a", payload=1))
+    [delivery] = strict.call(queue, "dequeue")
+    assert strict.run(lambda session: session.scalar(text("show transaction_isolation"))) == level.lower()
+    strict.run(lambda session: queue.complete(session, delivery))
+    assert face.call(queue, "stats").leased == 0
+
+
+def test_a_limit_needs_read_committed(face: Face, queue: Queue) -> None:
+    """The refusal of a transaction of another level is an error of ours."""
+    with pytest.raises(IsolationError):
+        face.on_connection(
+            lambda connection: queue.configure(connection, max_concurrency=1), isolation_level="SERIALIZABLE"
+        )
+
+
+def test_a_server_that_is_strict_by_default(make_face: MakeFace, queue: Queue, database: Database) -> None:
+    """Where transactions are SERIALIZABLE unless they say otherwise, a dequeue says so."""
+    database.execute(f"alter database \"{database.name}\" set default_transaction_isolation = 'serializable'")
+    face = make_face(database.url)
+    face.run(lambda session: queue.enqueue(session, channel="a", payload=1))
+    assert len(face.call(queue, "dequeue")) == 1
+
+
+def test_autocommit(make_face: MakeFace, face: Face, queue: Queue, database: Database) -> None:
+    """A session that commits each statement by itself is refused, and nothing is sent."""
+    loose = make_face(database.url, isolation_level="AUTOCOMMIT")
+    with pytest.raises(AutocommitError):
+        loose.run(lambda session: queue.enqueue(session, channel="a", payload=1))
+    with pytest.raises(AutocommitError):
+        face.on_connection(
+            lambda connection: queue.enqueue_now(connection, channel="a", payload=1), isolation_level="AUTOCOMMIT"
+        )
+    assert channels(database) == []
+
+
+def test_two_phases(face: Face, queue: Queue, database: Database) -> None:
+    """Prepared work is committed or rolled back with the rest."""
+
+    def work(session: Session, name: str) -> None:
+        session.add(Upload(name=name))
+        queue.enqueue(session, channel=name, payload=1)
+
+    face.run(lambda session: work(session, "x"), twophase=True)
+    with pytest.raises(_Undo):
+        face.run(lambda session: _prepared_and_undone(session, work), twophase=True)
+    assert (uploads(database), channels(database)) == (["x"], ["x"])
+    assert database.value("select count(*) from pg_prepared_xacts where database = current_database()") == 0
+    face.run(lambda session: work(session, "afterwards"))
+    assert channels(database) == ["x", "afterwards"]
+
+
+def _prepared_and_undone(session: Session, work: Any) -> None:
+    work(session, "y")
+    session.prepare()
+    raise _Undo
+
+
+def test_a_cancelled_commit(face: Face, queue: Queue, database: Database) -> None:
+    """A task that is cancelled while its commit waits leaves nothing, and its pool goes on."""
+    if not isinstance(face, AsyncFace):
+        pytest.skip("nobody cancels a thread")
+    engine = face.engine
+    face.run(lambda session: queue.enqueue(session, channel="a", payload=1, key="k"))
+
+    async def cancelled() -> None:
+        async with engine.connect() as holder:
+            await holder.execute(text("select 1 from fq_message for update"))
+
+            async def enqueueing() -> None:
+                async with AsyncSession(engine) as session, session.begin():
+                    session.add(Upload(name="x"))
+                    queue.enqueue(session, channel="a", payload=2, key="k", on_duplicate="replace")
+                    queue.enqueue(session, channel="b", payload=2)
+
+            task = asyncio.create_task(enqueueing())
+            await auntil(lambda: database.value(_WAITING), "the commit waits")
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    face.runner.run(cancelled())
+    assert (uploads(database), channels(database)) == ([], ["a"])
+    face.run(lambda session: queue.enqueue(session, channel="b", payload=1))
+    assert channels(database) == ["a", "b"]
+
+
+def test_a_connection_that_was_lost(face: Face, queue: Queue, database: Database) -> None:
+    """A commit over a broken connection fails, leaves nothing, and the pool makes another connection."""
+
+    def work(session: Session) -> None:
+        queue.enqueue(session, channel="a", payload=1)
+        own = session.scalar(text("select pg_backend_pid()"))
+        database.execute("select pg_terminate_backend(:pid, 10000)", pid=own)
+
+    with pytest.raises(DBAPIError) as caught:
+        face.run(work)
+    assert caught.value.connection_invalidated
+    assert channels(database) == []
+    face.run(lambda session: queue.enqueue(session, channel="a", payload=1))
+    assert channels(database) == ["a"]

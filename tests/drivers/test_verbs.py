@@ -1,0 +1,89 @@
+"""Every verb of a queue, on engines, sessions and connections."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Delivery, Enqueue, Queue
+from tests.drivers.faces import Face
+from tests.fixtures.database import Database
+from tests.unit_of_work.business import Upload, channels, uploads
+
+SETTLING: dict[str, dict[str, Any]] = {
+    "complete": {},
+    "retry": {"delay": timedelta(), "error": "it's 100% \\wrong:"},
+    "release": {"delay": timedelta(hours=1)},
+    "bury": {"reason": "bad"},
+}
+
+
+def _filled(face: Face, queue: Queue, messages: int) -> list[Delivery]:
+    face.run(lambda session: queue.enqueue_many(session, [Enqueue(channel="a", payload=n) for n in range(messages)]))
+    return list(face.call(queue, "dequeue", limit=messages))
+
+
+def test_enqueue(face: Face, queue: Queue, database: Database) -> None:
+    """Business rows and messages are committed together, and the receipts know their ids."""
+
+    def work(session: Session) -> Any:
+        session.add(Upload(name="x"))
+        return [queue.enqueue(session, channel=name, payload=1) for name in "ab"]
+
+    first, second = face.run(work)
+    assert (uploads(database), channels(database)) == (["x"], ["a", "b"])
+    assert first.created
+    assert second.message_id > first.message_id
+    assert face.call(queue, "enqueue_now", channel="c", payload=1) > second.message_id
+
+
+@pytest.mark.parametrize("deliveries", [1, 3])
+@pytest.mark.parametrize("verb", SETTLING)
+def test_settle(face: Face, queue: Queue, verb: str, deliveries: int) -> None:
+    """Each verb settles one delivery, and several, at once on an engine."""
+    face.call(queue, verb, _filled(face, queue, deliveries), **SETTLING[verb])
+    counts = face.call(queue, "stats")
+    state = {"retry": "ready", "release": "scheduled", "bury": "dead"}.get(verb)
+    assert [name for name in ("ready", "scheduled", "leased", "dead") if getattr(counts, name)] == [state] * bool(state)
+    assert state is None or getattr(counts, state) == deliveries
+
+
+@pytest.mark.parametrize("verb", SETTLING)
+def test_settle_in_a_transaction(face: Face, queue: Queue, verb: str) -> None:
+    """Each verb settles with a session's commit, or at once on a connection."""
+    first, second = _filled(face, queue, 2)
+    face.run(lambda session: getattr(queue, verb)(session, first, **SETTLING[verb]))
+    face.on_connection(lambda connection: getattr(queue, verb)(connection, second, **SETTLING[verb]))
+    assert face.call(queue, "stats").leased == 0
+
+
+def test_other_verbs(face: Face, queue: Queue) -> None:
+    """Cancels, purges, pauses, limits and lists."""
+    first = face.call(queue, "enqueue_now", channel="a", payload=1)
+    face.call(queue, "enqueue_now", channel="b", payload=2)
+    assert face.call(queue, "cancel", first) is not None
+    assert face.call(queue, "purge", "b") is not None
+    face.call(queue, "enqueue_now", channel="a", payload=3)
+    face.call(queue, "configure", max_concurrency=1)
+    face.call(queue, "pause")
+    assert face.call(queue, "dequeue") == []
+    face.call(queue, "resume")
+    [held] = face.call(queue, "dequeue", limit=3)
+    assert held.payload == 3
+    face.call(queue, "bury", held)
+    assert face.call(queue, "purge_dead") == 1
+    assert face.call(queue, "dead_letters") == []
+
+
+def test_on_a_connection(face: Face, queue: Queue, database: Database) -> None:
+    """A transaction of Core has its work at once, and can be asked about it."""
+
+    def work(connection: Connection) -> Any:
+        found = queue.enqueue_now(connection, channel="a", payload=1)
+        assert queue.stats(connection).ready == 1
+        return found
+
+    assert face.on_connection(work) > 0
+    assert channels(database) == ["a"]
