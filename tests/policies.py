@@ -13,4 +13,5 @@ SAMPLES: dict[str, Any] = {
     "weight": 3,
     "max_backlog": 10,
     "on_full": "drop",
+    "priority_aging": timedelta(seconds=90),
 }

@@ -13,6 +13,8 @@ from sqlalchemy_fairqueue.cli.installation import Installation, channel_not_foun
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
 from sqlalchemy_fairqueue.cli.policies import (
     QueueConfiguration,
+    aging_changes,
+    aging_option,
     changes_by_options,
     check_contradiction,
     count_option,
@@ -46,6 +48,7 @@ def configure_channel(
     max_backlog: Annotated[int | None, count_option("--max-backlog", "Most undelivered messages.")] = None,
     no_max_backlog: Annotated[bool, flag_option("--no-max-backlog", "No bound of undelivered messages.")] = False,
     on_full: Annotated[str | None, on_full_option("--on-full")] = None,
+    priority_aging: Annotated[Any, aging_option("--priority-aging")] = None,
 ) -> Result:
     """Set how a channel is served; without an option, show it.
 
@@ -56,7 +59,7 @@ def configure_channel(
         {"max_concurrency": max_concurrency, "weight": weight, "max_backlog": max_backlog, "on_full": on_full},
         {"max_concurrency": no_max_concurrency, "max_backlog": no_max_backlog},
     )
-    changes |= rate_changes(rate, burst)
+    changes |= rate_changes(rate, burst) | aging_changes(priority_aging)
     with open_installation(options) as installation:
         queue = installation.single_queue(may_be_new=bool(changes))
         found = queue.channels(installation.engine, channel=channel)
@@ -122,6 +125,7 @@ def configure_queue(
         bool, flag_option("--no-channel-max-backlog", "For new channels: no bound of undelivered messages.")
     ] = False,
     channel_on_full: Annotated[str | None, on_full_option("--channel-on-full")] = None,
+    channel_priority_aging: Annotated[Any, aging_option("--channel-priority-aging")] = None,
 ) -> Result:
     """Set the limits, the history and the default policy of a queue; without an option, show them.
 
@@ -135,7 +139,7 @@ def configure_queue(
         },
         {"max_concurrency": no_channel_max_concurrency, "max_backlog": no_channel_max_backlog},
     )  # fmt: skip
-    changes |= rate_changes(channel_rate, channel_burst, "channel-")
+    changes |= rate_changes(channel_rate, channel_burst, "channel-") | aging_changes(channel_priority_aging)
     check_contradiction("max_concurrency", given=max_concurrency is not None, removed=no_max_concurrency)
     wanted: dict[str, Any] = {}
     if max_concurrency is not None or no_max_concurrency:

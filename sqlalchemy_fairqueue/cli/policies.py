@@ -41,6 +41,23 @@ def on_full_option(name: str) -> Any:
     return typer.Option(name, parser=option_parser(_on_full), metavar="ACTION", help=words, show_default=False)
 
 
+def aging_option(name: str) -> Any:
+    """An option that takes the aging of priorities."""
+    words = "How much waiting one step of priority outweighs, like 1m; none: priorities come first."
+    return typer.Option(name, parser=option_parser(_aging), metavar="DURATION", help=words, show_default=False)
+
+
+def _aging(words: str) -> timedelta | Literal["none"]:
+    return "none" if words.strip().lower() == "none" else parse_duration(words)
+
+
+def aging_changes(aging: timedelta | Literal["none"] | None) -> PolicyChanges:
+    """The change of the aging by ``--priority-aging``; empty where it is not given."""
+    if aging is None:
+        return {}
+    return {"priority_aging": None if aging == "none" else aging}
+
+
 def _on_full(words: str) -> str:
     if words not in {"raise", "drop"}:
         problem = f"{words!r} is neither raise nor drop"
@@ -108,6 +125,7 @@ def policy_rows(policy: ChannelPolicy) -> list[tuple[str, object]]:
         ("weight", policy.weight),
         ("max backlog", policy.max_backlog),
         ("on full", policy.on_full if policy.max_backlog or policy.on_full != "raise" else None),
+        *([("priority aging", policy.priority_aging)] if policy.priority_aging else []),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,9 @@ def policy_values(columns: Mapping[str, Any]) -> dict[str, Any]:
         match field.name:
             case "rate":
                 values["rate"] = Rate.of(duration(columns["rate_interval"]), columns["rate_burst"])
+            case "priority_aging":
+                aging = columns["priority_aging"]
+                values["priority_aging"] = None if aging is None else duration(aging)
             case "on_full":
                 values["on_full"] = "drop" if columns["drop_when_full"] else "raise"
             case name:
@@ -63,6 +67,8 @@ def _column_values(name: str, value: object) -> dict[str, object]:
                 "rate_interval": 0 if rate is None else microseconds(rate.interval),
                 "rate_burst": 1 if rate is None else rate.burst,
             }
+        case "priority_aging":
+            return {name: microseconds(value) if isinstance(value, timedelta) else None}
         case "on_full":
             return {"drop_when_full": value == "drop"}
         case _:

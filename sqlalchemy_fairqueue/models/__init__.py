@@ -20,6 +20,7 @@ from sqlalchemy_fairqueue.models.messages import (
     DeadLetterMixin,
     LeaseMixin,
     MessageMixin,
+    PromotionMixin,
     QuarantineMixin,
     SignalMixin,
 )
@@ -52,6 +53,8 @@ __all__ = [
     "Message",
     "MessageMixin",
     "Models",
+    "Promotion",
+    "PromotionMixin",
     "PrunedHistory",
     "PrunedHistoryMixin",
     "Quarantine",
@@ -108,6 +111,10 @@ class Message(MessageMixin, _Base):
 
 class DeadLetter(DeadLetterMixin, _Base):
     """A dead letter, in the connection's default schema."""
+
+
+class Promotion(PromotionMixin, _Base):
+    """A message with a priority that is due later, in the connection's default schema."""
 
 
 class Quarantine(QuarantineMixin, _Base):

@@ -122,6 +122,7 @@ class ChannelStateMixin(FairqueueMixin):
     paused_at: Mapped[datetime | None] = mapped_column(Instant)
     max_backlog: Mapped[int | None] = mapped_column(Integer)
     drop_when_full: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    priority_aging: Mapped[timedelta | None] = mapped_column(Duration)
     backlog: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     dropped: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     heard_id: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))

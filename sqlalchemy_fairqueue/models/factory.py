@@ -15,6 +15,7 @@ from sqlalchemy_fairqueue.models.messages import (
     DeadLetterMixin,
     LeaseMixin,
     MessageMixin,
+    PromotionMixin,
     QuarantineMixin,
     SignalMixin,
 )
@@ -46,6 +47,7 @@ class Models:
         Lease: See :class:`LeaseMixin`.
         Load: See :class:`LoadMixin`.
         Message: See :class:`MessageMixin`.
+        Promotion: See :class:`PromotionMixin`.
         PrunedHistory: See :class:`PrunedHistoryMixin`.
         Quarantine: See :class:`QuarantineMixin`.
         QueueConfig: See :class:`QueueConfigMixin`.
@@ -64,6 +66,7 @@ class Models:
     Lease: type[LeaseMixin]
     Load: type[LoadMixin]
     Message: type[MessageMixin]
+    Promotion: type[PromotionMixin]
     PrunedHistory: type[PrunedHistoryMixin]
     Quarantine: type[QuarantineMixin]
     QueueConfig: type[QueueConfigMixin]
@@ -83,6 +86,7 @@ _MIXINS: dict[str, type[Any]] = {
     "Lease": LeaseMixin,
     "Load": LoadMixin,
     "Message": MessageMixin,
+    "Promotion": PromotionMixin,
     "PrunedHistory": PrunedHistoryMixin,
     "Quarantine": QuarantineMixin,
     "QueueConfig": QueueConfigMixin,

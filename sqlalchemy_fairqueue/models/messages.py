@@ -60,6 +60,7 @@ class ContentMixin(FairqueueMixin):
     content: Mapped[bytes] = mapped_column(LargeBinary)
     headers: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
     dedupe_key: Mapped[str | None] = mapped_column(Text(collation="C"))
+    priority: Mapped[int | None] = mapped_column(Integer)
     enqueued_at: Mapped[datetime] = mapped_column(Instant)
 
     @hybrid_property
@@ -82,9 +83,10 @@ class ContentMixin(FairqueueMixin):
 class MessageMixin(ContentMixin):
     """A unit of work, from enqueue to completion.
 
-    ``dequeue_at`` orders the messages of the channel: microseconds since the epoch, or minus the priority. ``due_at``
-    and ``priority`` tell which. ``delivered_at`` is kept where the queue records its history. A message that is
-    ``cancelled`` was cancelled while a consumer had leased it.
+    ``dequeue_at`` orders the messages of the channel. It is when the message is due, in microseconds since the epoch.
+    Of a message with a ``priority`` that is due, it is minus the priority, or a time that is earlier by what its
+    channel's policy makes of the priority. ``returned_at`` is since when it is ready again. ``delivered_at`` is kept
+    where the queue records its history. A message that is ``cancelled`` was cancelled while a consumer had leased it.
 
     Attributes:
         lease: The lease under which a consumer holds the message, or None.
@@ -115,23 +117,13 @@ class MessageMixin(ContentMixin):
 
     @hybrid_property
     def due_at(self) -> datetime | None:
-        """The instant before which the message is not delivered; None for one with a priority, which is always due."""
+        """The instant before which the message is not delivered; None for one that is due and has a priority."""
         return instant(self.dequeue_at) if self.dequeue_at >= 0 else None
 
     @due_at.inplace.expression
     @classmethod
     def _due_at_expression(cls) -> ColumnElement[datetime | None]:
         return type_coerce(case((cls.dequeue_at >= 0, cls.dequeue_at)), Instant)
-
-    @hybrid_property
-    def priority(self) -> int | None:
-        """The priority, or None for an ordinary message."""
-        return -self.dequeue_at if self.dequeue_at < 0 else None
-
-    @priority.inplace.expression
-    @classmethod
-    def _priority_expression(cls) -> ColumnElement[int | None]:
-        return case((cls.dequeue_at < 0, -cls.dequeue_at))
 
     @declared_attr.directive
     def __table_args__(cls) -> tuple[Any, ...]:
@@ -217,6 +209,7 @@ class QuarantineMixin(FairqueueMixin):
     content: Mapped[bytes | None] = mapped_column(LargeBinary)
     headers: Mapped[Any | None] = mapped_column(JSONB)
     dedupe_key: Mapped[str | None] = mapped_column(Text(collation="C"))
+    priority: Mapped[int | None] = mapped_column(Integer)
     enqueued_at: Mapped[int] = mapped_column(BigInteger)
     attempts: Mapped[int] = mapped_column(Integer)
     max_attempts: Mapped[int] = mapped_column(Integer)
@@ -231,6 +224,35 @@ class QuarantineMixin(FairqueueMixin):
         return (
             PrimaryKeyConstraint("id", name=conv("fq_quarantine_pkey")),
             Index(conv("fq_quarantine_message_ix"), "queue", "message_id"),
+            {"schema": cls.__fairqueue_schema__},
+        )
+
+
+class PromotionMixin(FairqueueMixin):
+    """A message with a priority that is due later, and when. One row a message and time is the key; the table has none.
+
+    A row outlives a message that ends before, until it is due.
+    """
+
+    __fairqueue_verbs__ = "queue.enqueue(session, ..., priority=..., at=...) and a retry with a delay make it"
+    __tablename__ = "fq_promotion"
+    __fairqueue_related__: ClassVar = {}
+
+    queue: Mapped[str] = mapped_column(Text(collation="C"))
+    due_at: Mapped[datetime] = mapped_column(Instant)
+    message_id: Mapped[int] = mapped_column(BigInteger)
+
+    @declared_attr.directive
+    def __mapper_args__(cls) -> dict[str, Any]:
+        """The key of the mapping; the table itself has none."""
+        columns = cls.__table__.c
+        return {"primary_key": [columns.queue, columns.due_at, columns.message_id]}
+
+    @declared_attr.directive
+    def __table_args__(cls) -> tuple[Any, ...]:
+        """Indexes under the names that the installation gives them."""
+        return (
+            Index(conv("fq_promotion_due_ix"), "queue", "due_at", "message_id"),
             {"schema": cls.__fairqueue_schema__},
         )
 

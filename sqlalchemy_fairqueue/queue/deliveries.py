@@ -116,7 +116,8 @@ class DeliveryMethods(QueueBase):
         Args:
             where: As for the class.
             deliveries: One or several.
-            delay: Not before so much time from now, behind what is due before then; a priority is lost. None: at once,
+            delay: Not before so much time from now, behind what is due before then, or where its priority puts it.
+                None: at once,
                 where the message stood in its channel.
             error: What went wrong, kept with the message.
 

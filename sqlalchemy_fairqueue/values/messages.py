@@ -32,10 +32,10 @@ class Enqueue:
         payload: Anything that the queue's codec takes.
         kind: Which handler it is for.
         delay: Not before so much time from the sending of the transaction's queue work, up to 365 days: beyond, a
-            wrong unit is likelier than a wish. At most one of delay, at and priority.
+            wrong unit is likelier than a wish. At most one of delay and at.
         at: Not before this instant (aware), up to the year 9999 in UTC; one in the past means now.
-        priority: 1 or more: before ordinary messages of the channel, 5 before 1. A retry or release with a delay, and a
-            redrive, drop it: the message is ordered by the time when it is due.
+        priority: 1 or more: before ordinary messages of the channel, 5 before 1, from the time on when the message is
+            due. Retries, releases and redrives keep it. A policy with ``priority_aging`` weighs it against waiting.
         key: Unique among the messages of the channel that are not completed or dead: while one stands, on_duplicate
             says what another does.
         headers: Small JSON object beside the payload, for tracing and routing, of at most 65,536 bytes as the database
@@ -65,11 +65,8 @@ class Enqueue:
         check_name("kind", self.kind)
         if self.key is not None:
             check_name("key", self.key)
-        if (self.delay is not None) + (self.at is not None) + (self.priority is not None) > 1:
-            given = [name for name in ("delay", "at", "priority") if getattr(self, name) is not None]
-            raise InvalidArgument(
-                f"message has {' and '.join(given)}; a message is prioritised, delayed or scheduled: give one of them"
-            )
+        if self.delay is not None and self.at is not None:
+            raise InvalidArgument("message has delay and at; both say when it is due: give one of them")
         if self.delay is not None:
             check_duration("delay", self.delay)
         if self.at is not None:

@@ -79,7 +79,7 @@ class Bury(Outcome):
 class RetryPolicy:
     """When a failed message is tried again: exponential backoff with full jitter.
 
-    Tried again it stands in its channel behind what was due before it, also if it had a priority.
+    Tried again it stands in its channel behind what was due before it, or where its priority puts it.
 
     Before attempt n + 1 it waits for a time between (1 - jitter) and all of ``min(cap, first * factor ** (n - 1))``,
     left to chance, so that messages that failed together do not come back together.

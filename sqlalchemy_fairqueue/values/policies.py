@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.values.checks import check_choice, check_count
+from sqlalchemy_fairqueue.values.checks import check_choice, check_count, check_duration
 from sqlalchemy_fairqueue.values.rates import Rate, checked_rate
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _EXAMPLES = {
     "weight": "weight=3",
     "max_backlog": "max_backlog=1000",
     "on_full": "on_full='drop'",
+    "priority_aging": "priority_aging=timedelta(minutes=1)",
 }
 
 
@@ -62,6 +64,7 @@ class PolicyFields:
     weight: int = 1
     max_backlog: int | None = None
     on_full: OnFull = "raise"
+    priority_aging: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,10 @@ class ChannelPolicy(PolicyFields):
             None: no bound.
         on_full: What an enqueue to a full channel does: "raise" ChannelFull, or "drop" the message, count it, and say
             so in its receipt.
+        priority_aging: How much waiting one step of priority outweighs, 1 us to 365 days: a message of priority 3 goes
+            before ordinary ones that became ready up to three times so long before it, and behind those that have
+            waited for longer. So a stream of urgent messages never starves the others of its channel. Applies to
+            messages that become ready from then on. None: a message goes before all of a lower priority.
 
     Raises:
         InvalidArgument: A value cannot be kept.
@@ -95,6 +102,7 @@ class ChannelPolicy(PolicyFields):
             weight: int = 1,
             max_backlog: int | None = None,
             on_full: OnFull = "raise",
+            priority_aging: timedelta | None = None,
         ) -> None: ...
 
     else:
@@ -119,6 +127,8 @@ class ChannelPolicy(PolicyFields):
         if self.max_backlog is not None:
             check_count("max_backlog", self.max_backlog, 1, 2**31 - 1)
         check_choice("on_full", self.on_full, ("raise", "drop"))
+        if self.priority_aging is not None:
+            check_duration("priority_aging", self.priority_aging, timedelta(microseconds=1))
 
 
 class PolicyChanges(TypedDict, total=False):
@@ -129,6 +139,7 @@ class PolicyChanges(TypedDict, total=False):
     weight: int
     max_backlog: int | None
     on_full: OnFull
+    priority_aging: timedelta | None
 
 
 def policy_fields() -> tuple[str, ...]:

@@ -18,6 +18,7 @@ _OPTIONS = {
     "weight": ["weight", "3"],
     "max_backlog": ["max-backlog", "10"],
     "on_full": ["on-full", "drop"],
+    "priority_aging": ["priority-aging", "90s"],
 }
 
 
@@ -58,6 +59,16 @@ def test_each_field_has_an_option(cli: Cli, engine: Engine) -> None:
     assert listed.keys() >= SAMPLES.keys()
 
 
+def test_aging_is_lifted(cli: Cli) -> None:
+    """``none`` lets priorities come first again."""
+    cli("configure", "channel", "a", "--queue", "documents", "--priority-aging", "1m")
+    shown = cli("configure", "channel", "a", "--queue", "documents")
+    [aging] = [row for row in shown.rows() if row[0] == "priority aging"]
+    assert aging[1].startswith("1m")
+    changed = cli("configure", "channel", "a", "--queue", "documents", "--priority-aging", "none", "--json")
+    assert changed.document["policy"]["priority_aging"] is None
+
+
 def test_a_concurrent_change_lasts(cli: Cli, engine: Engine, connect: Connect, waits: Waits) -> None:
     """A command that changes one field keeps what another transaction changes meanwhile."""
     QUEUE.configure_channel(engine, "a", weight=2)
@@ -85,12 +96,12 @@ def test_what_is_not_named_stays(cli: Cli, engine: Engine) -> None:
         "queue": "documents", "channel": "a", "created": False, "changed": True,
         "policy": {
             "max_concurrency": None, "rate": {"interval_seconds": 60.0, "burst": 1}, "weight": 3,
-            "max_backlog": 9, "on_full": "drop",
+            "max_backlog": 9, "on_full": "drop", "priority_aging": None,
         },
     }  # fmt: skip
     assert cli("configure", "channel", "a", "--no-max-backlog", "--rate", "none", "--json").document["policy"] == {
         "max_concurrency": None, "rate": None, "weight": 3,
-        "max_backlog": None, "on_full": "drop",
+        "max_backlog": None, "on_full": "drop", "priority_aging": None,
     }  # fmt: skip
 
 
@@ -135,7 +146,7 @@ def test_a_queue(cli: Cli, engine: Engine) -> None:
     assert (last["max_concurrency"], last["history"], last["history_retention_seconds"]) == (50, True, 604800.0)
     assert last["defaults"] == {
         "max_concurrency": None, "rate": {"interval_seconds": 0.2, "burst": 1}, "weight": 2,
-        "max_backlog": 10, "on_full": "drop",
+        "max_backlog": 10, "on_full": "drop", "priority_aging": None,
     }  # fmt: skip
     enqueue(engine, "new")
     [stats] = QUEUE.channels(engine)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
+from sqlalchemy_fairqueue.times import duration
 from sqlalchemy_fairqueue.values import policy_fields
 from tests.model.business import CHANNELS, TRANSACTIONS, Business
 from tests.model.work import Configured, Defaulted, Limited, Paused, Purged, Recorded
@@ -17,6 +18,7 @@ POLICIES = st.builds(
     weight=st.integers(1, 3),
     max_backlog=st.none() | st.integers(1, 6),
     on_full=st.sampled_from(["raise", "drop"]),
+    priority_aging=st.none() | st.sampled_from([1_000, 400_000, 40_000_000]).map(duration),
 )
 BOUNDS = st.builds(ChannelPolicy, max_backlog=st.integers(1, 5), on_full=st.sampled_from(["raise", "drop", "drop"]))
 

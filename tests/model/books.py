@@ -24,12 +24,14 @@ class Message:
     dequeue_at: int
     enqueued_at: int
     max_attempts: int
+    priority: int | None = None
     attempts: int = 0
     deliveries: int = 0
     lease_id: int | None = None
     slots: int = 0
     cancelled: bool = False
     recorded: bool = False
+    promoted_at: int | None = field(default=None, compare=False)
 
     @property
     def place(self) -> tuple[int, int]:
@@ -75,6 +77,13 @@ class Channel:
             cell += self.interval
             count += 1
         return count
+
+    def position(self, ready_at: int, priority: int | None) -> int:
+        """Where a message stands that is ready since then."""
+        if priority is None:
+            return ready_at
+        aging = self.policy.priority_aging
+        return -priority if aging is None else ready_at - priority * microseconds(aging)
 
     def release(self, count: int, now: int) -> None:
         """Note that so many messages were released."""
@@ -142,14 +151,18 @@ class Books:
         message = self.dead.pop(message_id)
         assert self.ended.pop(message_id) == "dead"
         message.give_back(counted=True)
-        message.attempts, message.dequeue_at = 0, dequeue_at
+        message.attempts, message.dequeue_at, message.promoted_at = 0, dequeue_at, None
         self.messages[message_id] = message
 
-    def replace(self, message_id: int, number: int, dequeue_at: int, max_attempts: int) -> None:
+    def replace(
+        self, message_id: int, number: int, dequeue_at: int, max_attempts: int, priority: int | None
+    ) -> Message:
         """A message in nobody's hands was rewritten: it keeps its id, its key, when it came, its hand-outs."""
         message = self.messages[message_id]
         assert message.lease_id is None, f"message {message_id} was rewritten in a consumer's hands"
         message.number, message.dequeue_at, message.max_attempts, message.attempts = number, dequeue_at, max_attempts, 0
+        message.priority = priority
+        return message
 
     def purge_letter(self, message_id: int) -> None:
         """A dead letter is gone for good."""
@@ -196,6 +209,16 @@ class Books:
             else:
                 self.record(message.id, "expired")
                 message.give_back(counted=True)
+
+    def promote(self, now: int, locked: set[int]) -> int:
+        """Messages with a priority that have come due stand where it puts them, but for what somebody has locked."""
+        due = [one for one in self.messages.values() if one.promoted_at is not None and one.promoted_at <= now]
+        free = [one for one in due if one.id not in locked]
+        for one in free:
+            assert one.promoted_at is not None
+            one.dequeue_at = self.channels[one.channel].position(one.promoted_at, one.priority)
+            one.promoted_at = None
+        return len(free)
 
     def of_channel(self, name: str) -> list[Message]:
         """A channel's messages that are in nobody's hands, in order."""

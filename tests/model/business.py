@@ -16,11 +16,11 @@ from sqlalchemy_fairqueue.values.messages import OnDuplicate
 from sqlalchemy_fairqueue.values.policies import OnFull
 from tests.model.open_transactions import OpenTransactions
 from tests.model.transactions import Layer
-from tests.model.work import Cancelled, Purged, Settled, Wanted, Work
+from tests.model.work import NOW, Cancelled, Purged, Settled, Wanted, When, Work
 
 CHANNELS = st.sampled_from(["a", "b", "c", "d", "e"])
 TRANSACTIONS = st.integers(0, 2)
-WHEN = st.just(0) | st.sampled_from([5_000, 2_000_000, -1, -9])
+WHEN = st.just(NOW) | st.builds(When, st.sampled_from([0, 0, 5_000, 2_000_000]), st.none() | st.sampled_from([1, 9]))
 ON_DUPLICATE: st.SearchStrategy[OnDuplicate] = st.sampled_from(["skip", "raise", "replace", "replace"])
 MESSAGES = st.tuples(CHANNELS, st.none() | st.sampled_from(["k1", "k2"]), WHEN, ON_DUPLICATE)
 KEYED = st.tuples(st.sampled_from(["a", "b", "b", "c"]), st.sampled_from(["k1", "k2"]), WHEN, ON_DUPLICATE)
@@ -38,8 +38,8 @@ def arguments(wanted: Wanted) -> dict[str, Any]:
         "headers": {"number": wanted.number} if wanted.number % 2 else None,
         "key": wanted.key,
         "on_duplicate": wanted.on_duplicate,
-        "delay": timedelta(microseconds=wanted.when) if wanted.when > 0 else None,
-        "priority": -wanted.when if wanted.when < 0 else None,
+        "delay": timedelta(microseconds=wanted.when.delay) if wanted.when.delay else None,
+        "priority": wanted.when.priority,
         "max_attempts": wanted.max_attempts,
     }
 
@@ -48,7 +48,7 @@ class Business(OpenTransactions):
     """What applications do in their own transactions."""
 
     def wanted(
-        self, channel: str, key: str | None, when: int, on_duplicate: OnDuplicate = "skip", max_attempts: int = 2
+        self, channel: str, key: str | None, when: When, on_duplicate: OnDuplicate = "skip", max_attempts: int = 2
     ) -> Wanted:
         """The next message to be enqueued, with a number of its own."""
         self.numbers += 1
@@ -68,10 +68,10 @@ class Business(OpenTransactions):
     @rule(channel=CHANNELS, count=st.integers(1, 8))
     def enqueue_and_commit(self, channel: str, count: int) -> None:
         """A short transaction of its own: the common case, and a backlog to be fair about."""
-        self.commit_messages([self.wanted(channel, None, 0, max_attempts=3) for _ in range(count)])
+        self.commit_messages([self.wanted(channel, None, NOW, max_attempts=3) for _ in range(count)])
 
     @rule(messages=st.lists(KEYED, min_size=1, max_size=4))
-    def enqueue_keys_and_commit(self, messages: list[tuple[str, str | None, int, OnDuplicate]]) -> None:
+    def enqueue_keys_and_commit(self, messages: list[tuple[str, str | None, When, OnDuplicate]]) -> None:
         """A short transaction that adds messages with keys, or meets those that stand."""
         self.commit_messages([self.wanted(*message) for message in messages])
 
@@ -85,7 +85,7 @@ class Business(OpenTransactions):
         self.commit_or_roll_back(-1)
 
     @rule(tx=TRANSACTIONS, messages=st.lists(MESSAGES, min_size=1, max_size=4), max_attempts=st.integers(1, 3))
-    def enqueue(self, tx: int, messages: list[tuple[str, str | None, int, OnDuplicate]], max_attempts: int) -> None:
+    def enqueue(self, tx: int, messages: list[tuple[str, str | None, When, OnDuplicate]], max_attempts: int) -> None:
         """Recorded: sent with the commit."""
         self.session(tx)
         for message in messages:
@@ -102,7 +102,7 @@ class Business(OpenTransactions):
         transaction.layers[-1].recorded.append(replace(wanted, receipt=receipt))
 
     @rule(tx=TRANSACTIONS, message=MESSAGES)
-    def enqueue_now(self, tx: int, message: tuple[str, str | None, int, OnDuplicate]) -> None:
+    def enqueue_now(self, tx: int, message: tuple[str, str | None, When, OnDuplicate]) -> None:
         """Sent at once: a first use or a key is held until the transaction ends."""
         self.add_now(tx, self.wanted(*message))
 

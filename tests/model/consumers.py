@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from tests.model.allowances import check_batch, check_due_in, offers, put_off, unhindered
 from tests.model.books import Lease
 from tests.model.letters import Letters
-from tests.model.work import QUEUE
+from tests.model.work import QUEUE, Effects
 from tests.model.world import CONSUMERS, TICK
 
 LEASES = st.sampled_from([timedelta(seconds=1), timedelta(seconds=30)])
@@ -46,7 +46,7 @@ class Consuming(Letters):
         kept = self.world.lease_of(consumer, lease)
         now = self.world.now() + TICK
         others = self.others()
-        self.books.reclaim(now, others.messages, others.leases)
+        self._reclaim(now, others)
         if others.queue_state and self.books.limit is not None and not self.books.paused:
             return self._turned_away(consumer, limit, lease)
         if others.gate and not self.books.paused:
@@ -87,6 +87,12 @@ class Consuming(Letters):
         check_due_in(batch, limit, self.books, others, now)
         self.given = [*self.given, *batch][-30:]
         return batch
+
+    def _reclaim(self, now: int, others: Effects) -> None:
+        """What a dequeue does first: expired leases are taken back, and messages that came due promoted."""
+        self.books.reclaim(now, others.messages, others.leases)
+        if self.books.promote(now, others.messages):
+            self.saw("a scheduled message got the position of its priority")
 
     def _turned_away(self, consumer: int, limit: int, lease: timedelta) -> Batch:
         """Somebody is changing what the queue's limit counts: nothing is taken, and the next poll is soon."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy_fairqueue import ChannelFull, DuplicateMessage
 from sqlalchemy_fairqueue.values.messages import EnqueueOutcome
-from tests.model.books import Message
+from tests.model.books import Channel, Message
 from tests.model.transactions import Plan, Scene
 from tests.model.work import Addition, Holder, Wanted
 
@@ -33,7 +33,13 @@ class EnqueueModel:
             self.scene.make(one.channel, self.found, self.scene.brought)
             if one.key is not None:
                 self.found.waits |= self.scene.others.touches_key(self.scene.books, one.channel, one.key)
-        self.spread = any(one.key is not None or self._room(one.channel) is not None for one in self.wanted)
+        prioritised = any(one.when.priority is not None for one in self.wanted)
+        self.spread = any(
+            one.key is not None
+            or self._room(one.channel) is not None
+            or (prioritised and self.scene.policy(one.channel, self.found).priority_aging is not None)
+            for one in self.wanted
+        )
         in_order = sorted(enumerate(self.wanted, 1), key=lambda numbered: (*numbered[1].position, numbered[0]))
         for ordinal, one in in_order:
             self._first(ordinal, one)
@@ -96,11 +102,10 @@ class EnqueueModel:
         if isinstance(holder, Message) and outcome != "created" and ordinal > self.cancelled.get(holder.id, ordinal):
             self._fail(DuplicateMessage, channel=one.channel, key=one.key, message_id=holder.id, cancelled=True)
             return
-        at = one.when
-        if one.when >= 0:
-            at += self.scene.now
-        if one.when == 0 and self.spread:
-            at += ordinal - len(self.wanted)
+        at = self.scene.now + one.when.delay
+        if not one.when.delay:
+            at += ordinal - len(self.wanted) if self.spread else 0
+            at = Channel(self.scene.policy(one.channel, self.found)).position(at, one.when.priority)
         bounded = self._room(one.channel) is not None
         self.found.effects.added.append(Addition(one, outcome, holder, at, self.scene.now, bounded))
 

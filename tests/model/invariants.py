@@ -52,6 +52,18 @@ select format('I4: channel %s has a credit of %s, its weight is %s', s.name, s.c
 from state s
 where s.credit not between 0 and s.weight
 union all
+select format('I29: message %s of channel %s has a priority and is due at %s, and nobody will promote it',
+  m.id, s.name, m.dequeue_at)
+from fq_message m
+join state s on s.channel_id = m.channel_id
+where m.priority is not null
+  and m.dequeue_at > (select last_value from public.test_clock)
+  and not exists (
+    select
+    from fq_promotion p
+    where (p.queue, p.due_at, p.message_id) = (s.queue, m.dequeue_at, m.id)
+  )
+union all
 select format('I2: message %s is held under lease %s, which is not there to expire', m.id, m.lease_id)
 from fq_message m
 where m.lease_id is not null

@@ -9,10 +9,12 @@ from hypothesis.stateful import precondition, rule
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from tests.model.administration import Administration
 from tests.model.business import ON_DUPLICATE, TRANSACTIONS, VERBS, WHEN
+from tests.model.work import NOW
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue import Delivery
     from sqlalchemy_fairqueue.values.messages import OnDuplicate
+    from tests.model.work import When
 
 _HANDLER = 4
 
@@ -28,7 +30,9 @@ class Keys(Administration):
         now=st.booleans(),
     )
     @precondition(lambda self: any(one.key for one in self.books.messages.values()))
-    def debounce(self, tx: int | None, which: list[int], on_duplicate: "OnDuplicate", when: int, *, now: bool) -> None:
+    def debounce(
+        self, tx: int | None, which: list[int], on_duplicate: "OnDuplicate", when: "When", *, now: bool
+    ) -> None:
         """The messages that hold keys are asked for again: recorded, at once, or in a transaction of their own."""
         keyed = [one for _, one in sorted(self.books.messages.items()) if one.key is not None]
         places = {(one.channel, one.key) for one in (keyed[number % len(keyed)] for number in which)}
@@ -44,7 +48,7 @@ class Keys(Administration):
 
     @rule(which=st.integers(0, 5), verb=VERBS, when=WHEN, other=st.booleans())
     @precondition(lambda self: self.keyed_hands())
-    def arm_again(self, which: int, verb: Verb, when: int, *, other: bool) -> None:
+    def arm_again(self, which: int, verb: Verb, when: "When", *, other: bool) -> None:
         """A handler asks for its own message anew, or for another's, and ends its delivery in the same transaction."""
         hands = self.keyed_hands()
         delivery = hands[which % len(hands)]
@@ -61,7 +65,7 @@ class Keys(Administration):
         """The key of a dead letter goes to another message, so that the letter cannot come back while that stands."""
         dead = [one for _, one in sorted(self.books.dead.items()) if one.key is not None]
         letter = dead[which % len(dead)]
-        self.commit_messages([self.wanted(letter.channel, letter.key, 0, on_duplicate)])
+        self.commit_messages([self.wanted(letter.channel, letter.key, NOW, on_duplicate)])
 
     def keyed_hands(self) -> list["Delivery"]:
         """Deliveries that are held, of messages with keys."""

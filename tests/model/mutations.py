@@ -41,6 +41,21 @@ _KERNEL = [
     Mutation("the limit is not looked at", "fq_dequeue", "  s.max_concurrency - s.current_concurrency,", ""),
     Mutation("an old hand-out completes", "fq_complete", "and m.deliveries = u.deliveries", "", slow=True),
 ]
+_PRIORITY = [
+    Mutation("a retry forgets the priority", "fq_return_messages", "    where r.is_promotable\n", "    where false\n"),
+    Mutation(
+        "a scheduled message keeps its position",
+        "fq_promote",
+        "set dequeue_at = fairqueue.fq_position(p.due_at, m.priority, p.priority_aging)",
+        "set dequeue_at = m.dequeue_at",
+    ),
+    Mutation("who is promoted is told to nobody", "fq_promote", "    where p.lease_id is null\n", "    where false\n"),
+    Mutation("a priority begins before its time", "fq_position", "when p_aging is null then", "when true then"),
+    Mutation("a letter forgets its priority", "fq_bury_messages", "b.dedupe_key, b.priority,", "b.dedupe_key, null,"),
+    Mutation(
+        "a replaced message keeps its priority", "fq_enqueue", "priority = r.priority,\n", "priority = m.priority,\n"
+    ),
+]
 _SERVING = [
     Mutation(
         "a limit does not close the gate",
@@ -180,4 +195,4 @@ _BOUNDS = [
     ),
 ]
 
-MUTATIONS = [*_KERNEL, *_SERVING, *_KEYS, *_BOUNDS]
+MUTATIONS = [*_KERNEL, *_PRIORITY, *_SERVING, *_KEYS, *_BOUNDS]

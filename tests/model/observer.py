@@ -11,7 +11,7 @@ from tests.model.signals import Signal
 
 _MESSAGES = """
 select m.id, c.name as channel, convert_from(m.content, 'UTF8')::integer as number, m.dedupe_key as key, m.dequeue_at,
-  m.enqueued_at, m.max_attempts, m.attempts, m.deliveries, m.lease_id, m.slots, m.cancelled,
+  m.enqueued_at, m.max_attempts, m.priority, m.attempts, m.deliveries, m.lease_id, m.slots, m.cancelled,
   m.delivered_at is not null as recorded
 from fq_message m
 join fq_channel c on c.id = m.channel_id
@@ -19,7 +19,7 @@ join fq_channel c on c.id = m.channel_id
 _DEAD = "select message_id, dedupe_key as key from fq_dead_letter"
 _HISTORY = "select message_id, attempt, outcome from fq_history"
 _CHANNELS = """
-select c.name, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight, s.max_backlog,
+select c.name, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight, s.max_backlog, s.priority_aging,
   case when s.drop_when_full then 'drop' else 'raise' end as on_full, s.paused_at is not null as paused,
   s.dropped + (select coalesce(sum(g.dropped), 0) from fq_signal g where g.channel_id = s.channel_id) as dropped
 from fq_channel_state s
@@ -75,6 +75,8 @@ class Sight:
             name, paused, dropped = columns.pop("name"), columns.pop("paused"), columns.pop("dropped")
             interval, burst = columns.pop("rate_interval"), columns.pop("rate_burst")
             columns["rate"] = Rate.of(timedelta(microseconds=interval), burst)
+            if columns["priority_aging"] is not None:
+                columns["priority_aging"] = timedelta(microseconds=columns["priority_aging"])
             found[name] = ChannelPolicy(**columns), paused, dropped
         return found
 

@@ -96,7 +96,8 @@ class Stage(RuleBasedStateMachine):
             self.books.add(
                 Message(
                     *(receipt.message_id, wanted.channel, wanted.number, wanted.key),
-                    *(addition.at, addition.now, wanted.max_attempts),
+                    *(addition.at, addition.now, wanted.max_attempts, wanted.when.priority),
+                    promoted_at=addition.promoted_at,
                 )
             )
             if wanted.number in self.awaited and wanted.on_duplicate == "replace":
@@ -109,18 +110,34 @@ class Stage(RuleBasedStateMachine):
             assert first is not None
             assert told == (first, False, addition.outcome), f"the key {wanted.key!r} stood already"
             if addition.outcome == "replaced":
-                self.books.replace(first, wanted.number, addition.at, wanted.max_attempts)
+                message = self.books.replace(
+                    *(first, wanted.number, addition.at, wanted.max_attempts, wanted.when.priority)
+                )
+                message.promoted_at = addition.promoted_at
 
     def _redrive(self, effects: Effects, places: dict[int, int]) -> None:
         last = 0
         for message_id, (before, after) in effects.redriven.items():
-            at = last + 1 if message_id in effects.purged else places[message_id]
-            assert message_id in effects.purged or before < at <= after, "a dead letter is due when it is redriven"
-            assert at > last, "the oldest death comes first"
-            last = at
+            at = places.get(message_id, 0)
+            letter = self.books.dead[message_id]
+            if message_id not in effects.purged and at < 0:
+                assert at == -(letter.priority or 0), "a dead letter has its priority again"
+            elif message_id not in effects.purged:
+                since = [
+                    at + earlier for earlier in self._outweighed(letter, effects) if before < at + earlier <= after
+                ]
+                assert since, "a dead letter is due when it is redriven"
+                assert max(since) > last, "the oldest death comes first"
+                last = max(since)
             self.books.redrive(message_id, at)
         for message_id in effects.purged_letters:
             self.books.purge_letter(message_id)
+
+    def _outweighed(self, letter: Message, effects: Effects) -> list[int]:
+        """The waiting that a letter's priority outweighs, by the policies that its transaction may have seen."""
+        policies = [self.books.channels[letter.channel].policy]
+        policies += [one.after(policies[-1]) for one in effects.configured if one.channel == letter.channel]
+        return [-Channel(policy).position(0, letter.priority) for policy in policies]
 
     def _purge(self, effects: Effects) -> None:
         new = {one.wanted.receipt.message_id for one in effects.added if one.wanted.number in effects.purged_new}
@@ -172,6 +189,7 @@ class Stage(RuleBasedStateMachine):
             before, after = self.windows[message_id]
             assert before + work.delay <= place <= after + work.delay, "a delay counts from the call"
             message.dequeue_at = place
+            message.promoted_at = None if message.priority is None else place
 
     @invariant()
     def tables_agree_with_the_books(self) -> None:

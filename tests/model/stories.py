@@ -11,6 +11,7 @@ from sqlalchemy_fairqueue.unit_of_work import Verb
 from tests.model.administration import BOUNDS
 from tests.model.business import CHANNELS, KEYED
 from tests.model.consumers import Consuming
+from tests.model.work import NOW, When
 from tests.model.world import CONSUMERS
 
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ class Stories(Consuming):
         verb=st.sampled_from([Verb.BURY, Verb.BURY, Verb.RETRY]),
         taken=st.sampled_from(["tried", "tried", "released", "no"]),
     )
-    def ask_again(self, message: tuple[str, str, int, "OnDuplicate"], verb: Verb, taken: str) -> None:
+    def ask_again(self, message: tuple[str, str, When, "OnDuplicate"], verb: Verb, taken: str) -> None:
         """A message with a key is tried in vain and asked for again; if it died, it is redriven besides."""
         channel, key, when, on_duplicate = message
-        self.commit_messages([self.wanted(channel, key, -9)])
+        self.commit_messages([self.wanted(channel, key, When(priority=9))])
         batch = self.take(0, 5, timedelta(seconds=30), "full")
         tried = [one for one in batch if self.books.messages[one.message_id].key is not None]
         if tried and taken != "no":
@@ -59,22 +60,22 @@ class Stories(Consuming):
     def pause_for_a_while(self, channel: str, *, resumed: bool) -> None:
         """An urgent message comes to a channel that is paused, and somebody hears of it; it may be resumed."""
         self.pause(None, channel, paused=True, now=True)
-        self.commit_messages([self.wanted(channel, None, -9)])
+        self.commit_messages([self.wanted(channel, None, When(priority=9))])
         self.take(1, 3, timedelta(seconds=30), "kept")
         if resumed:
             self.pause(None, channel, paused=False, now=True)
 
     @rule(message=KEYED, bound=BOUNDS, count=st.integers(1, 3), heard=st.booleans())
     def ask_when_full(
-        self, message: tuple[str, str, int, "OnDuplicate"], bound: ChannelPolicy, count: int, *, heard: bool
+        self, message: tuple[str, str, When, "OnDuplicate"], bound: ChannelPolicy, count: int, *, heard: bool
     ) -> None:
         """A channel gets a bound and is filled, a message at a time; then what somebody holds is asked for again."""
         channel, key, when, on_duplicate = message
-        self.commit_messages([self.wanted(channel, key, -9)])
+        self.commit_messages([self.wanted(channel, key, When(priority=9))])
         self.take(0, 5, timedelta(seconds=30), "full")
         self.configure(None, channel, bound, now=True)
         for _ in range(count):
-            self.commit_messages([self.wanted(channel, None, 0)])
+            self.commit_messages([self.wanted(channel, None, NOW)])
             if heard:
                 self.hear()
         self.commit_messages([self.wanted(channel, key, when, on_duplicate)])

@@ -30,6 +30,7 @@ _REACHED = {
     "heartbeat told of a cancel": 0.02,
     "redrive: redriven": 0.1,
     "redrive: duplicate": 0.05,
+    "a scheduled message got the position of its priority": 0.05,
     "purge of a channel": 0.04,
     "some fields of a policy": 0.05,
     "purge left what is out": 0.01,

@@ -1,6 +1,7 @@
 """Requests of a transaction and their effects, as values of the reference model."""
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from sqlalchemy_fairqueue import CancelReceipt, ChannelPolicy, Delivery, PurgeReceipt, Receipt
 from sqlalchemy_fairqueue.unit_of_work import Verb
@@ -10,14 +11,24 @@ from tests.model.books import Books, End, Message, Outcome
 QUEUE = "model"
 
 
+class When(NamedTuple):
+    """When a message is due, and where it stands from then on."""
+
+    delay: int = 0
+    priority: int | None = None
+
+
+NOW = When()
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A message to be enqueued. ``when``: microseconds of delay, or below zero a priority."""
+    """A message to be enqueued. ``when``: microseconds of delay, and a priority."""
 
     number: int
     channel: str
     key: str | None
-    when: int
+    when: When
     max_attempts: int
     on_duplicate: OnDuplicate
     receipt: Receipt = field(repr=False, compare=False)
@@ -138,6 +149,11 @@ class Addition:
     at: int
     now: int
     bounded: bool
+
+    @property
+    def promoted_at(self) -> int | None:
+        """When it gets the position of its priority, if not at once."""
+        return self.at if self.wanted.when.delay and self.wanted.when.priority is not None else None
 
 
 @dataclass(slots=True)

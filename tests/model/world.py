@@ -26,6 +26,7 @@ _TABLES = (
     "fq_channel",
     "fq_channel_state",
     "fq_message",
+    "fq_promotion",
     "fq_signal",
     "fq_lease",
     "fq_dead_letter",

@@ -71,7 +71,7 @@ def test_times_are_compared_with_instants_only(engine: Engine, value: object) ->
 
 
 def test_priority_or_due_time(engine: Engine) -> None:
-    """A prioritised message has a priority and no due time, an ordinary one the other way round, on both sides."""
+    """A prioritised message that is due has no due time, an ordinary one has no priority, on both sides."""
     with engine.begin() as connection:
         urgent, ordinary = enqueue(connection, 1, priority=5), enqueue(connection, 2)
     with Session(engine) as session:

@@ -1,28 +1,10 @@
-"""Grammar of calls: whatever a producer can send, ordinary values, extremes and nonsense."""
+"""Grammar of rows: whatever a producer can pass to fq_enqueue, ordinary values, extremes and nonsense."""
 
 import json
 import random
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-QUEUE = "documents"
-"""The queue that most calls name."""
-ARRAYS = (
-    "channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts", "on_duplicates",
-)  # fmt: skip
-"""The arrays of fq_enqueue, in the order of the fields of a row."""
-_TYPES = ("text", "text", "bytea", "jsonb", "bigint", "bigint", "integer", "text", "integer", "text")
-_ENQUEUE = (
-    "select * from jobs.fq_enqueue(%s, {}, p_policy => %s::jsonb, p_notify => %s, p_hold => %s::bigint[])".format(
-        ", ".join(f"p_{name} => %s::{type_}[]" for name, type_ in zip(ARRAYS, _TYPES, strict=True))
-    )
-)
-_OTHERS = (
-    ("select * from jobs.fq_cancel(%s, %s::bigint[])", 2),
-    ("select jobs.fq_max_backlog(%s, %s)", 2),
-    ("select jobs.fq_hold_messages(%s::bigint[])", 1),
-    ("select jobs.fq_version()", 0),
-)
 _LAST = 253402300799999999
 _TEXTS = (
     "a", "customer-1", "日本", "naïve “quotes”", "\U0001f600", "two\nlines", "\x1b[2Jclear",
@@ -64,64 +46,15 @@ class Row:
     on_duplicate: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A statement that a producer sends: its text, its parameters, the queue that it names, and how many messages."""
-
-    sql: str
-    parameters: tuple[Any, ...]
-    queue: str | None = QUEUE
-    messages: int = 0
-
-
 class Grammar:
-    """Calls from a seed: the same seed makes the same calls.
+    """Rows from a seed: the same seed makes the same rows.
 
     Args:
         seed: The seed.
-
-    Attributes:
-        ids: Messages that calls made, which others may name.
     """
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)  # noqa: S311 - rows of tests
-        self.ids: list[int] = []
-
-    def call(self) -> Call:
-        """The next call: mostly one that enqueues one message."""
-        pick = self.random.random()
-        queue = self._some(self.text, [QUEUE], often=0.97)
-        if pick > 0.95:
-            return self._other(queue)
-        rows = [self.row() for _ in range(1 if pick < 0.85 else self.random.randrange(13))]
-        arrays: list[Any] = [list(column) for column in zip(*map(astuple, rows), strict=True)] or [[] for _ in ARRAYS]
-        if pick > 0.93:
-            which = self.random.randrange(len(arrays))
-            arrays[which] = self.random.choice((None, arrays[which][1:], [*arrays[which], None]))
-        policy = self._some(self.policy, [None], often=0.7)
-        hold = self._some(self.numbers, [None], often=0.95)
-        notify = self.random.choice((True, False, None))
-        return Call(_ENQUEUE, (queue, *arrays, policy, notify, hold), queue, len(rows))
-
-    def _other(self, queue: str | None) -> Call:
-        """A call that enqueues nothing: cancel, look, lock."""
-        sql, count = self.random.choice(_OTHERS)
-        last = self.text() if "backlog" in sql else self.numbers()
-        return Call(sql, ((queue, last) if count == 2 else (last,))[: count or None] if count else (), queue)
-
-    def numbers(self) -> list[int | None]:
-        """Ids of messages, of which there may be some."""
-        some = self.random.sample(self.ids, min(len(self.ids), 2))
-        return [*some, self.number(), *some[:1]]
-
-    def policy(self) -> str | None:
-        """A policy for channels that are new, as text of JSON."""
-        fields = ("max_concurrency", "rate_interval", "rate_burst", "weight", "max_backlog", "drop_when_full", "x")
-        given = {self.random.choice(fields): self.random.choice((1, 2, 50, True, None, self.number()))
-                 for _ in range(self.random.randrange(3))}  # fmt: skip
-        found: str | None = self._some(self.headers, [json.dumps(given)], often=0.9)
-        return found
 
     def row(self) -> Row:
         """The next row. Most of its values are ordinary, so that many rows are taken."""

@@ -1,6 +1,7 @@
 """Each field of a policy on each of its ways to the database and back: a way that forgets a new field fails here."""
 
 from dataclasses import fields
+from datetime import timedelta
 from typing import get_type_hints
 
 import pytest
@@ -75,5 +76,6 @@ def test_every_way_out(queue: Queue, engine: Engine) -> None:
         state = session.scalars(select(ChannelState)).one()
         told = {name: getattr(state, name) for name in policy_columns()}
         defaults = session.scalars(select(QueueConfig.defaults)).one()
-    assert policy_values(told | {"rate_interval": microseconds(told["rate_interval"])}) == SAMPLES
+    durations = {name: microseconds(value) for name, value in told.items() if isinstance(value, timedelta)}
+    assert policy_values(told | durations) == SAMPLES
     assert ChannelPolicy(**policy_values(defaults or {})) == EVERYTHING

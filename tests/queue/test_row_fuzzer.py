@@ -1,85 +1,100 @@
-"""Fuzzer of rows: whatever a producer can send, no queue stops and nobody's message is delayed.
+"""Fuzzer of rows: whatever a producer can insert, no queue stops and nobody's message is delayed.
 
 FAIRQUEUE_FUZZ_ROWS is the number of rows, FAIRQUEUE_FUZZ_SEED the seed.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from dataclasses import astuple
 from datetime import timedelta
-from functools import partial
-from random import Random
 
-import pytest
+import psycopg
+from sqlalchemy import Engine
 
-from sqlalchemy_fairqueue import Bury, Delivery, Release, Retry, RetryPolicy, Worker
-from tests.queue.fuzzing import Fuzzed
-from tests.roles.conftest import SCHEMA, Installation, bare_cli, jobs
+from sqlalchemy_fairqueue import BytesCodec, Delivery, PayloadError, Queue, RetryPolicy
+from tests.fixtures.database import Database
+from tests.queue.row_grammar import Grammar, Row
+from tests.worker.conftest import StartWorker, start
 from tests.worker.helpers import until
 
-__all__ = ["bare_cli", "jobs"]
+__all__ = ["start"]
 
 _ROWS = int(os.environ.get("FAIRQUEUE_FUZZ_ROWS", "200"))
 _SEED = int(os.environ.get("FAIRQUEUE_FUZZ_SEED", "1"))
 _ROUND = 20
-_PREFETCH = 16
-_HANDLERS = 2
-_DUE = f"""
-select count(*) from {SCHEMA}.fq_message
-where kind = 'work' and lease_id is null and dequeue_at <= {SCHEMA}.fq_now()
-"""
+_TYPES = (
+    "text[]", "text[]", "bytea[]", "jsonb[]", "bigint[]", "bigint[]", "integer[]", "text[]", "integer[]", "text[]",
+)  # fmt: skip
+_NAMES = ("channels", "kinds", "contents", "headers", "delays", "ats", "priorities", "keys", "max_attempts")
+_CALL = "select * from fq_enqueue('documents', {})".format(
+    ", ".join(f"p_{name} => array[%s]::{type_}" for name, type_ in zip((*_NAMES, "on_duplicates"), _TYPES, strict=True))
+)
 
 
-@pytest.fixture
-def fuzzed(jobs: Installation) -> Iterator[Fuzzed]:
-    """The queue, with calls of the seed."""
-    found = Fuzzed(jobs, _SEED)
-    yield found
-    found.close()
+def _send(connection: psycopg.Connection[object], row: Row) -> bool:
+    """Pass a row as SQL; whether it was taken. A refusal is in words of ours or of the parser of a value."""
+    try:
+        connection.execute(_CALL, astuple(row))
+    except (psycopg.DataError, UnicodeEncodeError, psycopg.errors.StatementTooComplex):
+        return False
+    except psycopg.Error as error:
+        if error.sqlstate != "QF001":
+            raise AssertionError(f"{row!r:.500} is refused by {error}") from error
+        return False
+    return True
 
 
-def test_no_row_stops_a_queue(fuzzed: Fuzzed) -> None:
-    """After each round of rows a message of somebody else comes within so many dequeues as its turn allows, and all
-    that an operator can read is there.
+def _look(queue: Queue, engine: Engine) -> None:
+    """All looks at a queue, each of which reads every row that it concerns."""
+    queue.stats(engine)
+    for channel in queue.channels(engine):
+        assert channel.queue == "documents"
+    assert all(one.message_id > 0 for one in queue.dead_letters(engine, limit=1000))
+    assert all(one.message_id > 0 for one in queue.quarantined(engine, limit=1000))
+
+
+def _read(delivery: Delivery) -> None:
+    try:
+        assert delivery.payload == delivery.content
+    except PayloadError:
+        assert delivery.headers is None
+
+
+def test_no_row_stops_a_queue(engine: Engine, database: Database, start: StartWorker) -> None:
+    """After each round of rows the next dequeue delivers a message of somebody else, all looks work, and at the end a
+    worker handles what is due.
     """
-    for _ in range(0, _ROWS, _ROUND):
-        for _ in range(_ROUND):
-            fuzzed.send()
-        fuzzed.serve(fuzzed.bystander())
-        fuzzed.inspect()
-    assert 0.2 * fuzzed.asked < fuzzed.taken < 0.9 * fuzzed.asked, "the grammar makes rows of both kinds"
+    queue = Queue("documents", codec=BytesCodec())
+    grammar = Grammar(_SEED)
+    taken = 0
+    with psycopg.connect(database.conninfo, autocommit=True) as connection:
+        for number in range(0, _ROWS, _ROUND):
+            taken += sum(_send(connection, grammar.row()) for _ in range(_ROUND))
+            bystander = queue.enqueue_now(engine, channel="bystander", kind="work", payload=b"?")
+            batch = queue.dequeue(engine, limit=1000)
+            assert bystander in {one.message_id for one in batch}, f"seed {_SEED}, rows up to {number + _ROUND}"
+            for delivery in batch:
+                _read(delivery)
+                match grammar.random.randrange(4):
+                    case 0:
+                        queue.retry(engine, delivery, error=grammar.text())
+                    case 1:
+                        queue.bury(engine, delivery, reason=grammar.text(), error=grammar.text())
+                    case 2:
+                        queue.release(engine, delivery)
+                    case _:
+                        queue.complete(engine, delivery)
+            _look(queue, engine)
+    assert 0.2 * _ROWS < taken < 0.9 * _ROWS, "the grammar makes rows of both kinds"
 
-
-def test_no_row_stops_a_worker(fuzzed: Fuzzed) -> None:
-    """A worker handles messages of somebody else in their turn while such rows come, and all that is due at the end."""
     handled: list[int] = []
-    outcomes: list[Callable[[], BaseException | None]] = [
-        lambda: None, lambda: None, Retry, Release, lambda: Bury("no"), lambda: ValueError("\x00\ud800 %s"),
-    ]  # fmt: skip
-    # Threads use it: the calls of a seed must not depend on them.
-    queue, random = fuzzed.queue, Random(_SEED)  # noqa: S311 - outcomes of tests
-
-    @queue.handler("work", retry=RetryPolicy(first=timedelta(), max_attempts=2))
-    def work(delivery: Delivery) -> None:
-        handled.append(delivery.message_id)
-        outcome = None if delivery.channel == "bystander" else random.choice(outcomes)()
-        if outcome is not None:
-            raise outcome
-
-    worker = Worker(
-        fuzzed.consumer, queue, concurrency=_HANDLERS, prefetch=_PREFETCH, housekeeping=False,
-        poll_interval=timedelta(milliseconds=200),
-    )  # fmt: skip
-    with worker:
-        for _ in range(0, _ROWS, _ROUND):
-            for _ in range(_ROUND):
-                fuzzed.send()
-            before = len(handled)
-            bystander = fuzzed.bystander()
-            until(partial(handled.__contains__, bystander), f"the bystander is handled (seed {_SEED})")
-            most = 2 * fuzzed.channels() + _PREFETCH + _HANDLERS
-            assert handled.index(bystander, before) - before <= most, f"seed {_SEED}: others came first"
-        fuzzed.inspect()
-        fuzzed.lift_limits()
-        until(lambda: not fuzzed.jobs.database.value(_DUE), "the worker has handled all that is due")
+    queue.handler("work", retry=RetryPolicy(first=timedelta(), max_attempts=1))(
+        lambda delivery: handled.append(delivery.message_id)
+    )
+    worker = start(queue)
+    last = queue.enqueue_now(engine, channel="bystander", kind="work", payload=b"!")
+    until(lambda: last in handled, "the worker has handled a message that came last")
+    ready = "select count(*) from fq_message where kind = 'work' and lease_id is null and dequeue_at <= fq_now()"
+    until(lambda: not database.value(ready), "the worker has handled all that is due")
     assert worker.stats.failures == 0
-    fuzzed.inspect()
+    _look(queue, engine)
+    assert queue.quarantined(engine) == []

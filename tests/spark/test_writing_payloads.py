@@ -213,7 +213,7 @@ def test_each_bad_value_is_told() -> None:
         ({"priority": 0}, "priority is 0; give 1 to"),
         ({"priority": 2**31}, "priority is 2147483648"),
         ({"max_attempts": 0}, "max_attempts is 0"),
-        ({"priority": 1, "delay": timedelta(1)}, "two of at, delay and priority are given"),
+        ({"at": datetime.now(UTC), "delay": timedelta(1)}, "at and delay are both given"),
     ]
     rows: list[dict[str, Any]] = [good | bad for bad, _ in wrong] + [good]
     kinds = {

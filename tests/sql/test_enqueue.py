@@ -93,8 +93,6 @@ BAD: list[dict[str, Any]] = [
     {"delays": [FAR]},
     {"priorities": [0]},
     {"max_attempts": [0]},
-    {"delays": [1], "priorities": [1]},
-    {"ats": [1], "priorities": [1]},
     {"ats": [1], "delays": [1]},
     {"policy": (0, 0, 1, 1)},
     {"policy": (None, -1, 1, 1)},

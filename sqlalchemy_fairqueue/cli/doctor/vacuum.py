@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext
 
-HOT_TABLES = ("fq_message", "fq_signal", "fq_channel_state", "fq_lease", "fq_queue_state")
+HOT_TABLES = ("fq_message", "fq_signal", "fq_channel_state", "fq_lease", "fq_queue_state", "fq_promotion")
 _MAX_DEAD_ROWS = 50_000
 
 

@@ -116,7 +116,7 @@ _TABLES = (
             Column("channel", _STRING, "c.name"),
             *_plain("m", kind=_STRING, content=_BINARY, headers=_STRING, dedupe_key=_STRING, enqueued_at=_INSTANT),
             Column("due_at", _INSTANT, "case when m.dequeue_at >= 0 then m.dequeue_at end"),
-            Column("priority", _LONG, "case when m.dequeue_at < 0 then -m.dequeue_at end"),
+            Column("priority", _LONG, "m.priority::bigint"),
             *_plain("m", attempts=_INTEGER, max_attempts=_INTEGER, deliveries=_INTEGER, lease_id=_LONG),
             *_plain("m", cancelled=_BOOLEAN, error=_STRING),
         ),
@@ -133,6 +133,7 @@ _TABLES = (
             Column("channel", _STRING, "c.name"),
             *_plain("s", max_concurrency=_INTEGER, current_concurrency=_INTEGER, rate_interval=_DURATION),
             *_plain("s", rate_burst=_INTEGER, weight=_INTEGER, max_backlog=_INTEGER, drop_when_full=_BOOLEAN),
+            *_plain("s", priority_aging=_DURATION),
             *_plain("s", backlog=_LONG, dropped=_LONG, paused_at=_INSTANT),
         ),
         "{schema}.fq_channel c cross join lateral (select * from {schema}.fq_channel_state s "

@@ -205,11 +205,8 @@ def _check_numbers(name: str, values: pa.Array, problems: Problems) -> None:
 
 
 def _check_one_time(given: dict[str, pa.Array], problems: Problems) -> None:
-    times = [values.is_valid().cast(pa.int8()) for name, values in given.items() if name in {"at", "delay", "priority"}]
+    times = [values.is_valid() for name, values in given.items() if name in {"at", "delay"}]
     if len(times) < 2:  # noqa: PLR2004 - one of them cannot contradict another
         return
-    total = times[0]
-    for more in times[1:]:
-        total = pc.add(total, more)
-    for index in pc.indices_nonzero(pc.greater(total, 1)).to_pylist():
-        problems.setdefault(index, "two of at, delay and priority are given; leave the others null")
+    for index in pc.indices_nonzero(pc.and_(*times)).to_pylist():
+        problems.setdefault(index, "at and delay are both given; leave one of them null")

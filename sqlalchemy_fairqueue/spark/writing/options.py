@@ -36,7 +36,7 @@ class WriteOptions(TargetOptions):
             schema, queue, job and batch.
         staging_rows: The number of rows that an executor encodes at once.
         staging_ttl: The age from which on the next load drops staging tables of drivers that died.
-        max_concurrency, rate, weight, max_backlog, drop_when_full: The policy of channels
+        max_concurrency, rate, weight, max_backlog, drop_when_full, priority_aging: The policy of channels
             that the load is the first to use, unless the queue has one: the same as in your ``Queue(defaults=...)``.
     """
 
@@ -55,6 +55,7 @@ class WriteOptions(TargetOptions):
     weight: int | None = None
     max_backlog: int | None = None
     drop_when_full: bool | None = None
+    priority_aging: timedelta | None = None
 
     @property
     def policy(self) -> ChannelPolicy:

@@ -28,7 +28,8 @@ begin
       ('rate_burst', '1', 1, 1000000),
       ('weight', '1', 1, 10000),
       ('max_backlog', 'null', 1, 2147483647),
-      ('drop_when_full', 'false', null, null)
+      ('drop_when_full', 'false', null, null),
+      ('priority_aging', 'null', 1, 31536000000000)
   ),
   changed as (
     select f.*, coalesce(p_changes -> f.name, p_policy -> f.name, f.initial) as value

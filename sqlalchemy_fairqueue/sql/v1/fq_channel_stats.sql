@@ -30,6 +30,7 @@ returns table (
   weight integer,
   max_backlog integer,
   drop_when_full boolean,
+  priority_aging bigint,
   backlog bigint,
   dropped bigint,
   paused_at bigint,
@@ -108,7 +109,7 @@ begin
   )
   select n.name, greatest(0, s.backlog + coalesce(t.added, 0) - later.messages), later.messages,
     coalesce(h.messages, 0), (s.current_concurrency - coalesce(t.freed, 0))::integer, s.max_concurrency,
-    s.rate_interval, s.rate_burst, s.weight, s.max_backlog, s.drop_when_full,
+    s.rate_interval, s.rate_burst, s.weight, s.max_backlog, s.drop_when_full, s.priority_aging,
     greatest(later.messages, s.backlog + coalesce(t.added, 0)), s.dropped + coalesce(t.dropped, 0), s.paused_at,
     least(ordinary.since, urgent.since), nullif(s.last_dequeue_at, 0), coalesce(b.messages, 0)
   from named n
@@ -130,7 +131,7 @@ begin
       and m.dequeue_at > v_now
   ) later
   left join lateral (
-    select m.dequeue_at as since
+    select case when m.priority is null then m.dequeue_at else coalesce(m.returned_at, m.enqueued_at) end as since
     from fairqueue.fq_message m
     where m.channel_id = n.id
       and m.lease_id is null
@@ -139,7 +140,7 @@ begin
     limit 1
   ) ordinary on true
   cross join lateral (
-    select min(m.enqueued_at) as since
+    select min(coalesce(m.returned_at, m.enqueued_at)) as since
     from fairqueue.fq_message m
     where m.channel_id = n.id
       and m.lease_id is null

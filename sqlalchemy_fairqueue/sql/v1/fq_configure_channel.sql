@@ -97,6 +97,7 @@ begin
       weight = v_policy.weight,
       max_backlog = v_policy.max_backlog,
       drop_when_full = v_policy.drop_when_full,
+      priority_aging = v_policy.priority_aging,
       backlog = coalesce(v_backlog, s.backlog),
       current_concurrency = s.current_concurrency + v_marked,
       credit = least(s.credit, v_policy.weight),

@@ -70,6 +70,8 @@ declare
   v_expires_at bigint;
   v_new_lease boolean := true;
   v_expired_at bigint;
+  v_promoted_at bigint;
+  -- whether messages came back, or got another position, by this call
   v_expired boolean;
   -- of the queue
   v_paused boolean;
@@ -208,19 +210,34 @@ begin
       order by e.queue, e.expires_at
       limit 1
     ),
+    (
+      select o.due_at
+      from fairqueue.fq_promotion o
+      where o.queue = p_queue
+        and o.due_at >= v_lease_floor
+        and o.due_at <= v_now
+      order by o.queue, o.due_at
+      limit 1
+    ),
     exists (
       select
       from fairqueue.fq_signal g
       where g.queue = p_queue
         and g.id > case when v_full then 0 else v_signal_floor end
     )
-  into v_paused, v_history, v_limited_queue, v_ended_xid, v_unwritten, v_expired_at, v_signalled
+  into v_paused, v_history, v_limited_queue, v_ended_xid, v_unwritten, v_expired_at, v_promoted_at,
+    v_signalled
   from (values (p_queue)) asked (name)
   left join fairqueue.fq_queue q on q.name = asked.name;
-  v_expired := v_expired_at is not null;
-  v_lease_floor := least(v_expired_at, v_now - c_late);
-  if v_expired then
+  v_expired := num_nonnulls(v_expired_at, v_promoted_at) > 0;
+  v_lease_floor := least(v_expired_at, v_promoted_at, v_now - c_late);
+  if v_expired_at is not null then
     perform fairqueue.fq_reclaim(p_queue, c_chunk, v_expired_at);
+  end if;
+  if v_promoted_at is not null then
+    perform fairqueue.fq_promote(p_queue, c_chunk, v_promoted_at, v_now);
+  end if;
+  if v_expired then
     v_signalled := true;
   end if;
   if p_limit > 1 then

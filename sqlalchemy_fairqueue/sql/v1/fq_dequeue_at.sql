@@ -1,13 +1,15 @@
--- fq_dequeue_at: when a message may be dequeued that is enqueued now: by its priority below zero, else at p_at or after
--- p_delay, and not before now.
+-- fq_dequeue_at: where a message stands in its channel that is enqueued now: at p_at or after p_delay, which are times
+-- before which nobody dequeues it; if that is now, where fq_position says.
 -- Guarantees: one expression, which the planner inlines. Locks: none. Errors: none.
-create function fairqueue.fq_dequeue_at(p_now bigint, p_delay bigint, p_at bigint, p_priority integer)
+create function fairqueue.fq_dequeue_at(
+  p_now bigint, p_delay bigint, p_at bigint, p_priority integer, p_aging bigint
+)
 returns bigint
 language sql
 immutable parallel safe
 as $$
   select case
-    when p_priority is not null then -p_priority::bigint
-    else greatest(p_at, p_now + coalesce(p_delay, 0))
+    when p_at > p_now or p_delay > 0 then greatest(p_at, p_now + coalesce(p_delay, 0))
+    else fairqueue.fq_position(p_now, p_priority, p_aging)
   end
 $$;

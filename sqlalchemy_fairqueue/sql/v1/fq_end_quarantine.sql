@@ -22,6 +22,7 @@ as $$
 #variable_conflict use_column
 declare
   v_now bigint := fairqueue.fq_now();
+  v_dequeue_at bigint;
   v_row tid;
   r record;
 begin
@@ -61,19 +62,27 @@ begin
     else
       begin
         insert into fairqueue.fq_message (
-          id, channel_id, kind, content, headers, dequeue_at, enqueued_at, max_attempts, deliveries
+          id, channel_id, kind, content, headers, dequeue_at, priority, enqueued_at, max_attempts, deliveries
         )
         overriding system value
-        select q.message_id, q.channel_id, q.kind, q.content, q.headers, v_now, q.enqueued_at, q.max_attempts,
+        select q.message_id, q.channel_id, q.kind, q.content, q.headers,
+          fairqueue.fq_position(v_now, q.priority, s.priority_aging), q.priority, q.enqueued_at, q.max_attempts,
           q.deliveries
         from fairqueue.fq_quarantine q
+        left join lateral (
+          select n.priority_aging
+          from fairqueue.fq_channel_state n
+          where n.channel_id = q.channel_id
+          order by n.channel_id desc, n.turn desc
+          limit 1
+        ) s on true
         where q.id = r.row_id
-        returning ctid into v_row;
+        returning ctid, dequeue_at into v_row, v_dequeue_at;
         if fairqueue.fq_test_message(r.id::bigint, v_row) is not null then
           raise program_limit_exceeded;
         end if;
         insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, bounded)
-        values (p_queue, r.channel_id, v_now, r.id, 1, true);
+        values (p_queue, r.channel_id, v_dequeue_at, r.id, 1, true);
         outcome := 'released';
       exception
         when unique_violation then

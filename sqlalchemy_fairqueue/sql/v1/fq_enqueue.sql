@@ -3,18 +3,18 @@
 -- Guarantees: all or nothing with the caller's transaction; one signal a channel. outcome: 'created'; 'duplicate': its
 -- key stands in the channel, message_id holds it (p_on_duplicates skip or raise, which the caller raises); 'replaced':
 -- the undelivered message that held the key has this content, kind, headers and time now, its attempts anew
--- (p_on_duplicates replace; one that is leased gives its key up to the new message: 'created');
--- 'full', 'dropped': the channel has max_backlog messages that wait, by its policy the caller raises, or it is counted
--- and forgotten (message_id null). The backlog is what is committed and what this transaction did, other open
--- transactions are not seen; the signals of a bounded channel that nobody has heard yet are read for it.
--- p_on_duplicates null: skip. p_policy: the policy of channels that are new, if the queue has no defaults.
--- p_delays are microseconds from now, p_ats microseconds since the epoch (the past means now), p_priorities >= 1; at
--- most one of the three a message.
+-- (p_on_duplicates replace; one that is leased gives its key up to the new message: 'created'); 'full', 'dropped': the
+-- channel has max_backlog messages that wait, by its policy the caller raises, or it is counted and forgotten
+-- (message_id null). The backlog is what is committed and what this transaction did, other open transactions are not
+-- seen; the signals of a bounded channel that nobody has heard yet are read for it. p_on_duplicates null: skip.
+-- p_policy: the policy of channels that are new, if the queue has no defaults. p_delays are microseconds from now,
+-- p_ats microseconds since the epoch (the past means now); at most one of the two a message. p_priorities >= 1: the
+-- position of a message from the time on when it is due, see fq_promote.
 -- Locks: in the order (channel, key), COLLATE "C": first use of a channel waits for a transaction that is making the
 -- same one, a key for one that is adding, taking, ending or withdrawing the message that holds it. Then messages to
 -- replace, with p_hold (what the transaction settles or cancels later), in the order of their ids; if one of them has
--- ended by then, all is undone and begun again, for nobody waits for a key while it holds a message. Nothing else waits,
--- and no row is touched that another transaction updates. p_notify (false by default): wake waiting consumers
+-- ended by then, all is undone and begun again, for nobody waits for a key while it holds a message. Nothing else
+-- waits, and no row is touched that another transaction updates. p_notify (false by default): wake waiting consumers
 -- (never in a two-phase transaction).
 -- Index: fq_channel_queue_name_key, fq_message_dedupe_key, fq_channel_state_newest_ix, fq_signal_bounded_ix.
 -- Errors: QF001 bad argument; 40001 as fq_make_channels, for a key whose holder changed since the snapshot, and under
@@ -56,12 +56,15 @@ declare
   v_bad integer;
   v_new text[];
   v_known integer;
+  -- whether it takes more than a bulk insert: for bounds, and for the aging of priorities
   v_bounded boolean;
+  v_prioritised boolean := num_nonnulls(variadic p_priorities) > 0;
   v_channel text;
   v_channel_id bigint;
   v_at bigint;
   v_max_backlog integer;
   v_drop boolean;
+  v_aging bigint;
   v_room bigint;
   v_policy text;
   v_message_id bigint;
@@ -121,14 +124,16 @@ begin
     return query
     with added as (
       insert into fairqueue.fq_message as m (
-        channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts
+        channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts
       )
       select c.id, p_kinds[1], p_contents[1], p_headers[1],
-        fairqueue.fq_dequeue_at(v_now, p_delays[1]::bigint, p_ats[1]::bigint, p_priorities[1]::integer),
-        v_now, p_keys[1], coalesce(p_max_attempts[1], 20)
+        fairqueue.fq_dequeue_at(
+          v_now, p_delays[1]::bigint, p_ats[1]::bigint, p_priorities[1]::integer, s.priority_aging
+        ),
+        v_now, p_keys[1], p_priorities[1], coalesce(p_max_attempts[1], 20)
       from fairqueue.fq_channel c
       cross join lateral (
-        select n.max_backlog
+        select n.max_backlog, n.priority_aging
         from fairqueue.fq_channel_state n
         where n.channel_id = c.id
         order by n.channel_id desc, n.turn desc
@@ -154,8 +159,16 @@ begin
           content = p_contents[1],
           headers = p_headers[1],
           dequeue_at = fairqueue.fq_dequeue_at(
-            v_now, p_delays[1]::bigint, p_ats[1]::bigint, p_priorities[1]::integer
+            v_now, p_delays[1]::bigint, p_ats[1]::bigint, p_priorities[1]::integer,
+            (
+              select n.priority_aging
+              from fairqueue.fq_channel_state n
+              where n.channel_id = m.channel_id
+              order by n.channel_id desc, n.turn desc
+              limit 1
+            )::bigint
           ),
+          priority = p_priorities[1],
           max_attempts = coalesce(p_max_attempts[1], 20),
           attempts = 0,
           returned_at = null,
@@ -209,7 +222,7 @@ begin
     or u.kind is null
     or octet_length(u.kind) not between 1 and 512
     or octet_length(u.key) not between 1 and 512
-    or num_nonnulls(u.delay, u.at, u.priority) > 1
+    or num_nonnulls(u.delay, u.at) > 1
     or u.delay not between 0 and 3153600000000000
     or u.priority < 1
     or u.at > 253402300799999999
@@ -231,8 +244,8 @@ begin
           left(p_keys[v_bad], 80), coalesce(p_max_attempts[v_bad]::text, 'null'), left(p_on_duplicates[v_bad], 80)
         ),
         hint = 'give a channel, a kind and a content of at most 256 MB; headers of at most 65,536 bytes as text, where '
-          'a number is written out; a kind and a key of 1 to 512 bytes; one of delay (0 to 100 years), at (up to the '
-          'year 9999) and priority >= 1; max_attempts >= 1; on_duplicate skip, raise or replace';
+          'a number is written out; a kind and a key of 1 to 512 bytes; one of delay (0 to 100 years) and at (up to '
+          'the year 9999); priority >= 1; max_attempts >= 1; on_duplicate skip, raise or replace';
   end if;
 
   -- One message goes the way of the keyed ones: the start of these statements would cost more than their run.
@@ -246,7 +259,7 @@ begin
       left join lateral (
         select c.id,
           (
-            select n.max_backlog is not null
+            select n.max_backlog is not null or (n.priority_aging is not null and v_prioritised)
             from fairqueue.fq_channel_state n
             where n.channel_id = c.id
             order by n.channel_id desc, n.turn desc
@@ -264,8 +277,10 @@ begin
   if v_bounded is false then
     return query
     with given as (
-      select u.ord, c.id as channel_id, u.kind, u.content, u.headers,
-        fairqueue.fq_dequeue_at(v_now, u.delay::bigint, u.at::bigint, u.priority::integer) as dequeue_at,
+      select u.ord, c.id as channel_id, u.kind, u.content, u.headers, u.priority,
+        fairqueue.fq_dequeue_at(
+          v_now, u.delay::bigint, u.at::bigint, u.priority::integer, null::bigint
+        ) as dequeue_at,
         coalesce(u.max_attempts, 20) as max_attempts
       from unnest(p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_max_attempts)
         with ordinality u(channel, kind, content, headers, delay, at, priority, max_attempts, ord)
@@ -280,11 +295,20 @@ begin
       ) c
     ),
     added as (
-      insert into fairqueue.fq_message (channel_id, kind, content, headers, dequeue_at, enqueued_at, max_attempts)
-      select g.channel_id, g.kind, g.content, g.headers, g.dequeue_at, v_now, g.max_attempts
+      insert into fairqueue.fq_message (
+        channel_id, kind, content, headers, dequeue_at, enqueued_at, priority, max_attempts
+      )
+      select g.channel_id, g.kind, g.content, g.headers, g.dequeue_at, v_now, g.priority, g.max_attempts
       from given g
       order by g.ord
-      returning id, channel_id, dequeue_at
+      returning id, channel_id, dequeue_at, priority
+    ),
+    promotions as (
+      insert into fairqueue.fq_promotion (queue, due_at, message_id)
+      select p_queue, a.dequeue_at, a.id
+      from added a
+      where a.priority is not null
+        and a.dequeue_at > v_now
     ),
     signalled as (
       insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added)
@@ -385,7 +409,7 @@ begin
             -- One snapshot for both: a signal that is heard meanwhile is counted once, in the one or in the other.
             -- Those below the last one heard, which a slow transaction left, count when they are heard: to read there
             -- would be to walk over all that an old snapshot keeps.
-            select n.max_backlog, n.drop_when_full,
+            select n.max_backlog, n.drop_when_full, n.priority_aging,
               case
                 when n.max_backlog is not null then
                   n.max_backlog - n.backlog - (
@@ -396,7 +420,7 @@ begin
                       and g.id > n.heard_id
                   )
               end
-            into v_max_backlog, v_drop, v_room
+            into v_max_backlog, v_drop, v_aging, v_room
             from fairqueue.fq_channel_state n
             where n.channel_id = v_channel_id
             order by n.channel_id desc, n.turn desc
@@ -410,10 +434,9 @@ begin
           end if;
           v_policy := coalesce(r.on_duplicate, 'skip');
           v_at := case
-            when r.priority is not null then -r.priority::bigint
             when r.at > v_now then r.at
             when r.delay > 0 then v_now + r.delay
-            else v_now - v_count + r.ord
+            else fairqueue.fq_position((v_now - v_count + r.ord)::bigint, r.priority::integer, v_aging)
           end;
           created := false;
           outcome := null;
@@ -443,6 +466,7 @@ begin
                   content = r.content,
                   headers = r.headers,
                   dequeue_at = v_at,
+                  priority = r.priority,
                   max_attempts = coalesce(r.max_attempts, 20),
                   attempts = 0,
                   returned_at = null,
@@ -459,9 +483,12 @@ begin
 
             if (v_room > 0) is not false then
               insert into fairqueue.fq_message (
-                channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts
+                channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts
               )
-              values (v_channel_id, r.kind, r.content, r.headers, v_at, v_now, r.key, coalesce(r.max_attempts, 20))
+              values (
+                v_channel_id, r.kind, r.content, r.headers, v_at, v_now, r.key, r.priority,
+                coalesce(r.max_attempts, 20)
+              )
               on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
               returning id into v_message_id;
               if found then
@@ -506,6 +533,10 @@ begin
             v_note_ats := v_note_ats || case when v_message_id is not null then v_at end;
             v_note_ids := v_note_ids || v_message_id;
             v_note_added := v_note_added || created::integer;
+            if r.priority is not null and v_at > v_now and v_message_id is not null then
+              insert into fairqueue.fq_promotion (queue, due_at, message_id)
+              values (p_queue, v_at, v_message_id);
+            end if;
           end if;
           if outcome is not null then
             v_ordinals := v_ordinals || r.ord::integer;

@@ -44,10 +44,11 @@ begin
     returning id
   )
   insert into fairqueue.fq_channel_state (
-    channel_id, queue, max_concurrency, rate_interval, rate_burst, weight, max_backlog, drop_when_full
+    channel_id, queue, max_concurrency, rate_interval, rate_burst, weight, max_backlog, drop_when_full,
+    priority_aging
   )
   select m.id, p_queue, v_policy.max_concurrency, v_policy.rate_interval, v_policy.rate_burst, v_policy.weight,
-    v_policy.max_backlog, v_policy.drop_when_full
+    v_policy.max_backlog, v_policy.drop_when_full, v_policy.priority_aging
   from made m;
 end
 $$;

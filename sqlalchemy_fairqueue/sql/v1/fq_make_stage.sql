@@ -77,7 +77,7 @@ begin
     '  constraint headers_check check (octet_length(headers::text) <= 65536),'
     '  constraint times_check check ('
     '    delay between 0 and 3153600000000000 and at <= 253402300799999999 and priority >= 1'
-    '    and num_nonnulls(delay, at, priority) <= 1'
+    '    and num_nonnulls(delay, at) <= 1'
     '  ),'
     '  constraint attempts_check check (max_attempts >= 1)'
     ') with (autovacuum_enabled = false)',

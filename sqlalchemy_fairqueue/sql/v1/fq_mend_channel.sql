@@ -71,6 +71,7 @@ begin
     weight = greatest(1, least(s.weight, 10000)),
     max_concurrency = case when s.max_concurrency < 1 then 1 else s.max_concurrency end,
     max_backlog = case when s.max_backlog < 1 then 1 else s.max_backlog end,
+    priority_aging = case when s.priority_aging between 1 and 31536000000000 then s.priority_aging end,
     rate_interval = case when s.rate_interval between 0 and 31536000000000 then s.rate_interval else 0 end,
     rate_burst = case
       when s.rate_burst between 1 and 1000000

@@ -47,7 +47,7 @@ declare
   v_now bigint := fairqueue.fq_now();
   -- what counts of the stage, when its messages may be dequeued, and which of its channels is which
   v_stage text;
-  v_dequeue_at text := format('%s.fq_dequeue_at(%s::bigint, s.delay, s.at, s.priority)', v_schema, v_now);
+  v_dequeue_at text := format('%s.fq_dequeue_at(%s::bigint, s.delay, s.at, s.priority, null::bigint)', v_schema, v_now);
   v_channels text;
   v_names text[];
   v_ids bigint[];
@@ -130,23 +130,24 @@ begin
     fairqueue.fq_find_stage(p_stage), p_attempts
   );
   execute format(
-    'select coalesce(sum(s.messages), 0), coalesce(sum(s.plain) filter (where n.max_backlog is null), 0),'
+    'select coalesce(sum(s.messages), 0), coalesce(sum(s.plain) filter (where not n.bounded), 0),'
     '  coalesce(sum(s.messages - s.plain), 0),'
-    '  coalesce(sum(s.messages - s.plain) filter (where n.max_backlog is not null), 0),'
-    '  coalesce(array_agg(n.id) filter (where n.max_backlog is not null), array[]::bigint[]),'
+    '  coalesce(sum(s.messages - s.plain) filter (where n.bounded), 0),'
+    '  coalesce(array_agg(n.id) filter (where n.bounded), array[]::bigint[]),'
     '  min(s.channel) filter (where n.id is null), array_agg(s.channel), array_agg(n.id), array_agg(s.plain),'
-    '  array_agg(s.least), min(s.first_row) filter (where n.max_backlog is null)'
+    '  array_agg(s.least), min(s.first_row) filter (where not n.bounded)'
     ' from ('
     '   select s.channel, count(*) as messages, count(*) filter (where s.key is null) as plain,'
-    '     min(%s) filter (where s.key is null) as least, min(s.row) filter (where s.key is null) as first_row'
+    '     min(%s) filter (where s.key is null) as least, min(s.row) filter (where s.key is null) as first_row,'
+    '     bool_or(s.priority is not null and (s.delay > 0 or s.at > %s) is true) as promotable'
     '   from %s s'
     '   group by s.channel'
     ' ) s'
     ' left join lateral ('
-    '   select c.id, t.max_backlog'
+    '   select c.id, t.max_backlog is not null or t.priority_aging is not null or s.promotable as bounded'
     '   from %s.fq_channel c'
     '   cross join lateral ('
-    '     select n.max_backlog'
+    '     select n.max_backlog, n.priority_aging'
     '     from %s.fq_channel_state n'
     '     where n.channel_id = c.id'
     '     order by n.channel_id desc, n.turn desc'
@@ -154,7 +155,7 @@ begin
     '   ) t'
     '   where c.queue = %L and c.name = s.channel'
     ' ) n on true',
-    v_dequeue_at, v_stage, v_schema, v_schema, p_queue
+    v_dequeue_at, v_now, v_stage, v_schema, v_schema, p_queue
   )
   into v_found, v_plain, v_keyed, v_keyed_bounded, v_bounded, v_missing, v_names, v_ids, v_plains, v_leasts,
     v_first_row;
@@ -183,8 +184,10 @@ begin
   -- costs least. Returning them would cost a sixth more: what their signals say is known from the stage, but for an id
   -- that is not above any of theirs, so one goes first.
   v_insert := format(
-    'insert into %s.fq_message (channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts)'
-    ' select c.id, s.kind, s.content, s.headers, %s, %s, s.key, coalesce(s.max_attempts, 20)'
+    'insert into %s.fq_message ('
+    '  channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts'
+    ' )'
+    ' select c.id, s.kind, s.content, s.headers, %s, %s, s.key, s.priority, coalesce(s.max_attempts, 20)'
     ' from %s s'
     ' join %s c(channel, id) on c.channel = s.channel'
     ' where c.id <> all (%L::bigint[])',

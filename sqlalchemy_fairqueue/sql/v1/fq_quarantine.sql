@@ -85,18 +85,18 @@ begin
     delete from fairqueue.fq_message m
     where m.ctid = p_row
       and m.id is not distinct from p_id
-    returning m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
+    returning m.priority, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
       fairqueue.fq_attempt(
         m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id
       ) as attempt
   ),
   kept as (
     insert into fairqueue.fq_quarantine (
-      message_id, queue, channel_id, kind, content, headers, dedupe_key, enqueued_at, attempts, max_attempts,
+      message_id, queue, channel_id, kind, content, headers, dedupe_key, priority, enqueued_at, attempts, max_attempts,
       deliveries, unreadable, reason, set_aside_at
     )
-    select p_id, p_queue, v_channel_id, v_kind, v_content, v_headers, v_key, g.enqueued_at, g.attempts, g.max_attempts,
-      g.deliveries, v_unreadable, p_reason, fairqueue.fq_now()
+    select p_id, p_queue, v_channel_id, v_kind, v_content, v_headers, v_key, g.priority, g.enqueued_at, g.attempts,
+      g.max_attempts, g.deliveries, v_unreadable, p_reason, fairqueue.fq_now()
     from gone g
   )
   select g.attempt into v_attempt

@@ -1,10 +1,10 @@
 -- fq_redrive: put dead letters back into their channels, in the caller's transaction: the named ones, or else the
 -- oldest p_limit (of a channel, of a kind).
 -- Guarantees: the same message with the same id, due now, the oldest death first, those whose key another message holds
--- last; its attempts count anew, its hand-outs go on counting, so that no token comes twice. Returns each: 'redriven';
--- 'duplicate': another message holds its key, so that it stays dead; 'missing': a named one that is not a dead letter
--- of the queue. A bound of the backlog is not asked. p_notify: wake waiting consumers (false in a two-phase
--- transaction).
+-- last; it has its priority again; its attempts count anew, its hand-outs go on counting, so that no token comes twice.
+-- Returns each: 'redriven'; 'duplicate': another message holds its key, so that it stays dead; 'missing': a named one
+-- that is not a dead letter of the queue. A bound of the backlog is not asked. p_notify: wake waiting consumers (false
+-- in a two-phase transaction).
 -- Locks: dead letters, named ones in the order of their ids, waiting for another redrive or purge; others skip locked.
 -- Then keys in the order (channel, key), as in fq_enqueue. Index: fq_dead_letter_pkey or fq_dead_letter_died_ix,
 -- fq_message_dedupe_key, fq_channel_pkey. Errors: QF001 bad limit; 40001; QF007.
@@ -96,22 +96,31 @@ begin
   end if;
 
   with dead as materialized (
-    select d.message_id, d.channel_id, d.kind, d.content, d.headers, d.enqueued_at, d.dedupe_key, d.max_attempts,
-      d.deliveries, d.error, c.name as channel,
-      v_now - cardinality(v_ids) + u.ord as due_at
+    select d.message_id, d.channel_id, d.kind, d.content, d.headers, d.enqueued_at, d.dedupe_key, d.priority,
+      d.max_attempts, d.deliveries, d.error, c.name as channel,
+      fairqueue.fq_position((v_now - cardinality(v_ids) + u.ord)::bigint, d.priority, s.priority_aging) as dequeue_at,
+      u.ord
     from unnest(v_ids) with ordinality u(id, ord)
     join fairqueue.fq_dead_letter d on d.message_id = u.id
     join fairqueue.fq_channel c on c.id = d.channel_id
+    left join lateral (
+      select n.priority_aging
+      from fairqueue.fq_channel_state n
+      where n.channel_id = d.channel_id
+      order by n.channel_id desc, n.turn desc
+      limit 1
+    ) s on true
   ),
   back as (
     insert into fairqueue.fq_message (
-      id, channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, max_attempts, deliveries, error
+      id, channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts, deliveries,
+      error
     )
     overriding system value
-    select d.message_id, d.channel_id, d.kind, d.content, d.headers, d.due_at, d.enqueued_at, d.dedupe_key,
-      d.max_attempts, d.deliveries, d.error
+    select d.message_id, d.channel_id, d.kind, d.content, d.headers, d.dequeue_at, d.enqueued_at, d.dedupe_key,
+      d.priority, d.max_attempts, d.deliveries, d.error
     from dead d
-    order by d.channel collate "C", d.dedupe_key collate "C" nulls first, d.due_at
+    order by d.channel collate "C", d.dedupe_key collate "C" nulls first, d.ord
     on conflict do nothing
     returning id, channel_id, dequeue_at
   ),

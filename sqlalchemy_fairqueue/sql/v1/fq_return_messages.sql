@@ -1,8 +1,8 @@
 -- fq_return_messages: make leased messages that the caller has locked ready again. Used by release, retry and reclaim.
 -- Guarantees: a message without a delay stands where it stood in its channel; with one (microseconds) it is due that
--- much later. One that was cancelled while it was out is deleted instead. One signal a channel carries the least of
--- them, how many they are, and the slots they free. An attempt that was handed out while the queue recorded its history
--- is appended to it as p_outcome, or as 'cancelled'.
+-- much later, and has its priority then. One that was cancelled while it was out is deleted instead. One signal a
+-- channel carries the least of them, how many they are, and the slots they free. An attempt that was handed out while
+-- the queue recorded its history is appended to it as p_outcome, or as 'cancelled'.
 -- Locks: only rows that the caller holds. Index: none, rows by ctid. Errors: none.
 create function fairqueue.fq_return_messages(
   p_queue text, p_ids bigint[], p_rows tid[], p_delays bigint[], p_errors text[], p_attempts_back integer,
@@ -59,7 +59,13 @@ begin
     where m.ctid = h.row
       and m.id is not distinct from h.id
       and not h.cancelled
-    returning m.channel_id, m.dequeue_at, m.id, h.slots
+    returning m.channel_id, m.dequeue_at, m.id, h.slots, h.delay > 0 and m.priority is not null as is_promotable
+  ),
+  promotions as (
+    insert into fairqueue.fq_promotion (queue, due_at, message_id)
+    select p_queue, r.dequeue_at, r.id
+    from returned r
+    where r.is_promotable
   ),
   told as (
     select a.channel_id, count(a.id) as added, sum(a.slots & 1) as freed, sum(a.slots >> 1) as queue_freed,

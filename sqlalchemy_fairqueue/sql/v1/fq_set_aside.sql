@@ -135,12 +135,6 @@ begin
     order by u.ord
   loop
     reason := null;
-    -- Who changes a channel holds its row until the end of a transaction; a dequeue passes it by as well.
-    perform
-    from fairqueue.fq_channel_state s
-    where s.channel_id = r.id
-    for no key update skip locked;
-    continue when not found;
     begin
       select string_agg(format('%s %s', w.name, w.value), ', ') into reason
       from fairqueue.fq_channel_state s

@@ -68,7 +68,7 @@ begin
       ) as scheduled,
       least(
         (
-          select m.dequeue_at
+          select case when m.priority is null then m.dequeue_at else coalesce(m.returned_at, m.enqueued_at) end
           from fairqueue.fq_message m
           where m.channel_id = c.id
             and m.lease_id is null
@@ -77,7 +77,7 @@ begin
           limit 1
         ),
         (
-          select min(m.enqueued_at)
+          select min(coalesce(m.returned_at, m.enqueued_at))
           from fairqueue.fq_message m
           where m.channel_id = c.id
             and m.lease_id is null

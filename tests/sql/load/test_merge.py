@@ -125,6 +125,29 @@ def test_channels_must_be_there(kernel: Kernel) -> None:
     assert merge(kernel, stage, 2).created == 2
 
 
+@pytest.mark.parametrize("aging", [None, SECOND])
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_priority_from_a_time_on(kernel: Kernel, key: str | None, aging: int | None) -> None:
+    """A message with a priority and a time is due then, and has its priority from then on; the others as ever."""
+    if aging:
+        kernel.rows(
+            "select fq_configure_queue('q', jsonb_build_object('priority_aging', %(aging)s::bigint))", aging=aging
+        )
+    load(kernel, *"aab", delay=[HOUR, None, None], priority=[5, 7, 3], key=[key, None, None])
+    rows = kernel.rows(
+        "select c.name, m.* from fq_message m join fq_channel c on c.id = m.channel_id order by priority"
+    )
+    now = rows[0]["enqueued_at"]
+    assert [row["priority"] for row in rows] == [3, 5, 7]
+    assert rows[1]["dequeue_at"] in range(now + HOUR, now + HOUR + 60 * SECOND)
+    if aging:
+        assert now - 3 * SECOND - 5 <= rows[0]["dequeue_at"] <= now - 2 * SECOND
+    else:
+        assert (rows[0]["dequeue_at"], rows[2]["dequeue_at"]) == (-3, -7)
+    promotions = kernel.rows("select due_at, message_id from fq_promotion")
+    assert promotions == [{"due_at": rows[1]["dequeue_at"], "message_id": rows[1]["id"]}]
+
+
 def test_times_and_priorities(kernel: Kernel) -> None:
     """A delay counts from the merge, a time in the past is now, a priority goes first."""
     now = kernel.value("select fq_now()")

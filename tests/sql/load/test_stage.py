@@ -65,7 +65,7 @@ def test_a_time_to_live_is_needed(kernel: Kernel) -> None:
         ({"at": [253402300800000000]}, "times_check"),
         ({"delay": [-1]}, "times_check"),
         ({"priority": [0]}, "times_check"),
-        ({"delay": [1], "priority": [1]}, "times_check"),
+        ({"delay": [1], "at": [1]}, "times_check"),
         ({"max_attempts": [0]}, "attempts_check"),
     ],
 )

@@ -22,7 +22,8 @@ create table fairqueue.fq_channel_state (
   dropped bigint not null default 0,
   heard_id bigint not null default 0,
   paused_at bigint,
-  drop_when_full boolean not null default false
+  drop_when_full boolean not null default false,
+  priority_aging bigint
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 alter table fairqueue.fq_channel_state replica identity full;

@@ -16,6 +16,7 @@ create table fairqueue.fq_quarantine (
   unreadable text[] not null,
   reason text not null,
   set_aside_at bigint not null,
+  priority integer,
   constraint fq_quarantine_pkey primary key (id)
 );
 create index fq_quarantine_message_ix on fairqueue.fq_quarantine (queue, message_id);

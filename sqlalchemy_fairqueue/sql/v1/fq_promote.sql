@@ -1,0 +1,89 @@
+-- fq_promote: give up to p_limit messages of a queue that have a priority and came due from p_after to p_until the
+-- position of their priority.
+-- Guarantees: a message whose due time changed meanwhile stays where it is. Since the message came due it is ready:
+-- returned_at says so. One signal a channel carries the least of them. A message that somebody else has locked is left
+-- for the next call.
+-- Locks: promotions for update and messages for no key update, all skip locked: it waits for none.
+-- Index: fq_promotion_due_ix, fq_message_pkey, fq_channel_state_newest_ix. Errors: none.
+create function fairqueue.fq_promote(p_queue text, p_limit integer, p_after bigint, p_until bigint)
+returns void
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_rows tid[];
+  v_ids bigint[];
+  v_dues bigint[];
+  v_locked bigint[];
+begin
+  select array_agg(l.row), array_agg(l.message_id), array_agg(l.due_at)
+  into v_rows, v_ids, v_dues
+  from (
+    select g.ctid as row, g.message_id, g.due_at
+    from fairqueue.fq_promotion g
+    where g.queue = p_queue
+      and g.due_at between p_after and p_until
+    order by g.queue, g.due_at, g.message_id
+    limit p_limit
+    for update skip locked
+  ) l;
+  select array_agg(l.id) into v_locked
+  from (
+    select m.id
+    from unnest(v_ids) u(id)
+    join fairqueue.fq_message m on m.id = u.id
+    for no key update of m skip locked
+  ) l;
+
+  -- A new statement, whose snapshot is younger than the locks.
+  with promoted as (
+    update fairqueue.fq_message m
+    set dequeue_at = fairqueue.fq_position(p.due_at, m.priority, p.priority_aging),
+      returned_at = p.due_at
+    from (
+      select u.id, u.due_at, s.priority_aging
+      from unnest(v_ids, v_dues) u(id, due_at)
+      join fairqueue.fq_message x on x.id = u.id
+      cross join lateral (
+        select n.priority_aging
+        from fairqueue.fq_channel_state n
+        where n.channel_id = x.channel_id
+        order by n.channel_id desc, n.turn desc
+        limit 1
+      ) s
+      where u.id = any (v_locked)
+    ) p
+    where m.id = p.id
+      and m.dequeue_at = p.due_at
+      and m.priority is not null
+    returning m.channel_id, m.dequeue_at, m.id, m.lease_id
+  )
+  insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id)
+  select p_queue, t.channel_id, t.least[1], t.least[2]
+  from (
+    select p.channel_id, min(array[p.dequeue_at, p.id]) as least
+    from promoted p
+    where p.lease_id is null
+    group by p.channel_id
+  ) t;
+  delete from fairqueue.fq_promotion g
+  using unnest(v_rows, v_ids) u(row, id)
+  where g.ctid = u.row
+    and (
+      u.id = any (v_locked)
+      or not exists (
+        select
+        from fairqueue.fq_message m
+        where m.id = u.id
+      )
+    );
+end
+$$;
