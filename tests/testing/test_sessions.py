@@ -1,0 +1,135 @@
+"""Sessions that are rolled back, handlers that run inline, and the clock of a test's database."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Context, Delivery, InvalidArgument, Queue, Retry
+from sqlalchemy_fairqueue.testing import (
+    DatabaseClock,
+    aassert_enqueued,
+    all_enqueued,
+    arolled_back,
+    assert_enqueued,
+    drain,
+    inline,
+    rolled_back,
+)
+from tests.fixtures.database import Database
+
+
+def test_rolled_back(engine: Engine, queue: Queue, database: Database) -> None:
+    """What is committed in the block is seen in it, and gone after it."""
+    with rolled_back(engine, expire_on_commit=False) as session:
+        queue.enqueue(session, channel="a", payload=1)
+        session.commit()
+        assert_enqueued(session, queue, payload=1)
+    assert database.value("select count(*) from fq_message") == 0
+
+
+async def test_arolled_back(async_engine: AsyncEngine, queue: Queue, database: Database) -> None:
+    """The same for an AsyncSession."""
+    async with arolled_back(async_engine) as session:
+        queue.enqueue(session, channel="a", payload=1)
+        await session.commit()
+        await aassert_enqueued(session, queue, payload=1)
+    assert database.value("select count(*) from fq_message") == 0
+
+
+def test_inline(engine: Engine, queue: Queue, database: Database) -> None:
+    """At each commit the handlers run, those of what handlers enqueue included; all of it is rolled back."""
+    handled: list[object] = []
+
+    @queue.handler("split")
+    def split(delivery: Delivery, session: Session) -> None:
+        for part in delivery.payload:
+            queue.enqueue(session, channel=delivery.channel, payload=part, kind="part")
+
+    @queue.handler("part")
+    def part(delivery: Delivery) -> None:
+        handled.append(delivery.payload)
+
+    with rolled_back(engine) as session:
+        with inline(session, queue) as performed:
+            queue.enqueue(session, channel="a", payload=[1, 2], kind="split")
+            session.flush()
+            assert performed == []
+            session.commit()
+            assert handled == [1, 2]
+            assert [one.delivery.kind for one in performed] == ["split", "part", "part"]
+            with session.begin():
+                queue.enqueue(session, channel="a", payload=[3], kind="split")
+            assert handled == [1, 2, 3]
+            queue.enqueue(session, channel="a", payload=[4], kind="split")
+            session.rollback()
+        queue.enqueue(session, channel="a", payload=[5], kind="split")
+        session.commit()
+        assert handled == [1, 2, 3]
+    assert database.value("select count(*) from fq_message") == 0
+
+
+def test_a_failure_inline(engine: Engine, queue: Queue) -> None:
+    """The commit raises what the handler raised, and the session can be used again."""
+
+    @queue.handler
+    def fail(delivery: Delivery, session: Session) -> None:
+        session.execute(text("create table written ()"))
+        raise LookupError(delivery.payload)
+
+    with rolled_back(engine) as session, inline(session, queue):
+        queue.enqueue(session, channel="a", payload="x")
+        with pytest.raises(LookupError, match="x"):
+            session.commit()
+        assert session.scalar(text("select to_regclass('written')")) is None
+
+
+def test_sessions_that_cannot_be_inline(engine: Engine, queue: Queue) -> None:
+    """A session that commits for good is refused."""
+    with Session(engine) as session, pytest.raises(InvalidArgument, match="make it with rolled_back"), inline(session):
+        pass
+    with pytest.raises(InvalidArgument, match="give the Session"), inline(17, queue):  # type: ignore[arg-type]
+        pass
+
+
+def test_scheduled_and_retried(engine: Engine, queue: Queue) -> None:
+    """The clock decides when what is scheduled or to be tried again is due, in a session that is rolled back too."""
+
+    @queue.handler
+    def handle(_: Delivery, context: Context) -> Retry | None:
+        return Retry(delay=timedelta(hours=1)) if context.delivery.attempt == 1 else None
+
+    clock = DatabaseClock(engine)
+    with rolled_back(engine) as session:
+        queue.enqueue(session, channel="a", payload=1, delay=timedelta(days=3))
+        assert drain(session, queue) == []
+        clock.advance(timedelta(days=3))
+        assert [one.delivery.attempt for one in drain(session, queue)] == [1]
+        assert drain(session, queue) == []
+        clock.advance(timedelta(minutes=61))
+        assert [one.delivery.attempt for one in drain(session, queue)] == [2]
+        assert all_enqueued(session, queue) == []
+
+
+def test_the_clock(engine: Engine, queue: Queue, database: Database) -> None:
+    """It goes on running, moves forward alone, and shows the true time after a reset."""
+    clock = DatabaseClock(engine)
+    before = clock.now()
+    clock.move_to(before + timedelta(days=400))
+    assert timedelta(days=400) <= clock.now() - before < timedelta(days=401)
+    queue.enqueue_now(engine, channel="a", payload=1)
+    [delivery] = queue.dequeue(engine)
+    assert delivery.enqueued_at > before + timedelta(days=399)
+    # Another one in the same database is the same clock.
+    assert DatabaseClock(engine, "public").now() - before > timedelta(days=399)
+    clock.reset()
+    assert clock.now() - datetime.now(UTC) < timedelta(hours=1)
+    with pytest.raises(InvalidArgument, match="forward"):
+        clock.advance(timedelta(seconds=-1))
+    with pytest.raises(InvalidArgument, match="aware"):
+        clock.move_to(datetime(2030, 1, 1))  # noqa: DTZ001 - that is refused
+    database.execute("create schema other")
+    with pytest.raises(InvalidArgument, match="installed 0 times in schema 'other'"):
+        DatabaseClock(engine, "other")
