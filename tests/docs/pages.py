@@ -7,6 +7,8 @@ by bash, line by line, and fails the test as a reader would notice it. A comment
 ``<!-- server -->``: a program that goes on until the page has ended.
 ``<!-- example -->``: an output that differs from run to run.
 
+The port 8000 of a page becomes one that is free.
+
 A block of the language ``text`` is what the commands before it print; a line of three dots stands for any lines.
 """
 
@@ -16,10 +18,11 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,7 +75,9 @@ class Reader:
 
     def follow(self, page: Path) -> None:
         """Do what the page says, from its first block to its last."""
-        for block in blocks(page):
+        port = _free_port()
+        for written in blocks(page):
+            block = replace(written, text=written.text.replace("8000", port))
             if block.comment == "not run":
                 continue
             if block.file is not None:
@@ -94,13 +99,12 @@ class Reader:
             [_BASH, "-euo", "pipefail", "-c", commands],
             cwd=self.folder,
             env=self._environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            capture_output=True,
             text=True,
             timeout=_SECONDS,
             check=False,
         )
-        assert done.returncode == 0, f"{commands}\n{done.stdout}"
+        assert done.returncode == 0, f"{commands}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
     def _serve(self, command: str) -> None:
@@ -143,6 +147,12 @@ def reader(folder: Path, environment: Mapping[str, str]) -> Iterator[Reader]:
         yield one
     finally:
         one.stop()
+
+
+def _free_port() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
 
 
 def _is_said(expected: str, output: str) -> bool:
