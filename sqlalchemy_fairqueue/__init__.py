@@ -56,6 +56,7 @@ from sqlalchemy_fairqueue.values import (
     Retry,
     RetryPolicy,
     ScheduleInfo,
+    SharedLimit,
 )
 from sqlalchemy_fairqueue.worker import AsyncWorker, Context, Worker, WorkerStats
 
@@ -110,6 +111,7 @@ __all__ = [
     "RoleGrant",
     "ScheduleInfo",
     "SchemaMismatch",
+    "SharedLimit",
     "UnhandledKindWarning",
     "UnknownChannel",
     "UnknownSchedule",

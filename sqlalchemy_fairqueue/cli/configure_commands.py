@@ -92,6 +92,13 @@ def configure_queue(
         int | None,
         count_option("--burst", "Messages that may come in a row before that rate applies."),
     ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limit", metavar="NAME", help="Draw from this shared limit. Repeatable; instead of those before."
+        ),
+    ] = None,
+    no_limit: Annotated[bool, flag_option("--no-limit", "Draw from no shared limit.")] = False,
     history: Annotated[
         bool | None, typer.Option("--history/--no-history", help="Record every attempt.", show_default=False)
     ] = None,
@@ -145,6 +152,9 @@ def configure_queue(
     if max_concurrency is not None or no_max_concurrency:
         wanted["max_concurrency"] = max_concurrency
     wanted |= rate_changes(rate, burst)
+    check_contradiction("limit", given=bool(limit), removed=no_limit)
+    if limit or no_limit:
+        wanted["limits"] = limit
     if history is not None:
         wanted["history"] = history
     if retention is not None:
@@ -167,6 +177,7 @@ def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfigur
         ("max concurrency", after.max_concurrency),
         ("rate", after.rate and after.rate.per_time()),
         ("burst", after.rate and after.rate.burst),
+        *((("shared limits", ", ".join(after.limits)),) if after.limits else ()),
         ("history", after.history),
         ("retention", after.retention or (timedelta(days=30) if after.history else None)),
     ]
@@ -188,6 +199,7 @@ def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfigur
             "changed": before != after,
             "max_concurrency": after.max_concurrency,
             "rate": rate_document(after.rate),
+            "limits": list(after.limits),
             "history": after.history,
             "history_retention_seconds": after.retention,
             "dead_letter_retention_seconds": after.dead_letters,

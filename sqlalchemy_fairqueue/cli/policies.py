@@ -1,7 +1,7 @@
 """Policies of channels and configurations of queues: as options, as tables and as documents."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal, cast
@@ -147,6 +147,7 @@ class QueueConfiguration:
         defaults: The policy that new channels start with; None: the one that their first enqueue brings.
         max_concurrency: Most messages of the whole queue leased at once.
         rate: Most messages of the whole queue in a time.
+        limits: The shared limits that it draws from.
         history: Whether attempts are recorded.
         retention: How long the record is kept; None: 30 days.
         dead_letters: How long dead letters are kept; None: for ever.
@@ -156,6 +157,7 @@ class QueueConfiguration:
     defaults: ChannelPolicy | None = None
     max_concurrency: int | None = None
     rate: Rate | None = None
+    limits: Sequence[str] = ()
     history: bool = False
     retention: timedelta | None = None
     dead_letters: timedelta | None = None
@@ -171,6 +173,7 @@ def queue_configuration(connection: Connection, schema: str, queue: str) -> Queu
         None if row.defaults is None else ChannelPolicy(**policy_values(row.defaults)),
         row.max_concurrency,
         Rate.of(duration(row.rate_interval), row.rate_burst),
+        row.limits or (),
         row.history,
         None if row.history_retention is None else duration(row.history_retention),
         None if row.dead_letter_retention is None else duration(row.dead_letter_retention),

@@ -15,6 +15,7 @@ from sqlalchemy_fairqueue.cli.dead_letters import list_dead, purge_dead, redrive
 from sqlalchemy_fairqueue.cli.doctor.command import doctor
 from sqlalchemy_fairqueue.cli.errors import CommandError, usage_error
 from sqlalchemy_fairqueue.cli.history import prune_history
+from sqlalchemy_fairqueue.cli.limits import configure_limit, limits
 from sqlalchemy_fairqueue.cli.metrics import metrics
 from sqlalchemy_fairqueue.cli.quarantine import quarantine
 from sqlalchemy_fairqueue.cli.results import ExitStatus
@@ -83,6 +84,8 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
     (program, "resume", resume),
     (configure, "queue", configure_queue),
     (configure, "channel", configure_channel),
+    (configure, "limit", configure_limit),
+    (program, "limits", limits),
     (dead, "list", list_dead),
     (dead, "show", show_dead),
     (dead, "redrive", redrive_dead),
@@ -98,8 +101,11 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
     (program, "dashboard", dashboard),
     *((spark, name, function) for name, function in SPARK_COMMANDS),
 )
-# The queues of an application know their names and schemas; grants are of an installation.
-_WITHOUT = {worker: frozenset({"schema", "queue"}), roles: frozenset({"queue"})}
+# The queues of an application know their names and schemas; grants and shared limits are of an installation.
+_WITHOUT = {
+    worker: frozenset({"schema", "queue"}),
+    **dict.fromkeys((roles, limits, configure_limit), frozenset({"queue"})),
+}
 for _group, _name, _function in _COMMANDS:
     add_command(_group, _name, _function, without=_WITHOUT.get(_function, frozenset()))
 program.add_typer(configure, name="configure")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
 from sqlalchemy_fairqueue.database.policies import new_policy_json, policy_json
 from sqlalchemy_fairqueue.errors import UnknownChannel
-from sqlalchemy_fairqueue.times import microseconds
+from sqlalchemy_fairqueue.times import duration, microseconds
+from sqlalchemy_fairqueue.values import Rate, SharedLimit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.calls import Clause
     from sqlalchemy_fairqueue.database.targets import Target
-    from sqlalchemy_fairqueue.values import ChannelPolicy, PolicyChanges
+    from sqlalchemy_fairqueue.values import ChannelPolicy, PolicyChanges, QueueLimits
 
 
 @cache
@@ -74,14 +75,57 @@ def limit_queue_clause(schema: str | None) -> Clause:
     return call(schema, "fq_limit_queue", "1", queue="text", changes="jsonb", notify="boolean")
 
 
-def limit_queue(connection: Connection, target: Target, changes: PolicyChanges, *, notify: bool) -> None:
-    """Change limits of the whole queue: ``max_concurrency``, ``rate``. None: no limit."""
+def limit_queue(connection: Connection, target: Target, changes: QueueLimits, *, notify: bool) -> None:
+    """Change limits of the whole queue: ``max_concurrency``, ``rate``, names of shared ``limits``. None: no limit."""
     parameters = {
         "queue": target.queue,
         "changes": policy_json(changes),
         "notify": may_notify(connection, notify),
     }
     fetch(connection, limit_queue_clause(target.schema), parameters, f"limit queue {target.queue!r}")
+
+
+@cache
+def configure_limit_clause(schema: str | None) -> Clause:
+    """``fq_configure_limit``."""
+    return call(schema, "fq_configure_limit", "1", name="text", changes="jsonb")
+
+
+def configure_limit(connection: Connection, schema: str | None, name: str, changes: PolicyChanges) -> None:
+    """Make a shared limit, or change its ``max_concurrency`` or ``rate``. None: no limit."""
+    parameters = {"name": name, "changes": policy_json(changes)}
+    fetch(connection, configure_limit_clause(schema), parameters, f"configure limit {name!r}")
+
+
+@cache
+def remove_limit_clause(schema: str | None) -> Clause:
+    """``fq_remove_limit``."""
+    return call(schema, "fq_remove_limit", "fq_remove_limit as removed", name="text")
+
+
+def remove_limit(connection: Connection, schema: str | None, name: str) -> None:
+    """Remove a shared limit that no queue draws from. One that does not exist is no error."""
+    fetch(connection, remove_limit_clause(schema), {"name": name}, f"remove limit {name!r}")
+
+
+@cache
+def limits_clause(schema: str | None) -> Clause:
+    """``fq_limits``."""
+    return call(schema, "fq_limits", "*", name="text")
+
+
+def limits(connection: Connection, schema: str | None, name: str | None) -> list[SharedLimit]:
+    """The shared limits by name, or only that one."""
+    return [
+        SharedLimit(
+            name=row.name,
+            max_concurrency=row.max_concurrency,
+            rate=Rate.of(duration(row.rate_interval), row.rate_burst),
+            current_concurrency=row.current_concurrency,
+            queues=tuple(row.queues),
+        )
+        for row in fetch(connection, limits_clause(schema), {"name": name}, "list the limits")
+    ]
 
 
 @cache

@@ -15,6 +15,7 @@ from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin
 from sqlalchemy_fairqueue.models.factory import Models, make_models
 from sqlalchemy_fairqueue.models.grants import GrantMixin, declare_grants
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
+from sqlalchemy_fairqueue.models.limits import LimitMixin, LimitShareMixin, LimitStateMixin
 from sqlalchemy_fairqueue.models.loads import LoadMixin
 from sqlalchemy_fairqueue.models.messages import (
     DeadLetterMixin,
@@ -48,6 +49,12 @@ __all__ = [
     "Instant",
     "Lease",
     "LeaseMixin",
+    "Limit",
+    "LimitMixin",
+    "LimitShare",
+    "LimitShareMixin",
+    "LimitState",
+    "LimitStateMixin",
     "Load",
     "LoadMixin",
     "Message",
@@ -135,6 +142,18 @@ class History(HistoryMixin, _Base):
 
 class Grant(GrantMixin, _Base):
     """A kind of work that a role was granted, in the connection's default schema."""
+
+
+class Limit(LimitMixin, _Base):
+    """See :class:`LimitMixin`."""
+
+
+class LimitShare(LimitShareMixin, _Base):
+    """See :class:`LimitShareMixin`."""
+
+
+class LimitState(LimitStateMixin, _Base):
+    """See :class:`LimitStateMixin`."""
 
 
 class Load(LoadMixin, _Base):

@@ -10,6 +10,7 @@ from sqlalchemy.orm import DeclarativeBase, registry
 from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin
 from sqlalchemy_fairqueue.models.grants import GrantMixin
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
+from sqlalchemy_fairqueue.models.limits import LimitMixin, LimitShareMixin, LimitStateMixin
 from sqlalchemy_fairqueue.models.loads import LoadMixin
 from sqlalchemy_fairqueue.models.messages import (
     DeadLetterMixin,
@@ -45,6 +46,9 @@ class Models:
         Grant: See :class:`GrantMixin`.
         History: See :class:`HistoryMixin`.
         Lease: See :class:`LeaseMixin`.
+        Limit: See :class:`LimitMixin`.
+        LimitShare: See :class:`LimitShareMixin`.
+        LimitState: See :class:`LimitStateMixin`.
         Load: See :class:`LoadMixin`.
         Message: See :class:`MessageMixin`.
         Promotion: See :class:`PromotionMixin`.
@@ -64,6 +68,9 @@ class Models:
     Grant: type[GrantMixin]
     History: type[HistoryMixin]
     Lease: type[LeaseMixin]
+    Limit: type[LimitMixin]
+    LimitShare: type[LimitShareMixin]
+    LimitState: type[LimitStateMixin]
     Load: type[LoadMixin]
     Message: type[MessageMixin]
     Promotion: type[PromotionMixin]
@@ -84,6 +91,9 @@ _MIXINS: dict[str, type[Any]] = {
     "Grant": GrantMixin,
     "History": HistoryMixin,
     "Lease": LeaseMixin,
+    "Limit": LimitMixin,
+    "LimitShare": LimitShareMixin,
+    "LimitState": LimitStateMixin,
     "Load": LoadMixin,
     "Message": MessageMixin,
     "Promotion": PromotionMixin,

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta  # noqa: TC003 - SQLAlchemy reads the a
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Boolean,
     CheckConstraint,
@@ -34,10 +35,11 @@ if TYPE_CHECKING:
 class QueueConfigMixin(FairqueueMixin):
     """A configured queue: the policy of channels that are made from now on, and the settings of the queue itself.
 
-    ``defaults`` has the fields of a policy by the names of the columns of :class:`ChannelStateMixin`, ``rate_interval``
-    in microseconds; None: new channels take the policy that their first enqueue brings. ``max_concurrency`` and
-    the rate are those of the whole queue. ``history_retention`` None is 30 days. ``dead_letter_retention`` None is
-    for ever; ``dead_letter_retention_by_kind`` has those of single kinds, in microseconds.
+    ``defaults`` has the fields of a policy by the names of the columns of :class:`ChannelStateMixin`,
+    ``rate_interval`` in microseconds; None: new channels take the policy that their first enqueue brings.
+    ``max_concurrency`` and the rate are those of the whole queue; ``limits`` are the names of the shared limits
+    that it draws from. ``history_retention`` None is 30 days. ``dead_letter_retention`` None is for ever;
+    ``dead_letter_retention_by_kind`` has those of single kinds, in microseconds.
 
     Attributes:
         channels: The queue's channels.
@@ -59,6 +61,7 @@ class QueueConfigMixin(FairqueueMixin):
     max_concurrency: Mapped[int | None] = mapped_column(Integer)
     rate_interval: Mapped[timedelta] = mapped_column(Duration, server_default=text("0"))
     rate_burst: Mapped[int] = mapped_column(Integer, server_default=text("1"))
+    limits: Mapped[list[str] | None] = mapped_column(ARRAY(Text(collation="C")))
     paused_at: Mapped[datetime | None] = mapped_column(Instant)
     history: Mapped[bool] = mapped_column(Boolean, server_default=false())
     history_retention: Mapped[timedelta | None] = mapped_column(Duration)
@@ -85,6 +88,7 @@ class QueueConfigMixin(FairqueueMixin):
                 "max_concurrency >= 1 and history_retention >= 1 and rate_interval >= 0 and rate_burst >= 1",
                 name=conv("fq_queue_limits_check"),
             ),
+            CheckConstraint("cardinality(limits) between 1 and 16", name=conv("fq_queue_shared_limits_check")),
             CheckConstraint(
                 "dead_letter_retention >= 1 and jsonb_typeof(dead_letter_retention_by_kind) = 'object'",
                 name=conv("fq_queue_dead_letters_check"),

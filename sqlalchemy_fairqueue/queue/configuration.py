@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
-from sqlalchemy_fairqueue.unit_of_work import Configure, Limit, Pause, RecordHistory, RetainDeadLetters
+from sqlalchemy_fairqueue.unit_of_work import (
+    Configure,
+    ConfigureLimit,
+    Limit,
+    Pause,
+    RecordHistory,
+    RetainDeadLetters,
+)
 from sqlalchemy_fairqueue.values import (
     UNSET,
     ChannelPolicy,
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
     from sqlalchemy_fairqueue.queue.base import AnySession
     from sqlalchemy_fairqueue.unit_of_work import Operation
-    from sqlalchemy_fairqueue.values import PolicyChanges, Rate
+    from sqlalchemy_fairqueue.values import PolicyChanges, QueueLimits, Rate
 
     DeadLetterRetention = timedelta | Mapping[str, timedelta | None] | Mapping[str | None, timedelta | None] | None
 
@@ -45,6 +52,7 @@ class ConfigurationMethods(QueueBase):
         defaults: ChannelPolicy | PolicyChanges | None = None,
         max_concurrency: int | Unset | None = UNSET,
         rate: Rate | str | Unset | None = UNSET,
+        limits: Collection[str] | Unset | None = UNSET,
         history: bool | None = None,
         history_retention: timedelta | Unset | None = UNSET,
         dead_letter_retention: DeadLetterRetention | Unset = UNSET,
@@ -62,6 +70,8 @@ class ConfigurationMethods(QueueBase):
                 allows, none is delivered.
             rate: Most messages of the whole queue in a time, exactly, such as an API allows that all tenants share: a
                 :class:`~sqlalchemy_fairqueue.Rate` or its text, ``"50/s"``. None: no rate.
+            limits: The names of shared limits that the queue draws from, at most 16, made by :meth:`configure_limit`.
+                All of them hold, beside the queue's own. None: none.
             history: Whether attempts are recorded in ``fq_history``: those that begin from the commit on.
             history_retention: For how long they are kept, at least a day, since days are dropped whole. None: 30 days,
                 as before it is set.
@@ -84,11 +94,48 @@ class ConfigurationMethods(QueueBase):
                 defaults=defaults,
                 max_concurrency=max_concurrency,
                 rate=rate,
+                limits=limits,
                 history=history,
                 history_retention=history_retention,
                 dead_letter_retention=dead_letter_retention,
             ),
         )
+
+    def configure_limit(
+        self,
+        where: AnySession | Connection | Engine,
+        name: str,
+        *,
+        max_concurrency: int | Unset | None = UNSET,
+        rate: Rate | str | Unset | None = UNSET,
+    ) -> None:
+        """Make a limit that several queues share, or change it: ``configure_limit(session, "openai", rate="50/s")``.
+
+        Queues draw from it when ``configure(where, limits=["openai"])`` names it. What they take together never
+        exceeds it. Queues that always have messages get equal parts, and what one leaves is for the others.
+
+        Args:
+            where: As for the class.
+            name: Its name, within the schema of the queue.
+            max_concurrency: Most messages of all its queues that consumers hold at once, exactly. None: no limit.
+            rate: Most messages of all its queues in a time, exactly. None: no rate.
+
+        What is not given stays as it is. Dequeues of its queues run one after the other. A consumer that it holds back
+        polls 50 times a second. Locks the limit until the transaction ends, and its queues are not served meanwhile.
+
+        Raises:
+            InvalidArgument: A bad name or value, or nothing to set.
+        """
+        self._perform(where, [self._configure_limit(name, max_concurrency, rate)])
+
+    def remove_limit(self, where: AnySession | Connection | Engine, name: str) -> None:
+        """Remove a shared limit, from which no queue may draw any more. One that does not exist is no error.
+
+        Raises:
+            InvalidArgument: A bad name, or queues draw from it. On a session that comes from the COMMIT.
+        """
+        check_name("limit", name)
+        self._perform(where, [ConfigureLimit(self._target, name, None)])
 
     def configure_channel(
         self,
@@ -153,6 +200,7 @@ class ConfigurationMethods(QueueBase):
         defaults: ChannelPolicy | PolicyChanges | None = None,
         max_concurrency: int | Unset | None = UNSET,
         rate: Rate | str | Unset | None = UNSET,
+        limits: Collection[str] | Unset | None = UNSET,
         history: bool | None = None,
         history_retention: timedelta | Unset | None = UNSET,
         dead_letter_retention: DeadLetterRetention | Unset = UNSET,
@@ -164,11 +212,28 @@ class ConfigurationMethods(QueueBase):
                 defaults=defaults,
                 max_concurrency=max_concurrency,
                 rate=rate,
+                limits=limits,
                 history=history,
                 history_retention=history_retention,
                 dead_letter_retention=dead_letter_retention,
             ),
         )
+
+    async def aconfigure_limit(
+        self,
+        where: AsyncConnection | AsyncEngine,
+        name: str,
+        *,
+        max_concurrency: int | Unset | None = UNSET,
+        rate: Rate | str | Unset | None = UNSET,
+    ) -> None:
+        """As :meth:`configure_limit`, at once on an AsyncConnection or AsyncEngine."""
+        await self._aperform(where, [self._configure_limit(name, max_concurrency, rate)])
+
+    async def aremove_limit(self, where: AsyncConnection | AsyncEngine, name: str) -> None:
+        """As :meth:`remove_limit`, at once on an AsyncConnection or AsyncEngine."""
+        check_name("limit", name)
+        await self._aperform(where, [ConfigureLimit(self._target, name, None)])
 
     async def aconfigure_channel(
         self,
@@ -196,6 +261,7 @@ class ConfigurationMethods(QueueBase):
         defaults: ChannelPolicy | PolicyChanges | None,
         max_concurrency: int | Unset | None,
         rate: Rate | str | Unset | None,
+        limits: Collection[str] | Unset | None,
         history: bool | None,
         history_retention: timedelta | Unset | None,
         dead_letter_retention: DeadLetterRetention | Unset,
@@ -212,19 +278,35 @@ class ConfigurationMethods(QueueBase):
                 RetainDeadLetters(self._target, kind, retention)
                 for kind, retention in _dead_letter_retentions(dead_letter_retention)
             ]
-        limits: PolicyChanges = {}
+        own: PolicyChanges = {}
         if max_concurrency is not UNSET:
-            limits["max_concurrency"] = max_concurrency
+            own["max_concurrency"] = max_concurrency
         if rate is not UNSET:
-            limits["rate"] = rate
-        if limits:
-            changes.append(Limit(self._target, policy_changes("configure", None, limits)))
+            own["rate"] = rate
+        wanted = cast("QueueLimits", policy_changes("configure", None, own) if own else {})
+        if limits is not UNSET:
+            wanted["limits"] = _limit_names(limits)
+        if wanted:
+            changes.append(Limit(self._target, wanted))
         if not changes:
             raise InvalidArgument(
-                "configure has nothing to set; give defaults, max_concurrency, rate, history, history_retention "
-                "or dead_letter_retention"
+                "configure has nothing to set; give defaults, max_concurrency, rate, limits, history, "
+                "history_retention or dead_letter_retention"
             )
         return changes
+
+    def _configure_limit(
+        self, name: str, max_concurrency: int | Unset | None, rate: Rate | str | Unset | None
+    ) -> ConfigureLimit:
+        check_name("limit", name)
+        changes: PolicyChanges = {}
+        if max_concurrency is not UNSET:
+            changes["max_concurrency"] = max_concurrency
+        if rate is not UNSET:
+            changes["rate"] = rate
+        if not changes:
+            raise InvalidArgument("configure_limit has nothing to set; give max_concurrency or rate")
+        return ConfigureLimit(self._target, name, policy_changes("configure_limit", None, changes))
 
     def _configure(self, channel: str | None, changes: PolicyChanges) -> Configure:
         if channel is not None:
@@ -237,6 +319,17 @@ class ConfigurationMethods(QueueBase):
         if not isinstance(new, bool):
             raise InvalidArgument(f"new is {new!r:.80}; give True or False")
         return Pause(self._target, channel, paused, new)
+
+
+def _limit_names(limits: object) -> list[str] | None:
+    if limits is None:
+        return None
+    if isinstance(limits, str) or not isinstance(limits, Collection):
+        raise InvalidArgument(f"limits is {limits!r:.80}; give the names of shared limits as a list, or None for none")
+    names = list(limits)
+    for name in names:
+        check_name("limit", name)
+    return names or None
 
 
 def _changed_defaults(defaults: object) -> PolicyChanges:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.queue.base import AsyncWhere, Where
-    from sqlalchemy_fairqueue.values import ChannelStats, ConsumerInfo, Contention, QueueStats
+    from sqlalchemy_fairqueue.values import ChannelStats, ConsumerInfo, Contention, QueueStats, SharedLimit
 
 
 class StatsMethods(QueueBase):
@@ -59,6 +59,15 @@ class StatsMethods(QueueBase):
             InvalidArgument: A bad argument.
         """
         return self._ask(where, self._channels(channel, limit, after, busy=busy))
+
+    def limits(self, where: Where, name: str | None = None) -> list[SharedLimit]:
+        """The shared limits of the queue's schema, by name: what they allow, what is out, which queues draw from them.
+
+        Args:
+            where: As for the class.
+            name: Only this one, if it exists. None: all.
+        """
+        return self._ask(where, self._limits(name))
 
     def contention(self, where: Where, *, limit: int = 100) -> Contention:
         """The channels that wait longest and those with the most messages out, with what decides whose turn it is.
@@ -104,6 +113,10 @@ class StatsMethods(QueueBase):
         """As :meth:`channels`."""
         return await self._aask(where, self._channels(channel, limit, after, busy=busy))
 
+    async def alimits(self, where: AsyncWhere, name: str | None = None) -> list[SharedLimit]:
+        """As :meth:`limits`."""
+        return await self._aask(where, self._limits(name))
+
     async def acontention(self, where: AsyncWhere, *, limit: int = 100) -> Contention:
         """As :meth:`contention`."""
         check_count("limit", limit, 1, 100_000)
@@ -113,6 +126,11 @@ class StatsMethods(QueueBase):
         """As :meth:`consumers`."""
         check_count("limit", limit, 1, 100_000)
         return await self._aask(where, partial(database.consumers, target=self._target, limit=limit))
+
+    def _limits(self, name: str | None) -> Callable[[Connection], list[SharedLimit]]:
+        if name is not None:
+            check_name("limit", name)
+        return partial(database.limits, schema=self._target.schema, name=name)
 
     def _channels(
         self, channel: str | None, limit: int, after: str | None, *, busy: bool

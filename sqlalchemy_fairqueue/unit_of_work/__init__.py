@@ -10,6 +10,7 @@ from sqlalchemy_fairqueue.unit_of_work.lock_order import LockOrder, lock_order_o
 from sqlalchemy_fairqueue.unit_of_work.operations import (
     Cancel,
     Configure,
+    ConfigureLimit,
     EnqueueMessage,
     Limit,
     Operation,
@@ -33,6 +34,7 @@ from sqlalchemy_fairqueue.unit_of_work.statements import send, send_alone
 __all__ = [
     "Cancel",
     "Configure",
+    "ConfigureLimit",
     "EnqueueMessage",
     "Limit",
     "LockOrder",

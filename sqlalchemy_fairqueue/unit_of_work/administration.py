@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.unit_of_work.operations import (
     Configure,
+    ConfigureLimit,
     Limit,
     Pause,
     Purge,
@@ -39,6 +40,8 @@ def configure(connection: Connection, target: Target, changes: Sequence[Configur
                 database.configure_channel(
                     connection, target, channel, change.changes, policy=change.policy, notify=notify
                 )
+            case ConfigureLimit():
+                _change_limit(connection, change)
             case Limit():
                 database.limit_queue(connection, target, change.changes, notify=notify)
             case RecordHistory():
@@ -56,15 +59,36 @@ def configure(connection: Connection, target: Target, changes: Sequence[Configur
 def settings_of_queues(
     routed: Iterable[tuple[Connection, Configuration]],
 ) -> tuple[list[tuple[Connection, Configuration]], list[tuple[Connection, Configuration]]]:
-    """The settings that are the queue's own and lock nothing but its row, and the other changes."""
+    """The settings that are the queue's own and lock nothing but its row, those of shared limits, and other changes."""
     own: list[tuple[Connection, Configuration]] = []
     other: list[tuple[Connection, Configuration]] = []
     for connection, change in routed:
-        of_queue = isinstance(change, (RecordHistory, RetainDeadLetters)) or (
-            isinstance(change, (Configure, Pause)) and change.channel is None
+        of_queue = (
+            isinstance(change, (RecordHistory, RetainDeadLetters))
+            or (isinstance(change, (Configure, Pause)) and change.channel is None)
+            or (isinstance(change, ConfigureLimit) and change.changes is not None)
         )
         (own if of_queue else other).append((connection, change))
     return own, other
+
+
+def removals_of_limits(
+    routed: Iterable[tuple[Connection, Configuration]],
+) -> tuple[list[tuple[Connection, Configuration]], list[tuple[Connection, Configuration]]]:
+    """The other changes, and the removals of shared limits, which no queue may draw from by then."""
+    others: list[tuple[Connection, Configuration]] = []
+    removals: list[tuple[Connection, Configuration]] = []
+    for connection, change in routed:
+        is_removal = isinstance(change, ConfigureLimit) and change.changes is None
+        (removals if is_removal else others).append((connection, change))
+    return others, removals
+
+
+def _change_limit(connection: Connection, change: ConfigureLimit) -> None:
+    if change.changes is None:
+        database.remove_limit(connection, change.target.schema, change.name)
+    else:
+        database.configure_limit(connection, change.target.schema, change.name, change.changes)
 
 
 def _pause(connection: Connection, change: Pause) -> None:
@@ -74,14 +98,16 @@ def _pause(connection: Connection, change: Pause) -> None:
         database.resume(connection, change.target, change.channel, notify=change.target.notify)
 
 
-def _lock_key(change: Configuration) -> tuple[bool, bytes]:
+def _lock_key(change: Configuration) -> tuple[int, bytes]:
     # The limit on the whole queue locks the leased messages of all channels, whose state rows go before them.
     match change:
+        case ConfigureLimit():
+            return 0, change.name.encode()
         case Limit():
-            return True, b""
+            return 2, b""
         case RecordHistory() | RetainDeadLetters():
-            return False, b""
-    return False, (change.channel or "").encode()
+            return 1, b""
+    return 1, (change.channel or "").encode()
 
 
 def _update(receipt: PurgeReceipt, purged: int) -> None:

@@ -12,12 +12,21 @@ from sqlalchemy_fairqueue.database import EncodedMessage, ScheduleDefinition, Ta
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from sqlalchemy_fairqueue.values import CancelReceipt, ChannelPolicy, Delivery, PolicyChanges, PurgeReceipt, Receipt
+    from sqlalchemy_fairqueue.values import (
+        CancelReceipt,
+        ChannelPolicy,
+        Delivery,
+        PolicyChanges,
+        PurgeReceipt,
+        QueueLimits,
+        Receipt,
+    )
 
 __all__ = [
     "Cancel",
     "Configuration",
     "Configure",
+    "ConfigureLimit",
     "EnqueueMessage",
     "Limit",
     "MessageChange",
@@ -83,10 +92,19 @@ class Configure:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Change limits of the whole queue: ``max_concurrency``, ``rate``. None: no limit."""
+    """Change limits of the whole queue: ``max_concurrency``, ``rate``, the names of shared limits. None: no limit."""
 
     target: Target
-    changes: PolicyChanges
+    changes: QueueLimits
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureLimit:
+    """Make or change a shared limit of the installation that a queue belongs to. Changes None: remove it."""
+
+    target: Target
+    name: str
+    changes: PolicyChanges | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +214,7 @@ class PauseSchedule:
     paused: bool
 
 
-Configuration = Configure | Limit | RecordHistory | RetainDeadLetters | Pause | Purge
+Configuration = Configure | ConfigureLimit | Limit | RecordHistory | RetainDeadLetters | Pause | Purge
 MessageChange = Settle | Cancel
 ScheduleChange = SetSchedule | RemoveSchedule | PauseSchedule
 Operation = EnqueueMessage | Configuration | MessageChange | ScheduleChange

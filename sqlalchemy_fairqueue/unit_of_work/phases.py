@@ -13,6 +13,7 @@ from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.unit_of_work.operations import (
     Configuration,
     Configure,
+    ConfigureLimit,
     EnqueueMessage,
     Limit,
     MessageChange,
@@ -49,7 +50,7 @@ def by_queue(
 def hold_queues(configurations: Iterable[tuple[Connection, Configuration]]) -> None:
     """Lock the rows of queues whose own settings change."""
     for connection, target, group in by_queue(configurations):
-        if any(_channel_of(change) is None for change in group):
+        if any(_channel_of(change) is None and not isinstance(change, ConfigureLimit) for change in group):
             database.hold_queue(connection, target)
 
 
@@ -91,7 +92,10 @@ def leased_messages(configurations: Iterable[tuple[Connection, Configuration]]) 
         ids: list[int] = []
         if limited:
             ids += database.leased(connection, target, limited)
-        if any(isinstance(change, Limit) and set(change.changes.values()) != {None} for change in group):
+        if any(
+            isinstance(change, Limit) and any(value is not None for value in change.changes.values())
+            for change in group
+        ):
             database.hold_gate(connection, target)
             ids += database.leased(connection, target, None)
         if ids:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue.database import check_installed
 from sqlalchemy_fairqueue.database.drivers import check_driver
 from sqlalchemy_fairqueue.unit_of_work import phases
-from sqlalchemy_fairqueue.unit_of_work.administration import configure, settings_of_queues
+from sqlalchemy_fairqueue.unit_of_work.administration import configure, removals_of_limits, settings_of_queues
 from sqlalchemy_fairqueue.unit_of_work.enqueues import enqueue
 from sqlalchemy_fairqueue.unit_of_work.lock_order import LockOrder, lock_key, lock_order_of
 from sqlalchemy_fairqueue.unit_of_work.operations import (
@@ -85,7 +85,8 @@ def send_routed(
             lock_orders[connection].settled = True
     if several:
         phases.hold_messages(changes, leased)
-    for connection, target, group in by_queue(configurations):
+    configurations, removals = removals_of_limits(configurations)
+    for connection, target, group in [*by_queue(configurations), *by_queue(removals)]:
         updates += configure(connection, target, group)
     for (connection, target), afterwards in later.items():
         updates += settle_and_cancel(connection, target, afterwards)

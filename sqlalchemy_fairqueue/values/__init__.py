@@ -40,6 +40,7 @@ from sqlalchemy_fairqueue.values.policies import (
     OnFull,
     PolicyChanges,
     PolicyFields,
+    QueueLimits,
     Unset,
     check_field_names,
     policy_changes,
@@ -51,6 +52,7 @@ from sqlalchemy_fairqueue.values.reports import (
     DeadLetterInfo,
     QuarantinedInfo,
     QueueStats,
+    SharedLimit,
 )
 from sqlalchemy_fairqueue.values.schedules import (
     Recurrence,
@@ -95,6 +97,7 @@ __all__ = [
     "PolicyFields",
     "PurgeReceipt",
     "QuarantinedInfo",
+    "QueueLimits",
     "QueueStats",
     "Rate",
     "Receipt",
@@ -105,6 +108,7 @@ __all__ = [
     "RetryPolicy",
     "ScheduleInfo",
     "ScheduleState",
+    "SharedLimit",
     "Timing",
     "Unset",
     "check_choice",

@@ -142,6 +142,17 @@ class PolicyChanges(TypedDict, total=False):
     priority_aging: timedelta | None
 
 
+class QueueLimits(TypedDict, total=False):
+    """Limits of a whole queue to change: those that are missing stay as they are. None lifts a limit.
+
+    ``limits`` are the names of the shared limits that the queue draws from.
+    """
+
+    max_concurrency: int | None
+    rate: Rate | str | None
+    limits: list[str] | None
+
+
 def policy_fields() -> tuple[str, ...]:
     """The names of a policy's fields."""
     return tuple(field.name for field in fields(PolicyFields))

@@ -54,6 +54,25 @@ class QueueStats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SharedLimit:
+    """A limit that several queues draw from, at the time of the call.
+
+    Attributes:
+        name: Its name.
+        max_concurrency: Most messages of its queues together that consumers hold at once. None: no limit.
+        rate: Most messages of its queues together in a time. None: no rate.
+        current_concurrency: How many messages of its queues consumers hold.
+        queues: The queues that draw from it.
+    """
+
+    name: str
+    max_concurrency: int | None
+    rate: Rate | None
+    current_concurrency: int
+    queues: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelStats(PolicyFields):
     """The state of a channel at the time of the call.
 

@@ -129,7 +129,7 @@ def test_a_queue(cli: Cli, engine: Engine) -> None:
     """Limit, history and the defaults of new channels are set apart: what is not named stays."""
     first = cli("configure", "queue", "--queue", "documents", "--max-concurrency", "50", "--json").document
     assert first == {
-        "queue": "documents", "changed": True, "max_concurrency": 50, "rate": None, "history": False,
+        "queue": "documents", "changed": True, "max_concurrency": 50, "rate": None, "limits": [], "history": False,
         "history_retention_seconds": None, "dead_letter_retention_seconds": None,
         "dead_letter_retention_seconds_by_kind": {}, "defaults": None,
     }  # fmt: skip

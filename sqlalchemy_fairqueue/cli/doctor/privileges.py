@@ -16,6 +16,7 @@ ALL_TABLES = (
     "fq_queue", "fq_queue_state", "fq_channel", "fq_channel_state", "fq_message", "fq_signal", "fq_lease",
     "fq_dead_letter", "fq_history", "fq_history_default", "fq_pruned_history", "fq_load", "fq_grant",
     "fq_gate", "fq_quarantine", "fq_promotion", "fq_schedule", "fq_schedule_slot",
+    "fq_limit", "fq_limit_state", "fq_limit_share",
 )  # fmt: skip
 """Every table of the installation, apart from the days of the history."""
 

@@ -4,6 +4,7 @@ select
   q.max_concurrency,
   q.rate_interval,
   q.rate_burst,
+  q.limits,
   q.history,
   q.history_retention,
   q.dead_letter_retention,

@@ -65,6 +65,7 @@ declare
   c_longest constant bigint := 1000000;
   c_late constant bigint := 10000000;
   c_parts constant integer := 64;
+  c_shared constant bigint := 20000;
   v_now bigint := fairqueue.fq_now();
   v_lease_id bigint;
   v_expires_at bigint;
@@ -101,11 +102,15 @@ declare
   v_locked_first bigint;
   v_due_at bigint;
   v_below boolean := not v_full and (v_now >= v_below_at or v_below_at > v_now + 60000000 or v_channel_floor > v_now);
-  -- the queue's rate
+  -- the queue's shared limits and rate
+  v_limits text[];
+  v_drawn_room integer;
   v_rate_at bigint;
   v_rate_interval bigint;
   v_rate_burst integer;
   v_rate_due_at bigint;
+  v_drawn_due_at bigint;
+  v_hungry boolean;
   v_lease_floor bigint := case when v_full then 0 else least(coalesce(p_hints[10], 0), v_now - c_late) end;
   v_whole_order boolean := false;
   v_order_floor bigint;
@@ -198,7 +203,8 @@ begin
     v_scan_cost := -fairqueue.fq_now();
   end if;
   -- One statement answers all questions, since starting a statement costs more than running it.
-  select q.paused_at is not null, q.history, q.max_concurrency is not null or (q.rate_interval > 0) is true,
+  select q.paused_at is not null, q.history, q.limits,
+    q.max_concurrency is not null or (q.rate_interval > 0) is true or q.limits is not null,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
     pg_current_xact_id_if_assigned() is null,
     (
@@ -225,7 +231,7 @@ begin
       where g.queue = p_queue
         and g.id > case when v_full then 0 else v_signal_floor end
     )
-  into v_paused, v_history, v_limited_queue, v_ended_xid, v_unwritten, v_expired_at, v_promoted_at,
+  into v_paused, v_history, v_limits, v_limited_queue, v_ended_xid, v_unwritten, v_expired_at, v_promoted_at,
     v_signalled
   from (values (p_queue)) asked (name)
   left join fairqueue.fq_queue q on q.name = asked.name;
@@ -301,6 +307,13 @@ begin
     join fairqueue.fq_queue_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn
     for no key update of s skip locked;
     v_limit := coalesce(v_limit, 0);
+    if v_limits is not null and v_limit > 0 then
+      v_drawn_room := fairqueue.fq_draw_room(p_queue, v_limits, v_limit);
+      v_limit := coalesce(v_drawn_room, 0);
+      if v_drawn_room is null then
+        v_queue_state := null;
+      end if;
+    end if;
   end if;
   v_left := v_limit;
   -- No more channels are locked than the limit is turns, if all have the weight of the first one; later passes go
@@ -824,6 +837,21 @@ begin
       rate_at = v_rate_at
     where q.ctid = v_queue_state;
   end if;
+  if v_drawn_room is not null then
+    v_hungry := v_left = 0 and v_limit < p_limit and exists (
+      select
+      from fairqueue.fq_channel_state s
+      where s.queue = p_queue
+        and s.next_dequeue_at is not null
+        and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
+        and s.next_dequeue_at >= v_channel_floor
+        and s.next_dequeue_at <= v_now
+    );
+    v_drawn_due_at := fairqueue.fq_draw(p_queue, v_limits, (v_limit - v_left)::integer, v_hungry);
+    if v_hungry then
+      v_drawn_due_at := coalesce(v_drawn_due_at, v_now + c_shared);
+    end if;
+  end if;
   if v_left = 0 and v_limit < p_limit then
     v_rate_due_at := fairqueue.fq_rate_allows_at(v_rate_at, v_rate_interval, v_rate_burst);
     v_rate_due_at := case when v_rate_due_at > v_now then v_rate_due_at end;
@@ -842,7 +870,7 @@ begin
   elsif v_left > 0 or v_limit < p_limit then
     -- At the queue's limit only its rate, or a lease that expires, brings something without a signal; a consumer that
     -- waits and holds nothing gives nothing back.
-    select least(due_in, v_rate_due_at, e.expires_at) into due_in
+    select least(due_in, greatest(v_rate_due_at, v_drawn_due_at), e.expires_at) into due_in
     from (values (p_queue)) asked (name)
     left join lateral (
       select x.expires_at

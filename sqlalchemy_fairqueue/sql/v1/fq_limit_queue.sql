@@ -1,7 +1,7 @@
 -- fq_limit_queue: change the limits of a queue, of all its channels together, in the caller's transaction. p_changes:
 -- the limits to change, as a JSON object; the others stay as they are. max_concurrency: how many messages may be out at
 -- once (null: any number). rate_interval (microseconds; 0: no rate) and rate_burst: at most a burst at once, and on
--- average a message each interval.
+-- average a message each interval. limits: the names of the shared limits that it draws from (null: none).
 -- Guarantees: takes effect with the commit and is exact: messages that are out are counted when a limit is set, and
 -- each frees what its own row says it holds, however the limit is set, lowered and lifted. While more are out than a
 -- new limit allows, none is delivered. A new rate counts from the last message that the old one counted. p_notify: wake
@@ -28,6 +28,8 @@ set jit = off
 as $$
 declare
   v_new fairqueue.fq_queue;
+  v_limits text[] collate "C";
+  v_unknown text;
   v_limited boolean;
   v_marked integer := 0;
   v_row tid;
@@ -38,32 +40,63 @@ begin
   end if;
   perform fairqueue.fq_check_names(array[p_queue]::text[]);
   if jsonb_typeof(p_changes) is distinct from 'object' or p_changes = '{}'
-    or p_changes - array['max_concurrency', 'rate_interval', 'rate_burst'] <> '{}'
+    or p_changes - array['max_concurrency', 'rate_interval', 'rate_burst', 'limits'] <> '{}'
     or (p_changes ? 'rate_interval') <> (p_changes ? 'rate_burst')
   then
     raise exception 'fq_limit_queue has changes %', left(p_changes::text, 200)
       using errcode = 'QF001',
-        hint = 'give a JSON object with max_concurrency, or with rate_interval and rate_burst, or with all of them';
+        hint = 'give a JSON object with max_concurrency, with rate_interval and rate_burst, with limits, or with '
+          'several of them';
   end if;
   -- The bounds are those of a channel's limits.
   v_new := jsonb_populate_record(
-    null::fairqueue.fq_queue, fairqueue.fq_changed_policy(null::jsonb, p_changes)
+    null::fairqueue.fq_queue, fairqueue.fq_changed_policy(null::jsonb, (p_changes - 'limits')::jsonb)
   );
+  if p_changes ->> 'limits' is not null then
+    if jsonb_typeof(p_changes -> 'limits') <> 'array'
+      or jsonb_array_length(p_changes -> 'limits') not between 1 and 16
+    then
+      raise exception 'the limits of a queue are %', left(p_changes ->> 'limits', 200)
+        using errcode = 'QF001', hint = 'give the names of 1 to 16 shared limits as an array, or null for none';
+    end if;
+    select array_agg(distinct u.name order by u.name) into v_limits
+    from jsonb_array_elements_text(p_changes -> 'limits') u(name);
+  end if;
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'fq_limit_queue runs in a % transaction', current_setting('transaction_isolation')
       using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction';
   end if;
-  insert into fairqueue.fq_queue as q (name, max_concurrency, rate_interval, rate_burst)
-  values (p_queue, v_new.max_concurrency, v_new.rate_interval, v_new.rate_burst)
+  insert into fairqueue.fq_queue as q (name, max_concurrency, rate_interval, rate_burst, limits)
+  values (p_queue, v_new.max_concurrency, v_new.rate_interval, v_new.rate_burst, v_limits)
   on conflict (name) do update
   set max_concurrency = case
       when p_changes ? 'max_concurrency' then excluded.max_concurrency
       else q.max_concurrency
     end,
     rate_interval = case when p_changes ? 'rate_interval' then excluded.rate_interval else q.rate_interval end,
-    rate_burst = case when p_changes ? 'rate_burst' then excluded.rate_burst else q.rate_burst end
+    rate_burst = case when p_changes ? 'rate_burst' then excluded.rate_burst else q.rate_burst end,
+    limits = case when p_changes ? 'limits' then excluded.limits else q.limits end
   returning * into v_new;
-  v_limited := v_new.max_concurrency is not null or v_new.rate_interval > 0;
+  v_limited := v_new.max_concurrency is not null or v_new.rate_interval > 0 or v_new.limits is not null;
+  if p_changes ? 'limits' then
+    -- Whoever removes one of them waits.
+    perform
+    from fairqueue.fq_limit f
+    where f.name = any (v_limits)
+    order by f.name
+    for key share;
+    select u.name into v_unknown
+    from unnest(v_limits) u(name)
+    where not exists (
+        select
+        from fairqueue.fq_limit f
+        where f.name = u.name
+      );
+    if found then
+      raise exception 'there is no limit %', left(v_unknown, 80)
+        using errcode = 'QF001', hint = 'make it first: configure_limit(where, name, max_concurrency=..., rate=...)';
+    end if;
+  end if;
 
   if v_limited then
     -- Wait for transactions that end messages before the gate is closed, so that dequeues need not stand still as long.
@@ -107,6 +140,21 @@ begin
   elsif v_limited then
     insert into fairqueue.fq_queue_state (queue, max_concurrency, current_concurrency, rate_interval, rate_burst)
     values (p_queue, v_new.max_concurrency, v_marked, v_new.rate_interval, v_new.rate_burst);
+  end if;
+  if p_changes ? 'limits' then
+    -- No dequeue of the queue is under way: nobody writes its shares.
+    delete from fairqueue.fq_limit_share s
+    where s.queue = p_queue
+      and (s.limit_name = any (v_limits)) is not true;
+    insert into fairqueue.fq_limit_share (limit_name, queue)
+    select u.name, p_queue
+    from unnest(v_limits) u(name)
+    where not exists (
+        select
+        from fairqueue.fq_limit_share s
+        where s.limit_name = u.name
+          and s.queue = p_queue
+      );
   end if;
   if p_notify then
     perform fairqueue.fq_wake(p_queue);

@@ -8,6 +8,7 @@ returns table (
   max_concurrency integer,
   rate_interval bigint,
   rate_burst integer,
+  limits text[],
   history boolean,
   history_retention bigint,
   dead_letter_retention bigint,
@@ -26,7 +27,7 @@ begin
       and p_queue is not null;
   end if;
   return query
-  select q.name, q.defaults, q.max_concurrency, q.rate_interval, q.rate_burst, q.history, q.history_retention,
+  select q.name, q.defaults, q.max_concurrency, q.rate_interval, q.rate_burst, q.limits, q.history, q.history_retention,
     q.dead_letter_retention, q.dead_letter_retention_by_kind
   from fairqueue.fq_queue q
   where p_queue is null

@@ -1,0 +1,63 @@
+-- fq_configure_limit: make a shared limit, or change it, in the caller's transaction. p_changes: as of fq_limit_queue;
+-- what it does not name stays, and a new limit limits nothing else.
+-- Guarantees: takes effect with the commit and is exact: all that its queues have out counts. While more are out than a
+-- new limit allows, none is delivered. Until the commit the queues of the limit are not served.
+-- Locks: the limit's row, then its state; waits for another change of the limit and for dequeues under way.
+-- Index: fq_limit_pkey, fq_limit_state_newest_ix. Errors: QF001 bad argument; 40001; QF007: for operators of all
+-- queues.
+create function fairqueue.fq_configure_limit(p_name text, p_changes jsonb)
+returns void
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_new fairqueue.fq_limit;
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], null::text, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  perform fairqueue.fq_check_names(array[p_name]::text[]);
+  if jsonb_typeof(p_changes) is distinct from 'object' or p_changes = '{}'
+    or p_changes - array['max_concurrency', 'rate_interval', 'rate_burst'] <> '{}'
+    or (p_changes ? 'rate_interval') <> (p_changes ? 'rate_burst')
+  then
+    raise exception 'fq_configure_limit has changes %', left(p_changes::text, 200)
+      using errcode = 'QF001',
+        hint = 'give a JSON object with max_concurrency, or with rate_interval and rate_burst, or with all of them';
+  end if;
+  v_new := jsonb_populate_record(null::fairqueue.fq_limit, fairqueue.fq_changed_policy(null::jsonb, p_changes));
+  insert into fairqueue.fq_limit as f (name, max_concurrency, rate_interval, rate_burst)
+  values (p_name, v_new.max_concurrency, v_new.rate_interval, v_new.rate_burst)
+  on conflict (name) do update
+  set max_concurrency = case
+      when p_changes ? 'max_concurrency' then excluded.max_concurrency
+      else f.max_concurrency
+    end,
+    rate_interval = case when p_changes ? 'rate_interval' then excluded.rate_interval else f.rate_interval end,
+    rate_burst = case when p_changes ? 'rate_burst' then excluded.rate_burst else f.rate_burst end
+  returning * into v_new;
+  perform
+  from fairqueue.fq_limit_state s
+  where s.limit_name = p_name
+  for no key update;
+  -- A new statement, which sees what was waited for.
+  update fairqueue.fq_limit_state s
+  set turn = s.turn + 1,
+    rate_at = least(s.rate_at, fairqueue.fq_now() + v_new.rate_burst * v_new.rate_interval)
+  where s.limit_name = p_name;
+  if not found then
+    insert into fairqueue.fq_limit_state (limit_name)
+    values (p_name);
+  end if;
+end
+$$;

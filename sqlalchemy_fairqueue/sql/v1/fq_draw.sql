@@ -1,0 +1,68 @@
+-- fq_draw: write down what a queue has drawn from its shared limits, after fq_draw_room in the same transaction.
+-- p_hungry: it has more messages, which the limits held back. Returns when their rates allow the next message, null
+-- where none holds it back.
+-- Guarantees: for a short time other queues of the limits leave a hungry queue its part.
+-- Locks: none that fq_draw_room has not taken, but for the shares of the queue. Index: as fq_limit_members.
+-- Errors: none.
+create function fairqueue.fq_draw(p_queue text, p_limits text[], p_drawn integer, p_hungry boolean)
+returns bigint
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  c_patience constant bigint := 1000000;
+  v_now bigint := fairqueue.fq_now();
+  v_allowed_at bigint;
+  r record;
+begin
+  for r in
+    select n.row as state, m.row_id as share, m.tag, m.hungry_until, f.rate_interval, f.rate_burst,
+      greatest(n.rate_at, v_now) + p_drawn * f.rate_interval as rate_at
+    from unnest(p_limits) l(name)
+    join fairqueue.fq_limit f on f.name = l.name
+    cross join lateral (
+      select s.ctid as row, s.rate_at
+      from fairqueue.fq_limit_state s
+      where s.limit_name = f.name
+      order by s.limit_name desc, s.turn desc
+      limit 1
+    ) n
+    cross join lateral (
+      select x.*
+      from fairqueue.fq_limit_members(f.name::text) x
+      where x.queue = p_queue
+    ) m
+  loop
+    v_allowed_at := greatest(
+      v_allowed_at,
+      fairqueue.fq_rate_allows_at(r.rate_at::bigint, r.rate_interval::bigint, r.rate_burst::integer)
+    );
+    if p_drawn > 0 then
+      update fairqueue.fq_limit_state s
+      set turn = s.turn + 1,
+        rate_at = r.rate_at,
+        virtual_time = greatest(s.virtual_time, r.tag)
+      where s.ctid = r.state;
+    end if;
+    if p_drawn > 0
+      or p_hungry <> (r.hungry_until > v_now)
+      or (p_hungry and r.hungry_until < v_now + c_patience / 2)
+    then
+      update fairqueue.fq_limit_share s
+      set turn = s.turn + 1,
+        tag = r.tag + p_drawn,
+        hungry_until = case when p_hungry then v_now + c_patience else 0 end
+      where s.ctid = r.share;
+    end if;
+  end loop;
+  return case when v_allowed_at > v_now then v_allowed_at end;
+end
+$$;

@@ -1,0 +1,103 @@
+-- fq_draw_room: how many of p_wanted messages the shared limits of a queue let its dequeue take now; null: another
+-- transaction has one of the limits.
+-- Guarantees: what it returns may be taken in this transaction, and is written down by fq_draw: until it ends nobody
+-- else draws from these limits. A queue is never ahead of one that was held back by more than its part of the limit:
+-- two queues that always have messages get equal parts, and what one leaves is for the others. Slots of queues that
+-- nobody consumes any more are taken back.
+-- Locks: the states of the limits for no key update, skip locked: it waits for none.
+-- Index: fq_limit_pkey, fq_limit_state_newest_ix, fq_lease_expires_ix; those of fq_limit_members. Errors: none.
+-- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
+create function fairqueue.fq_draw_room(p_queue text, p_limits text[], p_wanted integer)
+returns integer
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_held integer;
+  v_room bigint := p_wanted;
+  v_full text;
+  v_abandoned text;
+  r record;
+begin
+  select count(*) into v_held
+  from (
+    select s.limit_name
+    from unnest(p_limits) l(name)
+    cross join lateral (
+      select n.ctid as row, n.turn
+      from fairqueue.fq_limit_state n
+      where n.limit_name = l.name
+      order by n.limit_name desc, n.turn desc
+      limit 1
+    ) newest
+    join fairqueue.fq_limit_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn
+    for no key update of s skip locked
+  ) held;
+  if v_held < cardinality(p_limits) then
+    return null;
+  end if;
+
+  -- New statements, which see what the last holder of the locks has written.
+  for v_pass in 1..2 loop
+    for r in
+      select f.name,
+        f.max_concurrency - m.messages_out as free,
+        fairqueue.fq_rate_room(
+          v_now, n.rate_at::bigint, f.rate_interval::bigint, f.rate_burst::integer
+        ) as rate_room,
+        case
+          when f.max_concurrency is not null or f.rate_interval > 0 then
+            m.others_tag - m.own_tag + greatest(1, coalesce(f.max_concurrency, f.rate_burst) / m.contenders)
+        end as lead
+      from unnest(p_limits) l(name)
+      join fairqueue.fq_limit f on f.name = l.name
+      cross join lateral (
+        select s.rate_at
+        from fairqueue.fq_limit_state s
+        where s.limit_name = f.name
+        order by s.limit_name desc, s.turn desc
+        limit 1
+      ) n
+      cross join lateral (
+        select sum(x.messages_out) as messages_out,
+          min(x.tag) filter (where x.queue = p_queue) as own_tag,
+          min(x.tag) filter (where x.queue <> p_queue and x.hungry_until > v_now) as others_tag,
+          greatest(1, count(*) filter (where x.queue = p_queue or x.hungry_until > v_now)) as contenders
+        from fairqueue.fq_limit_members(f.name::text) x
+      ) m
+    loop
+      v_room := least(v_room, r.free, r.rate_room, r.lead);
+      v_full := case when r.free <= 0 then r.name end;
+      exit when v_full is not null;
+    end loop;
+    exit when v_full is null or v_pass = 2;
+    -- What a queue that nobody consumes any more has out, or has freed unheard, would count for ever.
+    for v_abandoned in
+      select m.queue
+      from fairqueue.fq_limit_members(v_full) m
+      where m.queue <> p_queue
+        and m.messages_out > 0
+        and not exists (
+          select
+          from fairqueue.fq_lease e
+          where e.queue = m.queue
+            and e.expires_at > v_now
+        )
+    loop
+      perform fairqueue.fq_reclaim(v_abandoned, 1000::integer, 0::bigint);
+      perform fairqueue.fq_free_slots(v_abandoned);
+    end loop;
+    v_room := p_wanted;
+  end loop;
+  return greatest(0, v_room);
+end
+$$;

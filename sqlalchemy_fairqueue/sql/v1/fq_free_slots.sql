@@ -1,0 +1,60 @@
+-- fq_free_slots: free the queue's slots that signals have given back, without hearing the rest of them. Returns how
+-- many.
+-- Guarantees: a slot is freed once, whoever hears the signal later. 0 while somebody else has the queue's state row.
+-- Locks: the queue's state row for no key update, signals for update, all skip locked: it waits for none.
+-- Index: fq_queue_state_newest_ix, fq_signal_pkey. Errors: none.
+create function fairqueue.fq_free_slots(p_queue text)
+returns bigint
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_row tid;
+  v_freed bigint;
+begin
+  select s.ctid into v_row
+  from (
+    select n.ctid as row, n.turn
+    from fairqueue.fq_queue_state n
+    where n.queue = p_queue
+    order by n.queue desc, n.turn desc
+    limit 1
+  ) newest
+  join fairqueue.fq_queue_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn
+  for no key update of s skip locked;
+  if not found then
+    return 0;
+  end if;
+  with freeing as materialized (
+    select g.ctid as row, g.queue_freed
+    from fairqueue.fq_signal g
+    where g.queue = p_queue
+      and g.queue_freed > 0
+    limit 1000
+    for update skip locked
+  ),
+  freed as (
+    update fairqueue.fq_signal g
+    set queue_freed = 0
+    from freeing f
+    where g.ctid = f.row
+    returning f.queue_freed
+  )
+  select coalesce(sum(f.queue_freed), 0) into v_freed
+  from freed f;
+  update fairqueue.fq_queue_state q
+  set turn = q.turn + 1,
+    current_concurrency = q.current_concurrency - v_freed
+  where q.ctid = v_row
+    and v_freed > 0;
+  return v_freed;
+end
+$$;

@@ -1,0 +1,59 @@
+-- fq_limit_members: the queues of a shared limit, what each has drawn in virtual time, until when it counts as held
+-- back, and how many of its messages are out.
+-- Guarantees: as now. A queue that was not held back starts where the limit is: idle times save nothing up.
+-- Locks: none. Index: fq_limit_share_newest_ix, backwards, so that the live version of each queue is met first;
+-- fq_limit_state_newest_ix, fq_queue_state_newest_ix. Errors: none.
+create function fairqueue.fq_limit_members(p_limit text)
+returns table (queue text, row_id tid, tag bigint, hungry_until bigint, messages_out bigint)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_virtual_time bigint;
+  v_member fairqueue.fq_limit_share;
+begin
+  select s.virtual_time into v_virtual_time
+  from fairqueue.fq_limit_state s
+  where s.limit_name = p_limit
+  order by s.limit_name desc, s.turn desc
+  limit 1;
+  select s.ctid, s.queue, s.tag, s.hungry_until into row_id, queue, tag, hungry_until
+  from fairqueue.fq_limit_share s
+  where s.limit_name = p_limit
+  order by s.limit_name desc, s.queue desc, s.turn desc
+  limit 1;
+  while found loop
+    v_member.queue := queue;
+    if hungry_until <= v_now then
+      tag := greatest(tag, v_virtual_time);
+    end if;
+    messages_out := coalesce(
+      (
+        select q.current_concurrency
+        from fairqueue.fq_queue_state q
+        where q.queue = v_member.queue
+        order by q.queue desc, q.turn desc
+        limit 1
+      ),
+      0
+    );
+    return next;
+    select s.ctid, s.queue, s.tag, s.hungry_until into row_id, queue, tag, hungry_until
+    from fairqueue.fq_limit_share s
+    where s.limit_name = p_limit
+      and s.queue < v_member.queue
+    order by s.limit_name desc, s.queue desc, s.turn desc
+    limit 1;
+  end loop;
+end
+$$;

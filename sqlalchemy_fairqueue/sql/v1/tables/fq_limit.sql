@@ -1,0 +1,11 @@
+-- One row a shared limit: what several queues together may have out (max_concurrency), and at which rate they may take.
+-- Written by fq_configure_limit and fq_remove_limit.
+create table fairqueue.fq_limit (
+  name text collate "C" not null,
+  max_concurrency integer,
+  rate_interval bigint not null default 0,
+  rate_burst integer not null default 1,
+  constraint fq_limit_pkey primary key (name),
+  constraint fq_limit_name_check check (octet_length(name) between 1 and 512),
+  constraint fq_limit_values_check check (max_concurrency >= 1 and rate_interval >= 0 and rate_burst >= 1)
+);

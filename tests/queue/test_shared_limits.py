@@ -1,0 +1,207 @@
+"""Limits that several queues draw from: exact over all of them, and shared in equal parts."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import InvalidArgument, Queue, Rate
+from sqlalchemy_fairqueue.values import Delivery
+from tests.fixtures.clock import Clock
+from tests.fixtures.connections import Connect
+from tests.fixtures.database import Database
+from tests.fixtures.waits import Waits
+
+A, B, C = Queue("a"), Queue("b"), Queue("c")
+SECOND = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
+
+
+def _seed(engine: Engine, queue: Queue, count: int) -> None:
+    with Session(engine) as session:
+        for number in range(count):
+            queue.enqueue(session, channel=f"{number % 3}", payload=number)
+        session.commit()
+
+
+def _share(engine: Engine, *queues: Queue, **limit: object) -> None:
+    A.configure_limit(engine, "api", **limit)  # type: ignore[arg-type]
+    for queue in queues:
+        queue.configure(engine, limits=["api"])
+
+
+def _take(engine: Engine, queue: Queue, limit: int = 100, lease: timedelta = 10 * HOUR) -> list[Delivery]:
+    return queue.dequeue(engine, limit=limit, lease=lease)
+
+
+def test_a_limit_holds_over_all_queues(engine: Engine) -> None:
+    """At most as many messages are out as it allows, whichever queues they are of; one that ends frees its part."""
+    for queue in (A, B, C):
+        _seed(engine, queue, 10)
+    _share(engine, A, B, max_concurrency=4)
+    first = _take(engine, A, limit=3)
+    assert len(first) == 3
+    assert len(_take(engine, B)) == 1
+    assert (_take(engine, A), _take(engine, B)) == ([], [])
+    assert len(_take(engine, C)) == 10
+    A.complete(engine, first[0])
+    A.retry(engine, first[1], delay=HOUR, error="later")
+    assert sum(len(_take(engine, queue, limit=1)) for queue in (A, B, A, B)) == 2
+    [found] = A.limits(engine)
+    assert (found.name, found.max_concurrency, found.current_concurrency) == ("api", 4, 4)
+    assert found.queues == ("a", "b")
+
+
+def test_what_is_out_counts_from_the_start(engine: Engine) -> None:
+    """A queue that begins to draw brings what it has out; a limit that is lowered or lifted holds for the next."""
+    for queue in (A, B):
+        _seed(engine, queue, 10)
+    held = _take(engine, A, limit=3)
+    _share(engine, A, B, max_concurrency=4)
+    assert len(_take(engine, B)) == 1
+    A.configure_limit(engine, "api", max_concurrency=2)
+    A.complete(engine, held[0])
+    assert (_take(engine, A), _take(engine, B)) == ([], [])
+    A.configure_limit(engine, "api", max_concurrency=None)
+    assert len(_take(engine, B)) == 9
+    A.configure(engine, limits=None)
+    assert len(_take(engine, A)) == 7
+    assert A.limits(engine, "api")[0].queues == ("b",)
+
+
+def test_a_rate_holds_over_all_queues(engine: Engine, clock: Clock) -> None:
+    """A burst together, then one each interval; a consumer that is held back is told when to come again."""
+    for queue in (A, B):
+        _seed(engine, queue, 50)
+    _share(engine, A, B, rate=Rate(1, per=HOUR, burst=4))
+    assert len(_take(engine, A, limit=3)) == 3
+    assert len(_take(engine, B)) == 1
+    assert (_take(engine, A), _take(engine, B)) == ([], [])
+    batch = B.dequeue(engine, limit=5, lease=10 * HOUR)
+    assert batch.due_in is not None
+    assert HOUR - timedelta(minutes=5) < batch.due_in <= HOUR
+    clock.advance(2 * HOUR)
+    assert len(_take(engine, A, limit=1)) + len(_take(engine, B, limit=1)) == 2
+    assert (_take(engine, A), _take(engine, B)) == ([], [])
+
+
+@pytest.fixture
+def still(clock: Clock, database: Database) -> Clock:
+    """A clock that goes on only when it is put forward."""
+    database.execute(
+        "create or replace function fq_now() returns bigint language sql volatile parallel safe as"
+        " $$ select 2000000000000000 + last_value from public.test_clock $$"
+    )
+    return clock
+
+
+@pytest.mark.parametrize("greedy", [1, 5, 100])
+def test_queues_get_equal_parts(engine: Engine, still: Clock, greedy: int) -> None:
+    """However much one asks for, and however often, two queues that always have messages get the same."""
+    for queue in (A, B):
+        _seed(engine, queue, 200)
+    _share(engine, A, B, rate=Rate(10, per=SECOND, burst=10))
+    taken = {"a": 0, "b": 0}
+    for _ in range(50):
+        still.advance(SECOND / 5)
+        for queue, limit in ((A, greedy), (A, greedy), (B, 3)):
+            taken[queue.name] += len(_take(engine, queue, limit=limit))
+    assert 100 <= sum(taken.values()) <= 110
+    assert abs(taken["a"] - taken["b"]) <= 10
+
+
+def test_what_one_leaves_is_for_the_others(engine: Engine, still: Clock) -> None:
+    """A queue without messages reserves nothing, and a time without any saves nothing up."""
+    _seed(engine, A, 200)
+    _share(engine, A, B, rate=Rate(10, per=SECOND, burst=10))
+    alone = 0
+    for _ in range(10):
+        still.advance(SECOND)
+        alone += len(_take(engine, A))
+        assert _take(engine, B) == []
+    assert alone == 100
+    _seed(engine, B, 200)
+    taken = {"a": 0, "b": 0}
+    for _ in range(10):
+        for queue in (A, B):
+            still.advance(SECOND / 2)
+            taken[queue.name] += len(_take(engine, queue))
+    assert 95 <= sum(taken.values()) <= 105
+    assert abs(taken["a"] - taken["b"]) <= 10
+
+
+def test_a_queue_that_nobody_consumes_any_more(engine: Engine, database: Database) -> None:
+    """What its consumers held when they died, and what they freed unheard, is given back to the other queues."""
+    for queue in (A, B):
+        _seed(engine, queue, 3)
+    _share(engine, A, B, max_concurrency=3)
+    one, *_ = _take(engine, A)
+    A.complete(engine, one)
+    database.execute("update fq_lease set expires_at = 0")
+    assert len(_take(engine, B)) == 3
+    assert A.limits(engine)[0].current_concurrency == 3
+
+
+def test_several_limits(engine: Engine) -> None:
+    """The least of all limits holds, the queue's own included."""
+    _seed(engine, A, 20)
+    _seed(engine, B, 20)
+    A.configure_limit(engine, "one", max_concurrency=5)
+    A.configure_limit(engine, "two", max_concurrency=3)
+    A.configure(engine, limits=["two", "one", "two"], max_concurrency=10)
+    B.configure(engine, limits=["one"])
+    assert len(_take(engine, A)) == 3
+    assert len(_take(engine, B)) == 2
+    A.configure(engine, limits=["one"])
+    assert _take(engine, A) == []
+
+
+def test_two_dequeues_at_the_same_time(engine: Engine, connect: Connect, waits: Waits) -> None:
+    """While one draws, another queue of the limit takes nothing, waits for nothing, and is due again at once."""
+    for queue in (A, B):
+        _seed(engine, queue, 3)
+    _share(engine, A, B, max_concurrency=3)
+    _take(engine, A, limit=1)
+    drawing = connect()
+    drawing.exec_driver_sql("select * from fq_dequeue('a', 1, 1000000000, 'me')")
+    batch = waits.unhindered(lambda rival: B.dequeue(rival.engine, limit=5))
+    assert (batch, batch.due_in is not None and batch.due_in <= timedelta(milliseconds=10)) == ([], True)
+    drawing.rollback()
+    assert len(_take(engine, B)) == 2
+
+
+def test_bad_limits(engine: Engine) -> None:
+    """Limits that are not there, are used, or make no sense are refused, and nothing is changed."""
+    with pytest.raises(InvalidArgument, match="there is no limit api"):
+        A.configure(engine, limits=["api"])
+    with pytest.raises(InvalidArgument, match="names of shared limits as a list"):
+        A.configure(engine, limits="api")
+    with pytest.raises(InvalidArgument, match="nothing to set"):
+        A.configure_limit(engine, "api")
+    with pytest.raises(InvalidArgument, match="max_concurrency is 0"):
+        A.configure_limit(engine, "api", max_concurrency=0)
+    _share(engine, A, B, rate="5/s")
+    with pytest.raises(InvalidArgument, match="the limit api is that of b, a"):
+        A.remove_limit(engine, "api")
+    with Session(engine) as session:
+        A.remove_limit(session, "api")
+        for queue in (A, B):
+            queue.configure(session, limits=None)
+        session.commit()
+    assert A.limits(engine) == []
+    A.remove_limit(engine, "api")
+
+
+async def test_awaited(engine: Engine, async_engine: AsyncEngine) -> None:
+    """The awaited twins do the same."""
+    await A.aconfigure_limit(async_engine, "api", max_concurrency=2)
+    await A.aconfigure(async_engine, limits=("api",))
+    _seed(engine, A, 5)
+    assert len(await A.adequeue(async_engine, limit=5)) == 2
+    [found] = await A.alimits(async_engine)
+    assert (found.current_concurrency, found.queues) == (2, ("a",))
+    await A.aconfigure(async_engine, limits=[])
+    await A.aremove_limit(async_engine, "api")
+    assert await A.alimits(async_engine) == []
