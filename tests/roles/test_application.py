@@ -87,7 +87,7 @@ def test_a_worker_with_a_history(application: Application) -> None:
     def fails(_delivery: Delivery) -> None:
         raise Retry
 
-    running = retimed(Worker(worker, served, concurrency=2), housekeeping_first=0.01)
+    running = retimed(Worker(worker, served, concurrency=2), housekeeping_first=0.01, housekeeping_every=0.5)
     running.start()
     waiting = "select count(*) from {schema}.fq_lease where waiting_until is not null"
     try:
