@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext, Finding, Leve
 from sqlalchemy_fairqueue.cli.doctor.gates import check_gates
 from sqlalchemy_fairqueue.cli.doctor.grants import check_grants
 from sqlalchemy_fairqueue.cli.doctor.history import check_history
+from sqlalchemy_fairqueue.cli.doctor.platforms import check_platform
 from sqlalchemy_fairqueue.cli.doctor.privileges import check_ownership, check_privileges
 from sqlalchemy_fairqueue.cli.doctor.quarantine import check_quarantine
 from sqlalchemy_fairqueue.cli.doctor.queues import check_leases, check_queues, check_waits
@@ -37,11 +38,11 @@ if TYPE_CHECKING:
 Check = Callable[[CheckContext], Iterator[Finding]]
 
 _CHECKS: tuple[Check, ...] = (
-    check_server, check_clock, check_version, check_drift, check_privileges, check_ownership, check_grants,
-    check_row_security, check_sequences, check_vacuum, check_snapshots, check_queues, check_gates, check_leases,
-    check_waits, check_times, check_history, check_quarantine,
+    check_server, check_platform, check_clock, check_version, check_drift, check_privileges, check_ownership,
+    check_grants, check_row_security, check_sequences, check_vacuum, check_snapshots, check_queues, check_gates,
+    check_leases, check_waits, check_times, check_history, check_quarantine,
 )  # fmt: skip
-_ANY_VERSION = (check_server, check_clock, check_version)
+_ANY_VERSION = (check_server, check_platform, check_clock, check_version)
 _FUNCTIONS_READ: Mapping[Check, tuple[str, ...]] = {
     check_grants: ("fq_grants",),
     check_queues: ("fq_queues", "fq_stats", "fq_now"),

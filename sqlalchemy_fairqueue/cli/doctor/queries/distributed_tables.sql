@@ -1,0 +1,8 @@
+-- The tables of ours that Citus has distributed or replicated.
+select c.relname as name
+from pg_dist_partition d
+  join pg_class c
+    on c.oid = d.logicalrelid
+where c.relnamespace = to_regnamespace(:schema)
+  and starts_with(c.relname, 'fq_')
+order by c.relname

@@ -1,0 +1,30 @@
+-- What tells the server from PostgreSQL: one row. marks: products that PostgreSQL is a part of. other_methods: tables
+-- of ours that are not kept by PostgreSQL's own access method.
+select
+  version() as version,
+  array_remove(
+    array[
+      case when exists (select from pg_proc p where p.proname = 'aurora_version') then 'aurora' end,
+      case
+        when
+          current_setting('alloydb.iam_authentication', true) is not null
+          or exists (select from pg_settings s where s.name like 'alloydb.%')
+          then 'alloydb'
+      end,
+      case when current_setting('neon.timeline_id', true) is not null then 'neon' end,
+      case when exists (select from pg_extension e where e.extname = 'citus') then 'citus' end
+    ],
+    null
+  ) as marks,
+  array(
+    select array[c.relname::text, m.amname::text]
+    from pg_class c
+      join pg_am m
+        on m.oid = c.relam
+    where c.relnamespace = to_regnamespace(:schema)
+      and c.relkind = 'r'
+      and starts_with(c.relname, 'fq_')
+      and m.amname <> 'heap'
+    order by c.relname
+  ) as other_methods,
+  to_regclass('pg_catalog.pg_dist_partition') is not null as has_distribution
