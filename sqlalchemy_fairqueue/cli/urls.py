@@ -16,6 +16,10 @@ CONNECT_SECONDS = 10
 """Time limit for connecting, unless the URL has ``?connect_timeout=``."""
 
 _DIALECTS = {"postgresql", "postgres"}
+_OF_ASYNCPG = {
+    "async_fallback", "command_timeout", "max_cacheable_statement_size", "max_cached_statement_lifetime",
+    "prepared_statement_cache_size", "prepared_statement_name_func", "statement_cache_size", "timeout",
+}  # fmt: skip
 
 
 def psycopg_url(text: str, source: str) -> URL:
@@ -41,7 +45,17 @@ def with_psycopg(url: URL, source: str) -> URL:
         raise usage_error(
             f"{source} names a {url.drivername} database; fairqueue lives in PostgreSQL: postgresql://..."
         )
+    if url.drivername.endswith("+asyncpg"):
+        url = _of_libpq(url)
     return url.set(drivername="postgresql+psycopg")
+
+
+def _of_libpq(url: URL) -> URL:
+    """A URL for asyncpg with what its parameters are called in libpq, and without those that libpq has not."""
+    query = dict(url.query)
+    if (ssl := query.pop("ssl", None)) is not None and "sslmode" not in query:
+        query["sslmode"] = {"true": "require", "True": "require"}.get(str(ssl), ssl)
+    return url.set(query={name: value for name, value in query.items() if name not in _OF_ASYNCPG})
 
 
 def display_url(url: URL) -> str:

@@ -215,15 +215,22 @@ def _run_tasks(
         engine = given
         if not isinstance(engine, AsyncEngine):
             engine = create_async_engine(_url(engine), **_pool(engine, arguments))
-        # It connects when a plain function first takes a session.
-        sync_engine = given if isinstance(given, Engine) else create_engine(_url(given), **_pool(given, arguments))
-        runner = AsyncWorker(engine, *queues, **{"sync_session_factory": sessionmaker(sync_engine), **arguments})
+        sync_engine = None
+        if "sync_session_factory" not in arguments and _takes_sync_sessions(queues):
+            sync_engine = given if isinstance(given, Engine) else create_engine(_url(given), **_pool(given, arguments))
+            arguments["sync_session_factory"] = sessionmaker(sync_engine)
+        runner = AsyncWorker(engine, *queues, **arguments)
         await runner.run(handle_signals=True, drain=drain)
         await engine.dispose()
-        sync_engine.dispose()
+        if sync_engine is not None:
+            sync_engine.dispose()
         return runner.name, runner.stats.as_dict()
 
     return asyncio.run(serve())
+
+
+def _takes_sync_sessions(queues: list[Queue]) -> bool:
+    return any(one.session and not one.asynchronous for queue in queues for one in queue.handlers.values())
 
 
 def _url(given: URL | AnyEngine) -> URL:
