@@ -283,3 +283,37 @@ def test_a_locked_suspect_is_left_alone(queue: Queue, engine: Engine, database: 
     assert queue.dequeue(engine, limit=10) == []
     assert queue.dead_letters(engine) == []
     holder.rollback()
+
+
+def test_a_locked_channel_is_left_alone(queue: Queue, engine: Engine, database: Database, connect: Any) -> None:
+    """What sets a row aside waits for no transaction that has paused or configured a channel: it passes that by."""
+    bad = queue.enqueue_now(engine, channel="a", payload=1) or 0
+    good = queue.enqueue_now(engine, channel="b", payload=2)
+    queue.enqueue_now(engine, channel="locked", payload=3)
+    database.execute("select fq_hear('documents', 0, 10)")
+    _plant(database, bad, attempts="2147483647")
+    holder = connect()
+    holder.exec_driver_sql(
+        "select from fq_channel_state s join fq_channel c on c.id = s.channel_id"
+        " where c.name = 'locked' for no key update of s"
+    )
+    impatient = create_engine(database.url, connect_args={"options": "-c lock_timeout=5s"})
+    assert [one.message_id for one in queue.dequeue(impatient, limit=10)] == [good]
+    assert [one.message_id for one in queue.dead_letters(engine)] == [bad]
+    holder.rollback()
+    impatient.dispose()
+
+
+def test_deep_in_a_channel_of_much_weight(queue: Queue, engine: Engine, database: Database) -> None:
+    """A row is found however deep in its channel a dequeue goes, and however many other channels are ready."""
+    queue.configure_channel(engine, "heavy", ChannelPolicy(weight=100))
+    heavy = [queue.enqueue_now(engine, channel="heavy", payload=n) or 0 for n in range(8)]
+    for channel in range(30):
+        for _ in range(3):
+            queue.enqueue_now(engine, channel=f"light-{channel}", payload=0)
+    bad = heavy[5]
+    _plant(database, bad, attempts="2147483647")
+    failures = _failures(engine)
+    assert [one.message_id for one in queue.dequeue(engine, limit=7)] == [one for one in heavy if one != bad]
+    assert len(failures) == 1
+    assert [one.message_id for one in queue.dead_letters(engine)] == [bad]

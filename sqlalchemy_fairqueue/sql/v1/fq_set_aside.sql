@@ -5,7 +5,7 @@
 -- where no letter can hold it, stands in the quarantine ('quarantined'); the state of a channel that cannot be updated,
 -- or that a signal cannot be applied to, is made anew from its messages ('mended', message_id null). No row: it found
 -- nothing, and the error is not about a row. Each suspect is tried by itself and undone; a good one is never touched.
--- Of what a dequeue of p_limit messages takes it tries all, of expired leases and of signals the first 1,000.
+-- Of what a dequeue of p_limit messages can take it tries all, of expired leases and of signals the first 1,000.
 -- Locks: messages and state rows, skip locked: it waits for none.
 -- Index: as fq_dequeue, fq_hear and fq_reclaim. Errors: QF001 bad argument; QF007.
 create function fairqueue.fq_set_aside(
@@ -30,6 +30,7 @@ declare
   v_now bigint := fairqueue.fq_now();
   v_channels bigint[];
   v_bad boolean;
+  v_found boolean := false;
   r record;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
@@ -79,6 +80,7 @@ begin
       channel_id := r.channel_id;
       reason := format('set aside, for it cannot be delivered: %s', left(reason, 1000));
       outcome := fairqueue.fq_quarantine(p_queue, r.id::bigint, r.row::tid, reason::text);
+      v_found := true;
       return next;
     end if;
   end loop;
@@ -112,7 +114,8 @@ begin
             perform fairqueue.fq_mend_queue(p_queue);
           end if;
           if v_bad then
-            return next;
+            v_found := true;
+      return next;
           end if;
       end;
     end loop;
@@ -135,6 +138,12 @@ begin
     order by u.ord
   loop
     reason := null;
+    -- Who changes a channel holds its row until the end of a transaction; a dequeue passes it by as well.
+    perform
+    from fairqueue.fq_channel_state s
+    where s.channel_id = r.id
+    for no key update skip locked;
+    continue when not found;
     begin
       select string_agg(format('%s %s', w.name, w.value), ', ') into reason
       from fairqueue.fq_channel_state s
@@ -183,44 +192,52 @@ begin
       channel_id := r.id;
       outcome := 'mended';
       reason := format('its state cannot be updated: %s', left(reason, 1000));
+      v_found := true;
       return next;
     end if;
   end loop;
 
-  -- The messages that come first in each of them, and one more: a dequeue looks at the size of the next one too.
-  for r in
-    select m.row, m.id, m.channel_id
-    from unnest(v_channels) with ordinality u(id, ord)
-    cross join lateral (
-      select f.*, row_number() over (order by f.dequeue_at, f.id) as rank
-      from (
-        select x.ctid as row, x.id, x.channel_id, x.dequeue_at
-        from fairqueue.fq_message x
-        where x.channel_id = u.id
-          and x.lease_id is null
-          and x.dequeue_at <= v_now
-        order by x.channel_id, x.dequeue_at, x.id
-        limit p_limit + 1
-      ) f
-    ) m
-    order by m.rank, u.ord
-    limit 2 * p_limit + cardinality(v_channels)
-  loop
-    perform
-    from fairqueue.fq_message x
-    where x.ctid = r.row
-      and x.id is not distinct from r.id
-      and num_nulls(x.lease_id) = 1
-    for update skip locked;
-    continue when not found;
-    reason := fairqueue.fq_test_message(r.id::bigint, r.row::tid);
-    if reason is not null then
-      message_id := r.id;
-      channel_id := r.channel_id;
-      reason := format('set aside, for it cannot be delivered: %s', left(reason, 1000));
-      outcome := fairqueue.fq_quarantine(p_queue, r.id::bigint, r.row::tid, reason::text);
-      return next;
-    end if;
+  -- The messages that come first in each of them, and one more: a dequeue looks at the size of the next one too. First
+  -- as many as a dequeue takes, and some more, in turn. If all of these are good, the limits and weights of channels let
+  -- it go deeper into one of them: all that it can reach, up to the first bad one.
+  for v_pass in 1..2 loop
+    for r in
+      select m.row, m.id, m.channel_id
+      from unnest(v_channels) with ordinality u(id, ord)
+      cross join lateral (
+        select f.*, row_number() over (order by f.dequeue_at, f.id) as rank
+        from (
+          select x.ctid as row, x.id, x.channel_id, x.dequeue_at
+          from fairqueue.fq_message x
+          where x.channel_id = u.id
+            and x.lease_id is null
+            and x.dequeue_at <= v_now
+          order by x.channel_id, x.dequeue_at, x.id
+          limit p_limit + 1
+        ) f
+      ) m
+      order by m.rank, u.ord
+      limit case when v_pass = 1 then 2 * p_limit + cardinality(v_channels) end
+    loop
+      perform
+      from fairqueue.fq_message x
+      where x.ctid = r.row
+        and x.id is not distinct from r.id
+        and num_nulls(x.lease_id) = 1
+      for update skip locked;
+      continue when not found;
+      reason := fairqueue.fq_test_message(r.id::bigint, r.row::tid);
+      if reason is not null then
+        v_found := true;
+        message_id := r.id;
+        channel_id := r.channel_id;
+        reason := format('set aside, for it cannot be delivered: %s', left(reason, 1000));
+        outcome := fairqueue.fq_quarantine(p_queue, r.id::bigint, r.row::tid, reason::text);
+        return next;
+        exit when v_pass = 2;
+      end if;
+    end loop;
+    exit when v_found;
   end loop;
 end
 $$;
