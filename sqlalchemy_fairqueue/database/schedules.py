@@ -292,7 +292,7 @@ def run_slots(
     until: int,
     next_slot: int | None,
     notify: bool,
-) -> dict[int, int | None]:
+) -> dict[int, int | None] | None:
     """Run slots of a schedule and write its plan, unless another worker was first: then nothing is done.
 
     Args:
@@ -305,7 +305,7 @@ def run_slots(
         notify: Whether waiting consumers may be woken.
 
     Returns:
-        The message of each slot that was run; None: it was dropped.
+        The message of each slot that was run; None instead of it: it was dropped. None: nothing was done.
     """
     parameters = {
         "id": due.id,
@@ -317,7 +317,7 @@ def run_slots(
         "notify": may_notify(connection, notify),
     }
     rows = fetch(connection, run_slots_clause(schema), parameters, f"run schedule {due.name!r}")
-    return {row.slot_at: row.message_id for row in rows}
+    return {row.slot_at: row.message_id for row in rows if row.slot_at is not None} if rows else None
 
 
 @cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import threading
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ class Duty:
 
     Attributes:
         step: What it does, for the log: ``"extend its leases"``.
-        function: The function.
+        function: The function. It may return after how many seconds it is to be called again, if that is sooner.
         interval: Seconds from the begin of a call to that of the next one.
         spread: Each interval is multiplied by a random number between these: workers that were started together do not
             call together.
@@ -44,7 +45,7 @@ class Duty:
     """
 
     step: str
-    function: Callable[[], None]
+    function: Callable[[], float | None]
     interval: float
     spread: tuple[float, float] = (1.0, 1.0)
     first: float = 0.0
@@ -110,9 +111,10 @@ class Duties:
         duty = self._duties[number]
         began = self._clock()
         try:
-            duty.function()
+            sooner = duty.function()
             self._backoffs[number].succeeded()
-            self._due_at[number] = began + duty.next_interval()
+            interval = duty.next_interval()
+            self._due_at[number] = began + (interval if sooner is None else min(sooner, interval))
         except BaseException as error:  # noqa: BLE001 - after any failure the other duties go on
             self._stats.failed()
             self._due_at[number] = self._clock() + self._backoffs[number].failed(error)
@@ -152,9 +154,9 @@ class Housekeeping:
     """Housekeeping that any worker may do for all, in the schemas of its queues.
 
     It makes partitions of the history ahead, drops old ones, and deletes dead letters that are older than their queue
-    keeps them. The SQL functions let several workers do it at once, and finish what another one left; so it does not
-    matter which workers do it, how often, or whether one dies in it. It runs in a thread of its own, so that no lease
-    waits for it.
+    keeps them, and old records of the slots of schedules. The SQL functions let several workers do it at once, and
+    finish what another one left; so it does not matter which workers do it, how often, or whether one dies in it. It
+    runs in a thread of its own, so that no lease waits for it.
 
     Args:
         options: The worker's.
@@ -176,7 +178,7 @@ class Housekeeping:
         """Do one round."""
         connection = dedicated_connection(self._options)
         for schema in self._schemas:
-            for task in (self._keep_history, self._prune_dead_letters):
+            for task in (self._keep_history, self._prune_dead_letters, self._prune_slots):
                 try:
                     connection.run(partial(task, schema=schema))
                 except Exception as error:  # noqa: BLE001 - the next round, or another worker, does it
@@ -206,5 +208,19 @@ class Housekeeping:
                     self._name,
                     deleted,
                     queue,
+                    extra={"worker": self._name},
+                )
+
+    def _prune_slots(self, connection: Connection, schema: str | None) -> None:
+        age = timedelta(seconds=self._options.timings.slots_kept)
+        deleted = most = self._options.timings.pruned_at_once
+        while deleted == most:
+            deleted, schedules = database.prune_slots(connection, schema, age=age, limit=most)
+            connection.commit()
+            for schedule in schedules:
+                log.info(
+                    "worker %s: schedule %s is removed: no worker has it in its code any more",
+                    self._name,
+                    schedule,
                     extra={"worker": self._name},
                 )

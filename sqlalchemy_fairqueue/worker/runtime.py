@@ -17,6 +17,7 @@ from sqlalchemy_fairqueue.worker.leases import LeaseRegistry
 from sqlalchemy_fairqueue.worker.notifications import Subscription, subscribe
 from sqlalchemy_fairqueue.worker.operating_system import join
 from sqlalchemy_fairqueue.worker.prefetch import Prefetch
+from sqlalchemy_fairqueue.worker.schedules import Schedules
 from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 from sqlalchemy_fairqueue.worker.settler import Settler
 from sqlalchemy_fairqueue.worker.telemetry import log
@@ -79,6 +80,7 @@ class Runtime(Generic[E]):
             waits=WaitRegistration(fetching, options, self._subscribe if options.notify else None),
             stats=stats,
         )
+        self._schedules: Schedules | None = None
         self.duties = self._make_duties(watched=[fetching, settling])
         # How many had been taken when nothing was held, and when that was first seen.
         self._idle: tuple[int, float] | None = None
@@ -165,6 +167,8 @@ class Runtime(Generic[E]):
         until = self._clock() + self._timings.stop_part
         join(self._threads[self.settler], lambda: until - self._clock())
         self.duties.stop()
+        if self._schedules is not None:
+            self._schedules.stop()
         until = max(until, self._clock() + 0.1)
         join(self._threads[self.duties], lambda: until - self._clock())
 
@@ -189,6 +193,9 @@ class Runtime(Generic[E]):
         ]
         if options.housekeeping:
             start = Housekeeping(options).start
+            self._schedules = Schedules(connection, self.queues, options)
+            look = self._schedules.look
+            duties.append(Duty("look for schedules", look, timings.schedules_every, spread=(0.5, 1.0)))
             every, first = timings.housekeeping_every, timings.housekeeping_first
             duties.append(Duty("start its housekeeping", start, every, spread=(0.5, 1.5), first=first))
         return Duties(duties, connection, heartbeat.end, options, self._stats)

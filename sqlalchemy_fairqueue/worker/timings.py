@@ -29,6 +29,11 @@ class Timings:
         housekeeping_every: Time between two rounds of housekeeping, give or take half of it.
         history_days: Housekeeping makes the partitions of so many days ahead.
         pruned_at_once: Housekeeping deletes so many dead letters of a queue in a transaction.
+        schedules_every: Time between two looks for schedules that are due, where none is known to be due sooner.
+        schedules_at_once: Most schedules of a queue that one look finds.
+        slots_at_once: Most slots of a schedule that are run in one transaction.
+        schedule_again: A schedule that could not be run is tried again after so long.
+        slots_kept: The records of slots are kept for so long, and so are schedules that vanished from the code.
         unanswered_after: Time from a dequeue without an answer to the first lookup of what it took: the database may
             still be at it when the connection is gone.
         poll_soon: Time to the next poll after one that gave less than it asked for.
@@ -71,6 +76,11 @@ class Timings:
     housekeeping_every: float = 3600.0
     history_days: int = 7
     pruned_at_once: int = 10_000
+    schedules_every: float = 5.0
+    schedules_at_once: int = 500
+    slots_at_once: int = 100
+    schedule_again: float = 60.0
+    slots_kept: float = 7 * 86_400.0
     unanswered_after: float = 2.0
     poll_soon: float = 0.005
     poll_later: float = 0.02

@@ -63,7 +63,7 @@ class Worker:
         max_bytes: Most bytes of contents and headers that one dequeue takes and that wait for a handler, 64 MiB by
             default. One message may have more. Those that handlers work on come on top.
         name: Shown beside its leases and in the log. Default: host, process and a random part.
-        housekeeping: Whether it does its share of chores: partitions of the history.
+        housekeeping: Whether it does its share of chores: schedules, partitions of the history.
         middleware: Functions around each call of a handler, outermost first, such as one that traces it. They go around
             those of the queues; what they may do is told by ``Queue.middleware``.
 

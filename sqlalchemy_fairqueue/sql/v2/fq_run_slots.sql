@@ -2,7 +2,8 @@
 -- fq_schedule_slot and a message for each, and the plan of the schedule. p_revision and p_done_until: as
 -- fq_due_schedules returned them. p_slots: those to run, in order; may be empty. p_until: all slots up to then are done,
 -- those that are not in p_slots passed over. p_next: the slot after it; null: there is none. p_notify: as fq_enqueue.
--- Returns a row for each slot that was run; message_id null: its channel is full, and the policy is to drop.
+-- Returns a row for each slot that was run; message_id null: its channel is full, and the policy is to drop. One row of
+-- nulls: no slot was to be run, and the plan was written. None: nothing was done.
 -- Guarantees: a slot is run once, whoever calls this, and however often: nothing is done where another call has the row
 -- or was first, where the schedule was changed, paused or removed meanwhile, and where p_until is later than the clock,
 -- which was set back then. No slot before p_done_until or after p_until is run. A message is delivered at its slot plus a share of the jitter, which the slot decides.
@@ -152,5 +153,8 @@ begin
   return query
   select u.at, u.message_id
   from unnest(v_slots, v_ids) u(at, message_id);
+  if v_count = 0 then
+    return next;
+  end if;
 end
 $$;

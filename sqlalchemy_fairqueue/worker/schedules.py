@@ -1,0 +1,223 @@
+"""Schedules of a worker's queues: slots that are due are run.
+
+No worker is a leader: all of them look for schedules that are due, and :func:`database.run_slots` lets the first one
+run a slot. So a worker may die at any moment, and another one does what is left. A schedule that cannot be run costs
+itself alone: what is wrong is noted in its row, and it is tried again after a minute.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy.exc import DBAPIError
+
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database.drivers import sqlstate_of
+from sqlalchemy_fairqueue.errors import FairQueueError, NotGranted, said
+from sqlalchemy_fairqueue.values import planned, timing_of
+from sqlalchemy_fairqueue.worker.connection import dedicated_connection
+from sqlalchemy_fairqueue.worker.telemetry import log
+from sqlalchemy_fairqueue.worker.timings import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.database import DueSchedule
+    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+    from sqlalchemy_fairqueue.worker.options import WorkerOptions
+    from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
+
+R = TypeVar("R")
+# Locks that others hold, deadlocks and the ends of transactions: no fault of a schedule's.
+_PASSING = ("40", "55", "57")
+# Of the messages that one call enqueues.
+_BYTES = 8 * 2**20
+
+
+@dataclass(slots=True)
+class _Installation:
+    """The queues of one schema.
+
+    Attributes:
+        queues: By name.
+        in_code: Queue, channel and name of the schedules that their code declares.
+    """
+
+    queues: dict[str, ServedQueue] = field(default_factory=dict)
+    in_code: list[tuple[str, str, str]] = field(default_factory=list)
+
+
+class Schedules:
+    """The schedules of one worker's queues.
+
+    Args:
+        connection: That of the worker's duties; only their thread calls :meth:`look`.
+        queues: The queues.
+        options: The worker's.
+    """
+
+    def __init__(self, connection: DedicatedConnection, queues: Sequence[ServedQueue], options: WorkerOptions) -> None:
+        self._connection = connection
+        self._options = options
+        self._timings = options.timings
+        self._installations: dict[str | None, _Installation] = {}
+        for queue in queues:
+            found = self._installations.setdefault(queue.target.schema, _Installation())
+            found.queues[queue.target.queue] = queue
+            found.in_code += [(queue.target.queue, *key) for key in queue.queue.periodic_schedules]
+        self._undeclared = [queue for queue in queues if queue.queue.periodic_schedules]
+        self._declaring = Backoff("set its periodic schedules", options.name, options.clock, options.timings)
+        self._running = Backoff("run schedules", options.name, options.clock, options.timings)
+        self._refused: set[int] = set()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+
+    def look(self) -> float | None:
+        """Begin to run what is due, in a thread of its own. Seconds until the next one is due; None: not soon."""
+        if self._thread is not None and self._thread.is_alive():
+            return None
+        found = [(schema, due) for schema in self._installations for due in self._find(self._connection, schema)]
+        if self._undeclared or any(due.due_at <= due.read_at for _, due in found):
+            self._thread = threading.Thread(target=self.run, name=f"{self._options.name}-schedules", daemon=True)
+            self._thread.start()
+        waits = [due.due_at - due.read_at for _, due in found if due.due_at > due.read_at]
+        return min(waits) / 1_000_000 if waits else None
+
+    def stop(self) -> None:
+        """Run no more slots after the one that is under way, and wait for that for a moment."""
+        self._stopping = True
+        if self._thread is not None:
+            self._thread.join(self._timings.stop_dequeue)
+
+    def run(self) -> None:
+        """Set what the code declares, and run everything that is due."""
+        lock_timeout = self._timings.lock_timeout if self._options.notify else None
+        connection = dedicated_connection(self._options, lock_timeout=lock_timeout)
+        try:
+            self._declare(connection)
+            for schema in self._installations:
+                while self._run_due(connection, schema) and not self._stopping:
+                    pass
+            self._running.succeeded()
+        except Exception as error:  # noqa: BLE001 - the next look, or another worker, does it
+            self._running.failed(error)
+        finally:
+            connection.close()
+
+    def _find(self, connection: DedicatedConnection, schema: str | None) -> list[DueSchedule]:
+        installation, timings = self._installations[schema], self._timings
+        ask = partial(
+            database.due_schedules,
+            schema=schema,
+            queues=sorted(installation.queues),
+            in_code=installation.in_code,
+            ahead=timedelta(seconds=timings.schedules_every),
+            limit=timings.schedules_at_once,
+        )
+        found = connection.run(partial(_committed, work=ask))
+        return [due for due in found if due.id not in self._refused]
+
+    def _declare(self, connection: DedicatedConnection) -> None:
+        """Set the schedules of the code once, at the start."""
+        try:
+            for queue in list(self._undeclared):
+                for definition in queue.queue.periodic_schedules.values():
+                    make = partial(database.set_schedule, target=queue.target, definition=definition)
+                    outcome = connection.run(partial(_committed, work=make))
+                    log.log(
+                        10 if outcome == "same" else 20,
+                        "worker %s: schedule %s of queue %s is %s by the code",
+                        *(self._options.name, definition.name, queue.target.queue, outcome),
+                        extra={"worker": self._options.name},
+                    )
+                self._undeclared.remove(queue)
+            self._declaring.succeeded()
+        except Exception as error:  # noqa: BLE001 - tried again by the next look
+            self._declaring.failed(error)
+
+    def _run_due(self, connection: DedicatedConnection, schema: str | None) -> bool:
+        """Run the schedules that are due, in any order: workers that do it at once hardly meet. Whether one was run."""
+        found = [due for due in self._find(connection, schema) if due.due_at <= due.read_at]
+        random.shuffle(found)
+        progress = False
+        for due in found:
+            if self._stopping:
+                return False
+            progress |= self._run_one(connection, schema, due)
+        return progress
+
+    def _run_one(self, connection: DedicatedConnection, schema: str | None, due: DueSchedule) -> bool:
+        """Run what is due of a schedule. False: it may still be due, and is not for this worker now."""
+        try:
+            return self._run_slots(connection, schema, due)
+        except NotGranted as error:
+            self._refused.add(due.id)
+            log.warning(
+                "worker %s leaves schedule %s of channel %s of queue %s to others: %s",
+                *(self._options.name, due.name, due.channel, due.queue, said(error)),
+                extra={"worker": self._options.name},
+            )
+            return False
+        except DBAPIError as error:
+            state = sqlstate_of(error)
+            if not state:
+                raise
+            if state.startswith(_PASSING):
+                return False
+            self._note(connection, schema, due, error)
+        except (FairQueueError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            self._note(connection, schema, due, error)
+        return True
+
+    def _run_slots(self, connection: DedicatedConnection, schema: str | None, due: DueSchedule) -> bool:
+        """Run the slots that are due. False: another worker was first, or somebody has the row locked."""
+        timing = timing_of(due.cron, due.timezone, due.every, due.anchor_at)
+        most = max(1, min(self._timings.slots_at_once, _BYTES // max(due.content_size, 1)))
+        notify = self._installations[schema].queues[due.queue].target.notify
+        while True:
+            plan = planned(timing, due.catch_up, due.done_until, due.read_at, most)
+            run = partial(
+                database.run_slots,
+                schema=schema,
+                due=due,
+                slots=plan.slots,
+                until=plan.until,
+                next_slot=plan.next,
+                notify=notify,
+            )
+            made = connection.run(partial(_committed, work=run))
+            if made:
+                log.debug(
+                    "worker %s: schedule %s of channel %s of queue %s enqueued messages %s",
+                    *(self._options.name, due.name, due.channel, due.queue, list(made.values())),
+                    extra={"worker": self._options.name},
+                )
+            due = due._replace(done_until=plan.until)
+            if made is None or not plan.more or self._stopping:
+                return made is not None
+
+    def _note(
+        self, connection: DedicatedConnection, schema: str | None, due: DueSchedule, error: BaseException
+    ) -> None:
+        problem = said(error)
+        delay = timedelta(seconds=self._timings.schedule_again)
+        note = partial(database.fail_schedule, schema=schema, due=due, problem=problem, delay=delay)
+        if connection.run(partial(_committed, work=note)):
+            log.warning(
+                "worker %s cannot run schedule %s of channel %s of queue %s, which is tried again in %.0f s: %s",
+                *(self._options.name, due.name, due.channel, due.queue, delay.total_seconds(), problem),
+                extra={"worker": self._options.name},
+            )
+
+
+def _committed(connection: Connection, work: Callable[[Connection], R]) -> R:
+    result = work(connection)
+    connection.commit()
+    return result

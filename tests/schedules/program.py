@@ -1,0 +1,33 @@
+"""A process that runs schedules as a worker does, until it is killed: ``python -m tests.schedules.program URL``."""
+
+import sys
+import threading
+from dataclasses import replace
+
+from sqlalchemy import create_engine
+
+from sqlalchemy_fairqueue import Queue, Worker
+from sqlalchemy_fairqueue.worker.connection import dedicated_connection
+from sqlalchemy_fairqueue.worker.schedules import Schedules
+from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
+
+QUEUE = "documents"
+
+
+def main(url: str) -> None:
+    """Look for schedules again and again, without a pause, on two connections."""
+    queue = Queue(QUEUE)
+    options = Worker(create_engine(url), queue)._options
+    options = replace(options, timings=replace(options.timings, schedules_at_once=50, slots_at_once=7))
+    served = ServedQueue(queue, options, lambda _queue, lease, _sent_at: lease)
+    schedules = Schedules(dedicated_connection(options), [served], options)
+    pause = threading.Event()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    while True:
+        schedules.look()
+        pause.wait(0.02)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,110 @@
+"""Many processes that run the same schedules and are killed: each slot once, and none missing."""
+
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
+from tests.fixtures.clock import Clock
+from tests.fixtures.database import Database
+from tests.schedules.program import QUEUE
+from tests.worker.helpers import until
+
+PROCESSES = 20
+SCHEDULES = 200
+SLOTS = 50
+MINUTE = timedelta(minutes=1)
+
+
+@contextmanager
+def programs(database: Database) -> Iterator[list[subprocess.Popen[str]]]:
+    """The processes; all of them are killed at the end."""
+    running: list[subprocess.Popen[str]] = []
+    try:
+        for _ in range(PROCESSES):
+            start(database, running)
+        for program in running:
+            assert program.stdout is not None
+            assert program.stdout.readline() == "ready\n"
+        yield running
+    finally:
+        for program in running:
+            end(program)
+
+
+def start(database: Database, running: list[subprocess.Popen[str]]) -> None:
+    """One process more."""
+    words = [sys.executable, "-m", "tests.schedules.program", database.url.render_as_string(hide_password=False)]
+    running.append(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
+
+
+def end(program: subprocess.Popen[str]) -> None:
+    """Kill a process."""
+    program.kill()
+    program.communicate()
+
+
+def due(database: Database) -> int:
+    """How many schedules are due."""
+    return int(database.value("select count(*) from fq_schedule where due_at <= fq_now()"))
+
+
+@pytest.mark.timeout(300)
+def test_each_slot_once(engine: Engine, database: Database, clock: Clock) -> None:
+    """20 processes, a kill at each step of the clock, a clock that is set back in between: 10,000 slots of "all" run
+    once each, in their schedule's order; of "last" and "skip" none runs twice, and the newest one on time.
+    """
+    queue = Queue(QUEUE)
+    for number in range(SCHEDULES):
+        queue.schedule(engine, "all", channel=f"c{number}", every=MINUTE, catch_up="all", payload=number)
+    for number in range(20):
+        queue.schedule(engine, "last", channel=f"c{number}", every=MINUTE, catch_up="last")
+        queue.schedule(engine, "skip", channel=f"c{number}", every=MINUTE, catch_up="skip")
+    anchors = {(row.channel, row.name): row.anchor_at for row in database.rows("select * from fq_schedule")}
+    chance = random.Random(5)  # noqa: S311 - which one is killed
+    with programs(database) as running:
+        for step in range(10):
+            clock.advance(5 * MINUTE)
+            begun = database.value("select count(*) from fq_schedule_slot")
+            until(lambda: database.value("select count(*) from fq_schedule_slot") > begun, "slots are run")  # noqa: B023
+            end(running.pop(chance.randrange(len(running))))
+            if step == 5:
+                clock.advance(-7 * MINUTE)
+                clock.advance(7 * MINUTE)
+            if step % 2:
+                start(database, running)
+                until(lambda: due(database) == 0, "all that is due is run")
+        until(lambda: due(database) == 0, "all that is due is run")
+
+    ran = database.rows(
+        "select s.channel, s.name, s.anchor_at, t.slot_at, t.message_id, t.schedule_id"
+        " from fq_schedule_slot t join fq_schedule s on s.id = t.schedule_id order by s.id, t.slot_at"
+    )
+    messages = database.rows("select id from fq_message")
+    assert Counter(row.message_id for row in ran) == Counter(row.id for row in messages)
+    of_all = [row for row in ran if row.name == "all"]
+    expected = {
+        (f"c{number}", anchors[f"c{number}", "all"] + minute * microseconds(MINUTE))
+        for number in range(SCHEDULES)
+        for minute in range(1, SLOTS + 1)
+    }
+    assert len(of_all) >= SCHEDULES * SLOTS == len(expected)
+    assert {(row.channel, row.slot_at) for row in of_all} >= expected
+    assert max(Counter((row.channel, row.name, row.slot_at) for row in ran).values()) == 1
+    for before, after in pairwise(of_all):
+        assert before.schedule_id != after.schedule_id or before.message_id < after.message_id
+    # Nothing was made up, either: each slot is a whole number of minutes after its schedule, and not in the future.
+    now = instant_microseconds(clock.now())
+    assert all((row.slot_at - row.anchor_at) % microseconds(MINUTE) == 0 and row.slot_at <= now for row in ran)
+    for name in ("last", "skip"):
+        assert len({row.channel for row in ran if row.name == name}) == 20
+        assert len([row for row in ran if row.name == name]) < 20 * SLOTS

@@ -1,0 +1,294 @@
+"""Schedules run by workers: once, by the rule of catch_up, and beside schedules that cannot be run."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from sqlalchemy_fairqueue import AsyncWorker, ChannelPolicy, Context, Delivery, InvalidArgument, Queue, Worker
+from sqlalchemy_fairqueue.times import instant
+from sqlalchemy_fairqueue.worker.duties import Housekeeping
+from tests.fixtures.clock import Clock
+from tests.fixtures.database import Database
+from tests.worker.helpers import LONG_LEASE, auntil, retimed, until
+
+pytestmark = pytest.mark.installed
+
+OFTEN = {"schedules_every": 0.05}
+HOUR = timedelta(hours=1)
+
+
+def queue_that_waits() -> Queue:
+    """A queue whose messages stay: its handler is for another kind."""
+    made = Queue("documents", check_kinds=False)
+    made.handler("none")(print)
+    return made
+
+
+@contextmanager
+def working(engine: Engine, queue: Queue, **timings: float) -> Iterator[Worker]:
+    """A worker that looks for schedules all the time, and does not take messages."""
+    queue.pause(engine)
+    with retimed(Worker(engine, queue, lease=LONG_LEASE), **{**OFTEN, **timings}) as worker:
+        yield worker
+
+
+def slots(database: Database) -> list[datetime]:
+    """The slots that were run."""
+    return [instant(row.slot_at) for row in database.rows("select slot_at from fq_schedule_slot order by slot_at")]
+
+
+def planned(database: Database) -> bool:
+    """Whether every schedule has been planned for the time that is now."""
+    waiting = "select count(*) from fq_schedule where due_at <= fq_now() or (next_at is null and paused_at is null)"
+    return bool(database.value(waiting) == 0)
+
+
+def test_slots_run_and_the_first_call_does_not(engine: Engine, database: Database, clock: Clock) -> None:
+    """A new schedule waits for its first slot; the slot's message says which it is, and is delivered once."""
+    queue = queue_that_waits()
+    queue.schedule(engine, "nightly", channel="a", cron="0 3 * * *", timezone="Asia/Tokyo", kind="report", payload=[1])
+    with working(engine, queue):
+        until(lambda: planned(database), "it is planned")
+        [before] = queue.schedules(engine)
+        assert slots(database) == []
+        assert before.next_run_at is not None
+        clock.advance(before.next_run_at - clock.now())
+        until(lambda: slots(database) == [before.next_run_at], "the slot is run")
+        until(lambda: planned(database), "the next one is planned")
+    [after] = queue.schedules(engine)
+    queue.resume(engine)
+    [delivery] = queue.dequeue(engine, limit=10)
+    assert (delivery.channel, delivery.kind, delivery.payload) == ("a", "report", [1])
+    assert delivery.headers is not None
+    assert delivery.headers["schedule"] == "nightly"
+    assert datetime.fromisoformat(delivery.headers["scheduled_for"]) == before.next_run_at
+    assert (after.last_slot_at, after.last_message_id) == (before.next_run_at, delivery.message_id)
+    assert after.next_run_at == before.next_run_at + timedelta(days=1)
+
+
+@pytest.mark.parametrize(("catch_up", "expected"), [("skip", []), ("last", [5]), ("all", [1, 2, 3, 4, 5])])
+def test_an_outage(engine: Engine, database: Database, clock: Clock, catch_up: str, expected: list[int]) -> None:
+    """After hours without a worker late slots run by the rule that was asked for."""
+    queue = queue_that_waits()
+    queue.schedule(engine, "hourly", channel="a", every=HOUR, catch_up=catch_up)  # type: ignore[arg-type]
+    [before] = queue.schedules(engine)
+    clock.advance(5 * HOUR + timedelta(minutes=30))
+    assert queue.schedules(engine)[0].state == "overdue"
+    with working(engine, queue):
+        until(lambda: planned(database), "it is planned")
+    assert slots(database) == [before.created_at + number * HOUR for number in expected]
+    assert queue.schedules(engine)[0].next_run_at == before.created_at + 6 * HOUR
+
+
+def test_many_slots_in_parts(engine: Engine, database: Database, clock: Clock) -> None:
+    """An outage of many slots is made up for in transactions of a few, in order, and none is missing."""
+    queue = queue_that_waits()
+    queue.schedule(engine, "often", channel="a", every=timedelta(seconds=1), catch_up="all")
+    [before] = queue.schedules(engine)
+    clock.advance(timedelta(seconds=1000))
+    with working(engine, queue, slots_at_once=64):
+        until(lambda: len(slots(database)) >= 1000, "all are run")
+    ran = slots(database)
+    assert ran == [before.created_at + timedelta(seconds=number) for number in range(1, len(ran) + 1)]
+    assert database.value("select count(*) from fq_message") == len(ran)
+    ordered = "select array_agg(message_id order by slot_at) = array_agg(message_id order by message_id)"
+    assert database.value(f"{ordered} from fq_schedule_slot") is True
+
+
+def test_a_clock_that_is_set_back(engine: Engine, database: Database, clock: Clock) -> None:
+    """Slots that were run do not come again, and the next one comes when the clock has reached it again."""
+    queue = queue_that_waits()
+    queue.schedule(engine, "hourly", channel="a", every=HOUR)
+    [before] = queue.schedules(engine)
+    with working(engine, queue):
+        clock.advance(HOUR)
+        until(lambda: len(slots(database)) == 1, "the first one is run")
+        clock.advance(-2 * HOUR)
+        clock.advance(2 * HOUR)
+        clock.advance(HOUR)
+        until(lambda: len(slots(database)) == 2, "the second one is run")
+    assert slots(database) == [before.created_at + HOUR, before.created_at + 2 * HOUR]
+
+
+def test_jitter(engine: Engine, database: Database, clock: Clock) -> None:
+    """Messages of many schedules with the same slot are spread over the time that was asked for."""
+    queue = queue_that_waits()
+    for number in range(20):
+        queue.schedule(engine, f"s{number}", channel="a", cron="0 * * * *", jitter=timedelta(minutes=10))
+    with working(engine, queue):
+        until(lambda: planned(database), "all are planned")
+        [first, *_] = queue.schedules(engine)
+        assert first.next_run_at is not None
+        clock.advance(first.next_run_at - clock.now())
+        until(lambda: database.value("select count(*) from fq_message") == 20, "all are run")
+    rows = database.rows(
+        "select m.dequeue_at - s.slot_at as later from fq_schedule_slot s join fq_message m on m.id = s.message_id"
+    )
+    assert all(0 <= row.later <= 600 * 1_000_000 for row in rows)
+    assert len({row.later for row in rows}) > 10
+
+
+def test_bad_ones_cost_themselves(
+    engine: Engine, database: Database, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A zone that vanished, a broken expression and a full channel are told, and the others run; a repair is seen."""
+    queue = queue_that_waits()
+    for name, channel in (("zone", "a"), ("cron", "a"), ("full", "full"), ("good", "a")):
+        queue.schedule(engine, name, channel=channel, cron="0 * * * *")
+    queue.configure_channel(engine, "full", ChannelPolicy(max_backlog=1))
+    queue.run_schedule(engine, "full", channel="full")
+    with working(engine, queue):
+        until(lambda: planned(database), "all are planned")
+        database.execute("update fq_schedule set timezone = 'Europe/Atlantis' where name = 'zone'")
+        database.execute("update fq_schedule set cron = '0 25 * * *' where name = 'cron'")
+        clock.advance(HOUR)
+        until(lambda: sum(one.state == "failing" for one in queue.schedules(engine)) == 3, "three are told")
+        until(lambda: len(slots(database)) == 1, "the good one is run")
+    told = {one.name: one.problem for one in queue.schedules(engine)}
+    assert told["good"] is None
+    assert "timezone is 'Europe/Atlantis', which this machine does not know" in str(told["zone"])
+    assert "bad hour" in str(told["cron"])
+    assert "is full" in str(told["full"])
+    logged = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert sum("cannot run schedule" in line and "tried again in 60 s" in line for line in logged) == 3
+    queue.schedule(engine, "zone", channel="a", cron="0 * * * *")
+    repaired = {one.name: one for one in queue.schedules(engine)}["zone"]
+    assert (repaired.state, repaired.problem) == ("active", None)
+
+
+def test_a_schedule_that_is_locked_waits(engine: Engine, database: Database, clock: Clock) -> None:
+    """While a business transaction changes a schedule others run; its slots run after it, or never if it removed it."""
+    queue = queue_that_waits()
+    for name in ("locked", "free"):
+        queue.schedule(engine, name, channel="a", every=HOUR)
+    with working(engine, queue), engine.begin() as business:
+        queue.pause_schedule(business, "locked", channel="a")
+        clock.advance(HOUR)
+        until(lambda: len(slots(database)) == 1, "the other one is run")
+        business.rollback()
+        until(lambda: len(slots(database)) == 2, "it is run")
+
+
+def test_removed_and_paused_ones_run_no_more(engine: Engine, database: Database, clock: Clock) -> None:
+    """From the commit on, whatever a worker has planned."""
+    queue = queue_that_waits()
+    for name in ("removed", "paused", "left"):
+        queue.schedule(engine, name, channel="a", every=HOUR)
+    with working(engine, queue):
+        until(lambda: planned(database), "all are planned")
+        queue.unschedule(engine, "removed", channel="a")
+        queue.pause_schedule(engine, "paused", channel="a")
+        clock.advance(HOUR)
+        until(lambda: planned(database), "the last one is run")
+    assert database.rows("select s.name from fq_schedule_slot t join fq_schedule s on s.id = t.schedule_id") == [
+        ("left",)
+    ]
+
+
+def test_periodic(engine: Engine, database: Database, clock: Clock) -> None:
+    """A schedule in code is set when a worker starts, and its function handles the messages."""
+    queue, called = Queue("documents"), []
+
+    @queue.periodic(channel="system", every=HOUR, payload=7)
+    def tidy(delivery: Delivery) -> None:
+        called.append(delivery.payload)
+
+    @queue.periodic("again", channel="system", cron="0 3 * * *", kind="other")
+    @queue.periodic("more", channel="system", cron="0 4 * * *", kind="other")
+    def others(delivery: Delivery, context: Context) -> None:
+        raise AssertionError(delivery, context)
+
+    assert sorted(queue.handlers) == ["other", "tidy"]
+    with retimed(Worker(engine, queue, lease=LONG_LEASE), **OFTEN):
+        until(lambda: len(queue.schedules(engine)) == 3, "they are set")
+        until(lambda: planned(database), "they are planned")
+        assert called == []
+        clock.advance(HOUR)
+        until(lambda: called == [7], "it is called")
+    assert {one.name: one.in_code for one in queue.schedules(engine)} == dict.fromkeys(("tidy", "again", "more"), True)
+
+
+def test_periodic_is_declared_once() -> None:
+    """Two schedules of one name in a channel are a mistake."""
+    queue = Queue("documents")
+    queue.periodic("tidy", channel="a", every=HOUR)(print)
+    with pytest.raises(InvalidArgument, match="channel 'a' of queue 'documents' has a schedule 'tidy' already"):
+        queue.periodic("tidy", channel="a", every=HOUR, kind="b")(print)
+
+
+def test_what_vanished_from_the_code(engine: Engine, database: Database, clock: Clock) -> None:
+    """It runs no more; it is shown as overdue, and removed after a week; a worker that has it again goes on before."""
+    older = queue_that_waits()
+    older.periodic("tidy", channel="system", every=HOUR, kind="none")(print)
+    newer = queue_that_waits()
+    newer.schedule(engine, "call", channel="a", every=HOUR)
+    with working(engine, older):
+        until(lambda: len(older.schedules(engine)) == 2, "it is set")
+        until(lambda: planned(database), "it is planned")
+    clock.advance(HOUR)
+    with working(engine, newer):
+        until(lambda: len(slots(database)) == 1, "the one of the call is run")
+        until(lambda: database.value("select count(*) from fq_schedule where due_at > fq_now()") == 1, "planned")
+    assert database.rows("select s.name from fq_schedule_slot t join fq_schedule s on s.id = t.schedule_id") == [
+        ("call",)
+    ]
+    clock.advance(timedelta(days=6))
+    keep_house(engine, newer)
+    assert {one.name: one.state for one in newer.schedules(engine)} == {"call": "overdue", "tidy": "overdue"}
+    with working(engine, older):
+        until(lambda: planned(database), "it goes on")
+    clock.advance(timedelta(days=9))
+    keep_house(engine, newer)
+    assert [one.name for one in newer.schedules(engine)] == ["call"]
+
+
+def test_old_slots_are_pruned(engine: Engine, database: Database, clock: Clock) -> None:
+    """The record of a slot is kept for a week; nothing runs again without it."""
+    queue = queue_that_waits()
+    queue.schedule(engine, "hourly", channel="a", every=HOUR)
+    with working(engine, queue):
+        clock.advance(HOUR)
+        until(lambda: len(slots(database)) == 1, "it is run")
+        keep_house(engine, queue)
+        assert len(slots(database)) == 1
+        queue.pause_schedule(engine, "hourly", channel="a")
+    clock.advance(timedelta(days=8))
+    keep_house(engine, queue)
+    assert slots(database) == []
+
+
+def keep_house(engine: Engine, queue: Queue) -> None:
+    """One round of housekeeping."""
+    Housekeeping(Worker(engine, queue)._options).run()
+
+
+async def test_an_async_worker(async_engine: AsyncEngine, database: Database, clock: Clock) -> None:
+    """It runs schedules too, those in code included."""
+    queue, called = Queue("documents"), []
+
+    @queue.periodic(channel="system", every=HOUR)
+    async def tidy(delivery: Delivery) -> None:
+        called.append((delivery.headers or {})["schedule"])
+
+    async with retimed(AsyncWorker(async_engine, queue, lease=LONG_LEASE), **OFTEN):
+        await auntil(lambda: database.value("select count(*) from fq_schedule") == 1, "it is set")
+        clock.advance(HOUR)
+        await auntil(lambda: called == ["tidy"], "it is called")
+
+
+def test_a_worker_without_housekeeping_leaves_them(engine: Engine, database: Database, clock: Clock) -> None:
+    """Its share is done by others."""
+    queue = Queue("documents")
+    done = []
+    queue.handler()(lambda delivery: done.append(delivery.payload))
+    queue.schedule(engine, "hourly", channel="a", every=HOUR)
+    clock.advance(HOUR)
+    queue.enqueue_now(engine, channel="a", payload=1)
+    with retimed(Worker(engine, queue, lease=LONG_LEASE, housekeeping=False), **OFTEN):
+        until(lambda: done == [1], "it works")
+    assert slots(database) == []
