@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import Connection, Engine
 
@@ -12,6 +12,7 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEng
 from sqlalchemy_fairqueue.database.engines import arun, refused, run
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.instrumentation import installed, sending
 from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage, record, send, send_alone, send_now, session_of
 from sqlalchemy_fairqueue.values import HEADERS_BYTES, Enqueue, Receipt
 
@@ -106,7 +107,7 @@ class EnqueueMethods(QueueBase):
             raise self._no_session(session)
         if isinstance(messages, Enqueue) or not isinstance(messages, Iterable):
             raise InvalidArgument(f"messages is {messages!r:.80}; give a list of Enqueue")
-        operations = [self._operation(message) for message in messages]
+        operations = [self._operation(message) for message in self._sent(messages)]
         if operations:
             record(found, operations)
         return [operation.receipt for operation in operations]
@@ -138,7 +139,8 @@ class EnqueueMethods(QueueBase):
             TypeError: An argument that :meth:`enqueue` does not have.
             InvalidArgument, PayloadError, SchemaMismatch: As :meth:`enqueue`.
         """
-        operation = self._operation(Enqueue(**message))
+        [sent] = self._sent([Enqueue(**message)])
+        operation = self._operation(sent)
         self._refuse_async(where)
         if isinstance(where, Connection):
             updates = send(where, [operation])
@@ -162,7 +164,8 @@ class EnqueueMethods(QueueBase):
         if isinstance(found, (AsyncSession, AsyncConnection)):
             return await found.run_sync(lambda sync: self.enqueue_now(sync, **message))
         if isinstance(found, AsyncEngine):
-            operation = self._operation(Enqueue(**message))
+            [sent] = self._sent([Enqueue(**message)])
+            operation = self._operation(sent)
             for update in await arun(found, lambda connection: send_alone(connection, operation)):
                 update()
             return operation.receipt.message_id
@@ -183,6 +186,20 @@ class EnqueueMethods(QueueBase):
         if isinstance(where, (AsyncSession, async_scoped_session, AsyncConnection, AsyncEngine)):
             raise InvalidArgument(f"got a {type(where).__name__}; use await queue.aenqueue_now(...)")
 
+    def _sent(self, messages: Iterable[Enqueue]) -> Iterable[Enqueue]:
+        """The messages as an instrumentation lets them go."""
+        if installed.instrumentation is None:
+            return messages
+        found: list[object] = list(messages)
+        for one in found:
+            if not isinstance(one, Enqueue):
+                raise self._no_message(one)
+        return sending(self.name, cast("list[Enqueue]", found)) if found else ()
+
+    @staticmethod
+    def _no_message(message: object) -> InvalidArgument:
+        return InvalidArgument(f"messages has {message!r:.80} where an Enqueue is needed")
+
     def _operation(self, message: object) -> EnqueueMessage:
         encoded = self._encoded(message)
         self._check_kind(encoded.message.kind)
@@ -190,7 +207,7 @@ class EnqueueMethods(QueueBase):
 
     def _encoded(self, message: object) -> EnqueueMessage:
         if not isinstance(message, Enqueue):
-            raise InvalidArgument(f"messages has {message!r:.80} where an Enqueue is needed")
+            raise self._no_message(message)
         content = self.codec.encode(message.payload)
         if not isinstance(content, bytes):
             raise PayloadError(f"codec {self.codec!r} made a {type(content).__name__} of it; encode must return bytes")

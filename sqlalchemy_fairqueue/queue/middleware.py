@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy_fairqueue.errors import InvalidArgument, WorkerError
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.queue.contexts import Context
+from sqlalchemy_fairqueue.queue.instrumentation import installed
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.queue.handlers import Handler
@@ -124,6 +125,9 @@ def call_of(
     call: Callable[[], Any] = partial(function or handler.function, context.delivery, **given)
     for one in reversed(middleware):
         call = partial(one, context, call)
+    if (instrumentation := installed.instrumentation) is not None:
+        around = instrumentation.around_async if handler.asynchronous else instrumentation.around
+        call = partial(around, context, call)
     return call
 
 

@@ -9,6 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.drivers import sqlstate_of
 from sqlalchemy_fairqueue.errors import LeaseLost, said
+from sqlalchemy_fairqueue.queue.instrumentation import settled, settling
 from sqlalchemy_fairqueue.unit_of_work import Verb, settle
 from sqlalchemy_fairqueue.worker.decisions import fallback, of_own_verb
 from sqlalchemy_fairqueue.worker.telemetry import log, log_message
@@ -72,7 +73,8 @@ class SettlementWriter:
         self._stats.flushes += 1
         lost: set[int] = set()
         try:
-            self._connection.run(work)
+            with settling(queue.queue.name, verb.value, lambda: [held.delivery for held, _ in settlements]):
+                self._connection.run(work)
         except LeaseLost as error:
             lost = self._lost(queue, verb, settlements, error)
         except (DBAPIError, UnicodeError) as error:
@@ -96,6 +98,8 @@ class SettlementWriter:
         """Count deliveries that are settled so, and log which messages are dead letters now."""
         stats = self._stats
         number = len(settlements)
+        if verb is not Verb.RETRY:
+            settled(verb.value, lambda: [held.delivery for held, _ in settlements])
         match verb:
             case Verb.COMPLETE:
                 stats.completed += number
@@ -104,6 +108,8 @@ class SettlementWriter:
                 over = [(held, of_own_verb(verb, held.delivery)) for held, _ in settlements]
                 over = [one for one in over if one[1].verb is Verb.BURY]
                 stats.retried += number - len(over)
+                dead = {id(held) for held, _ in over}
+                settled(verb.value, lambda: [held.delivery for held, _ in settlements if id(held) not in dead])
                 if over:
                     self.count(Verb.BURY, over)
             case Verb.RELEASE:

@@ -28,13 +28,14 @@ _MAY_KNOW = {
     "queue": _BASE | {"database", "unit_of_work"},
     "worker": _BASE | {"sql", "database", "unit_of_work", "queue"},
     "figures": _BASE | {"database", "queue"},
+    "logs": set[str](),
     "first_process": set[str](),
     "": {"first_process", "errors", "codecs", "values", "database", "queue", "models", "worker"},
 }
 # Leaves may know what they like, and nobody knows them, but for these: demo and tests run on the embedded server, the
 # demo and the command line make reports, and the command line serves metrics and the
 # dashboard, which shows what doctor finds.
-_LEAVES = {"cli", "dashboard", "demo", "embedded", "metrics", "spark", "testing"}
+_LEAVES = {"cli", "dashboard", "demo", "embedded", "metrics", "otel", "sentry", "spark", "testing"}
 _KNOWN_LEAVES = {
     "cli": {"dashboard", "embedded", "metrics", "spark"},
     "dashboard": {"cli"},

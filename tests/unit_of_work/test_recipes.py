@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy
-from opentelemetry.metrics import set_meter_provider
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
@@ -99,15 +96,3 @@ def test_a_message_that_enqueues_its_successor(run: Run, engine: Engine, databas
     assert database.value(keys) == [second]
     clock.advance(page.DAY)
     assert _take(page, engine).payload == {"slot": (_HOUR + page.DAY).isoformat()}
-
-
-def test_opentelemetry(run: Run) -> None:
-    """The instruments report the queue's messages by state and the worker's counters."""
-    reader = InMemoryMetricReader()
-    set_meter_provider(MeterProvider(metric_readers=[reader]))
-    run("get_meter")
-    data: Any = reader.get_metrics_data()
-    [resource] = data.resource_metrics
-    found = {metric.name: metric.data.data_points for scope in resource.scope_metrics for metric in scope.metrics}
-    assert sum(point.value for point in found["fairqueue.messages"]) == 2
-    assert {point.attributes["event"] for point in found["fairqueue.worker"]} >= {"taken", "completed"}

@@ -1,0 +1,50 @@
+"""Trace context in the headers of messages, as W3C Trace Context has it: ``traceparent`` and ``tracestate``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import trace
+from opentelemetry.trace import Link
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from opentelemetry.context import Context
+    from opentelemetry.trace import SpanContext
+
+    from sqlalchemy_fairqueue.values import Delivery
+
+# Not the application's propagator: baggage may hold what must not be stored.
+_propagator = TraceContextTextMapPropagator()
+_FIELDS = ("traceparent", "tracestate")
+
+
+def injected(context: Context) -> dict[str, str]:
+    """The headers that carry a context; none where nothing is traced."""
+    carrier: dict[str, str] = {}
+    _propagator.inject(carrier, context)
+    return carrier
+
+
+def extracted(headers: Mapping[str, Any] | None) -> Context | None:
+    """The context that headers carry. None: they carry none."""
+    if not headers:
+        return None
+    carrier = {name: value for name in _FIELDS if isinstance(value := headers.get(name), str)}
+    if "traceparent" not in carrier:
+        return None
+    context = _propagator.extract(carrier)
+    return context if span_context(context).is_valid else None
+
+
+def span_context(context: Context) -> SpanContext:
+    """The span of a context."""
+    return trace.get_current_span(context).get_span_context()
+
+
+def links(deliveries: Iterable[Delivery]) -> list[Link]:
+    """Links to where deliveries were enqueued, as far as that was traced."""
+    contexts = (extracted(delivery.headers) for delivery in deliveries)
+    return [Link(span_context(context)) for context in contexts if context is not None]

@@ -1,0 +1,82 @@
+"""Gauges of queues, observed when metrics are exported."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from opentelemetry import metrics
+from opentelemetry.metrics import CallbackOptions, Observation
+from sqlalchemy.exc import SQLAlchemyError
+
+from sqlalchemy_fairqueue.errors import FairQueueError
+from sqlalchemy_fairqueue.figures import SharedFigures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from opentelemetry.metrics import MeterProvider
+    from sqlalchemy import Engine
+
+    from sqlalchemy_fairqueue.figures import QueueFigures
+    from sqlalchemy_fairqueue.queue import Queue
+
+logger = logging.getLogger(__name__)
+
+_STATES = ("ready", "scheduled", "leased")
+
+_GAUGES: dict[tuple[str, str, str], Callable[[QueueFigures], dict[str, float]]] = {
+    ("fairqueue.messages", "{message}", "Messages by state."): lambda queue: {
+        state: getattr(queue.stats, state) for state in _STATES
+    },
+    ("fairqueue.oldest_ready", "s", "How long the oldest ready message waits."): lambda queue: {
+        "": queue.oldest_ready.total_seconds() if queue.oldest_ready else 0.0
+    },
+    ("fairqueue.channels.waiting", "{channel}", "Channels with ready messages."): lambda queue: {
+        "": queue.contention.waiting
+    },
+    ("fairqueue.dead_letters", "{message}", "Dead letters."): lambda queue: {"": queue.stats.dead},
+    ("fairqueue.consumers", "{consumer}", "Consumers with a lease that has not expired."): lambda queue: {
+        "": queue.stats.consumers
+    },
+}
+
+
+def observe_queues(
+    engine: Engine, *queues: Queue, schema: str | None = None, meter_provider: MeterProvider | None = None
+) -> None:
+    """Export gauges of queues: their backlog, oldest message, waiting channels, dead letters and consumers.
+
+    All processes see the same queues: call it in one of them. The database is asked once an export; if it does not
+    answer, the gauges are left out.
+
+    Args:
+        engine: Connects to the database, as a role that is granted ``monitor``.
+        queues: The queues. Default: all of the installation.
+        schema: The schema of the installation. None: the queues' own, or where the search_path finds it.
+        meter_provider: Default: the global one.
+    """
+    if schema is None and queues:
+        schema = queues[0].schema
+    figures = SharedFigures(engine, queues or None, schema=schema)
+    meter = metrics.get_meter("sqlalchemy_fairqueue", meter_provider=meter_provider)
+    for (name, unit, meaning), values in _GAUGES.items():
+        meter.create_observable_gauge(name, [_observer(figures, values)], unit, meaning)
+
+
+def _observer(
+    figures: SharedFigures, values: Callable[[QueueFigures], dict[str, float]]
+) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def observe(_: CallbackOptions) -> Iterable[Observation]:
+        try:
+            queues = figures.get().queues.values()
+        except (SQLAlchemyError, FairQueueError) as error:
+            logger.warning("the figures of the queues cannot be read: %s", error)
+            return []
+        return [
+            Observation(value, {"messaging.destination.name": queue.name} | ({"state": state} if state else {}))
+            for queue in queues
+            for state, value in values(queue).items()
+        ]
+
+    return observe

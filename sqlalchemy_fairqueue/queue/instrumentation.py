@@ -1,0 +1,72 @@
+"""Instrumentation of this process: what is told of enqueues, handlers and settlements, if anything is installed.
+
+Without it each of them costs the look at one attribute.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    from sqlalchemy_fairqueue.queue.contexts import Context
+    from sqlalchemy_fairqueue.values import Delivery, Enqueue
+
+
+class Instrumentation(Protocol):
+    """What is told of the work of this process. Its methods must not raise."""
+
+    def sending(self, queue: str, messages: Sequence[Enqueue]) -> Sequence[Enqueue]:
+        """Messages are about to be enqueued: those that are enqueued in their place, with more headers."""
+        ...
+
+    def around(self, context: Context, proceed: Callable[[], Any]) -> Any:
+        """Call a plain handler, and return what it returned."""
+        ...
+
+    def around_async(self, context: Context, proceed: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
+        """Call an async handler, and return what it returned."""
+        ...
+
+    def settling(self, queue: str, verb: str, deliveries: Sequence[Delivery]) -> AbstractContextManager[object]:
+        """A block in which a worker settles deliveries by one statement."""
+        ...
+
+    def settled(self, verb: str, deliveries: Sequence[Delivery]) -> None:
+        """A worker's deliveries were settled; verb is complete, retry, release or bury."""
+        ...
+
+
+class _Installed:
+    """The place of the instrumentation."""
+
+    __slots__ = ("instrumentation",)
+
+    def __init__(self) -> None:
+        self.instrumentation: Instrumentation | None = None
+
+
+installed = _Installed()
+"""The instrumentation of this process, or None in it."""
+
+
+def sending(queue: str, messages: Sequence[Enqueue]) -> Sequence[Enqueue]:
+    """The messages with what the instrumentation adds."""
+    instrumentation = installed.instrumentation
+    return messages if instrumentation is None else instrumentation.sending(queue, messages)
+
+
+def settling(queue: str, verb: str, deliveries: Callable[[], Sequence[Delivery]]) -> AbstractContextManager[object]:
+    """A block in which deliveries are settled."""
+    instrumentation = installed.instrumentation
+    return nullcontext() if instrumentation is None else instrumentation.settling(queue, verb, deliveries())
+
+
+def settled(verb: str, deliveries: Callable[[], Sequence[Delivery]]) -> None:
+    """Tell of deliveries that were settled."""
+    instrumentation = installed.instrumentation
+    if instrumentation is not None:
+        instrumentation.settled(verb, deliveries())

@@ -1,0 +1,38 @@
+"""The page about traces is true."""
+
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy
+from sqlalchemy import Engine
+
+import sqlalchemy_fairqueue
+from sqlalchemy_fairqueue.otel import instrumentation, uninstrument
+
+_PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "tracing.md"
+
+pytestmark = pytest.mark.skipif(not _PAGE.is_file(), reason="the installed wheel is tested without the docs")
+
+
+def test_the_examples_run(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each example of the page runs, after those before it."""
+    monkeypatch.setattr(sqlalchemy, "create_engine", lambda _: engine)
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    names: dict[str, Any] = {"__name__": "tracing_page"}
+    try:
+        for example in re.findall(r"```python\n(.*?)```", _PAGE.read_text(), re.DOTALL):
+            exec(compile(example, str(_PAGE), "exec"), names)  # noqa: S102 - our own page
+    finally:
+        uninstrument()
+    assert names["worker"].name
+
+
+def test_every_metric_is_there() -> None:
+    """The page has each metric that the module makes."""
+    source = Path(instrumentation.__file__).read_text()
+    made = set(re.findall(r'"((?:messaging|fairqueue)\.[a-z]+\.[a-z.]+)", "', source))
+    assert len(made) == 7
+    assert {name for name in made if f"| `{name}` |" not in _PAGE.read_text()} == set()

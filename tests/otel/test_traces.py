@@ -1,0 +1,221 @@
+"""A trace goes from the enqueue through the COMMIT to the handler, and its metrics have no tenants."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, Enqueue, InvalidArgument, Queue, Retry, RetryPolicy, Worker
+from sqlalchemy_fairqueue.otel import instrument, observe_queues, uninstrument
+from tests.cli.messages import ODD_NAMES
+
+
+class Telemetry:
+    """What was exported."""
+
+    def __init__(self) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.reader = InMemoryMetricReader()
+        self.tracers = TracerProvider()
+        self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.meters = MeterProvider(metric_readers=[self.reader])
+
+    def spans(self, name: str) -> list[ReadableSpan]:
+        """The spans of a name, in the order of their begin."""
+        found = [span for span in self.exporter.get_finished_spans() if span.name == name]
+        return sorted(found, key=lambda span: span.start_time or 0)
+
+    def points(self) -> dict[str, list[Any]]:
+        """The points of each metric."""
+        data: Any = self.reader.get_metrics_data()
+        found = [
+            metric for resource in data.resource_metrics for scope in resource.scope_metrics for metric in scope.metrics
+        ]
+        return {metric.name: list(metric.data.data_points) for metric in found}
+
+
+@pytest.fixture
+def telemetry() -> Iterator[Callable[..., Telemetry]]:
+    """Instrument this process: ``telemetry(process="child")``."""
+
+    def begin(**options: Any) -> Telemetry:
+        made = Telemetry()
+        instrument(tracer_provider=made.tracers, meter_provider=made.meters, **options)
+        return made
+
+    yield begin
+    uninstrument()
+
+
+def _enqueue(engine: Engine, queue: Queue, *channels: str, **fields: Any) -> None:
+    with Session(engine) as session, session.begin():
+        queue.enqueue_many(session, [Enqueue(channel=channel, payload=1, **fields) for channel in channels])
+
+
+def _ids(span: ReadableSpan) -> tuple[int, int]:
+    assert span.context is not None
+    return span.context.trace_id, span.context.span_id
+
+
+@pytest.mark.parametrize("process", ["link", "child"])
+def test_from_the_request_to_the_handler(telemetry: Callable[..., Telemetry], engine: Engine, process: str) -> None:
+    """A request's span is the parent of the send, which the process span links to, or has for its parent."""
+    found = telemetry(process=process)
+    queue = Queue("documents")
+    inside: list[Any] = []
+
+    @queue.handler("parse")
+    def parse(delivery: Delivery) -> None:
+        inside.append((trace.get_current_span().get_span_context(), delivery.headers))
+
+    with found.tracers.get_tracer("app").start_as_current_span("POST /uploads"):
+        _enqueue(engine, queue, "customer-7", kind="parse", headers={"mine": 1})
+    Worker(engine, queue, concurrency=1).run(drain=True)
+
+    [request], [send], [handled] = (
+        found.spans("POST /uploads"),
+        found.spans("send documents"),
+        found.spans("process documents"),
+    )
+    assert send.parent is not None
+    assert (send.parent.span_id, send.kind) == (_ids(request)[1], SpanKind.PRODUCER)
+    assert handled.kind is SpanKind.CONSUMER
+    [(context, headers)] = inside
+    assert (context.trace_id, context.span_id) == _ids(handled)
+    assert headers["mine"] == 1
+    linked = [(link.context.trace_id, link.context.span_id) for link in handled.links]
+    if process == "child":
+        assert handled.parent is not None
+        assert (handled.parent.trace_id, handled.parent.span_id, linked) == (*_ids(send), [])
+    else:
+        assert (handled.parent, linked) == (None, [_ids(send)])
+    attributes = dict(handled.attributes or {})
+    assert attributes["messaging.system"] == "fairqueue"
+    assert attributes["messaging.destination.name"] == "documents"
+    assert attributes["messaging.operation.type"] == "process"
+    assert (attributes["fairqueue.channel"], attributes["fairqueue.attempt"]) == ("customer-7", 1)
+    [settle] = found.spans("settle documents")
+    assert [(link.context.trace_id, link.context.span_id) for link in settle.links] == [_ids(send)]
+
+
+def test_retries_and_failures(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
+    """Each attempt is a span; a failure is its status, an outcome is none."""
+    found = telemetry()
+    queue = Queue("documents")
+
+    @queue.handler("parse", retry=RetryPolicy(first=timedelta(microseconds=1)))
+    def parse(delivery: Delivery) -> None:
+        if delivery.attempt == 1:
+            raise ValueError("no such page")
+        if delivery.attempt == 2:
+            raise Retry(delay=timedelta(0))
+
+    _enqueue(engine, queue, "customer-7", kind="parse")
+    Worker(engine, queue, concurrency=1).run(drain=True)
+    spans = found.spans("process documents")
+    assert [(span.attributes or {})["fairqueue.attempt"] for span in spans] == [1, 2, 3]
+    assert [span.status.status_code for span in spans] == [StatusCode.ERROR, StatusCode.UNSET, StatusCode.UNSET]
+    assert (spans[0].attributes or {})["error.type"] == "ValueError"
+    assert (spans[1].attributes or {})["fairqueue.outcome"] == "retry"
+    assert {link.context.span_id for span in spans for link in span.links} == {
+        _ids(found.spans("send documents")[0])[1]
+    }
+    settled = {
+        point.attributes["messaging.operation.name"]: point.value
+        for point in found.points()["fairqueue.message.settled"]
+    }
+    assert settled == {"retry": 2, "complete": 1}
+
+
+async def test_async_handlers(telemetry: Callable[..., Telemetry], async_engine: AsyncEngine) -> None:
+    """An async handler has its span too."""
+    found = telemetry(process="child")
+    queue = Queue("documents")
+    inside: list[int] = []
+
+    @queue.handler("parse")
+    async def parse(_: Delivery) -> None:
+        inside.append(trace.get_current_span().get_span_context().span_id)
+
+    await queue.aenqueue_now(async_engine, channel="customer-7", payload=1, kind="parse")
+    await AsyncWorker(async_engine, queue, concurrency=1).run(drain=True)
+    [span] = found.spans("process documents")
+    assert inside == [_ids(span)[1]]
+    assert span.parent is not None
+    assert span.parent.span_id == _ids(found.spans("send documents")[0])[1]
+
+
+def test_many_messages_are_one_send(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
+    """A bulk enqueue is one span that all of its messages carry; one with a context of its own keeps that."""
+    found = telemetry()
+    queue = Queue("documents")
+    own = {"traceparent": f"00-{'1' * 32}-{'2' * 16}-01"}
+    with Session(engine) as session, session.begin():
+        queue.enqueue_many(
+            session,
+            [
+                Enqueue(channel="a", payload=1),
+                Enqueue(channel="b", payload=1),
+                Enqueue(channel="c", payload=1, headers=own),
+            ],
+        )
+    [send] = found.spans("send documents")
+    assert (send.attributes or {})["messaging.batch.message_count"] == 3
+    headers = {delivery.channel: delivery.headers for delivery in queue.dequeue(engine, limit=3)}
+    assert headers["c"] == own
+    assert headers["a"] == headers["b"]
+    assert format(_ids(send)[1], "016x") in headers["a"]["traceparent"]  # type: ignore[index]
+
+
+def test_metrics(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
+    """Metrics count and time the work by queue, and no attribute has tenants as its values."""
+    found = telemetry()
+    queue = Queue("documents")
+    queue.handler("parse")(lambda _: None)
+    _enqueue(engine, queue, *ODD_NAMES, "a", kind="parse")
+    observe_queues(engine, queue, meter_provider=found.meters)
+    assert {point.attributes["state"]: point.value for point in found.points()["fairqueue.messages"]}["ready"] == 8
+    Worker(engine, queue, concurrency=2).run(drain=True)
+    points = found.points()
+    [sent] = points["messaging.client.sent.messages"]
+    [consumed] = points["messaging.client.consumed.messages"]
+    [waited] = points["fairqueue.message.wait"]
+    [took] = points["messaging.process.duration"]
+    assert (sent.value, consumed.value, waited.count, took.count) == (8, 8, 8, 8)
+    values = {value for some in points.values() for point in some for value in point.attributes.values()}
+    assert values <= {"fairqueue", "documents", "enqueue", "handle", "complete", "ready", "scheduled", "leased"}
+
+
+def test_bad_contexts(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
+    """Headers that carry no context, or a broken one, cost nothing but the link."""
+    found = telemetry(process="child")
+    queue = Queue("documents")
+    queue.handler("parse")(lambda _: None)
+    for broken in ("", "00-zz-1-01", 7, None, "00-" + "0" * 32 + "-" + "0" * 16 + "-01"):
+        _enqueue(engine, queue, "a", kind="parse", headers={"traceparent": broken, "tracestate": "\x1b="})
+    Worker(engine, queue, concurrency=1).run(drain=True)
+    assert [(span.parent, len(span.links)) for span in found.spans("process documents")] == [(None, 0)] * 5
+
+
+def test_without_it_nothing_is_added(engine: Engine) -> None:
+    """Where it is not installed, messages have the headers that they were given."""
+    queue = Queue("documents")
+    _enqueue(engine, queue, "a")
+    assert queue.dequeue(engine, limit=1)[0].headers is None
+
+
+def test_a_wrong_relation() -> None:
+    """What is neither a link nor a child is refused."""
+    with pytest.raises(InvalidArgument, match="'link' or 'child'"):
+        instrument(process="parent")  # type: ignore[arg-type]
