@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -113,11 +114,13 @@ class Pages:
         chosen = [_queue(figures, name)] if name is not None else list(figures.queues.values())
         rows = _rows(chosen)
         reason = request.query_params.get("reason")
+        counts = Counter(row.tenant.reason for row in rows)
+        shown = [(one, counts[one]) for one in Reason if counts[one] or one == reason]
         if reason:
             rows = [row for row in rows if row.tenant.reason == reason]
         return self.answer(
             request, "tenants.html", access, figures,
-            chosen=name, reason=reason, reasons=list(Reason), rows=rows[:_PAGE], found=len(rows),
+            chosen=name, reason=reason, reasons=shown, rows=rows[:_PAGE], found=len(rows),
             waiting=sum(queue.contention.waiting for queue in chosen),
             rivals=sum(queue.contention.rivals for queue in chosen),
         )  # fmt: skip

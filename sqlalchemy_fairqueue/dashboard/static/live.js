@@ -7,6 +7,9 @@
 
   let paused = false;
   let asking = false;
+  let pressed = false;
+  addEventListener("pointerdown", () => { pressed = true; });
+  for (const end of ["pointerup", "pointercancel", "blur"]) addEventListener(end, () => { pressed = false; });
 
   const button = document.createElement("button");
   button.className = "livebutton";
@@ -23,7 +26,7 @@
   const isBusy = () => {
     const active = document.activeElement;
     const edited = active && main().contains(active) && active.matches("input, select, textarea");
-    return edited || main().querySelector("details[open]") || String(window.getSelection()).length > 0 ||
+    return pressed || edited || main().querySelector("details[open]") || String(window.getSelection()).length > 0 ||
       [...main().querySelectorAll("form.editor input")].some((field) => field.value !== field.defaultValue) ||
       [...main().querySelectorAll("form.editor option")].some((field) => field.selected !== field.defaultSelected);
   };

@@ -1,0 +1,63 @@
+"""A busy installation: tenants that wait for each of the reasons, workers, and dead letters."""
+
+from datetime import timedelta
+
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Delivery, Enqueue, Queue
+from sqlalchemy_fairqueue.figures import SharedFigures
+
+DOCUMENTS, MAILS, REPORTS = Queue("documents"), Queue("mails"), Queue("reports")
+
+_REFUSED = "Traceback (most recent call last):\nSMTPRecipientsRefused: mailbox 4711 is unavailable"
+_TIMEOUT = "Traceback (most recent call last):\nTimeoutError: no answer from 10.0.3.17 within 30 s"
+
+
+def put(
+    engine: Engine, queue: Queue, channel: str, count: int, kind: str = "parse", *, delay: timedelta | None = None
+) -> None:
+    """Enqueue messages of a tenant."""
+    messages = [
+        Enqueue(channel=channel, kind=kind, payload={"upload": f"{channel}/{number}.pdf", "pages": number}, delay=delay)
+        for number in range(count)
+    ]
+    with Session(engine) as session, session.begin():
+        queue.enqueue_many(session, messages)
+
+
+def take(engine: Engine, queue: Queue, limit: int) -> list[Delivery]:
+    """Take messages, as a consumer that goes on holding them."""
+    return queue.dequeue(engine, limit=limit, lease=timedelta(minutes=5))
+
+
+def busy(engine: Engine, figures: SharedFigures) -> None:
+    """Bring the installation there, with some figures of the past."""
+    for queue in (DOCUMENTS, MAILS):
+        queue.configure(engine, history=True)
+    DOCUMENTS.configure_channel(engine, "globex", max_concurrency=2)
+    DOCUMENTS.configure_channel(engine, "initech", rate="1/h, burst 1")
+    DOCUMENTS.configure_channel(engine, "northwind", weight=3)
+    put(engine, DOCUMENTS, "globex", 40)
+    put(engine, DOCUMENTS, "initech", 25)
+    take(engine, DOCUMENTS, 3)
+    put(engine, DOCUMENTS, "acme-industries", 1840)
+    take(engine, DOCUMENTS, 16)
+    put(engine, DOCUMENTS, "hooli", 12)
+    DOCUMENTS.pause(engine, "hooli")
+    put(engine, DOCUMENTS, "umbrella", 9, delay=timedelta(hours=2))
+    put(engine, DOCUMENTS, "northwind", 6)
+    take(engine, DOCUMENTS, 2)
+    put(engine, DOCUMENTS, "müller & söhne", 4)
+    put(engine, DOCUMENTS, "soylent", 3)
+    put(engine, MAILS, "acme-industries", 60, "welcome")
+    letters = take(engine, MAILS, 50)
+    MAILS.bury(engine, letters[:31], reason="20 of 20 attempts failed", error=_REFUSED)
+    MAILS.bury(engine, letters[31:44], reason="20 of 20 attempts failed", error=_TIMEOUT)
+    put(engine, REPORTS, "northwind", 14, "monthly")
+    for number in range(24):
+        put(engine, MAILS, "northwind", (number * 7) % 11 + 2, "welcome")
+        MAILS.complete(engine, take(engine, MAILS, (number * 5) % 9 + 3))
+        figures.forget()
+        figures.get()
+    MAILS.purge(engine, "acme-industries")

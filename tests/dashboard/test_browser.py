@@ -1,0 +1,269 @@
+"""The pages in a real browser: a Chromium of the machine, if it has one."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue.dashboard import Access, Role, create_dashboard
+from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, lease
+from tests.dashboard.conftest import served
+from tests.dashboard.scenario import busy
+
+_CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+_DRIVER = shutil.which("chromedriver")
+_PAGES = ("", "tenants", "tenants?queue=documents", "dead", "workers", "health")
+_PATIENCE = 60
+
+pytestmark = pytest.mark.skipif(not (_CHROMIUM and _DRIVER), reason="no Chromium with its driver on this machine")
+
+
+@dataclass
+class Chromium:
+    """A browser at the dashboard."""
+
+    driver: Any
+    address: str
+
+    def open(self, page: str = "") -> None:
+        """Open a page."""
+        self.driver.get(f"{self.address}/{page}")
+
+    @property
+    def text(self) -> str:
+        """What the page shows."""
+        return str(self.driver.find_element(By.TAG_NAME, "body").text)
+
+    def click(self, button: str) -> None:
+        """Press a button, by its text."""
+        self._patiently(lambda: self.driver.find_element(By.XPATH, f"//button[normalize-space()='{button}']").click())
+
+    def fill(self, field: str, text: str) -> None:
+        """Write into a field what it has not."""
+
+        def write() -> None:
+            found = self.driver.find_element(By.NAME, field)
+            found.send_keys(Keys.CONTROL, "a")
+            found.send_keys(text)
+
+        self._patiently(write)
+
+    def _patiently(self, act: Callable[[], None]) -> None:
+        """Do something with an element that new figures may replace at this moment."""
+        waiting = WebDriverWait(self.driver, _PATIENCE, ignored_exceptions=[StaleElementReferenceException])
+
+        def done(_: object) -> bool:
+            act()
+            return True
+
+        waiting.until(done)
+
+    def wait_for(self, text: str) -> None:
+        """Wait until the page shows a text."""
+        WebDriverWait(self.driver, _PATIENCE).until(lambda _: text in self.text)
+
+    def resize(self, width: int, height: int) -> None:
+        """Give the page a size, that of a phone too."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    def dark(self, wanted: str = "dark") -> None:
+        """Prefer a colour scheme."""
+        features = [{"name": "prefers-color-scheme", "value": wanted}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def overflow(self) -> int:
+        """By how many pixels the page is wider than the screen."""
+        script = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        return int(self.driver.execute_script(script))
+
+    def complaints(self) -> list[str]:
+        """What the browser complains of: scripts that fail, what the policy forbids, files that are not there."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+
+Open = Callable[..., Chromium]
+
+
+@pytest.fixture
+def chromium(engine: Engine, tmp_path: Path) -> Iterator[Open]:
+    """Open a browser as an operator: ``chromium(scripts=False)``."""
+    opened: list[Any] = []
+    access = Access("dana@example.com", Role.OPERATOR, payloads=True)
+    app = create_dashboard(engine, authorize=lambda _: access, keep=timedelta(milliseconds=200))
+
+    with served(app) as address:
+
+        def begin(*, scripts: bool = True) -> Chromium:
+            options = Options()
+            options.binary_location = _CHROMIUM or ""
+            for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars"):
+                options.add_argument(argument)
+            options.add_argument(f"--user-data-dir={tmp_path}/{len(opened)}")
+            if not scripts:
+                options.add_argument("--blink-settings=scriptEnabled=false")
+            driver = webdriver.Chrome(options=options, service=Service(_DRIVER))
+            driver.set_page_load_timeout(_PATIENCE)
+            driver.set_script_timeout(_PATIENCE)
+            opened.append(driver)
+            browser = Chromium(driver, address)
+            browser.resize(1280, 900)
+            return browser
+
+        try:
+            begin.figures = app.state.reading.figures  # type: ignore[attr-defined]
+            yield begin
+        finally:
+            for driver in opened:
+                driver.quit()
+
+
+def test_every_page_at_every_width(chromium: Open, engine: Engine) -> None:
+    """No page is wider than a phone or a desk, and the browser complains of nothing, whatever the names are."""
+    for name in ODD_NAMES:
+        enqueue(engine, name, name)
+    lease(engine, 3)
+    [dead] = bury(engine, "<img src=x onerror=alert(1)>")
+    [message] = enqueue(engine, "customer-7", payload={"long": "x" * 2000})
+    browser = chromium()
+    messages = [f"message?queue=documents&id={one}" for one in (message, dead)]
+    for page in (*_PAGES, "tenant?queue=documents&channel=customer-7", *messages):
+        for width in (360, 768, 1280):
+            browser.resize(width, 800)
+            browser.open(page)
+            assert browser.overflow() <= 0, (page, width)
+    assert browser.complaints() == []
+
+
+def test_dark(chromium: Open) -> None:
+    """Who prefers the dark gets it: light text on a dark ground."""
+    browser = chromium()
+    seen = {}
+    for scheme in ("light", "dark"):
+        browser.dark(scheme)
+        browser.open()
+        script = "const s = getComputedStyle(document.body); return [s.backgroundColor, s.color]"
+        seen[scheme] = [sum(map(int, colour[4:-1].split(","))) for colour in browser.driver.execute_script(script)]
+    assert seen["light"][0] > seen["light"][1]
+    assert seen["dark"][0] < seen["dark"][1]
+
+
+def test_keyboard(chromium: Open, engine: Engine) -> None:
+    """Without a mouse: the first tab skips to the content, and links are reached and opened."""
+    enqueue(engine, "customer-7")
+    browser = chromium()
+    browser.open()
+    keys = browser.driver.find_element(By.TAG_NAME, "body")
+    keys.send_keys(Keys.TAB)
+    assert browser.driver.switch_to.active_element.text == "Skip to the content"
+    for _ in range(30):
+        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+        if browser.driver.switch_to.active_element.text == "Tenants":
+            break
+    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    browser.wait_for("1 tenant waits")
+
+
+def test_new_figures_come_by_themselves(chromium: Open, engine: Engine) -> None:
+    """An open page shows what is new; it stops where somebody wants that, and while they edit."""
+    enqueue(engine, "customer-7")
+    browser = chromium()
+    browser.open("tenants")
+    browser.wait_for("customer-7")
+    enqueue(engine, "customer-8")
+    browser.wait_for("customer-8")
+    browser.open("tenant?queue=documents&channel=customer-7")
+    browser.fill("weight", "5")
+    enqueue(engine, "customer-7")
+    for _ in range(2):
+        # Two more events, of which neither may take the field away.
+        told = "const done = arguments[0], told = new EventSource('live'); let n = 0;"
+        told += "told.addEventListener('figures', () => { if (++n > 1) { told.close(); done(n); } })"
+        assert browser.driver.execute_async_script(told) == 2
+    assert browser.driver.find_element(By.NAME, "weight").get_attribute("value") == "5"
+    assert browser.complaints() == []
+
+
+def test_figures_stand_still_on_demand(chromium: Open, engine: Engine) -> None:
+    """The button Live stops new figures, says so, and lets them come again."""
+    enqueue(engine, "customer-7")
+    browser = chromium()
+    browser.open("tenants")
+    browser.click("Live")
+    browser.wait_for("Paused")
+    enqueue(engine, "customer-8")
+    script = "const done = arguments[0]; new EventSource('live').addEventListener('figures', () => done(1))"
+    browser.driver.execute_async_script(script)
+    assert "customer-8" not in browser.text
+    browser.click("Paused")
+    browser.wait_for("customer-8")
+
+
+def test_actions(chromium: Open, engine: Engine) -> None:
+    """Buttons do what they say, after a question where it cannot be undone, and the policy forbids none of it."""
+    enqueue(engine, "customer-7", "customer-7")
+    browser = chromium()
+    browser.open("tenant?queue=documents&channel=customer-7")
+    browser.click("Pause")
+    browser.wait_for("Paused.")
+    assert QUEUE.channels(engine, "customer-7")[0].paused_at is not None
+    browser.fill("weight", "4")
+    browser.click("Preview the change…")
+    browser.wait_for("Change the policy of")
+    browser.click("Change the policy")
+    browser.wait_for("The policy was changed.")
+    assert QUEUE.channels(engine, "customer-7")[0].weight == 4
+    browser.click("Purge…")
+    browser.wait_for("Delete 2 ready and scheduled messages")
+    browser.click("Delete them")
+    browser.wait_for("Purged 2.")
+    assert QUEUE.stats(engine).ready == 0
+    assert browser.complaints() == []
+
+
+def test_without_scripts(chromium: Open, engine: Engine) -> None:
+    """Without JavaScript each page is readable, and actions work."""
+    enqueue(engine, "customer-7")
+    browser = chromium(scripts=False)
+    for page in _PAGES:
+        browser.open(page)
+        assert "Fair queues" in browser.text
+    browser.open("tenants")
+    assert "customer-7" in browser.text
+    browser.driver.find_element(By.LINK_TEXT, "customer-7").click()
+    browser.click("Pause")
+    browser.wait_for("Paused.")
+
+
+def test_pictures(chromium: Open, engine: Engine, tmp_path: Path) -> None:
+    """The pictures of the documentation are of these pages; FAIRQUEUE_PICTURES names the folder to put them into."""
+    folder = Path(os.environ.get("FAIRQUEUE_PICTURES", tmp_path))
+    busy(engine, chromium.figures)  # type: ignore[attr-defined]
+    browser = chromium()
+    pictures = (
+        ("overview", "", "light", 1280), ("tenants", "tenants?queue=documents", "light", 1280),
+        ("tenants-dark", "tenants?queue=documents", "dark", 1280),
+        ("tenants-phone", "tenants?queue=documents", "light", 390),
+        ("tenant", "tenant?queue=documents&channel=globex", "light", 1280), ("dead", "dead", "light", 1280),
+    )  # fmt: skip
+    for name, page, scheme, width in pictures:
+        browser.dark(scheme)
+        browser.resize(width, 844)
+        browser.open(page)
+        browser.wait_for("As of")
+        height = browser.driver.execute_script("return document.documentElement.scrollHeight")
+        browser.resize(width, min(int(height), 1100))
+        assert browser.driver.save_screenshot(str(folder / f"dashboard-{name}.png"))
