@@ -43,6 +43,9 @@ class Actions:
             "cancel": self._cancel,
             "redrive": self._redrive,
             "purge_dead": self._purge_dead,
+            "run_schedule": self._run_schedule,
+            "pause_schedule": self._pause_schedule,
+            "resume_schedule": self._resume_schedule,
         }
 
     async def act(self, request: Request) -> Response:
@@ -126,6 +129,24 @@ class Actions:
         count = await self._reading.call(of.purge_dead, of.apurge_dead, ids) if ids else 0
         return self._done(call, "purge_dead", f"purged {count}", count=count)
 
+    async def _run_schedule(self, call: _Call) -> Response:
+        of = self._reading.queue(call.queue)
+        name, channel = call.schedule, call.needed_channel
+        message_id = await self._reading.call(of.run_schedule, of.arun_schedule, name, channel=channel)
+        if message_id is None:
+            return self._done(call, "run_schedule_dropped", "dropped")
+        return self._done(call, "run_schedule", f"message {message_id}", count=message_id)
+
+    async def _pause_schedule(self, call: _Call) -> Response:
+        of = self._reading.queue(call.queue)
+        await self._reading.call(of.pause_schedule, of.apause_schedule, call.schedule, channel=call.needed_channel)
+        return self._done(call, "pause_schedule", "paused")
+
+    async def _resume_schedule(self, call: _Call) -> Response:
+        of = self._reading.queue(call.queue)
+        await self._reading.call(of.resume_schedule, of.aresume_schedule, call.schedule, channel=call.needed_channel)
+        return self._done(call, "resume_schedule", "resumed")
+
     async def _letters(self, call: _Call) -> Sequence[int]:
         """The dead letters that an action is about: one that is named, or the newest of a group."""
         if call.ids:
@@ -179,6 +200,14 @@ class _Call:
         return self.channel
 
     @property
+    def schedule(self) -> str:
+        """The name of the schedule."""
+        name = self.request.query_params.get("schedule")
+        if not name:
+            raise HTTPException(404, "The action needs a schedule.")
+        return name
+
+    @property
     def page(self) -> str:
         """The page that the action was asked for on."""
         match self.request.query_params.get("from"):
@@ -186,6 +215,8 @@ class _Call:
                 return link("tenant", queue=self.queue, channel=self.channel)
             case "dead":
                 return link("dead", queue=self.queue)
+            case "schedules":
+                return link("schedules", queue=self.queue)
             case "message":
                 return link("message", queue=self.queue, id=self.ids[0] if self.ids else None)
             case _:
@@ -205,6 +236,7 @@ class _Call:
         record(
             self.access, action, self.queue, outcome,
             channel=self.channel, message_id=ids, kind=query.get("kind"), error=query.get("error"),
+            schedule=query.get("schedule"),
         )  # fmt: skip
 
 

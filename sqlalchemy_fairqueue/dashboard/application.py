@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue.dashboard.live import live
 from sqlalchemy_fairqueue.dashboard.pages import Pages
 from sqlalchemy_fairqueue.dashboard.reading import Reading
 from sqlalchemy_fairqueue.dashboard.rendering import rendered
-from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument, NotGranted
+from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument, NotGranted, UnknownSchedule
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -78,6 +78,7 @@ def create_dashboard(
         Route("/tenant", pages.tenant),
         Route("/message", pages.message),
         Route("/dead", pages.dead),
+        Route("/schedules", pages.schedules),
         Route("/workers", pages.workers),
         Route("/health", pages.health),
         Route("/live", live(reading, authorize)),
@@ -92,6 +93,7 @@ def create_dashboard(
             Refused: _answered,
             NotGranted: _database_refusal,
             InvalidArgument: _bad_argument,
+            UnknownSchedule: _not_there,
             FairQueueError: _database_refusal,
             SQLAlchemyError: _database_away,
         },
@@ -143,6 +145,10 @@ async def _answered(_: Request, error: Exception) -> Response:
 
 async def _bad_argument(_: Request, error: Exception) -> Response:
     return _page(400, "Not possible", str(error))
+
+
+async def _not_there(_: Request, error: Exception) -> Response:
+    return _page(404, "Not here", str(error))
 
 
 async def _database_refusal(_: Request, error: Exception) -> Response:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.dashboard.access import Access, Authorize
     from sqlalchemy_fairqueue.dashboard.reading import Reading
     from sqlalchemy_fairqueue.figures import Figures, QueueFigures, Tenant
-    from sqlalchemy_fairqueue.values import DeadLetterGroup
+    from sqlalchemy_fairqueue.values import DeadLetterGroup, ScheduleInfo
 
 GROUPED = 10_000
 """Dead letters that are grouped by their errors, the newest."""
@@ -39,6 +39,7 @@ _SUFFERING = 5
 _PAGE = 100
 _LETTERS = 50
 _MESSAGES = 20
+_SCHEDULES = 200
 
 DONE = {
     "pause": "Paused.",
@@ -50,6 +51,10 @@ DONE = {
     "cancel_missing": "There is nothing to cancel: the message is done, dead or unknown.",
     "redrive": "Redriven: {count}.",
     "purge_dead": "Purged for good: {count}.",
+    "run_schedule": "Enqueued as message #{count}.",
+    "run_schedule_dropped": "Not enqueued: the tenant has as many undelivered messages as it may have.",
+    "pause_schedule": "The schedule is paused.",
+    "resume_schedule": "The schedule goes on.",
 }
 """What is said after an action, by its name."""
 
@@ -188,6 +193,28 @@ class Pages:
             chosen=name, groups=groups, refused=refused, dead=sum(queue.stats.dead for queue in chosen),
             grouped=GROUPED, bulk=BULK, shown=_LETTERS,
         )  # fmt: skip
+
+    async def schedules(self, request: Request) -> Response:
+        """The schedules of queues."""
+        access, figures = await self._begin(request)
+        name = request.query_params.get("queue")
+        chosen = [_queue(figures, name)] if name is not None else list(figures.queues.values())
+        found: list[ScheduleInfo] = []
+        refused = None
+        try:
+            for queue in chosen:
+                found += await self._schedules(queue.name)
+        except NotGranted as error:
+            refused = str(error)
+        return self.answer(
+            request, "schedules.html", access, figures, chosen=name, schedules=found, refused=refused, most=_SCHEDULES
+        )
+
+    async def _schedules(self, queue: str) -> Sequence[ScheduleInfo]:
+        of = self.reading.queue(queue)
+        return await self.reading.shared(
+            ("schedules", queue), lambda: self.reading.call(of.schedules, of.aschedules, limit=_SCHEDULES)
+        )
 
     async def workers(self, request: Request) -> Response:
         """The consumers, and what each holds."""

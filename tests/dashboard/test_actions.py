@@ -117,6 +117,27 @@ def test_one_dead_letter(browse: Browse, engine: Engine) -> None:
     assert "waits for its turn" in page.text
 
 
+def test_schedules(browse: Browse, engine: Engine) -> None:
+    """A schedule is shown, run at once, paused and resumed."""
+    QUEUE.schedule(engine, "nightly", channel="customer-7", cron="0 3 * * *", timezone="Europe/Berlin", kind="report")
+    enqueue(engine, "customer-8")
+    assert browse("viewer").get("schedules").forms == []
+    user = browse("operator")
+    page = user.get("schedules")
+    assert "nightly" in page.text
+    assert "0 3 * * * Europe/Berlin active" in page.text
+    assert "Enqueued as message #" in user.submit(page.form("Run now")).text
+    assert QUEUE.channels(engine, "customer-7")[0].ready == 1
+    paused = user.submit(page.form("Pause"))
+    assert "The schedule is paused." in paused.text
+    assert QUEUE.schedules(engine)[0].state == "paused"
+    assert "The schedule goes on." in user.submit(paused.form("Resume")).text
+    assert QUEUE.schedules(engine)[0].state == "active"
+    gone = page.form("Run now")
+    QUEUE.unschedule(engine, "nightly", channel="customer-7")
+    assert user.submit(gone).status == 404
+
+
 def test_viewers_and_strangers(browse: Browse, engine: Engine) -> None:
     """A viewer sees no button and may not act; a stranger sees nothing."""
     enqueue(engine, "customer-7")
@@ -124,7 +145,7 @@ def test_viewers_and_strangers(browse: Browse, engine: Engine) -> None:
     assert browse("viewer").get("tenant", **_TENANT).forms == []
     assert browse("viewer").submit(form).status == 403
     assert browse("stranger").submit(form).status == 403
-    for page in ("", "tenants", "dead", "workers", "health", "live", "message", "tenant"):
+    for page in ("", "tenants", "dead", "schedules", "workers", "health", "live", "message", "tenant"):
         found = browse("stranger").get(page)
         assert found.status == 403
         assert "customer-7" not in found.text

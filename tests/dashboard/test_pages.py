@@ -12,7 +12,7 @@ from sqlalchemy_fairqueue.dashboard import create_dashboard
 from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, lease
 from tests.dashboard.conftest import Browse, visited
 
-PAGES = ("", "tenants", "dead", "workers", "health")
+PAGES = ("", "tenants", "dead", "schedules", "workers", "health")
 
 
 def test_nothing(browse: Browse) -> None:
@@ -131,6 +131,7 @@ def test_hostile_names(browse: Browse, engine: Engine, name: str) -> None:
     """A name or payload of anything is text on each page, and its links and forms lead to it."""
     queue = Queue(name)
     queue.configure(engine, history=True)
+    queue.schedule(engine, name, channel=name, every=timedelta(hours=1), kind=name[:60])
     [dead] = bury(engine, "z", queue=queue, kind=name[:60])
     enqueue(engine, name, queue=queue, kind=name[:60], payload={"p": name})
     lease(engine, 1, queue=queue)
@@ -139,6 +140,7 @@ def test_hostile_names(browse: Browse, engine: Engine, name: str) -> None:
     pages = [user.get(page) for page in PAGES] + [
         user.get("tenants", queue=name),
         user.get("dead", queue=name),
+        user.get("schedules", queue=name),
         user.get("workers", queue=name),
         user.get("tenant", queue=name, channel=name),
         user.get("message", queue=name, id=waiting),
@@ -150,7 +152,7 @@ def test_hostile_names(browse: Browse, engine: Engine, name: str) -> None:
         assert page.handlers == []
         assert "img" not in page.tags
         assert "\x1b" not in page.text
-    tenant = pages[8]
+    tenant = next(page for page in pages if any(form.button == "Preview the change…" for form in page.forms))
     paused = user.submit(tenant.form("Pause"))
     assert "Paused." in paused.text
     assert queue.channels(engine, name)[0].paused_at is not None
