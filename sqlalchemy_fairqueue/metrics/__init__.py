@@ -5,7 +5,7 @@ extra ``metrics``.
 """
 
 from sqlalchemy_fairqueue.metrics.applications import asgi_application, wsgi_application
-from sqlalchemy_fairqueue.metrics.collector import QueueCollector
+from sqlalchemy_fairqueue.metrics.collector import QueueCollector, WorkerCollector
 from sqlalchemy_fairqueue.metrics.families import METRICS, MetricDefinition
 
-__all__ = ["METRICS", "MetricDefinition", "QueueCollector", "asgi_application", "wsgi_application"]
+__all__ = ["METRICS", "MetricDefinition", "QueueCollector", "WorkerCollector", "asgi_application", "wsgi_application"]

@@ -87,3 +87,20 @@ class QueueCollector(Collector):
         if refused is None:
             yield from queue_families(self.figures)
         yield from worker_families(self._workers)
+
+
+class WorkerCollector(Collector):
+    """The metrics of workers of this process alone, for processes that do not export those of queues.
+
+    It asks no database.
+
+    Args:
+        workers: The workers.
+    """
+
+    def __init__(self, *workers: Worker | AsyncWorker) -> None:
+        self._workers = workers
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics now."""
+        return worker_families(self._workers)

@@ -4,10 +4,12 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import InvalidArgument, Queue
 from sqlalchemy_fairqueue.figures import Reason, SharedFigures, Tenant
 from tests.cli.messages import QUEUE, enqueue, lease
+from tests.fixtures.database import Database
 
 
 def _tenant(engine: Engine, channel: str) -> Tenant:
@@ -150,3 +152,26 @@ def test_consumers(engine: Engine) -> None:
     assert consumer.delivered_at is not None
     assert consumer.expires_at > consumer.delivered_at
     assert Queue("other").consumers(engine) == []
+
+
+@pytest.mark.parametrize("limit", [0, -1, 100_001, True, "1"])
+def test_limits_that_are_none(engine: Engine, limit: int) -> None:
+    """A limit that is none is refused before the database is asked, and by it."""
+    for call in (QUEUE.contention, QUEUE.consumers):
+        with pytest.raises(InvalidArgument, match="limit"):
+            call(engine, limit=limit)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "fq_contention('q', 0)", "fq_contention('q', null)", "fq_consumers('q', 0)",
+        "fq_message_details('q', null, 'c', 0, 1)", "fq_message_details('q', null, 'c', 1, -1)",
+        "fq_dead_letter_groups('q', 0, 1)", "fq_dead_letter_groups('q', 1, null)",
+    ],
+)  # fmt: skip
+def test_the_database_refuses(database: Database, call: str) -> None:
+    """What cannot be asked for is an error of the function, with what to ask for."""
+    with pytest.raises(DBAPIError) as refused:
+        database.rows(f"select * from {call}")
+    assert getattr(refused.value.orig, "sqlstate", None) == "QF001"

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import Queue, Worker
-from sqlalchemy_fairqueue.metrics import METRICS, QueueCollector, asgi_application, wsgi_application
+from sqlalchemy_fairqueue.metrics import METRICS, QueueCollector, WorkerCollector, asgi_application, wsgi_application
 from tests.cli.conftest import Cli, Start
 from tests.cli.conftest import bare_cli as bare_cli  # noqa: PLC0414 - a fixture
 from tests.cli.conftest import cli as cli  # noqa: PLC0414
@@ -72,6 +72,14 @@ def test_every_metric(engine: Engine, worker: Worker) -> None:
     QUEUE.complete(engine, deliveries)
     collector.figures._good_until = 0
     assert _scraped(collector)["fairqueue_completed_messages_total", QUEUE.name] == 2
+
+
+def test_workers_alone(worker: Worker) -> None:
+    """A process of workers exports their metrics, and no queue's."""
+    registry = CollectorRegistry()
+    registry.register(WorkerCollector(worker))
+    found = _values(generate_latest(registry).decode())
+    assert {name for name, *_ in found} == {"fairqueue_worker_events_total", "fairqueue_worker_hung"}
 
 
 def test_series_do_not_grow_with_tenants(engine: Engine) -> None:
