@@ -201,6 +201,40 @@ print(f"{len(expected)} SQL and marker files are in the wheel")
 
 
 @nox.session
+def release(session: nox.Session) -> None:
+    """Check what a release publishes: changes, metadata, sdist and wheel in clean environments; a list of components.
+
+    ``--tag v1.2.3``: it is one, so the tag must name the version, and the project its addresses.
+    """
+    session.install("build", "cyclonedx-bom>=7", "towncrier>=24.8", "twine>=6.1")
+    project = nox.project.load_toml("pyproject.toml")["project"]
+    folder = Path("build", "dist").resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    if "--tag" in session.posargs:
+        tag = session.posargs[session.posargs.index("--tag") + 1]
+        if tag != f"v{project['version']}":
+            session.error(f"the tag is {tag}, and pyproject.toml has version {project['version']}")
+        if "urls" not in project:
+            session.error("pyproject.toml has no [project.urls]; name the repository and the site there")
+    session.run("towncrier", "build", "--draft", "--version", project["version"], silent=True)
+    session.run("python", "-m", "build", "--outdir", str(folder), silent=True)
+    built = sorted(folder.iterdir())
+    session.run("twine", "check", "--strict", *map(str, built))
+    program = re.search(r"^```python\n(.*?)^```", Path("README.md").read_text(), re.MULTILINE | re.DOTALL)
+    for file in built:
+        clean = Path(session.create_tmp(), "clean").resolve()
+        shutil.rmtree(clean, ignore_errors=True)
+        session.run("python", "-m", "venv", str(clean))
+        session.run(str(clean / "bin/pip"), "install", "--quiet", f"{file}[cli,demo]", external=True)
+        (clean / "fair.py").write_text(program[1] if program else "")
+        with session.chdir(clean):
+            session.run("bin/python", "fair.py", external=True)
+            session.run("bin/fairqueue", "--version", external=True)
+        sbom = Path("build", "sbom.json")
+        session.run("cyclonedx-py", "environment", str(clean), "--output-file", str(sbom), silent=True)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Check the style."""
     session.install("ruff>=0.17.5,<0.18")
