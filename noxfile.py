@@ -193,7 +193,7 @@ checkout, *expected = sys.argv[1:]
 site = pathlib.Path(sqlalchemy_fairqueue.__file__).parents[1]
 assert not site.is_relative_to(checkout) or ".nox" in site.parts, f"not the wheel: {site}"
 assert pathlib.Path(alembic_ext.__file__).parents[1] == site, alembic_ext.__file__
-expected += ["sqlalchemy_fairqueue/py.typed", "alembic_ext/py.typed", "pytest_fairqueue/py.typed"]
+expected += ["sqlalchemy_fairqueue/py.typed", "alembic_ext/py.typed"]
 missing = [name for name in expected if not (site / name).is_file()]
 assert not missing, f"not in the wheel: {missing}"
 print(f"{len(expected)} SQL and marker files are in the wheel")

@@ -2,8 +2,8 @@
 
 ``deliveries`` makes deliveries without a database, ``enqueued`` asserts what a session has enqueued, ``performing``
 calls handlers, ``sessions`` rolls back and runs handlers at commits, ``clocks`` moves the time of a test's database.
-``databases`` and ``workers`` serve the plugin of pytest, and ``factories`` needs factory-boy: these are imported by
-themselves. docs/testing.md has the tour.
+``plugin`` is that of pytest, which ``databases`` and ``workers`` serve, and ``factories`` needs factory-boy: these are
+imported by themselves. docs/testing.md has the tour.
 """
 
 from sqlalchemy_fairqueue.testing.clocks import DatabaseClock

@@ -68,7 +68,17 @@ def fairqueue_migrate():
 
 
 def _pytest(folder: Path, url: URL, *options: str) -> str:
-    arguments = ["-q", "-p", "pytest_fairqueue", "-p", "no:cacheprovider", "--rootdir", ".", "-c", os.devnull]
+    arguments = [
+        "-q",
+        "-p",
+        "sqlalchemy_fairqueue.testing.plugin",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        ".",
+        "-c",
+        os.devnull,
+    ]
     found = subprocess.run(
         [sys.executable, "-m", "pytest", *arguments, *options, "."],
         cwd=folder,
@@ -95,8 +105,8 @@ def test_the_fixtures(tmp_path: Path, server_url: URL, database: Database) -> No
     assert database.value("select count(*) from pg_database where datname like 'fairqueue_test_%\\_________\\_%'") == 0
 
 
-@pytest.mark.parametrize("heavy", ["sqlalchemy", "sqlalchemy_fairqueue", "alembic"])
+@pytest.mark.parametrize("heavy", ["alembic", "factory", "psycopg", "sqlalchemy_fairqueue.embedded"])
 def test_it_costs_others_nothing(heavy: str) -> None:
-    """A test run that uses none of its fixtures does not import the library."""
-    code = f"import sys, pytest_fairqueue; sys.exit({heavy!r} in sys.modules)"
+    """A test run that uses none of its fixtures imports neither drivers nor servers nor what only fixtures need."""
+    code = f"import sys, sqlalchemy_fairqueue.testing.plugin; sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, cwd=Path(__file__).parents[2]).returncode == 0

@@ -1,7 +1,7 @@
 """Plugin of pytest: databases with fairqueue installed, sessions that are rolled back, workers, and a clock.
 
-It stands apart from the library, and imports it only when a test asks for a fixture: a test run that does not use the
-queue pays nothing for it. ``sqlalchemy_fairqueue.testing`` has the parts.
+pytest finds it by its entry point. What only the fixtures need is imported when a test asks for one.
+``sqlalchemy_fairqueue.testing`` has the parts.
 """
 
 from __future__ import annotations
