@@ -58,7 +58,7 @@ from sqlalchemy_fairqueue.values import (
     ScheduleInfo,
     SharedLimit,
 )
-from sqlalchemy_fairqueue.worker import AsyncWorker, Context, Worker, WorkerStats
+from sqlalchemy_fairqueue.worker import AsyncWorker, Context, Health, Worker, WorkerStats
 
 __all__ = [
     "AsyncMiddleware",
@@ -86,6 +86,7 @@ __all__ = [
     "HandlerCrashed",
     "HandlerTimeout",
     "HandlerTransactionWarning",
+    "Health",
     "InvalidArgument",
     "IsolationError",
     "Job",

@@ -5,8 +5,10 @@ import asyncio
 import contextlib
 import logging
 import sys
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import sessionmaker
 
 from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.cli.addresses import Address, parse_address
 from sqlalchemy_fairqueue.cli.application import (
     AnyEngine,
     engine_of_module,
@@ -26,11 +29,15 @@ from sqlalchemy_fairqueue.cli.application import (
 from sqlalchemy_fairqueue.cli.errors import CommandError, command_error, usage_error
 from sqlalchemy_fairqueue.cli.formats import parse_duration
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
+from sqlalchemy_fairqueue.cli.probes import health_pages, serving
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.target import application_reference, choose_database
 from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, with_psycopg
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.errors import clean
+from sqlalchemy_fairqueue.worker.health import Health
+
+Probed = Callable[[Callable[[], Health]], contextlib.AbstractContextManager[None]]
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _SPARE_CONNECTIONS = 2
@@ -127,6 +134,16 @@ def worker(
             show_default=False,
         ),
     ] = None,
+    http: Annotated[
+        Address | None,
+        typer.Option(
+            "--http",
+            parser=option_parser(parse_address),
+            metavar="HOST:PORT",
+            help="Serve /healthz and /readyz there, for probes; a port alone is one of 127.0.0.1.",
+            show_default=False,
+        ),
+    ] = None,
     log_level: Annotated[
         LogLevel, typer.Option("--log-level", metavar="LEVEL", help=", ".join(LogLevel))
     ] = LogLevel.INFO,
@@ -139,6 +156,9 @@ def worker(
 
     The database is that of --database-url, of an engine named by --app, of the environment, or of the engine in the
     module of the first queue. It logs to stderr.
+
+    With --http it answers probes: /healthz with 503 if the process should be restarted, and /readyz with 503 while it
+    takes no messages, as while the database is away.
     """
     if not notify and poll_interval is None:
         poll_interval = timedelta(seconds=1)
@@ -167,7 +187,7 @@ def worker(
         raise usage_error("--sync-session-factory is for --async; with threads give --session-factory")
     run = _run_tasks if in_loop else _run_threads
     try:
-        worker_name, counts = run(given, found, arguments, drain=drain)
+        worker_name, counts = run(given, found, arguments, partial(_probed, http), drain=drain)
     except DBAPIError as error:
         raise command_error(error, display_url(given if isinstance(given, URL) else given.url)) from error
     return Result({"worker": worker_name, "queues": [queue.name for queue in found], "stats": counts})
@@ -189,20 +209,32 @@ def _is_asynchronous(queues: list[Queue], application: object, reference: str) -
     return False
 
 
+@contextlib.contextmanager
+def _probed(http: Address | None, health: Callable[[], Health]) -> Iterator[None]:
+    """Answer the probes of a worker's supervisor while it runs, if there is an address for them."""
+    if http is None:
+        yield
+        return
+    with serving(http, health_pages(health)) as served:
+        logging.getLogger(__name__).info("/healthz and /readyz are at %s", served.url)
+        yield
+
+
 def _run_threads(
-    given: URL | AnyEngine, queues: list[Queue], arguments: dict[str, Any], *, drain: bool
+    given: URL | AnyEngine, queues: list[Queue], arguments: dict[str, Any], probed: Probed, *, drain: bool
 ) -> tuple[str, dict[str, int]]:
     from sqlalchemy_fairqueue.worker import Worker  # noqa: PLC0415 - the other commands do not need it
 
     engine = given if isinstance(given, Engine) else create_engine(_url(given), **_pool(given, arguments))
     runner = Worker(engine, *queues, **arguments)
-    runner.run(handle_signals=True, drain=drain)
+    with probed(runner.health):
+        runner.run(handle_signals=True, drain=drain)
     engine.dispose()
     return runner.name, runner.stats.as_dict()
 
 
 def _run_tasks(
-    given: URL | AnyEngine, queues: list[Queue], arguments: dict[str, Any], *, drain: bool
+    given: URL | AnyEngine, queues: list[Queue], arguments: dict[str, Any], probed: Probed, *, drain: bool
 ) -> tuple[str, dict[str, int]]:
     try:
         from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415 - needs greenlet
@@ -220,7 +252,8 @@ def _run_tasks(
             sync_engine = given if isinstance(given, Engine) else create_engine(_url(given), **_pool(given, arguments))
             arguments["sync_session_factory"] = sessionmaker(sync_engine)
         runner = AsyncWorker(engine, *queues, **arguments)
-        await runner.run(handle_signals=True, drain=drain)
+        with probed(runner.health):
+            await runner.run(handle_signals=True, drain=drain)
         await engine.dispose()
         if sync_engine is not None:
             sync_engine.dispose()

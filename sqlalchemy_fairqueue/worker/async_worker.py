@@ -16,6 +16,7 @@ from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.executors.tasks import TaskExecutor
+from sqlalchemy_fairqueue.worker.health import Health
 from sqlalchemy_fairqueue.worker.operating_system import in_thread, on_signal, signals_wake
 from sqlalchemy_fairqueue.worker.options import (
     GRACE,
@@ -100,6 +101,18 @@ class AsyncWorker:
         # run() waits for it.
         self._stop_asked: asyncio.Event | None = None
         self.stats = WorkerStats()
+
+    def health(self) -> Health:
+        """Whether the worker is alive and ready: for probes, from any thread but that of an event loop.
+
+        It asks the database, on a connection that it keeps, and may take two seconds. A worker that cannot reach its
+        database is alive and not ready.
+        """
+        runtime = self._runtime
+        if runtime is not None:
+            return runtime.health()
+        problem = "it is not started" if self._executor is None else "it stops, or has stopped"
+        return Health(alive=True, ready=False, problems=(problem,))
 
     @property
     def name(self) -> str:

@@ -12,6 +12,7 @@ from sqlalchemy_fairqueue.worker.decisions import RELEASE
 from sqlalchemy_fairqueue.worker.duties import Duties, Duty, Housekeeping, cut_stuck_calls, hear_signals
 from sqlalchemy_fairqueue.worker.executors.base import Executor
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
+from sqlalchemy_fairqueue.worker.health import HealthCheck
 from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
 from sqlalchemy_fairqueue.worker.leases import LeaseRegistry
 from sqlalchemy_fairqueue.worker.notifications import Subscription, subscribe
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.executors.base import SettleCallback
+    from sqlalchemy_fairqueue.worker.health import Health
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
@@ -82,6 +84,7 @@ class Runtime(Generic[E]):
         )
         self._schedules: Schedules | None = None
         self.duties = self._make_duties(watched=[fetching, settling])
+        self._health = HealthCheck(options)
         # How many had been taken when nothing was held, and when that was first seen.
         self._idle: tuple[int, float] | None = None
         self._threads: dict[object, threading.Thread] = {
@@ -117,6 +120,11 @@ class Runtime(Generic[E]):
             self.stop_fetching(lambda: 0.0)
             self.stop(self.executor.give_up())
             raise
+
+    def health(self) -> Health:
+        """Whether the worker is alive and ready, given that it is started. It may take two seconds."""
+        ended = [thread.name for thread in self._threads.values() if not thread.is_alive()]
+        return self._health.check(ended, self._stats.hung)
 
     def is_drained(self) -> bool:
         """Whether nothing can be delivered now, and nothing that was taken is left; to be asked again and again.
@@ -159,6 +167,7 @@ class Runtime(Generic[E]):
                 [held.delivery.message_id for held in given_up][:20],
                 extra={"worker": self._options.name},
             )
+        self._health.close()
         # Nobody gets a message while a child process still works on it.
         self.executor.close()
         for held in given_up:

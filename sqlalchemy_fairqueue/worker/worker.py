@@ -16,6 +16,7 @@ from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.executors.threads import ThreadExecutor
+from sqlalchemy_fairqueue.worker.health import Health
 from sqlalchemy_fairqueue.worker.operating_system import on_signal
 from sqlalchemy_fairqueue.worker.options import (
     GRACE,
@@ -119,6 +120,18 @@ class Worker:
         # run() waits for an entry. Reentrant, too.
         self._stops: SimpleQueue[None] | None = None
         self.stats = WorkerStats()
+
+    def health(self) -> Health:
+        """Whether the worker is alive and ready: for probes, from any thread but that of an event loop.
+
+        It asks the database, on a connection that it keeps, and may take two seconds. A worker that cannot reach its
+        database is alive and not ready.
+        """
+        runtime = self._runtime
+        if runtime is not None:
+            return runtime.health()
+        problem = "it is not started" if self._executor is None else "it stops, or has stopped"
+        return Health(alive=True, ready=False, problems=(problem,))
 
     @property
     def name(self) -> str:

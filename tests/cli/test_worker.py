@@ -1,5 +1,7 @@
+import http.client
 import json
 import signal
+import socket
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -407,3 +409,42 @@ def test_a_schema_that_is_missing(bare_cli: Cli, module: Module, empty_database:
     )  # fmt: skip
     assert found.status == 4
     assert "op.create_fairqueue(version=" in json.dumps(found.error)
+
+
+def _probe(port: int, path: str) -> tuple[int, dict[str, Any]]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE.total_seconds())
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        content = answer.read()
+        return answer.status, json.loads(content) if answer.status != 404 else {}
+    except OSError:
+        return 0, {}
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(("source", "words"), [(_THREADS, ["--threads"]), (_TASKS, ["--async"])])
+def test_probes(shop: Shop, source: str, words: list[str]) -> None:
+    """With --http it answers probes while it works; pages that are none are 404."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with shop.worker(source, "--http", f"127.0.0.1:{port}", *words) as process:
+        until(lambda: _probe(port, "/readyz")[0] == 200, "it is ready")
+        assert _probe(port, "/healthz") == (200, {"alive": True, "ready": True, "problems": []})
+        assert _probe(port, "/readyz?verbose")[0] == 200
+        assert _probe(port, "/other")[0] == 404
+        found = _stopped(process)
+    assert found.status == 0, found.err
+    assert f"/healthz and /readyz are at http://127.0.0.1:{port}" in found.err
+    assert _probe(port, "/healthz")[0] == 0
+
+
+def test_an_address_that_is_taken(shop: Shop) -> None:
+    """The command says so, and does not start."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with shop.worker(_THREADS, "--http", str(port)) as process:
+            found = ended(process)
+    assert found.status == 2
+    assert f"127.0.0.1:{port} cannot be served" in found.err

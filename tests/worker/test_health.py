@@ -1,0 +1,77 @@
+"""Health of workers, as their supervisors see it."""
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from sqlalchemy_fairqueue import AsyncWorker, Delivery, Queue, Worker
+from sqlalchemy_fairqueue.worker.operating_system import in_thread
+from tests.fixtures.database import Database
+from tests.worker.conftest import StartWorker
+from tests.worker.helpers import until
+from tests.worker.proxy import Proxy
+
+
+@pytest.fixture
+def handled(queue: Queue) -> Queue:
+    """The queue with a handler."""
+    queue.handler(_ignore)
+    return queue
+
+
+def _ignore(_: Delivery) -> None: ...
+
+
+def test_a_life(start: StartWorker, handled: Queue) -> None:
+    """It is alive all the time, and ready from its start to its stop."""
+    worker = start(handled)
+    found = worker.health()
+    assert (found.alive, found.ready, found.problems) == (True, True, ())
+    worker.stop()
+    found = worker.health()
+    assert (found.alive, found.ready, found.problems) == (True, False, ("it stops, or has stopped",))
+
+
+def test_before_its_start(handled: Queue, database: Database) -> None:
+    """A worker that is not started is not ready."""
+    engine = create_engine(database.url)
+    found = Worker(engine, handled).health()
+    assert (found.alive, found.ready, found.problems) == (True, False, ("it is not started",))
+    engine.dispose()
+
+
+def test_a_database_that_is_away(handled: Queue, proxy: Proxy) -> None:
+    """A worker that cannot reach its database is alive and not ready, and ready again when it can."""
+    engine = create_engine(proxy.url)
+    worker = Worker(engine, handled, housekeeping=False)
+    with worker:
+        assert worker.health().ready
+        proxy.go_away()
+        found = worker.health()
+        assert (found.alive, found.ready) == (True, False)
+        assert "the database does not serve it: OperationalError" in found.problems[0]
+        proxy.come_back()
+        until(lambda: worker.health().ready, "it is ready again")
+    engine.dispose()
+
+
+async def test_an_async_worker(handled: Queue, async_engine: AsyncEngine) -> None:
+    """The same in an event loop, asked from another thread."""
+    worker = AsyncWorker(async_engine, handled, housekeeping=False)
+    async with worker:
+        assert (await in_thread(worker.health)).ready
+    assert (await in_thread(worker.health)).problems == ("it stops, or has stopped",)
+
+
+def test_threads_that_ended_and_handlers_that_hang(start: StartWorker, handled: Queue) -> None:
+    """Such a worker cannot go on by itself."""
+    worker = start(handled, concurrency=1)
+    worker.stats.hung = 1
+    found = worker.health()
+    assert (found.alive, found.ready, found.problems) == (False, False, ("all of its 1 handlers hang",))
+    worker.stats.hung = 0
+    runtime = worker._runtime
+    assert runtime is not None
+    runtime.fetcher.stop()
+    until(lambda: not worker.health().alive, "its thread has ended")
+    assert worker.health().problems == (f"its thread {worker.name}-fetch has ended",)
