@@ -16,6 +16,7 @@ from sqlalchemy_fairqueue.cli.doctor.command import doctor
 from sqlalchemy_fairqueue.cli.errors import CommandError, usage_error
 from sqlalchemy_fairqueue.cli.history import prune_history
 from sqlalchemy_fairqueue.cli.limits import configure_limit, limits
+from sqlalchemy_fairqueue.cli.messages import list_messages, show_message
 from sqlalchemy_fairqueue.cli.metrics import metrics
 from sqlalchemy_fairqueue.cli.quarantine import quarantine
 from sqlalchemy_fairqueue.cli.results import ExitStatus
@@ -44,6 +45,7 @@ program = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 dead = typer.Typer(no_args_is_help=True, help="Dead letters: messages that will not be tried again.")
+messages = typer.Typer(no_args_is_help=True, help="Messages that are not settled: which there are, and why they wait.")
 configure = typer.Typer(no_args_is_help=True, help="How a queue or a channel is served.")
 history = typer.Typer(no_args_is_help=True, help="The history: a record of attempts.")
 spark = typer.Typer(no_args_is_help=True, help="The data pipeline: bulk loads, archive, fairness report, replay.")
@@ -91,6 +93,9 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
     (dead, "redrive", redrive_dead),
     (dead, "purge", purge_dead),
     (dead, "quarantine", quarantine),
+    (messages, "list", list_messages),
+    (messages, "show", show_message),
+    (messages, "cancel", cancel),
     (program, "cancel", cancel),
     (program, "purge", purge),
     (history, "prune", prune_history),
@@ -110,6 +115,7 @@ for _group, _name, _function in _COMMANDS:
     add_command(_group, _name, _function, without=_WITHOUT.get(_function, frozenset()))
 program.add_typer(configure, name="configure")
 program.add_typer(dead, name="dead")
+program.add_typer(messages, name="messages")
 program.add_typer(history, name="history")
 program.add_typer(spark, name="spark")
 

@@ -7,6 +7,7 @@ from sqlalchemy_fairqueue.queue.configuration import ConfigurationMethods
 from sqlalchemy_fairqueue.queue.dead_letters import DeadLetterMethods
 from sqlalchemy_fairqueue.queue.deliveries import DeliveryMethods
 from sqlalchemy_fairqueue.queue.jobs import Job, JobMethods
+from sqlalchemy_fairqueue.queue.lookups import LookupMethods
 from sqlalchemy_fairqueue.queue.middleware import MiddlewareMethods
 from sqlalchemy_fairqueue.queue.quarantine import QuarantineMethods
 from sqlalchemy_fairqueue.queue.stats import StatsMethods
@@ -20,6 +21,7 @@ class Queue(
     WithdrawalMethods,
     ConfigurationMethods,
     StatsMethods,
+    LookupMethods,
     DeadLetterMethods,
     QuarantineMethods,
     JobMethods,

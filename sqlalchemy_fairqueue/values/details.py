@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+MessageState = Literal["leased", "scheduled", "ready"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,12 @@ class MessageDetails:
     expires_at: datetime | None
     error: str | None
     unreadable: str | None
+
+    def state(self, now: datetime) -> MessageState:
+        """Its state: "leased", a consumer holds it; "scheduled", it is due after *now*; "ready", it waits."""
+        if self.consumer is not None:
+            return "leased"
+        return "scheduled" if self.due_at > now else "ready"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
