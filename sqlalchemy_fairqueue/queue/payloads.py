@@ -41,6 +41,7 @@ class PayloadSchema:
         types = _types(kind, function, parameters)
         self.signature = inspect.Signature([one.replace(annotation=types[one.name]) for one in parameters])
         self._names = frozenset(types)
+        self._required = frozenset(one.name for one in parameters if one.default is _KINDS.empty)
         fields = {
             one.name: types[one.name] if one.default is _KINDS.empty else NotRequired[types[one.name]]
             for one in parameters
@@ -58,11 +59,18 @@ class PayloadSchema:
             TypeError: An argument is missing, or is none of the function's.
             PayloadError: An argument has a value that its annotation does not allow.
         """
+        given = kwargs
+        # To bind takes longer than all else.
+        if args or not self._required <= kwargs.keys() <= self._names:
+            try:
+                given = self.signature.bind(*args, **kwargs).arguments
+            except TypeError as error:
+                raise TypeError(f"job {self.kind!r}: {error}; it takes {self.signature}") from None
+        payload: dict[str, Any]
         try:
-            given = self.signature.bind(*args, **kwargs).arguments
-        except TypeError as error:
-            raise TypeError(f"job {self.kind!r}: {error}; it takes {self.signature}") from None
-        payload = {name: self.plain(name, value) for name, value in given.items()}
+            payload = msgspec.to_builtins(given, str_keys=True, enc_hook=_plain_model)
+        except Exception:  # noqa: BLE001 - one by one they say which it is
+            payload = {name: self.plain(name, value) for name, value in given.items()}
         self._convert(payload, given)
         return payload
 
