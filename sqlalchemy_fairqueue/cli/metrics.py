@@ -6,9 +6,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from http import HTTPStatus
 from importlib.resources import files
 from threading import Event
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +19,9 @@ from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
 from sqlalchemy_fairqueue.cli.output import print_message
 from sqlalchemy_fairqueue.cli.results import Result
+
+if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.worker import AsyncWorker, Worker
 
 
 class Printed(StrEnum):
@@ -79,6 +83,24 @@ def metrics(
             server.server_close()
             thread.join()
     return None
+
+
+def metrics_page(worker: "Worker | AsyncWorker") -> tuple[HTTPStatus, str, bytes]:
+    """The metrics of a worker as an answer, for the HTTP server of its process: status, content type and content.
+
+    Where prometheus-client is not installed, it is an answer that says so.
+    """
+    try:
+        from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415 - an extra
+        from prometheus_client.exposition import CONTENT_TYPE_LATEST  # noqa: PLC0415
+
+        from sqlalchemy_fairqueue.metrics import WorkerCollector  # noqa: PLC0415
+    except ImportError:
+        advice = "metrics need prometheus-client; pip install 'sqlalchemy-fairqueue[metrics]'\n"
+        return HTTPStatus.NOT_IMPLEMENTED, "text/plain; charset=utf-8", advice.encode()
+    registry = CollectorRegistry()
+    registry.register(WorkerCollector(worker))
+    return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import re
 import signal
+import sys
 from contextlib import closing
 from io import BytesIO
 from urllib.request import urlopen
@@ -14,6 +15,7 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sqlalchemy_fairqueue import Queue, Worker
+from sqlalchemy_fairqueue.cli.metrics import metrics_page
 from sqlalchemy_fairqueue.metrics import METRICS, QueueCollector, WorkerCollector, asgi_application, wsgi_application
 from tests.cli.conftest import Cli, Start
 from tests.cli.conftest import bare_cli as bare_cli  # noqa: PLC0414 - a fixture
@@ -80,6 +82,16 @@ def test_workers_alone(worker: Worker) -> None:
     registry.register(WorkerCollector(worker))
     found = _values(generate_latest(registry).decode())
     assert {name for name, *_ in found} == {"fairqueue_worker_events_total", "fairqueue_worker_hung"}
+
+
+def test_a_page_of_a_worker(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The HTTP server of a worker's process has a page of its metrics; without the extra it says what is missing."""
+    status, kind, content = metrics_page(worker)
+    assert (status, kind.partition(";")[0]) == (200, "text/plain")
+    assert _values(content.decode())["fairqueue_worker_hung", "reader"] == 0
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    status, _, content = metrics_page(worker)
+    assert (status, b"[metrics]" in content) == (501, True)
 
 
 def test_series_do_not_grow_with_tenants(engine: Engine) -> None:
