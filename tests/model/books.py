@@ -6,7 +6,7 @@ from typing import Literal
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.times import microseconds
 
-End = Literal["completed", "dead", "cancelled", "purged"]
+End = Literal["completed", "dead", "cancelled", "purged", "quarantined"]
 Outcome = Literal["completed", "retried", "released", "buried", "expired", "cancelled"]
 
 LOOK_AGAIN = 12_000
@@ -116,13 +116,18 @@ class Lease:
 
 @dataclass(slots=True)
 class Books:
-    """Everything committed, and what became of what is gone."""
+    """Everything committed, and what became of what is gone.
+
+    ``spoilt``: messages in nobody's hands that no dequeue can deliver, and what becomes of each: dead or quarantined.
+    """
 
     messages: dict[int, Message] = field(default_factory=dict)
     channels: dict[str, Channel] = field(default_factory=dict)
     leases: dict[int, Lease] = field(default_factory=dict)
     ended: dict[int, End] = field(default_factory=dict)
     dead: dict[int, Message] = field(default_factory=dict)
+    quarantined: dict[int, Message] = field(default_factory=dict)
+    spoilt: dict[int, str] = field(default_factory=dict)
     tokens: set[tuple[int, int, int]] = field(default_factory=set)
     history: list[tuple[int, int, Outcome]] = field(default_factory=list)
     enqueued: int = 0
@@ -143,8 +148,19 @@ class Books:
         assert message_id not in self.ended, f"message {message_id} ended twice"
         message = self.messages.pop(message_id)
         self.ended[message_id] = how
+        self.spoilt.pop(message_id, None)
         if how == "dead":
             self.dead[message_id] = message
+        elif how == "quarantined":
+            self.quarantined[message_id] = message
+
+    def release_quarantined(self, message_id: int, dequeue_at: int) -> None:
+        """A message comes back from quarantine: its attempts count anew, its key is free."""
+        message = self.quarantined.pop(message_id)
+        assert self.ended.pop(message_id) == "quarantined"
+        message.attempts, message.dequeue_at, message.key = 0, dequeue_at, None
+        message.promoted_at = None
+        self.messages[message_id] = message
 
     def redrive(self, message_id: int, dequeue_at: int) -> None:
         """A dead letter lives again: its attempts count anew, its hand-outs go on."""
@@ -161,6 +177,7 @@ class Books:
         message = self.messages[message_id]
         assert message.lease_id is None, f"message {message_id} was rewritten in a consumer's hands"
         message.number, message.dequeue_at, message.max_attempts, message.attempts = number, dequeue_at, max_attempts, 0
+        self.spoilt.pop(message_id, None)
         message.priority = priority
         return message
 

@@ -10,9 +10,9 @@ from sqlalchemy import text
 from sqlalchemy_fairqueue import Batch, LeaseLost
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
-from tests.model.allowances import check_batch, check_due_in, offers, put_off, unhindered
+from tests.model.allowances import Offer, check_batch, check_due_in, offers, put_off, unhindered
 from tests.model.books import Lease
-from tests.model.letters import Letters
+from tests.model.spoilt import Spoiling
 from tests.model.work import QUEUE, Effects
 from tests.model.world import CONSUMERS, TICK
 
@@ -22,7 +22,7 @@ LIMITS = st.integers(1, 3) | st.integers(1, 20)
 BYTES = st.sampled_from([MAX_BYTES, MAX_BYTES, 1, 2, 15, 16, 17, 32, 64])
 
 
-class Consuming(Letters):
+class Consuming(Spoiling):
     """What consumers do."""
 
     @rule(
@@ -39,10 +39,14 @@ class Consuming(Letters):
 
     def take(self, consumer: int, limit: int, lease: timedelta, hints: str, max_bytes: int = MAX_BYTES) -> Batch:
         """The same, in the course of something longer."""
-        while any(0 < one.expires_at - self.world.now() <= 2 * TICK for one in self.books.leases.values()):
+        self.wait_for_quiet()
+        while any(0 < one.expires_at - self.world.now() <= 8 * TICK for one in self.books.leases.values()):
             self.world.advance(timedelta(microseconds=TICK))
         self.world.set_hints(consumer, hints)
-        hidden = self.world.hidden_from(consumer) if hints == "kept" else set()
+        # A bad row holds its channel back.
+        hidden = {self.books.messages[one].channel for one in self.books.spoilt}
+        if hints == "kept":
+            hidden |= self.world.hidden_from(consumer)
         kept = self.world.lease_of(consumer, lease)
         now = self.world.now() + TICK
         others = self.others()
@@ -51,23 +55,18 @@ class Consuming(Letters):
             return self._turned_away(consumer, limit, lease)
         if others.gate and not self.books.paused:
             return self._at_a_closed_gate(consumer, limit, lease, now)
-        offered = offers(self.books, others, now)
         room = self.books.room(limit)
 
+        failures = self.world.failures
         batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease, max_bytes=max_bytes)
+        is_late = self.note_set_aside(self.world.failures - failures)
+        offered = offers(self.books, others, now)
+        span = now, self.world.now() if is_late else now
 
-        if batch:
-            note(f"    -> {[(one.channel, one.message_id) for one in batch]}")
-        self.saw(f"dequeue gave {'nothing' if not batch else 'a full batch' if len(batch) == limit else 'some'}")
-        if any(offer.skipped for offer in offered.values()):
-            self.saw("dequeue passed by a locked message")
-        if len(offered) < len(self.books.channels):
-            self.saw("dequeue passed by a locked channel")
-        if len(batch) == room < limit:
-            self.saw("dequeue came to the queue's limit")
+        self._note_what_it_met(batch, limit, room, offered)
         given, was_cut = check_batch(batch, room, offered, max_bytes)
         self.saw("dequeue was cut by its bytes" if was_cut else "dequeue ended by itself")
-        self._check_lease(batch, consumer, kept if kept not in others.leases else None, now, microseconds(lease))
+        self._check_lease(batch, consumer, kept if kept not in others.leases else None, span, microseconds(lease))
         for delivery in batch:
             message = self.books.deliver(delivery.message_id, delivery.lease.id, delivery.deliveries)
             assert (delivery.payload, delivery.attempt) == (message.number, message.attempts)
@@ -78,6 +77,8 @@ class Consuming(Letters):
             channel.release(count, now)
             limit_ = channel.policy.max_concurrency
             assert limit_ is None or self.books.slots_of(name) <= limit_, f"channel {name} exceeds its limit {limit_}"
+        if is_late:
+            self.follow_rates()
         self.turns.served(
             batch,
             {name: count for name, count in unhindered(self.books, offered).items() if name not in hidden},
@@ -94,6 +95,17 @@ class Consuming(Letters):
         if self.books.promote(now, others.messages):
             self.saw("a scheduled message got the position of its priority")
 
+    def _note_what_it_met(self, batch: Batch, limit: int, room: int, offered: dict[str, Offer]) -> None:
+        if batch:
+            note(f"    -> {[(one.channel, one.message_id) for one in batch]}")
+        self.saw(f"dequeue gave {'nothing' if not batch else 'a full batch' if len(batch) == limit else 'some'}")
+        if any(offer.skipped for offer in offered.values()):
+            self.saw("dequeue passed by a locked message")
+        if len(offered) < len(self.books.channels):
+            self.saw("dequeue passed by a locked channel")
+        if len(batch) == room < limit:
+            self.saw("dequeue came to the queue's limit")
+
     def _turned_away(self, consumer: int, limit: int, lease: timedelta) -> Batch:
         """Somebody is changing what the queue's limit counts: nothing is taken, and the next poll is soon."""
         batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease)
@@ -106,7 +118,9 @@ class Consuming(Letters):
 
     def _at_a_closed_gate(self, consumer: int, limit: int, lease: timedelta, now: int) -> Batch:
         """Somebody is setting the queue's limit: what is found is left, and the next poll is soon."""
+        failures = self.world.failures
         batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease)
+        self.note_set_aside(self.world.failures - failures)
         assert list(batch) == []
         if batch.due_in is not None and batch.due_in >= timedelta(milliseconds=10):
             self.saw("dequeue was turned away")
@@ -115,18 +129,22 @@ class Consuming(Letters):
             check_due_in(batch, limit, self.books, self.others(), now)
         return batch
 
-    def _check_lease(self, batch: Batch, consumer: int, kept: int | None, now: int, lease: int) -> None:
+    def _check_lease(self, batch: Batch, consumer: int, kept: int | None, now: tuple[int, int], lease: int) -> None:
+        """*now*: the first and the last instant at which the dequeue may have been."""
         if not batch:
             return
         found = batch[0].lease
         assert all(one.lease == found for one in batch)
         expires_at = instant_microseconds(found.expires_at)
         known = None if kept is None else self.books.leases.get(kept)
-        if known is not None and known.expires_at >= now + lease:
-            assert (found.id, expires_at) == (kept, known.expires_at), "a good lease is used again"
+        if known is not None and known.expires_at >= now[1] + lease:
+            assert found.id == kept, "a good lease is used again"
+        if known is not None and found.id == kept:
+            assert known.expires_at >= now[0] + lease, "a lease that is too short was used again"
+            assert expires_at == known.expires_at
         else:
             assert found.id not in self.books.leases, "a lease id came twice"
-            assert expires_at == now + lease + lease // 8
+            assert now[0] + lease + lease // 8 <= expires_at <= now[1] + lease + lease // 8
             self.books.leases[found.id] = Lease(consumer, expires_at)
 
     @rule()

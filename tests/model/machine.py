@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy_fairqueue import Batch
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from tests.model.business import CHANNELS, TRANSACTIONS
-from tests.model.stories import Stories
+from tests.model.roles import Granted
 from tests.model.work import QUEUE, Settled, Work
 
 _LOCKS = {
@@ -28,7 +28,7 @@ _LOCKS = {
 _LOOKS = 12
 
 
-class FairQueueMachine(Stories):
+class FairQueueMachine(Granted):
     """The rules of foreign locks and of time, and the end."""
 
     @rule(

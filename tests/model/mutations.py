@@ -60,10 +60,15 @@ _SERVING = [
     Mutation(
         "a limit does not close the gate",
         "fq_limit_queue",
-        "perform fairqueue.fq_hold_gate(p_queue, (num_nulls(p_max_concurrency) = 0)::boolean);",
+        "perform fairqueue.fq_hold_gate(p_queue, v_limited);",
         "",
     ),
-    Mutation("the queue's limit is not looked at", "fq_dequeue", ", s.max_concurrency - s.current_concurrency))", "))"),
+    Mutation(
+        "the queue's limit is not looked at",
+        "fq_dequeue",
+        "          p_limit,\n          s.max_concurrency - s.current_concurrency,\n",
+        "          p_limit,\n",
+    ),
     Mutation("what is out is not marked", "fq_limit_queue", "set slots = m.slots | 2", "set slots = m.slots"),
     Mutation(
         "the queue's slots are not freed", "fq_hear", "q.current_concurrency - v_queue_freed", "q.current_concurrency"
@@ -195,4 +200,73 @@ _BOUNDS = [
     ),
 ]
 
-MUTATIONS = [*_KERNEL, *_PRIORITY, *_SERVING, *_KEYS, *_BOUNDS]
+_ROLES = [
+    Mutation(
+        "the channels of a grant are not looked at",
+        "fq_check_grant",
+        "where (n.name = any (v_covered)) is not true",
+        "where false",
+    ),
+    Mutation(
+        "the queues of a grant are not looked at",
+        "fq_check_grant",
+        "bool_or((g.queues is null or p_queue = any (g.queues)) is true and g.channels is null)",
+        "bool_or(g.channels is null)",
+    ),
+    Mutation(
+        "a grant of another kind bounds a completion", "fq_complete", "array['consumer']", "array['operator', 'loader']"
+    ),
+    Mutation(
+        "a cancel asks for no channel",
+        "fq_cancel",
+        "      where m.id = any (p_ids)\n    ) w",
+        "      where false\n    ) w",
+    ),
+    Mutation(
+        "one good channel of several is enough",
+        "fq_enqueue",
+        "p_queue, coalesce(p_channels, '{}'::text[])::text[]",
+        "p_queue, coalesce(p_channels[:1], '{}'::text[])::text[]",
+        slow=True,
+    ),
+]
+_SPOILT = [
+    Mutation(
+        "a good message is set aside",
+        "fq_set_aside",
+        "reason := fairqueue.fq_test_message(r.id::bigint, r.row::tid);",
+        "reason := 'it is a suspect';",
+    ),
+    Mutation(
+        "what becomes a letter stays in the backlog",
+        "fq_quarantine",
+        "values (p_queue, v_channel_id, -1, true);",
+        "values (p_queue, v_channel_id, 0, true);",
+    ),
+    Mutation(
+        "what is quarantined stays in the backlog", "fq_quarantine", "-v_undelivered::integer, v_undelivered", "0, true"
+    ),
+    Mutation(
+        "a channel that somebody holds is waited for",
+        "fq_set_aside",
+        "    for no key update skip locked;\n    continue when not found;\n    begin",
+        "    for no key update;\n    continue when not found;\n    begin",
+        slow=True,
+    ),
+    Mutation(
+        "what is released is told to nobody",
+        "fq_end_quarantine",
+        "values (p_queue, r.channel_id, v_dequeue_at, r.id, 1, true);",
+        "values (p_queue, r.channel_id, null, null, 1, true);",
+        slow=True,
+    ),
+    Mutation(
+        "what is refused is released",
+        "fq_end_quarantine",
+        "if fairqueue.fq_test_message(r.id::bigint, v_row) is not null then",
+        "if false then",
+        slow=True,
+    ),
+]
+
+MUTATIONS = [*_KERNEL, *_PRIORITY, *_SERVING, *_KEYS, *_BOUNDS, *_ROLES, *_SPOILT]

@@ -17,6 +17,7 @@ from fq_message m
 join fq_channel c on c.id = m.channel_id
 """
 _DEAD = "select message_id, dedupe_key as key from fq_dead_letter"
+_QUARANTINED = "select message_id as id from fq_quarantine"
 _HISTORY = "select message_id, attempt, outcome from fq_history"
 _CHANNELS = """
 select c.name, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight, s.max_backlog, s.priority_aging,
@@ -50,6 +51,7 @@ class Sight:
 
     messages: list[dict[str, Any]]
     dead: list[dict[str, Any]]
+    quarantined: list[dict[str, Any]]
     history: list[dict[str, Any]]
     channels: list[dict[str, Any]]
     signals: list[dict[str, Any]]
@@ -89,6 +91,7 @@ def _sight() -> str:
     tables = {
         "messages": _MESSAGES,
         "dead": _DEAD,
+        "quarantined": _QUARANTINED,
         "history": _HISTORY,
         "channels": _CHANNELS,
         "signals": _SIGNALS,

@@ -197,6 +197,7 @@ class Stage(RuleBasedStateMachine):
         seen = self.world.look()
         assert seen.present() == self.books.messages
         assert seen.letters() == {id_: one.key for id_, one in self.books.dead.items()}
+        assert {row["id"] for row in seen.quarantined} == self.books.quarantined.keys()
         assert seen.attempts() == sorted(self.books.history), "one row an attempt that began while it was recorded"
         self.books.check_balance()
         assert not seen.broken, "\n".join(row["line"] for row in seen.broken)

@@ -35,6 +35,14 @@ _REACHED = {
     "some fields of a policy": 0.05,
     "purge left what is out": 0.01,
     "purge left what was locked or came later": 0.005,
+    "done as a role": 0.3,
+    "NotGranted of a role": 0.3,
+    "ProgrammingError of a role": 0.3,
+    "a message was spoilt": 0.08,
+    "set aside: dead": 0.03,
+    "set aside: quarantined": 0.04,
+    "quarantine: refused": 0.01,
+    "quarantine: released": 0.005,
 }
 """Events that a long enough run of programs must reach, each with the least share of programs that reach it."""
 _SURE = 14

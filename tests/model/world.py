@@ -1,16 +1,21 @@
 """The database under the machine: connections, consumers, an observer, and a clock that only calls and tests move."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import psycopg
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from psycopg.rows import namedtuple_row
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import Connection, Engine, create_engine, event, text
 
 from sqlalchemy_fairqueue import Queue
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
 from tests.model import invariants
+from tests.model.grants import GRANTS
 from tests.model.observer import HIDDEN, SIGHT, Sight
 from tests.model.work import QUEUE
 
@@ -30,6 +35,7 @@ _TABLES = (
     "fq_signal",
     "fq_lease",
     "fq_dead_letter",
+    "fq_quarantine",
     "fq_history",
 )
 _TICKING = """
@@ -50,7 +56,10 @@ class World:
         install_clock(database)
         database.execute(f"alter sequence public.test_clock increment by {TICK}")
         database.execute(_TICKING)
-        self.engine = create_engine(database.url, pool_size=12, connect_args={"options": _OPTIONS})
+        self.failures = 0
+        self._owner = self.engine = self._engine(database, _OPTIONS)
+        self._database = database
+        self._roles = {role: self._grant(role) for role in GRANTS}
         self._observer: Observer = psycopg.connect(
             database.conninfo, autocommit=True, row_factory=namedtuple_row, options=_OPTIONS
         )
@@ -62,6 +71,38 @@ class World:
         self.rows("select setval('public.test_clock', %(start)s)", start=_START)
         self.queues = [Queue(QUEUE) for _ in range(CONSUMERS)]
 
+    def _engine(self, database: Database, options: str) -> Engine:
+        engine = create_engine(database.url, pool_size=12, connect_args={"options": options})
+
+        @event.listens_for(engine, "handle_error")
+        def count(_: object) -> None:
+            self.failures += 1
+
+        return engine
+
+    def _grant(self, role: str) -> Engine:
+        """Make a role with its grants; an engine that acts as it."""
+        name, grant = self._name(role), GRANTS[role]
+        self._database.execute(f'create role "{name}"')
+        bounds = {"queues": [grant.queue], "channels": None if grant.channels is None else sorted(grant.channels)}
+        with self._owner.begin() as connection:
+            for kind in sorted(grant.kinds):
+                op: Any = Operations(MigrationContext.configure(connection))
+                op.grant_fairqueue(name, kind, **bounds)
+        return self._engine(self._database, f"{_OPTIONS} -c role={name}")
+
+    def _name(self, role: str) -> str:
+        return f"{self._database.name}_{role}"
+
+    @contextmanager
+    def acting(self, role: str) -> Iterator[None]:
+        """All calls inside are a role's, not the owner's."""
+        self.engine = self._roles[role]
+        try:
+            yield
+        finally:
+            self.engine = self._owner
+
     def install(self, function: str) -> None:
         """Put another text of a function in, verbatim."""
         self.rows(function)
@@ -69,7 +110,11 @@ class World:
     def close(self) -> None:
         """Give the connections back."""
         self._observer.close()
-        self.engine.dispose()
+        for engine in (self._owner, *self._roles.values()):
+            engine.dispose()
+        for role in self._roles:
+            self._database.execute(f'drop owned by "{self._name(role)}"')
+            self._database.execute(f'drop role "{self._name(role)}"')
 
     def rows(self, sql: str, **parameters: object) -> list[Any]:
         """What an observer's statement returns; parameters are written %(name)s."""
@@ -95,6 +140,10 @@ class World:
     def left(self) -> list[str]:
         """What is left in a queue that should be empty and at rest."""
         return [row[0] for row in self.rows(invariants.LEFT)]
+
+    def quarantined(self) -> list[int]:
+        """The messages in quarantine."""
+        return [row[0] for row in self.rows("select message_id from fq_quarantine")]
 
     def deaths(self) -> dict[int, int]:
         """The dead letters, and when they died."""
