@@ -20,6 +20,7 @@ from sqlalchemy_fairqueue.cli.policies import (
     count_option,
     dead_letter_option,
     flag_option,
+    forget_option,
     on_full_option,
     policy_document,
     policy_rows,
@@ -112,6 +113,7 @@ def configure_queue(
         ),
     ] = None,
     dead_letter_retention: Annotated[list[Any] | None, dead_letter_option("--dead-letter-retention")] = None,
+    forget_channels_after: Annotated[Any, forget_option("--forget-channels-after")] = None,
     channel_max_concurrency: Annotated[
         int | None, count_option("--channel-max-concurrency", "For new channels: most messages out at once.")
     ] = None,
@@ -163,6 +165,8 @@ def configure_queue(
         wanted["defaults"] = changes
     if dead_letter_retention:
         wanted["dead_letter_retention"] = dict(dead_letter_retention)
+    if forget_channels_after is not None:
+        wanted["forget_channels_after"] = None if forget_channels_after == "none" else forget_channels_after
     with open_installation(options) as installation:
         queue = installation.single_queue(may_be_new=bool(wanted))
         before = _configuration(installation, queue)
@@ -183,6 +187,7 @@ def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfigur
     ]
     rows += [
         ("dead letters", after.dead_letters or "kept"),
+        *([] if after.idle_channels == timedelta(days=30) else [("idle channels", after.idle_channels or "kept")]),
         *((f"dead letters of kind {kind}", kept) for kind, kept in after.dead_letters_by_kind.items()),
     ]
     parts: list[Any] = [
@@ -204,6 +209,7 @@ def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfigur
             "history_retention_seconds": after.retention,
             "dead_letter_retention_seconds": after.dead_letters,
             "dead_letter_retention_seconds_by_kind": dict(after.dead_letters_by_kind),
+            "forget_channels_after_seconds": after.idle_channels,
             "defaults": None if after.defaults is None else policy_document(after.defaults),
         },
         tuple(parts),

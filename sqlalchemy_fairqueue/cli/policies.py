@@ -88,6 +88,12 @@ def dead_letter_option(name: str) -> Any:
     return typer.Option(name, parser=parser, metavar="[KIND=]DURATION", help=words, show_default=False)
 
 
+def forget_option(name: str) -> Any:
+    """An option that takes the time after which idle channels are forgotten."""
+    words = "Channels that have been idle for so long are forgotten, like 30d, or none."
+    return typer.Option(name, parser=option_parser(_aging), metavar="DURATION", help=words, show_default=False)
+
+
 def _dead_letter_retention(words: str) -> tuple[str | None, timedelta | None]:
     kind, equals, text = words.rpartition("=")
     retention = None if text.strip().lower() == "none" else parse_duration(text)
@@ -152,6 +158,7 @@ class QueueConfiguration:
         retention: How long the record is kept; None: 30 days.
         dead_letters: How long dead letters are kept; None: for ever.
         dead_letters_by_kind: The same for single kinds.
+        idle_channels: How long idle channels are kept; None: for ever.
     """
 
     defaults: ChannelPolicy | None = None
@@ -162,6 +169,7 @@ class QueueConfiguration:
     retention: timedelta | None = None
     dead_letters: timedelta | None = None
     dead_letters_by_kind: Mapping[str, timedelta] = field(default_factory=dict)
+    idle_channels: timedelta | None = timedelta(days=30)
 
 
 def queue_configuration(connection: Connection, schema: str, queue: str) -> QueueConfiguration:
@@ -178,4 +186,5 @@ def queue_configuration(connection: Connection, schema: str, queue: str) -> Queu
         None if row.history_retention is None else duration(row.history_retention),
         None if row.dead_letter_retention is None else duration(row.dead_letter_retention),
         {kind: duration(retention) for kind, retention in (row.dead_letter_retention_by_kind or {}).items()},
+        None if row.forget_channels_after is None else duration(row.forget_channels_after),
     )

@@ -31,6 +31,7 @@ from sqlalchemy_fairqueue.database.dead_letters import (
 from sqlalchemy_fairqueue.database.deliveries import DeliveredMessage, Dequeued, Heard, Hints, dequeue, hear
 from sqlalchemy_fairqueue.database.details import dead_letter_groups, message_details
 from sqlalchemy_fairqueue.database.enqueues import EncodedMessage, EnqueuedMessage, enqueue, max_backlog
+from sqlalchemy_fairqueue.database.forgetting import Forgetting, forget_after, forget_channels, mark_idle_channels
 from sqlalchemy_fairqueue.database.history import PartitionChange, keep_history
 from sqlalchemy_fairqueue.database.leases import ExtendedLease, end_leases, extend, heartbeat, held
 from sqlalchemy_fairqueue.database.quarantine import (
@@ -79,6 +80,7 @@ __all__ = [
     "EncodedMessage",
     "EnqueuedMessage",
     "ExtendedLease",
+    "Forgetting",
     "Heard",
     "Hints",
     "PartitionChange",
@@ -109,6 +111,8 @@ __all__ = [
     "enqueue",
     "extend",
     "fail_schedule",
+    "forget_after",
+    "forget_channels",
     "hear",
     "heartbeat",
     "held",
@@ -122,6 +126,7 @@ __all__ = [
     "leased",
     "limit_queue",
     "limits",
+    "mark_idle_channels",
     "max_backlog",
     "message_details",
     "pause",

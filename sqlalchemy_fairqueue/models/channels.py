@@ -25,7 +25,7 @@ from sqlalchemy.sql.elements import conv
 
 from sqlalchemy_fairqueue.models.base import FairqueueMixin
 from sqlalchemy_fairqueue.models.relationships import Related
-from sqlalchemy_fairqueue.models.types import Duration, Instant
+from sqlalchemy_fairqueue.models.types import Duration, Instant, Xid8
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
@@ -123,6 +123,9 @@ class ChannelStateMixin(FairqueueMixin):
     max_backlog: Mapped[int | None] = mapped_column(Integer)
     drop_when_full: Mapped[bool] = mapped_column(Boolean, server_default=false())
     priority_aging: Mapped[timedelta | None] = mapped_column(Duration)
+    configured: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    used_at: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    forget_xid: Mapped[int | None] = mapped_column(Xid8)
     backlog: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     dropped: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     heard_id: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
@@ -164,6 +167,12 @@ class ChannelStateMixin(FairqueueMixin):
                     "head_message_id is not null"
                     " and (next_dequeue_at is null or current_concurrency >= max_concurrency)"
                 ),
+            ),
+            Index(
+                conv("fq_channel_state_forget_ix"),
+                "queue",
+                "channel_id",
+                postgresql_where=text("forget_xid is not null"),
             ),
             Index(conv("fq_channel_state_dropped_ix"), "queue", "channel_id", postgresql_where=text("dropped > 0")),
             {"schema": cls.__fairqueue_schema__},

@@ -67,6 +67,7 @@ class QueueConfigMixin(FairqueueMixin):
     history_retention: Mapped[timedelta | None] = mapped_column(Duration)
     dead_letter_retention: Mapped[timedelta | None] = mapped_column(Duration)
     dead_letter_retention_by_kind: Mapped[dict[str, int] | None] = mapped_column(JSONB)
+    forget_channels_after: Mapped[timedelta | None] = mapped_column(Duration, server_default=text("2592000000000"))
 
     @hybrid_property
     def is_paused(self) -> bool:

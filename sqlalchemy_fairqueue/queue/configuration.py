@@ -11,6 +11,7 @@ from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.unit_of_work import (
     Configure,
     ConfigureLimit,
+    ForgetChannels,
     Limit,
     Pause,
     RecordHistory,
@@ -56,6 +57,7 @@ class ConfigurationMethods(QueueBase):
         history: bool | None = None,
         history_retention: timedelta | Unset | None = UNSET,
         dead_letter_retention: DeadLetterRetention | Unset = UNSET,
+        forget_channels_after: timedelta | Unset | None = UNSET,
     ) -> None:
         """Set what is the queue's own. What is not given stays as it is.
 
@@ -78,6 +80,10 @@ class ConfigurationMethods(QueueBase):
             dead_letter_retention: For how long dead letters are kept; housekeeping of workers then deletes them. None:
                 for ever, as before it is set. A dict of kinds, ``{"parse": timedelta(days=1)}``, changes those of its
                 kinds, where None means as all others, and leaves the rest; its key None stands for all others.
+            forget_channels_after: Housekeeping of workers deletes channels that have been idle for so long, without
+                messages and dead letters: their names, and how much they had dropped. The next enqueue makes such a
+                channel anew. One that is paused, or that configure_channel has set, stays. None: all stay. Before it is
+                set: 30 days.
 
         Locks the queue's row until the transaction ends; waits for another configuration of the same queue. With
         max_concurrency or rate also the messages that consumers hold: it waits for transactions that are settling one,
@@ -98,6 +104,7 @@ class ConfigurationMethods(QueueBase):
                 history=history,
                 history_retention=history_retention,
                 dead_letter_retention=dead_letter_retention,
+                forget_channels_after=forget_channels_after,
             ),
         )
 
@@ -204,6 +211,7 @@ class ConfigurationMethods(QueueBase):
         history: bool | None = None,
         history_retention: timedelta | Unset | None = UNSET,
         dead_letter_retention: DeadLetterRetention | Unset = UNSET,
+        forget_channels_after: timedelta | Unset | None = UNSET,
     ) -> None:
         """As :meth:`configure`, at once on an AsyncConnection or AsyncEngine."""
         await self._aperform(
@@ -216,6 +224,7 @@ class ConfigurationMethods(QueueBase):
                 history=history,
                 history_retention=history_retention,
                 dead_letter_retention=dead_letter_retention,
+                forget_channels_after=forget_channels_after,
             ),
         )
 
@@ -265,19 +274,21 @@ class ConfigurationMethods(QueueBase):
         history: bool | None,
         history_retention: timedelta | Unset | None,
         dead_letter_retention: DeadLetterRetention | Unset,
+        forget_channels_after: timedelta | Unset | None,
     ) -> list[Operation]:
         changes: list[Operation] = []
         if defaults is not None:
             changes.append(self._configure(None, _changed_defaults(defaults)))
         if history is not None or history_retention is not UNSET:
-            if history is not None and not isinstance(history, bool):
-                raise InvalidArgument(f"history is {history!r:.80}; say True or False")
+            _check_history(history)
             changes.append(RecordHistory(self._target, history, _retention(history_retention)))
         if dead_letter_retention is not UNSET:
             changes += [
                 RetainDeadLetters(self._target, kind, retention)
                 for kind, retention in _dead_letter_retentions(dead_letter_retention)
             ]
+        if forget_channels_after is not UNSET:
+            changes.append(ForgetChannels(self._target, _checked_time(forget_channels_after)))
         own: PolicyChanges = {}
         if max_concurrency is not UNSET:
             own["max_concurrency"] = max_concurrency
@@ -291,7 +302,7 @@ class ConfigurationMethods(QueueBase):
         if not changes:
             raise InvalidArgument(
                 "configure has nothing to set; give defaults, max_concurrency, rate, limits, history, "
-                "history_retention or dead_letter_retention"
+                "history_retention, dead_letter_retention or forget_channels_after"
             )
         return changes
 
@@ -348,6 +359,17 @@ def _retention(given: timedelta | Unset | None) -> timedelta | None:
         return _DEFAULT_RETENTION
     check_duration("history_retention", given, _DAY)
     return given
+
+
+def _check_history(history: object) -> None:
+    if history is not None and not isinstance(history, bool):
+        raise InvalidArgument(f"history is {history!r:.80}; say True or False")
+
+
+def _checked_time(after: timedelta | None) -> timedelta | None:
+    if after is not None:
+        check_duration("forget_channels_after", after, _MICROSECOND)
+    return after
 
 
 def _dead_letter_retentions(given: object) -> list[tuple[str | None, timedelta | None]]:

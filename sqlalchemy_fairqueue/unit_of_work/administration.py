@@ -9,6 +9,7 @@ from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.unit_of_work.operations import (
     Configure,
     ConfigureLimit,
+    ForgetChannels,
     Limit,
     Pause,
     Purge,
@@ -44,10 +45,8 @@ def configure(connection: Connection, target: Target, changes: Sequence[Configur
                 _change_limit(connection, change)
             case Limit():
                 database.limit_queue(connection, target, change.changes, notify=notify)
-            case RecordHistory():
-                database.record_queue(connection, target, history=change.history, retention=change.retention)
-            case RetainDeadLetters():
-                database.retain_dead_letters(connection, target, change.kind, change.retention)
+            case RecordHistory() | RetainDeadLetters() | ForgetChannels():
+                _keep(connection, change)
             case Pause():
                 _pause(connection, change)
             case Purge():
@@ -64,7 +63,7 @@ def settings_of_queues(
     other: list[tuple[Connection, Configuration]] = []
     for connection, change in routed:
         of_queue = (
-            isinstance(change, (RecordHistory, RetainDeadLetters))
+            isinstance(change, (RecordHistory, RetainDeadLetters, ForgetChannels))
             or (isinstance(change, (Configure, Pause)) and change.channel is None)
             or (isinstance(change, ConfigureLimit) and change.changes is not None)
         )
@@ -91,6 +90,16 @@ def _change_limit(connection: Connection, change: ConfigureLimit) -> None:
         database.configure_limit(connection, change.target.schema, change.name, change.changes)
 
 
+def _keep(connection: Connection, change: RecordHistory | RetainDeadLetters | ForgetChannels) -> None:
+    match change:
+        case RecordHistory():
+            database.record_queue(connection, change.target, history=change.history, retention=change.retention)
+        case RetainDeadLetters():
+            database.retain_dead_letters(connection, change.target, change.kind, change.retention)
+        case ForgetChannels():
+            database.forget_after(connection, change.target, change.after)
+
+
 def _pause(connection: Connection, change: Pause) -> None:
     if change.paused:
         database.pause(connection, change.target, change.channel, new=change.new)
@@ -105,7 +114,7 @@ def _lock_key(change: Configuration) -> tuple[int, bytes]:
             return 0, change.name.encode()
         case Limit():
             return 2, b""
-        case RecordHistory() | RetainDeadLetters():
+        case RecordHistory() | RetainDeadLetters() | ForgetChannels():
             return 1, b""
     return 1, (change.channel or "").encode()
 

@@ -28,6 +28,7 @@ __all__ = [
     "Configure",
     "ConfigureLimit",
     "EnqueueMessage",
+    "ForgetChannels",
     "Limit",
     "MessageChange",
     "Operation",
@@ -126,6 +127,14 @@ class RetainDeadLetters:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetChannels:
+    """Say for how long a queue keeps idle channels; None: for ever."""
+
+    target: Target
+    after: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Stop or go on serving a channel, or with channel None the whole queue.
 
@@ -214,7 +223,7 @@ class PauseSchedule:
     paused: bool
 
 
-Configuration = Configure | ConfigureLimit | Limit | RecordHistory | RetainDeadLetters | Pause | Purge
+Configuration = Configure | ConfigureLimit | Limit | RecordHistory | RetainDeadLetters | ForgetChannels | Pause | Purge
 MessageChange = Settle | Cancel
 ScheduleChange = SetSchedule | RemoveSchedule | PauseSchedule
 Operation = EnqueueMessage | Configuration | MessageChange | ScheduleChange

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from sqlalchemy_fairqueue.database import Forgetting
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
@@ -154,9 +155,9 @@ class Housekeeping:
     """Housekeeping that any worker may do for all, in the schemas of its queues.
 
     It makes partitions of the history ahead, drops old ones, and deletes dead letters that are older than their queue
-    keeps them, and old records of the slots of schedules. The SQL functions let several workers do it at once, and
-    finish what another one left; so it does not matter which workers do it, how often, or whether one dies in it. It
-    runs in a thread of its own, so that no lease waits for it.
+    keeps them, old records of the slots of schedules, and channels that have been idle for long. The SQL functions let
+    several workers do it at once, and finish what another one left; so it does not matter which workers do it, how
+    often, or whether one dies in it. It runs in a thread of its own, so that no lease waits for it.
 
     Args:
         options: The worker's.
@@ -167,6 +168,7 @@ class Housekeeping:
         self._schemas = sorted({queue.schema for queue in options.queues}, key=lambda schema: schema or "")
         self._name = options.name
         self._thread: threading.Thread | None = None
+        self._forgetting: dict[str | None, Forgetting] = {}
 
     def start(self) -> None:
         """Begin a round in a thread of its own, unless one is under way."""
@@ -178,7 +180,8 @@ class Housekeeping:
         """Do one round."""
         connection = dedicated_connection(self._options)
         for schema in self._schemas:
-            for task in (self._keep_history, self._prune_dead_letters, self._prune_slots):
+            tasks = (self._keep_history, self._prune_dead_letters, self._prune_slots, self._forget_channels)
+            for task in tasks:
                 try:
                     connection.run(partial(task, schema=schema))
                 except Exception as error:  # noqa: BLE001 - the next round, or another worker, does it
@@ -224,3 +227,29 @@ class Housekeeping:
                     schedule,
                     extra={"worker": self._name},
                 )
+
+    def _forget_channels(self, connection: Connection, schema: str | None) -> None:
+        """Delete the channels that a round before marked, if the transactions of then have ended, and mark others."""
+        size = self._options.timings.forgotten_at_once
+        if earlier := self._forgetting.pop(schema, None):
+            self._delete_channels(connection, schema, earlier)
+        after: int | None = 0
+        while after is not None:
+            after = database.mark_idle_channels(connection, schema, after=after, limit=size)
+            connection.commit()
+        if schema not in self._forgetting:
+            self._delete_channels(connection, schema, None)
+
+    def _delete_channels(self, connection: Connection, schema: str | None, earlier: Forgetting | None) -> None:
+        found, forgotten, more = earlier, 0, True
+        while more:
+            found = database.forget_channels(
+                connection, schema, limit=self._options.timings.forgotten_at_once, earlier=found
+            )
+            connection.commit()
+            forgotten += found.forgotten
+            more = found.more
+        if found is not None and found.waiting:
+            self._forgetting[schema] = found
+        if forgotten:
+            log.info("worker %s: %s idle channels forgotten", self._name, forgotten, extra={"worker": self._name})

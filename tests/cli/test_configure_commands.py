@@ -69,6 +69,14 @@ def test_aging_is_lifted(cli: Cli) -> None:
     assert changed.document["policy"]["priority_aging"] is None
 
 
+def test_idle_channels_are_forgotten(cli: Cli) -> None:
+    """The time after which idle channels are forgotten is set, lifted and shown."""
+    changed = cli("configure", "queue", "--queue", "documents", "--forget-channels-after", "7d")
+    assert ["idle channels", "7d 00h"] in [row[:2] for row in changed.rows()]
+    shown = cli("configure", "queue", "--queue", "documents", "--forget-channels-after", "none", "--json")
+    assert shown.document["forget_channels_after_seconds"] is None
+
+
 def test_a_concurrent_change_lasts(cli: Cli, engine: Engine, connect: Connect, waits: Waits) -> None:
     """A command that changes one field keeps what another transaction changes meanwhile."""
     QUEUE.configure_channel(engine, "a", weight=2)
@@ -131,7 +139,7 @@ def test_a_queue(cli: Cli, engine: Engine) -> None:
     assert first == {
         "queue": "documents", "changed": True, "max_concurrency": 50, "rate": None, "limits": [], "history": False,
         "history_retention_seconds": None, "dead_letter_retention_seconds": None,
-        "dead_letter_retention_seconds_by_kind": {}, "defaults": None,
+        "dead_letter_retention_seconds_by_kind": {}, "forget_channels_after_seconds": 2592000.0, "defaults": None,
     }  # fmt: skip
 
     rate = cli("configure", "queue", "--rate", "50/s", "--burst", "9", "--json").document["rate"]

@@ -2,12 +2,14 @@
 
 import logging
 import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
+from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Queue, Worker
+from sqlalchemy_fairqueue import InvalidArgument, Queue, Worker
 from sqlalchemy_fairqueue.worker.duties import Housekeeping
 from tests.fixtures.database import Database
 from tests.worker.helpers import retimed, until
@@ -63,3 +65,52 @@ def test_a_statement_is_not_logged(queue: Queue, engine: Engine, caplog: pytest.
     assert 'invalid input syntax for type integer: "a week"' in record.message
     assert "\n" not in record.message
     assert "SQL" not in record.message
+
+
+def test_idle_channels_are_forgotten(queue: Queue, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """Channels without work go after the queue's time, those with some, or with a policy of their own, stay."""
+    queue.configure(engine, forget_channels_after=timedelta(microseconds=1))
+    queue.configure_channel(engine, "configured", weight=2)
+    for channel in ("done", "waiting"):
+        queue.enqueue_now(engine, channel=channel, payload=1)
+    queue.complete(engine, queue.dequeue(engine, limit=1))
+    housekeeping = _housekeeping(engine)
+    with caplog.at_level(logging.INFO, "sqlalchemy_fairqueue.worker"):
+        # A connection that begins counts for a moment.
+        while len(queue.channels(engine)) > 2:
+            housekeeping.run()
+    assert [one.channel for one in queue.channels(engine)] == ["configured", "waiting"]
+    assert "1 idle channels forgotten" in caplog.text
+    queue.enqueue_now(engine, channel="done", payload=2)
+    assert [one.channel for one in queue.dequeue(engine, limit=9)] == ["waiting", "done"]
+
+
+def test_channels_wait_for_who_may_use_them(queue: Queue, engine: Engine) -> None:
+    """A transaction that began before a round keeps the channels of that round until a later round."""
+    queue.configure(engine, forget_channels_after=timedelta(microseconds=1))
+    for channel in ("gone", "used"):
+        queue.enqueue_now(engine, channel=channel, payload=1)
+    queue.complete(engine, queue.dequeue(engine, limit=2))
+    housekeeping = _housekeeping(engine)
+    with Session(engine) as session:
+        queue.enqueue(session, channel="used", payload=2)
+        session.execute(text("select 1"))
+        housekeeping.run()
+        assert len(queue.channels(engine)) == 2
+        session.commit()
+    while len(queue.channels(engine)) > 1:
+        housekeeping.run()
+    assert [one.channel for one in queue.channels(engine)] == ["used"]
+    assert [one.payload for one in queue.dequeue(engine, limit=9)] == [2]
+
+
+def test_channels_may_stay_for_ever(queue: Queue, engine: Engine) -> None:
+    """With None nothing is forgotten; a bad time is refused."""
+    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.complete(engine, queue.dequeue(engine, limit=1))
+    queue.configure(engine, forget_channels_after=timedelta(microseconds=1))
+    queue.configure(engine, forget_channels_after=None)
+    _housekeeping(engine).run()
+    assert [one.channel for one in queue.channels(engine)] == ["a"]
+    with pytest.raises(InvalidArgument, match="forget_channels_after is 5"):
+        queue.configure(engine, forget_channels_after=5)  # type: ignore[arg-type]

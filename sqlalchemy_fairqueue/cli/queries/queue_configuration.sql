@@ -8,5 +8,6 @@ select
   q.history,
   q.history_retention,
   q.dead_letter_retention,
-  q.dead_letter_retention_by_kind
+  q.dead_letter_retention_by_kind,
+  q.forget_channels_after
 from fairqueue.fq_queue_settings(cast(:queue as text)) q

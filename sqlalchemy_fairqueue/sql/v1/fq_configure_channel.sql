@@ -98,6 +98,7 @@ begin
       max_backlog = v_policy.max_backlog,
       drop_when_full = v_policy.drop_when_full,
       priority_aging = v_policy.priority_aging,
+      configured = true,
       backlog = coalesce(v_backlog, s.backlog),
       current_concurrency = s.current_concurrency + v_marked,
       credit = least(s.credit, v_policy.weight),

@@ -133,7 +133,7 @@ begin
         v_now, p_keys[1], p_priorities[1], coalesce(p_max_attempts[1], 20)
       from fairqueue.fq_channel c
       cross join lateral (
-        select n.max_backlog, n.priority_aging
+        select n.max_backlog, n.priority_aging, n.forget_xid
         from fairqueue.fq_channel_state n
         where n.channel_id = c.id
         order by n.channel_id desc, n.turn desc
@@ -142,6 +142,7 @@ begin
       where c.queue = p_queue
         and c.name = p_channels[1]
         and s.max_backlog is null
+        and s.forget_xid is null
       on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
       returning m.id, m.channel_id, m.dequeue_at
     )
@@ -259,7 +260,8 @@ begin
       left join lateral (
         select c.id,
           (
-            select n.max_backlog is not null or (n.priority_aging is not null and v_prioritised)
+            select n.max_backlog is not null or n.forget_xid is not null
+              or (n.priority_aging is not null and v_prioritised)
             from fairqueue.fq_channel_state n
             where n.channel_id = c.id
             order by n.channel_id desc, n.turn desc
@@ -401,8 +403,16 @@ begin
             loop
               select c.id into v_channel_id
               from fairqueue.fq_channel c
+              cross join lateral (
+                select n.forget_xid
+                from fairqueue.fq_channel_state n
+                where n.channel_id = c.id
+                order by n.channel_id desc, n.turn desc
+                limit 1
+              ) n
               where c.queue = p_queue
-                and c.name = v_channel;
+                and c.name = v_channel
+                and n.forget_xid is null;
               exit when found;
               perform fairqueue.fq_make_channels(p_queue, array[v_channel]::text[], p_policy);
             end loop;

@@ -1,5 +1,5 @@
--- fq_make_channels: ids of the named channels of a queue, made where they are new.
--- Guarantees: one identity row and one state row a channel, with the queue's defaults; if it has none, with p_policy
+-- fq_make_channels: make the named channels of a queue where they are new.
+-- Guarantees: none of them is marked to be forgotten any more. One identity row and one state row a channel, with the queue's defaults; if it has none, with p_policy
 -- (its fields as fq_changed_policy takes them; null: without limits).
 -- Locks: first use of a channel waits for another transaction that is making the same one; names are taken in COLLATE
 -- "C" order.
@@ -22,6 +22,7 @@ as $$
 declare
   v_defaults jsonb;
   v_policy fairqueue.fq_channel_state;
+  v_channel_id bigint;
 begin
   perform fairqueue.fq_check_names((p_queue || p_names)::text[]);
   select q.defaults into v_defaults
@@ -31,6 +32,38 @@ begin
     null::fairqueue.fq_channel_state,
     fairqueue.fq_changed_policy(v_defaults, (case when v_defaults is null then p_policy end)::jsonb)
   );
+
+  -- Waits for who deletes the channel, and then makes it anew below.
+  for v_channel_id in
+    select s.channel_id
+    from (
+      select distinct n collate "C" as name
+      from unnest(p_names) n
+    ) w
+    cross join lateral (
+      select c.id
+      from fairqueue.fq_channel c
+      where c.queue = p_queue
+        and c.name = w.name
+      limit 1
+    ) c
+    cross join lateral (
+      select n.channel_id, n.forget_xid
+      from fairqueue.fq_channel_state n
+      where n.channel_id = c.id
+      order by n.channel_id desc, n.turn desc
+      limit 1
+    ) s
+    where s.forget_xid is not null
+    order by w.name
+  loop
+    update fairqueue.fq_channel_state s
+    set turn = s.turn + 1,
+      forget_xid = null,
+      used_at = fairqueue.fq_now()
+    where s.channel_id = v_channel_id
+      and s.forget_xid is not null;
+  end loop;
 
   with made as (
     insert into fairqueue.fq_channel (queue, name)
@@ -45,10 +78,10 @@ begin
   )
   insert into fairqueue.fq_channel_state (
     channel_id, queue, max_concurrency, rate_interval, rate_burst, weight, max_backlog, drop_when_full,
-    priority_aging
+    priority_aging, used_at
   )
   select m.id, p_queue, v_policy.max_concurrency, v_policy.rate_interval, v_policy.rate_burst, v_policy.weight,
-    v_policy.max_backlog, v_policy.drop_when_full, v_policy.priority_aging
+    v_policy.max_backlog, v_policy.drop_when_full, v_policy.priority_aging, fairqueue.fq_now()
   from made m;
 end
 $$;

@@ -31,10 +31,13 @@ begin
   execute format(
     'select array_agg(n.channel) from ('
     '  select s.channel from (select distinct g.channel from %s g where g.attempt = any (%L)) s'
-    '  where not exists (select from %s.fq_channel c where c.queue = %L and c.name = s.channel)'
+    '  where not exists ('
+    '    select from %s.fq_channel c join %s.fq_channel_state n on n.channel_id = c.id and n.forget_xid is null'
+    '    where c.queue = %L and c.name = s.channel'
+    '  )'
     '  order by s.channel limit %s'
     ') n',
-    v_stage, p_attempts, v_schema, p_queue, p_limit
+    v_stage, p_attempts, v_schema, v_schema, p_queue, p_limit
   )
   into v_names;
   if v_names is null then

@@ -52,7 +52,7 @@ begin
       using errcode = 'QF008',
         hint = 'correct the name, or give p_new => true to make the channel';
   end if;
-  select s.ctid into strict v_row
+  select s.ctid into v_row
   from fairqueue.fq_channel_state s
   where s.channel_id = v_channel_id
   order by s.channel_id desc, s.turn desc

@@ -37,7 +37,7 @@ begin
   if not found then
     return 0;
   end if;
-  select s.ctid into strict v_row
+  select s.ctid into v_row
   from fairqueue.fq_channel_state s
   where s.channel_id = v_channel_id
   order by s.channel_id desc, s.turn desc

@@ -12,7 +12,8 @@ returns table (
   history boolean,
   history_retention bigint,
   dead_letter_retention bigint,
-  dead_letter_retention_by_kind jsonb
+  dead_letter_retention_by_kind jsonb,
+  forget_channels_after bigint
 )
 language plpgsql
 stable
@@ -28,7 +29,7 @@ begin
   end if;
   return query
   select q.name, q.defaults, q.max_concurrency, q.rate_interval, q.rate_burst, q.limits, q.history, q.history_retention,
-    q.dead_letter_retention, q.dead_letter_retention_by_kind
+    q.dead_letter_retention, q.dead_letter_retention_by_kind, q.forget_channels_after
   from fairqueue.fq_queue q
   where p_queue is null
     or q.name = p_queue

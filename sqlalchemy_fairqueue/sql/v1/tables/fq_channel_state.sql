@@ -1,6 +1,8 @@
 -- One live row a channel, updated by the dispatcher alone (and by configuration).
 -- Without a unique index on purpose: a plain index keeps every update a non-key update, and (channel_id, turn) finds
 -- the newest version first however many dead ones an old snapshot keeps.
+-- configured: by itself, so that it is never forgotten. used_at: made, or wanted again, then. forget_xid: the
+-- transaction that marked the channel as idle, see fq_forget_channels.
 -- Replica identity full, or a publication of all tables refuses the updates.
 create table fairqueue.fq_channel_state (
   channel_id bigint not null,
@@ -23,7 +25,10 @@ create table fairqueue.fq_channel_state (
   heard_id bigint not null default 0,
   paused_at bigint,
   drop_when_full boolean not null default false,
-  priority_aging bigint
+  priority_aging bigint,
+  configured boolean not null default false,
+  used_at bigint not null default 0,
+  forget_xid xid8
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 alter table fairqueue.fq_channel_state replica identity full;
@@ -34,5 +39,7 @@ create index fq_channel_state_ready_ix on fairqueue.fq_channel_state (queue, nex
 create index fq_channel_state_held_back_ix on fairqueue.fq_channel_state (queue, channel_id)
   where head_message_id is not null
     and (next_dequeue_at is null or current_concurrency >= max_concurrency);
+create index fq_channel_state_forget_ix on fairqueue.fq_channel_state (queue, channel_id)
+  where forget_xid is not null;
 create index fq_channel_state_dropped_ix on fairqueue.fq_channel_state (queue, channel_id)
   where dropped > 0;

@@ -1,7 +1,8 @@
 -- One row a configured queue: the policy that channels made from now on start with (defaults), and what holds for the
 -- whole queue (the rest; max_concurrency and the rate are those of all its channels together, limits the names of
 -- the shared limits that it draws from, in their order).
--- Written by fq_configure_queue, fq_limit_queue, fq_record_queue, fq_retain_dead_letters, fq_pause and fq_resume.
+-- Written by fq_configure_queue, fq_limit_queue, fq_record_queue, fq_retain_dead_letters, fq_forget_after, fq_pause and
+-- fq_resume.
 -- A queue without a row, or without defaults, works: its channels take the policy that their first enqueue brings.
 -- defaults has all fields that fq_changed_policy knows; a field that it lacks has its initial value.
 create table fairqueue.fq_queue (
@@ -16,6 +17,7 @@ create table fairqueue.fq_queue (
   history_retention bigint,
   dead_letter_retention bigint,
   dead_letter_retention_by_kind jsonb,
+  forget_channels_after bigint default 2592000000000,
   constraint fq_queue_pkey primary key (name),
   constraint fq_queue_defaults_check check (jsonb_typeof(defaults) = 'object'),
   constraint fq_queue_limits_check check (

@@ -1,0 +1,78 @@
+"""Channels that are forgotten when they have been idle for long."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.times import microseconds
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.database.calls import Clause
+    from sqlalchemy_fairqueue.database.targets import Target
+
+
+class Forgetting(NamedTuple):
+    """How far marked channels are forgotten.
+
+    Attributes:
+        forgotten: Channels that the call deleted.
+        more: Whether there may be others.
+        before: The snapshot in which their marks are seen.
+        waiting: Transactions that may not have seen the marks, and still run.
+    """
+
+    forgotten: int
+    more: bool
+    before: str
+    waiting: list[str]
+
+
+@cache
+def forget_after_clause(schema: str | None) -> Clause:
+    """``fq_forget_after``."""
+    return call(schema, "fq_forget_after", "1", queue="text", after="bigint")
+
+
+def forget_after(connection: Connection, target: Target, after: timedelta | None) -> None:
+    """Say for how long a queue keeps idle channels; None: for ever."""
+    parameters = {"queue": target.queue, "after": None if after is None else microseconds(after)}
+    fetch(connection, forget_after_clause(target.schema), parameters, f"keep the channels of queue {target.queue!r}")
+
+
+@cache
+def mark_idle_channels_clause(schema: str | None) -> Clause:
+    """``fq_mark_idle_channels``."""
+    return call(schema, "fq_mark_idle_channels", "last_id, marked", after="bigint", limit="integer")
+
+
+def mark_idle_channels(connection: Connection, schema: str | None, *, after: int, limit: int) -> int | None:
+    """Mark the channels that are to be forgotten among the next *limit*; the last id, None: there are no more."""
+    [row] = fetch(connection, mark_idle_channels_clause(schema), {"after": after, "limit": limit}, "mark idle channels")
+    last: int | None = row.last_id
+    return last
+
+
+@cache
+def forget_channels_clause(schema: str | None) -> Clause:
+    """``fq_forget_channels``."""
+    columns = "forgotten, more, before, waiting"
+    return call(schema, "fq_forget_channels", columns, limit="integer", before="text", waiting="text[]")
+
+
+def forget_channels(
+    connection: Connection, schema: str | None, *, limit: int, earlier: Forgetting | None = None
+) -> Forgetting:
+    """Delete marked channels, once no transaction runs that may not have seen the marks."""
+    parameters = {
+        "limit": limit,
+        "before": None if earlier is None else earlier.before,
+        "waiting": None if earlier is None else earlier.waiting,
+    }
+    [row] = fetch(connection, forget_channels_clause(schema), parameters, "forget idle channels")
+    return Forgetting(row.forgotten, row.more, row.before, row.waiting)

@@ -1,0 +1,111 @@
+-- fq_forget_channels: delete marked channels that are still idle, up to p_limit, once no transaction runs any more that
+-- may not have seen the marks. Called first without p_waiting, in a later transaction than fq_mark_idle_channels; then
+-- again with what it returned, until waiting is empty. forgotten: channels deleted. more: there may be others.
+-- Guarantees: no message is lost. A transaction that began after the marks were committed, and adds a message to a
+-- marked channel, takes the mark back under the lock of the state row (fq_make_channels); those that began before have
+-- ended, and what they added is seen. So a channel that has no message, leased message, signal, dead letter or
+-- quarantined message in one snapshot, while its state row is locked, gets none. A marked channel that has one, or was
+-- paused or configured, keeps its rows and loses the mark. Marks that were committed after the first call are left:
+-- before is its snapshot. What such a channel had dropped is forgotten with it.
+-- Locks: state rows for update, skip locked: it waits for none.
+-- Index: fq_channel_state_forget_ix, those of fq_busy_channels, fq_dead_letter_channel_ix, fq_channel_pkey. Errors:
+-- QF001 bad limit; QF003 not READ COMMITTED, in which the rows that are locked would be older than the lock.
+create function fairqueue.fq_forget_channels(
+  p_limit integer, p_before text default null, p_waiting text[] default null,
+  out forgotten bigint, out more boolean, out before text, out waiting text[]
+)
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+declare
+  v_running text[];
+  v_queue text;
+  v_rows tid[];
+  v_ids bigint[];
+  v_deleted bigint[];
+begin
+  if p_limit is null or p_limit not between 1 and 1000000 then
+    raise exception 'fq_forget_channels has limit %', p_limit
+      using errcode = 'QF001', hint = 'delete 1 to 1000000 channels at once';
+  end if;
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'fq_forget_channels runs in a % transaction', current_setting('transaction_isolation')
+      using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction of its own';
+  end if;
+  forgotten := 0;
+  more := false;
+  before := coalesce(p_before, pg_current_snapshot()::text);
+  v_running := fairqueue.fq_running();
+  if p_waiting is null then
+    waiting := v_running;
+  else
+    waiting := array(select unnest(p_waiting) intersect select unnest(v_running));
+    -- One that ran without a name of a prepared one may have been prepared meanwhile.
+    if waiting = '{}' and exists (select from unnest(p_waiting) w(name) where w.name not like 'prepared %') then
+      waiting := array(select r.name from unnest(v_running) r(name) where r.name like 'prepared %');
+    end if;
+  end if;
+  if waiting <> '{}' or not exists (
+    select
+    from fairqueue.fq_channel_state s
+    where s.forget_xid is not null
+  ) then
+    return;
+  end if;
+
+  for v_queue in
+    select n.queue
+    from fairqueue.fq_queues() n(queue)
+  loop
+    select array_agg(l.row), array_agg(l.channel_id)
+    into v_rows, v_ids
+    from (
+      select s.ctid as row, s.channel_id
+      from fairqueue.fq_channel_state s
+      where s.queue = v_queue
+        and s.forget_xid is not null
+        and pg_visible_in_snapshot(s.forget_xid, before::pg_snapshot)
+      order by s.queue, s.channel_id
+      limit p_limit - forgotten
+      for update skip locked
+    ) l;
+    continue when v_rows is null;
+    more := more or cardinality(v_rows) = p_limit - forgotten;
+    -- A new statement, whose snapshot is younger than the locks.
+    select array_agg(u.id) into v_deleted
+    from unnest(v_ids) u(id)
+    join fairqueue.fq_channel_state s on s.channel_id = u.id
+    where pg_visible_in_snapshot(s.forget_xid, before::pg_snapshot)
+      and s.paused_at is null
+      and not s.configured
+      and s.current_concurrency = 0
+      and s.channel_id not in (select b.id from fairqueue.fq_busy_channels(v_queue) b(id))
+      and s.channel_id not in (select z.channel_id from fairqueue.fq_quarantine z where z.queue = v_queue)
+      and not exists (select from fairqueue.fq_dead_letter d where d.channel_id = s.channel_id)
+      and not exists (
+        select
+        from fairqueue.fq_message m
+        where m.channel_id = s.channel_id
+          and m.lease_id is null
+      );
+    update fairqueue.fq_channel_state s
+    set turn = s.turn + 1,
+      forget_xid = null
+    where s.ctid = any (v_rows)
+      and s.channel_id <> all (coalesce(v_deleted, '{}'));
+    delete from fairqueue.fq_channel_state s
+    where s.ctid = any (v_rows)
+      and s.channel_id = any (v_deleted);
+    delete from fairqueue.fq_channel c
+    where c.id = any (v_deleted);
+    forgotten := forgotten + coalesce(cardinality(v_deleted), 0);
+    exit when forgotten >= p_limit;
+  end loop;
+end
+$$;

@@ -1,0 +1,78 @@
+-- fq_mark_idle_channels: mark channels that have been idle for as long as their queue keeps them, among the p_limit
+-- channels with ids after p_after. Returns the last id that was read (null: there are no more) and how many are marked.
+-- Guarantees: a channel is marked that was made, and served last, before that time, has no message that the dispatcher
+-- knows of, is not paused, and was never configured by itself. A mark means nothing to who serves the channel; an
+-- enqueue that meets it takes it back. fq_forget_channels deletes marked channels.
+-- Cost: two index probes a channel that is read.
+-- Locks: state rows for no key update, skip locked: it waits for none. Index: fq_channel_pkey,
+-- fq_channel_state_newest_ix, fq_queue_pkey. Errors: QF001 bad limit.
+create function fairqueue.fq_mark_idle_channels(
+  p_after bigint, p_limit integer, out last_id bigint, out marked bigint
+)
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  c_kept constant bigint := 2592000000000;
+  v_now bigint := fairqueue.fq_now();
+begin
+  if p_after is null or p_limit is null or p_limit not between 1 and 1000000 then
+    raise exception 'fq_mark_idle_channels has after % and limit %', p_after, p_limit
+      using errcode = 'QF001', hint = 'read 1 to 1000000 channels at once, after an id (0: from the first)';
+  end if;
+  select max(r.id) into last_id
+  from (
+    select c.id
+    from fairqueue.fq_channel c
+    where c.id > p_after
+    order by c.id
+    limit p_limit
+  ) r;
+  marked := 0;
+  if last_id is null then
+    return;
+  end if;
+  with idle as materialized (
+    select s.ctid as row
+    from fairqueue.fq_channel c
+    left join fairqueue.fq_queue q on q.name = c.queue
+    cross join lateral (
+      select n.ctid as row, n.turn
+      from fairqueue.fq_channel_state n
+      where n.channel_id = c.id
+      order by n.channel_id desc, n.turn desc
+      limit 1
+    ) newest
+    join fairqueue.fq_channel_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn
+    where c.id > p_after
+      and c.id <= last_id
+      and greatest(s.used_at, s.last_dequeue_at) < v_now - case
+        when q.name is null then c_kept
+        else q.forget_channels_after
+      end
+      and greatest(s.used_at, s.last_dequeue_at) > 0
+      and s.head_message_id is null
+      and s.current_concurrency = 0
+      and s.backlog = 0
+      and s.paused_at is null
+      and not s.configured
+      and s.forget_xid is null
+    for no key update of s skip locked
+  )
+  update fairqueue.fq_channel_state s
+  set turn = s.turn + 1,
+    forget_xid = pg_current_xact_id()
+  from idle i
+  where s.ctid = i.row;
+  get diagnostics marked = row_count;
+end
+$$;
