@@ -19,19 +19,14 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage
 
-LockKey = tuple[bytes, bytes, bytes, bytes]
-"""(schema, queue, channel, key) as UTF-8 bytes, which sort as COLLATE "C"."""
+LockKey = tuple[str, str, str, str]
+"""(schema, queue, channel, key). Python sorts texts by code points, which is the order of their UTF-8: COLLATE "C"."""
 
 
 def lock_key(operation: EnqueueMessage) -> LockKey:
     """The key by which an enqueue is sorted into the lock order."""
     target = operation.target
-    return (
-        (target.schema or "").encode(),
-        target.queue.encode(),
-        operation.message.channel.encode(),
-        (operation.message.key or "").encode(),
-    )
+    return target.schema or "", target.queue, operation.message.channel, operation.message.key or ""
 
 
 class LockOrder:
@@ -49,7 +44,7 @@ class LockOrder:
         Raises:
             LockOrderError: One of them does; nothing was sent.
         """
-        least = min(keys, default=None)
+        least = min(keys, default=None) if self.settled or self.furthest is not None else None
         if least is None:
             return
         if self.settled:
@@ -58,14 +53,14 @@ class LockOrder:
                 "configuration of the same transaction; enqueue first, or record both on a session, which sorts them; "
                 "a redrive is sent at once: call it on an engine",
                 sent="completion",
-                refused=_names(least),
+                refused=least,
             )
         if self.furthest is not None and least < self.furthest:
             raise LockOrderError(
                 f"enqueue to {_shown(least)} after {_shown(self.furthest)} in the same transaction, "
                 "against the lock order; sort them by (queue, channel, key), or use queue.enqueue, which does",
-                sent=_names(self.furthest),
-                refused=_names(least),
+                sent=self.furthest,
+                refused=least,
             )
 
     def advance(self, keys: Iterable[LockKey]) -> None:
@@ -102,12 +97,8 @@ def forget(connection: Connection) -> None:
         _lock_orders.pop(transaction, None)
 
 
-def _names(key: LockKey) -> tuple[str, ...]:
-    return tuple(part.decode() for part in key)
-
-
 def _shown(key: LockKey) -> str:
-    schema, queue, channel, message_key = _names(key)
+    schema, queue, channel, message_key = key
     return (
         f"channel {channel!r} of queue {queue!r}"
         + (f" in schema {schema!r}" if schema else "")

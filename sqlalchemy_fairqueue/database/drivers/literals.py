@@ -14,22 +14,41 @@ if TYPE_CHECKING:
 _needs_no_quotes = re.compile(r"(?!null\Z)[\w.:@/-]+", re.ASCII | re.IGNORECASE).fullmatch
 
 
-def texts(values: list[str | None]) -> list[str | None] | str:
-    """Texts as a literal; where one needs quotes, the list itself, which the driver sends."""
-    words: dict[str | None, str] = {}
-    for value in set(values):
-        if value is None:
-            words[value] = "null"
-        elif _needs_no_quotes(value):
-            words[value] = value
-        else:
-            return values
+class _Contents(str):
+    """Contents as a parameter, which the logs of an engine with ``echo`` do not show."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """The length of each."""
+        sizes = [(len(one) - len('"\\\\x"')) // 2 for one in self[1:-1].split(",")]
+        return f"[{', '.join(f'<{size:,} bytes>' for size in sizes)}]"
+
+
+def texts(values: Iterable[str | None]) -> str:
+    """Texts as a literal."""
+    values = list(values)
+    words = {value: _word(value) for value in set(values)}
     return f"{{{','.join(map(words.__getitem__, values))}}}"
+
+
+def _word(value: str | None) -> str:
+    if value is None:
+        return "null"
+    if _needs_no_quotes(value):
+        return value
+    quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{quoted}"'
+
+
+def contents(values: Iterable[bytes]) -> str:
+    """Contents as a literal, in hexadecimal."""
+    return _Contents('{"\\\\x' + '","\\\\x'.join(value.hex() for value in values) + '"}')
 
 
 def integers(numbers: Iterable[int | None]) -> str:
     """Integers as a literal."""
-    return f"{{{','.join('null' if number is None else format(number, 'd') for number in numbers)}}}"
+    return f"{{{','.join(map(str, numbers))}}}".replace("None", "null")
 
 
 def row_ids(places: Iterable[str]) -> str:
@@ -38,6 +57,7 @@ def row_ids(places: Iterable[str]) -> str:
 
 
 LITERALS: dict[str, Any] = {
+    "bytea[]": contents,
     "text[]": texts,
     "jsonb[]": texts,
     "integer[]": integers,
