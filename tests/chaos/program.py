@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, create_engine, event, make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
 
@@ -28,6 +28,7 @@ from sqlalchemy_fairqueue.worker.runtime import Runtime
 from sqlalchemy_fairqueue.worker.settlement_writer import SettlementWriter
 from sqlalchemy_fairqueue.worker.settler import Settler
 from tests.chaos.business import Handlers
+from tests.fixtures.drivers import async_url, named_connection, sync_url
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -158,12 +159,15 @@ def main(pipe: "Pipe", log: str, asked: dict[str, Any]) -> None:
 
     handlers = Handlers(business, pass_by)
     if asked["asynchronous"]:
-        engine = create_async_engine(asked["url"], connect_args=named, pool_size=asked["concurrency"])
+        url = async_url(make_url(asked["url"]))
+        arguments = named_connection(url, asked["name"], seconds=10)
+        engine = create_async_engine(url, connect_args=arguments, pool_size=asked["concurrency"])
         _stop_inside_the_worker(stops, engine.sync_engine)
         handlers.declare_async(queue)
         stats = asyncio.run(_run(AsyncWorker(engine, queue, **options)))
     else:
-        sync_engine = create_engine(asked["url"], connect_args=named, pool_size=asked["concurrency"])
+        url = sync_url(make_url(asked["url"]))
+        sync_engine = create_engine(url, connect_args=named, pool_size=asked["concurrency"])
         _stop_inside_the_worker(stops, sync_engine)
         handlers.declare(queue)
         worker = Worker(sync_engine, queue, **options)
