@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from sqlalchemy import URL, Engine, create_engine
@@ -28,6 +28,7 @@ from sqlalchemy_fairqueue.cli.application import (
 )
 from sqlalchemy_fairqueue.cli.errors import CommandError, command_error, usage_error
 from sqlalchemy_fairqueue.cli.formats import parse_duration
+from sqlalchemy_fairqueue.cli.metrics import metrics_page
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
 from sqlalchemy_fairqueue.cli.probes import health_pages, serving
 from sqlalchemy_fairqueue.cli.results import Result
@@ -35,9 +36,11 @@ from sqlalchemy_fairqueue.cli.target import application_reference, choose_databa
 from sqlalchemy_fairqueue.cli.urls import connect_arguments, display_url, with_psycopg
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
 from sqlalchemy_fairqueue.errors import clean
-from sqlalchemy_fairqueue.worker.health import Health
 
-Probed = Callable[[Callable[[], Health]], contextlib.AbstractContextManager[None]]
+if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.worker import AsyncWorker, Worker
+
+Probed = Callable[["Worker | AsyncWorker"], contextlib.AbstractContextManager[None]]
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _SPARE_CONNECTIONS = 2
@@ -140,7 +143,7 @@ def worker(
             "--http",
             parser=option_parser(parse_address),
             metavar="HOST:PORT",
-            help="Serve /healthz and /readyz there, for probes; a port alone is one of 127.0.0.1.",
+            help="Serve /healthz, /readyz and /metrics there; a port alone is one of 127.0.0.1.",
             show_default=False,
         ),
     ] = None,
@@ -210,12 +213,12 @@ def _is_asynchronous(queues: list[Queue], application: object, reference: str) -
 
 
 @contextlib.contextmanager
-def _probed(http: Address | None, health: Callable[[], Health]) -> Iterator[None]:
+def _probed(http: Address | None, runner: "Worker | AsyncWorker") -> Iterator[None]:
     """Answer the probes of a worker's supervisor while it runs, if there is an address for them."""
     if http is None:
         yield
         return
-    with serving(http, health_pages(health)) as served:
+    with serving(http, health_pages(runner.health) | {"/metrics": partial(metrics_page, runner)}) as served:
         logging.getLogger(__name__).info("/healthz and /readyz are at %s", served.url)
         yield
 
@@ -227,7 +230,7 @@ def _run_threads(
 
     engine = given if isinstance(given, Engine) else create_engine(_url(given), **_pool(given, arguments))
     runner = Worker(engine, *queues, **arguments)
-    with probed(runner.health):
+    with probed(runner):
         runner.run(handle_signals=True, drain=drain)
     engine.dispose()
     return runner.name, runner.stats.as_dict()
@@ -252,7 +255,7 @@ def _run_tasks(
             sync_engine = given if isinstance(given, Engine) else create_engine(_url(given), **_pool(given, arguments))
             arguments["sync_session_factory"] = sessionmaker(sync_engine)
         runner = AsyncWorker(engine, *queues, **arguments)
-        with probed(runner.health):
+        with probed(runner):
             await runner.run(handle_signals=True, drain=drain)
         await engine.dispose()
         if sync_engine is not None:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from sqlalchemy import Engine
@@ -434,6 +435,8 @@ def test_probes(shop: Shop, source: str, words: list[str]) -> None:
         assert _probe(port, "/healthz") == (200, {"alive": True, "ready": True, "problems": []})
         assert _probe(port, "/readyz?verbose")[0] == 200
         assert _probe(port, "/other")[0] == 404
+        with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            assert b'fairqueue_worker_events_total{event="taken"' in answer.read()
         found = _stopped(process)
     assert found.status == 0, found.err
     assert f"/healthz and /readyz are at http://127.0.0.1:{port}" in found.err
