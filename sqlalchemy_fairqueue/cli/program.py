@@ -22,6 +22,14 @@ from sqlalchemy_fairqueue.cli.quarantine import quarantine
 from sqlalchemy_fairqueue.cli.results import ExitStatus
 from sqlalchemy_fairqueue.cli.roles import roles
 from sqlalchemy_fairqueue.cli.runner import Command, add_command, print_error
+from sqlalchemy_fairqueue.cli.schedule_commands import (
+    add_schedule,
+    list_schedules,
+    pause_schedule,
+    remove_schedule,
+    resume_schedule,
+    run_schedule,
+)
 from sqlalchemy_fairqueue.cli.spark.commands import COMMANDS as SPARK_COMMANDS
 from sqlalchemy_fairqueue.cli.stats import channels, stats
 from sqlalchemy_fairqueue.cli.top.command import top
@@ -47,6 +55,7 @@ program = typer.Typer(
 dead = typer.Typer(no_args_is_help=True, help="Dead letters: messages that will not be tried again.")
 messages = typer.Typer(no_args_is_help=True, help="Messages that are not settled: which there are, and why they wait.")
 configure = typer.Typer(no_args_is_help=True, help="How a queue or a channel is served.")
+schedules = typer.Typer(no_args_is_help=True, help="Schedules: messages that recur.")
 history = typer.Typer(no_args_is_help=True, help="The history: a record of attempts.")
 spark = typer.Typer(no_args_is_help=True, help="The data pipeline: bulk loads, archive, fairness report, replay.")
 
@@ -96,6 +105,12 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
     (messages, "list", list_messages),
     (messages, "show", show_message),
     (messages, "cancel", cancel),
+    (schedules, "list", list_schedules),
+    (schedules, "add", add_schedule),
+    (schedules, "pause", pause_schedule),
+    (schedules, "resume", resume_schedule),
+    (schedules, "run", run_schedule),
+    (schedules, "remove", remove_schedule),
     (program, "cancel", cancel),
     (program, "purge", purge),
     (history, "prune", prune_history),
@@ -117,6 +132,7 @@ program.add_typer(configure, name="configure")
 program.add_typer(dead, name="dead")
 program.add_typer(messages, name="messages")
 program.add_typer(history, name="history")
+program.add_typer(schedules, name="schedules")
 program.add_typer(spark, name="spark")
 
 

@@ -153,4 +153,4 @@ def test_a_message_that_changes_meanwhile_is_counted(kernel: Kernel, open_kernel
 
 def test_the_schema_says_its_version(kernel: Kernel) -> None:
     """The installed schema says its version."""
-    assert kernel.value("select fq_version()") == 1
+    assert kernel.value("select fq_version()") == 2

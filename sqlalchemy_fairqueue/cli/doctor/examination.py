@@ -19,6 +19,7 @@ from sqlalchemy_fairqueue.cli.doctor.privileges import check_ownership, check_pr
 from sqlalchemy_fairqueue.cli.doctor.quarantine import check_quarantine
 from sqlalchemy_fairqueue.cli.doctor.queues import check_leases, check_queues, check_waits
 from sqlalchemy_fairqueue.cli.doctor.row_security import check_row_security
+from sqlalchemy_fairqueue.cli.doctor.schedules import check_schedules
 from sqlalchemy_fairqueue.cli.doctor.schema import check_drift, check_version
 from sqlalchemy_fairqueue.cli.doctor.sequences import check_sequences
 from sqlalchemy_fairqueue.cli.doctor.server import check_clock, check_server
@@ -40,7 +41,7 @@ Check = Callable[[CheckContext], Iterator[Finding]]
 _CHECKS: tuple[Check, ...] = (
     check_server, check_platform, check_clock, check_version, check_drift, check_privileges, check_ownership,
     check_grants, check_row_security, check_sequences, check_vacuum, check_snapshots, check_queues, check_gates,
-    check_leases, check_waits, check_times, check_history, check_quarantine,
+    check_leases, check_waits, check_times, check_history, check_quarantine, check_schedules,
 )  # fmt: skip
 _ANY_VERSION = (check_server, check_platform, check_clock, check_version)
 _FUNCTIONS_READ: Mapping[Check, tuple[str, ...]] = {
@@ -48,6 +49,7 @@ _FUNCTIONS_READ: Mapping[Check, tuple[str, ...]] = {
     check_queues: ("fq_queues", "fq_stats", "fq_now"),
     check_gates: ("fq_gate_holders",),
     check_quarantine: ("fq_queues", "fq_quarantined"),
+    check_schedules: ("fq_schedules",),
 }
 """Checks that call functions, which monitors and operators may execute."""
 _TABLES_READ: Mapping[Check, tuple[str, ...]] = {

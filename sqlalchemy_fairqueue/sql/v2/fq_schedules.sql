@@ -1,5 +1,6 @@
 -- fq_schedules: the schedules of a queue, in the order of channel and name, without the contents of their messages.
--- p_channel, p_name: only these. p_after_channel with p_after_name: only those after that one. Times are microseconds
+-- p_queue null: of all queues. p_channel, p_name: only these. p_after_channel with p_after_name: only those after that
+-- one of the queue. Times are microseconds
 -- since the epoch, read_at among them: the clock's. content_size is in bytes.
 -- Locks: none. Index: fq_schedule_name_key. Errors: QF007.
 create function fairqueue.fq_schedules(
@@ -11,6 +12,7 @@ create function fairqueue.fq_schedules(
   p_limit integer
 )
 returns table (
+  queue text,
   channel text,
   name text,
   cron text,
@@ -53,15 +55,15 @@ begin
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
   return query
-  select s.channel, s.name, s.cron, s.timezone, s.every, s.catch_up, s.jitter, s.kind, octet_length(s.content),
+  select s.queue, s.channel, s.name, s.cron, s.timezone, s.every, s.catch_up, s.jitter, s.kind, octet_length(s.content),
     s.max_attempts, s.in_code, s.anchor_at, s.done_until, s.next_at, s.due_at, s.paused_at, s.last_slot_at,
     s.last_run_at, s.last_message_id, s.problem, s.problem_at, s.created_at, s.changed_at, fairqueue.fq_now()
   from fairqueue.fq_schedule s
-  where s.queue = p_queue
+  where (num_nulls(p_queue) = 1 or s.queue = p_queue)
     and (num_nulls(p_channel) = 1 or s.channel = p_channel)
     and (num_nulls(p_name) = 1 or s.name = p_name)
     and (s.channel, s.name) > (coalesce(p_after_channel, ''), coalesce(p_after_name, ''))
-  order by s.channel, s.name
+  order by s.queue, s.channel, s.name
   limit p_limit;
 end
 $$;

@@ -1,0 +1,113 @@
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import Queue
+from tests.cli.conftest import Cli
+from tests.cli.messages import QUEUE, Findings, levels
+from tests.fixtures.clock import Clock
+from tests.fixtures.database import Database
+
+OWN = ("--queue", "documents", "--channel", "a")
+
+
+def test_added_and_listed(cli: Cli) -> None:
+    """A schedule is made with all that is asked for, changed by another call, and shown."""
+    words = ("--cron", "0 3 * * *", "--timezone", "Europe/Berlin", "--catch-up", "all", "--jitter", "5m")
+    made = cli("schedules", "add", "nightly", *OWN, *words, "--kind", "report", "--payload", '{"run": 1}', "--json")
+    schedule = made.document["schedule"]
+    assert (schedule["channel"], schedule["name"], schedule["cron"], schedule["timezone"], schedule["state"]) == (
+        "a", "nightly", "0 3 * * *", "Europe/Berlin", "active",
+    )  # fmt: skip
+    assert (schedule["catch_up"], schedule["jitter_seconds"], schedule["every_seconds"]) == ("all", 300.0, None)
+    assert (schedule["kind"], schedule["content_size"], schedule["in_code"]) == ("report", 9, False)
+
+    assert "schedule 'nightly' of channel 'a' of queue 'documents': next at 2" in (
+        cli("schedules", "add", "nightly", *OWN, "--every", "6h").out
+    )
+    listed = cli("schedules", "list", "--queue", "documents", "--json").document
+    assert (listed["queue"], listed["more"]) == ("documents", False)
+    assert [one["every_seconds"] for one in listed["schedules"]] == [21_600.0]
+    text = cli("schedules", "list", "--queue", "documents").out
+    assert "every 6h 00m" in text
+    assert "active" in text
+
+
+def test_pages(cli: Cli, engine: Engine) -> None:
+    """No more are listed than asked for, of one channel if it is named."""
+    for channel in "ab":
+        QUEUE.schedule(engine, "one", channel=channel, every=timedelta(hours=1))
+    assert cli("schedules", "list", "--queue", "documents", "--limit", "1", "--json").document["more"] is True
+    only = cli("schedules", "list", *OWN, "--json").document["schedules"]
+    assert [one["channel"] for one in only] == ["a"]
+    assert "has no schedules there" in cli("schedules", "list", "--queue", "documents", "--channel", "c").out
+
+
+def test_paused_and_resumed(cli: Cli, engine: Engine) -> None:
+    """Doing either twice changes nothing and says so."""
+    QUEUE.schedule(engine, "one", channel="a", every=timedelta(hours=1))
+    first, again = (cli("schedules", "pause", "one", *OWN, "--json").document for _ in range(2))
+    assert (first["changed"], first["schedule"]["state"]) == (True, "paused")
+    assert (again["changed"], again["schedule"]["state"]) == (False, "paused")
+    assert "next at 2" in cli("schedules", "resume", "one", *OWN).out
+    assert "was so already: active" in cli("schedules", "resume", "one", *OWN).out
+
+
+def test_run(cli: Cli, engine: Engine) -> None:
+    """Its message is enqueued, and the id is told."""
+    QUEUE.schedule(engine, "one", channel="a", every=timedelta(hours=1), payload="x")
+    found = cli("schedules", "run", "one", *OWN, "--json").document
+    [delivery] = QUEUE.dequeue(engine)
+    assert (found["message_id"], delivery.payload) == (delivery.message_id, "x")
+
+
+def test_removed(cli: Cli, engine: Engine) -> None:
+    """It asks first; one from code comes back, which is said."""
+    QUEUE.schedule(engine, "one", channel="a", every=timedelta(hours=1))
+    assert cli("schedules", "remove", "one", *OWN).status == 2
+    assert cli("schedules", "remove", "one", *OWN, "--yes").out == (
+        "schedule 'one' of channel 'a' of queue 'documents' is removed\n"
+    )
+    assert QUEUE.schedules(engine) == []
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "run", "remove"])
+def test_what_is_not_there(cli: Cli, engine: Engine, verb: str) -> None:
+    """A name that the channel does not have is told, and nothing is made."""
+    QUEUE.schedule(engine, "one", channel="b", every=timedelta(hours=1))
+    found = cli("schedules", verb, "one", *OWN, "--json", *(["--yes"] if verb == "remove" else []))
+    assert (found.status, found.error["kind"]) == (1, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--cron", "0 25 * * *"), "bad hour"),
+        (("--cron", "0 3 * * *", "--timezone", "Europe/Atlantis"), "which this machine does not know"),
+        ((), "give one of them"),
+        (("--every", "1h", "--payload", "{"), "is no JSON"),
+    ],
+)
+def test_what_is_refused(cli: Cli, engine: Engine, words: tuple[str, ...], said: str) -> None:
+    """Bad values are usage errors, and nothing is kept."""
+    found = cli("schedules", "add", "one", *OWN, *words)
+    assert found.status == 2
+    assert said in found.err
+    assert QUEUE.schedules(engine) == []
+
+
+def test_doctor(findings: Findings, engine: Engine, database: Database, clock: Clock) -> None:
+    """A schedule that cannot be run, and one that nobody runs, are warnings with what to do."""
+    queue = Queue("documents")
+    assert levels(findings("schedules")) == ["ok"]
+    for name in ("failing", "overdue", "paused"):
+        queue.schedule(engine, name, channel="a", every=timedelta(hours=1))
+    queue.pause_schedule(engine, "paused", channel="a")
+    database.execute("update fq_schedule set problem = 'no such zone', due_at = fq_now() where name = 'failing'")
+    assert levels(findings("schedules")) == ["warning"]
+    clock.advance(timedelta(hours=2))
+    failing, overdue = findings("schedules")
+    assert "schedule 'failing' of channel 'a' of queue 'documents' cannot be run: no such zone" in failing["message"]
+    assert "1 schedule should have been run by now, such as 'overdue'" in overdue["message"]
+    assert levels(findings("schedules", "--queue", "another")) == ["ok"]
