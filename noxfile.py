@@ -245,7 +245,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the site into build/site; warnings, dead links and dead anchors are errors. ``--pictures``: draw anew."""
-    session.install("-e", ".[demo,docs]")
+    session.install("-e", ".[dev]")
     if "--pictures" in session.posargs:
         session.run("python", "docs/_ext/pictures.py")
     folder = Path("build", "site")
