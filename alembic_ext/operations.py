@@ -11,6 +11,7 @@ from sqlalchemy_fairqueue.sql import (
     downgrade_statements,
     drop_statements,
     install_statements,
+    latest_version,
     repair_statements,
     upgrade_statements,
 )
@@ -59,11 +60,11 @@ class _InstallationOp(FairqueueOp):
     """An operation on one version.
 
     Attributes:
-        version: The version of the schema, never "the latest", so that a migration means the same for ever.
+        version: The version of the schema. Generated migrations name it, so that they mean the same for ever.
     """
 
-    def __init__(self, version: int = 1, schema: str | None = None) -> None:
-        self.version = version
+    def __init__(self, version: int | None = None, schema: str | None = None) -> None:
+        self.version = latest_version() if version is None else version
         super().__init__(schema)
 
     @property
@@ -98,12 +99,13 @@ class CreateFairqueueOp(_InstallationOp):
     verb = "create_fairqueue"
 
     @classmethod
-    def create_fairqueue(cls, operations: Operations, version: int = 1, schema: str | None = None) -> None:
+    def create_fairqueue(cls, operations: Operations, version: int | None = None, schema: str | None = None) -> None:
         """Install fairqueue's tables and functions into an existing schema, in the migration's transaction.
 
         Args:
             operations: Alembic's context.
-            version: The version to install.
+            version: The version to install. None: the newest that the library knows when the migration runs. Name it in
+                migrations that you keep, as autogenerate does: the same migration then installs the same for ever.
             schema: The schema to install into; it must exist. None is the connection's default schema.
 
         Raises:
@@ -128,12 +130,12 @@ class DropFairqueueOp(_InstallationOp):
     verb = "drop_fairqueue"
 
     @classmethod
-    def drop_fairqueue(cls, operations: Operations, version: int = 1, schema: str | None = None) -> None:
+    def drop_fairqueue(cls, operations: Operations, version: int | None = None, schema: str | None = None) -> None:
         """Drop fairqueue's functions and tables with every message in them, in the migration's transaction.
 
         Args:
             operations: Alembic's context.
-            version: The version that is installed.
+            version: The version that is installed. None: the newest that the library knows when the migration runs.
             schema: The schema that holds it, which stays. None is the connection's default schema.
 
         Raises:

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from sqlalchemy_fairqueue.sql import quoted
+from sqlalchemy_fairqueue.sql import latest_version, quoted
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import VERSIONS, Project
 from tests.fixtures.database import Database, MakeDatabase
@@ -215,3 +215,13 @@ def test_alembic_program(project: Project, empty_database: Database) -> None:
     assert empty_database.value("select fq_version()") == 1
     run_script(empty_database, project.run_program("downgrade", "one:base", "--sql"))
     assert catalog(empty_database) == {}
+
+
+def test_without_a_version(project: Project, empty_database: Database) -> None:
+    """The newest version that the library knows is installed, and what takes it away is of the same."""
+    project.migration("one", "op.create_fairqueue()", "op.drop_fairqueue()")
+    project.point_at(empty_database.url)
+    project.run("upgrade", "head")
+    assert empty_database.value("select fq_version()") == latest_version()
+    project.run("downgrade", "base")
+    assert empty_database.value("select to_regclass('fq_message')") is None
