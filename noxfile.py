@@ -30,6 +30,10 @@ _WITHOUT_SPARK = (
 )  # fmt: skip
 _SPARK = "spark and not long"
 _SPARK_FOLDER = Path("tests/spark")
+# What is hardly a matter of the server's version. The matrix has workers on every version.
+_ON_ONE_SERVER = (
+    "chaos", "dashboard", "demo", "designs", "docs", "drivers", "logs", "otel", "testing", "types", "unit", "worker",
+)  # fmt: skip
 _QUICK = ("tests/unit", "tests/orm", "tests/queue", "tests/fairness")
 _PYSPARKS = ("4.1", "4.2", "4.3")
 # Each version meets several of the others; the tests session has the newest of each and the oldest server.
@@ -96,13 +100,11 @@ def tests(session: nox.Session) -> None:
         session.run("pytest", *_WITHOUT_SPARK, *(arguments or _QUICK), env=embedded, success_codes=codes)
         session.log("this was a first look; without --quick the whole suite runs")
         return
-    # Whether the model notices mistakes, the demo keeps its promises, processes may be killed, what a worker does, and
-    # what needs no server or only the designs of others works is hardly a matter of versions: each once. The matrix has
-    # workers on every version.
+    # Whether the model notices mistakes is hardly a matter of versions either.
     once = ["--ignore=tests/model/test_mutations.py"] if second else []
     session.run("pytest", *_WITHOUT_SPARK, *once, *arguments, env=embedded, success_codes=codes)
     if second:
-        once = [f"--ignore=tests/{folder}" for folder in ("chaos", "demo", "designs", "testing", "unit", "worker")]
+        once = [f"--ignore=tests/{folder}" for folder in _ON_ONE_SERVER]
         server = {"FAIRQUEUE_POSTGRES_BIN": str(second)}
         session.run("pytest", *_WITHOUT_SPARK, *once, *arguments, env=server, success_codes=codes)
     if _spark_is_wanted(arguments):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import SessionNotCreatedException, StaleElementReferenceException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -115,7 +115,10 @@ def chromium(engine: Engine, tmp_path: Path) -> Iterator[Open]:
             options.add_argument(f"--user-data-dir={tmp_path}/{len(opened)}")
             if not scripts:
                 options.add_argument("--blink-settings=scriptEnabled=false")
-            driver = webdriver.Chrome(options=options, service=Service(_DRIVER))
+            try:
+                driver = webdriver.Chrome(options=options, service=Service(_DRIVER))
+            except SessionNotCreatedException as error:
+                pytest.skip(f"the machine's Chromium does not start: {error.msg}")
             driver.set_page_load_timeout(_PATIENCE)
             driver.set_script_timeout(_PATIENCE)
             opened.append(driver)

@@ -95,7 +95,7 @@ def test_other_databases(queue: Queue) -> None:
     engine.dispose()
 
 
-@pytest.mark.parametrize("driver", ["psycopg2", "psycopg2cffi", "pg8000", "asyncpg"])
+@pytest.mark.parametrize("driver", ["psycopg2cffi", "pg8000"])
 def test_other_drivers(queue: Queue, driver: str) -> None:
     """Another driver of PostgreSQL is named, with the URL to use, before anything is connected to."""
 
