@@ -56,7 +56,7 @@ def calls(operations: ops.UpgradeOps | ops.DowngradeOps) -> list[str]:
 def test_printed() -> None:
     """A migration that Alembic writes names the version and the schema that differs from the default."""
     printed = render_python_code(
-        ops.UpgradeOps(ops=[CreateFairqueueOp(), DropFairqueueOp(1, "it's")]), sqlalchemy_module_prefix="sa."
+        ops.UpgradeOps(ops=[CreateFairqueueOp(2), DropFairqueueOp(1, "it's")]), sqlalchemy_module_prefix="sa."
     )
-    assert "op.create_fairqueue(version=1)\n" in printed
+    assert "op.create_fairqueue(version=2)\n" in printed
     assert 'op.drop_fairqueue(version=1, schema="it\'s")\n' in printed

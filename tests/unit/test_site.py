@@ -70,7 +70,7 @@ def _parameter(name: str) -> object:
     return pytest.param(name, marks=pytest.mark.spark if name.startswith(f"{_PACKAGE}.spark.") else ())
 
 
-@pytest.mark.parametrize("name", map(_parameter, sorted(_shown())))
+@pytest.mark.parametrize("name", [_parameter(name) for name in sorted(_shown())])
 def test_names_on_pages_exist(name: str) -> None:
     """The reference has no name that is gone."""
     module, _, last = name.rpartition(".")
