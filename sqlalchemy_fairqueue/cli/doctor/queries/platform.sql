@@ -21,7 +21,9 @@ select
     from pg_class c
       join pg_am m
         on m.oid = c.relam
-    where c.relnamespace = to_regnamespace(:schema)
+      join pg_namespace n
+        on n.oid = c.relnamespace
+    where n.nspname = :schema
       and c.relkind = 'r'
       and starts_with(c.relname, 'fq_')
       and m.amname <> 'heap'
