@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -315,5 +316,18 @@ def test_deep_in_a_channel_of_much_weight(queue: Queue, engine: Engine, database
     _plant(database, bad, attempts="2147483647")
     failures = _failures(engine)
     assert [one.message_id for one in queue.dequeue(engine, limit=7)] == [one for one in heavy if one != bad]
+    assert len(failures) == 1
+    assert [one.message_id for one in queue.dead_letters(engine)] == [bad]
+
+
+def test_what_a_promotion_brings_to_the_front(queue: Queue, engine: Engine, database: Database) -> None:
+    """A delayed message with a priority, which the dequeue itself moves before the others, is found behind them."""
+    good = [queue.enqueue_now(engine, channel="a", payload=n) or 0 for n in range(5)]
+    bad = queue.enqueue_now(engine, channel="a", payload=5, delay=timedelta(hours=1), priority=1) or 0
+    due_at = database.value("select fq_now() - 1")
+    database.execute(f"update fq_message set dequeue_at = {due_at}, attempts = 2147483647 where id = {bad}")
+    database.execute(f"update fq_promotion set due_at = {due_at} where message_id = {bad}")
+    failures = _failures(engine)
+    assert [one.message_id for one in queue.dequeue(engine, limit=2)] == good[:2]
     assert len(failures) == 1
     assert [one.message_id for one in queue.dead_letters(engine)] == [bad]

@@ -5,9 +5,10 @@
 -- where no letter can hold it, stands in the quarantine ('quarantined'); the state of a channel that cannot be updated,
 -- or that a signal cannot be applied to, is made anew from its messages ('mended', message_id null). No row: it found
 -- nothing, and the error is not about a row. Each suspect is tried by itself and undone; a good one is never touched.
--- Of what a dequeue of p_limit messages can take it tries all, of expired leases and of signals the first 1,000.
+-- Of what a dequeue of p_limit messages can take it tries all, of expired leases, of promotions and of signals the
+-- first 1,000.
 -- Locks: messages and state rows, skip locked: it waits for none.
--- Index: as fq_dequeue, fq_hear and fq_reclaim. Errors: QF001 bad argument; QF007.
+-- Index: as fq_dequeue, fq_hear, fq_reclaim and fq_promote. Errors: QF001 bad argument; QF007.
 create function fairqueue.fq_set_aside(
   p_queue text, p_limit integer, p_lease_id bigint default null, p_ids bigint[] default null,
   p_reason text default null
@@ -64,14 +65,30 @@ begin
     return;
   end if;
 
-  -- What a reclaim does with the messages of expired leases.
+  -- What a reclaim does with the messages of expired leases, and a promotion with those that came due: only then does
+  -- the order below show where they stand.
   for r in
     select m.ctid as row, m.id, m.channel_id
-    from fairqueue.fq_lease e
-    join fairqueue.fq_message m on m.lease_id = e.id
-    where e.queue = p_queue
-      and e.expires_at <= v_now
-    limit 1000
+    from (
+      (
+        select x.id
+        from fairqueue.fq_lease e
+        join fairqueue.fq_message x on x.lease_id = e.id
+        where e.queue = p_queue
+          and e.expires_at <= v_now
+        limit 1000
+      )
+      union all
+      (
+        select g.message_id
+        from fairqueue.fq_promotion g
+        where g.queue = p_queue
+          and g.due_at <= v_now
+        order by g.queue, g.due_at, g.message_id
+        limit 1000
+      )
+    ) suspect (id)
+    join fairqueue.fq_message m on m.id = suspect.id
     for update of m skip locked
   loop
     reason := fairqueue.fq_test_message(r.id::bigint, r.row::tid);
@@ -115,7 +132,7 @@ begin
           end if;
           if v_bad then
             v_found := true;
-      return next;
+            return next;
           end if;
       end;
     end loop;

@@ -24,11 +24,12 @@ begin
   where m.ctid = p_row
     and m.id is not distinct from p_id;
   if (
-    select m.enqueued_at not between 0 and 253402300799999999 or not fairqueue.fq_headers_fit(m.headers::jsonb)
+    select m.enqueued_at not between 0 and 253402300799999999 or m.priority < 0
+      or not fairqueue.fq_headers_fit(m.headers::jsonb)
     from fairqueue.fq_message m
     where m.id = p_id
   ) then
-    raise exception using errcode = '22023', message = 'its headers or its times are out of bounds';
+    raise exception using errcode = '22023', message = 'its headers, its times or its priority are out of bounds';
   end if;
   perform octet_length(m.content || ''::bytea) + octet_length(convert_to(m.headers::text, 'UTF8'))
       + octet_length(convert_to(m.kind, 'UTF8')) + octet_length(convert_to(m.dedupe_key, 'UTF8'))
