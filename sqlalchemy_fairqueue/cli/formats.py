@@ -42,7 +42,7 @@ def format_duration(duration: timedelta) -> str:
 
 
 def parse_rate(text: str) -> Rate | Literal["none"]:
-    """A rate: ``10/s``, ``600/m``, ``1/30s``, ``50/s, burst 10``; or ``none``, for no limit.
+    """A rate: ``10/s``, ``100/min``, ``1/30s``, ``50/s, burst 10``; or ``none``, for no limit.
 
     Raises:
         ValueError: The text has another form, or the rate cannot be kept.

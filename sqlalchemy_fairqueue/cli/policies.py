@@ -31,7 +31,7 @@ def flag_option(name: str, help_text: str) -> Any:
 
 def rate_option(name: str) -> Any:
     """An option that takes a rate."""
-    words = "At most so many messages on average: 10/s, 600/m, 1/30s, '50/s, burst 10'; none: no limit."
+    words = "At most so many messages on average: 10/s, 100/min, 1/30s, '50/s, burst 10'; none: no limit."
     return typer.Option(name, parser=option_parser(parse_rate), metavar="RATE", help=words, show_default=False)
 
 

@@ -1,4 +1,4 @@
-"""Rates: most messages in a time, as one value and as text (``50/s``, ``600/m``, ``1/30s``, ``50/s, burst 10``)."""
+"""Rates: most messages in a time, as one value and as text (``50/s``, ``100/min``, ``1/30s``, ``50/s, burst 10``)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ _SECOND: Final = timedelta(seconds=1)
 # What a consumer may come late without a loss, unless the burst is given.
 _LATE = timedelta(milliseconds=100)
 _MOST_BURST = 1_000_000
+# The units that people write behind "per", beside those of durations.
+_WORDS: Final = {
+    "sec": "s",
+    "second": "s",
+    "min": "m",
+    "minute": "m",
+    "hour": "h",
+    "day": "d",
+    "week": "w",
+}
 _TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(\w+)(?:\s*,\s*burst\s+(\d+))?", re.ASCII)
 
 
@@ -76,17 +86,21 @@ class Rate:
 
     @classmethod
     def parse(cls, text: str) -> Rate:
-        """A rate as people write it: ``10/s``, ``600/m``, ``1/30s``, ``50/s, burst 10``.
+        """A rate as people write it: ``10/s``, ``100/min``, ``1/30s``, ``50/s, burst 10``.
+
+        The time is a unit (``us``, ``ms``, ``s``, ``m``, ``h``, ``d``, ``w``), its word (``sec``, ``second``, ``min``,
+        ``minute``, ``hour``, ``day``, ``week``) or a duration such as ``30s``.
 
         Raises:
             InvalidArgument: The text has another form, or the rate cannot be kept.
         """
         found = _TEXT.fullmatch(text.strip().lower())
-        problem = f"{text!r:.80} is no rate; give one like 10/s, 600/m, 1/30s or '50/s, burst 10'"
+        problem = f"{text!r:.80} is no rate; give one like 10/s, 100/min, 1/30s or '50/s, burst 10'"
         if found is None or not float(found[1]):
             raise InvalidArgument(problem)
         try:
-            per = UNITS[found[2]] if found[2] in UNITS else parsed_duration(found[2])
+            unit = _WORDS.get(found[2], found[2])
+            per = UNITS[unit] if unit in UNITS else parsed_duration(unit)
         except ValueError:
             raise InvalidArgument(problem) from None
         if not per:
