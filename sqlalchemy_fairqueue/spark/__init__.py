@@ -20,10 +20,10 @@ _FUNCTIONS: dict[str, str] = {
     "read_archive": "sqlalchemy_fairqueue.spark.archiving",
     "history_lag": "sqlalchemy_fairqueue.spark.reading.history_lag",
     "enqueue": "sqlalchemy_fairqueue.spark.writing.enqueue",
-    "Scenario": "sqlalchemy_fairqueue.spark.simulation.scenarios",
+    "Scenario": "sqlalchemy_fairqueue.simulation.scenarios",
     "report": "sqlalchemy_fairqueue.spark.reporting",
-    "replay": "sqlalchemy_fairqueue.spark.simulation.frames",
-    "replays": "sqlalchemy_fairqueue.spark.simulation.frames",
+    "replay": "sqlalchemy_fairqueue.spark.replaying",
+    "replays": "sqlalchemy_fairqueue.spark.replaying",
 }
 
 

@@ -65,8 +65,8 @@ def test_the_forecast_of_fifo_is_what_fifo_does(server_url: URL) -> None:
     afterwards, in one half, and the reverse in the other, and the parts stay within it. Workers by the most messages
     that were out at once, about three times as many as there were, forecast a fifth of the wait or less.
     """
-    from sqlalchemy_fairqueue.spark.simulation.replay import measured_replay  # noqa: PLC0415 - needs the extra spark
-    from sqlalchemy_fairqueue.spark.simulation.scenarios import Scenario  # noqa: PLC0415
+    from sqlalchemy_fairqueue.simulation.replay import measured_replay  # noqa: PLC0415 - needs the extra spark
+    from sqlalchemy_fairqueue.simulation.scenarios import Scenario  # noqa: PLC0415
 
     scenario = make_scenario(seed=1, limit=300)
     outcomes: dict[str, Outcome] = {}

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
-from sqlalchemy_fairqueue.spark.simulation.scenarios import Scenario
+from sqlalchemy_fairqueue.simulation.scenarios import Scenario
 from sqlalchemy_fairqueue.times import duration, microseconds
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy_fairqueue.spark.reporting import (
+from sqlalchemy_fairqueue.reporting import (
     ChannelFigures,
     Figures,
     Outcomes,

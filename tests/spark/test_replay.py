@@ -8,8 +8,8 @@ from pyspark.sql.functions import lit
 
 from sqlalchemy_fairqueue import ChannelPolicy
 from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.reporting.figures import Policy
 from sqlalchemy_fairqueue.spark import Scenario, replay, replays
-from sqlalchemy_fairqueue.spark.reporting.figures import Policy
 from tests.fixtures.database import Database
 from tests.spark.replay_programs import KernelRun, Program, Task, name_of
 

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from sqlalchemy_fairqueue.spark.simulation.capacity import Capacity, capacity_of
-from sqlalchemy_fairqueue.spark.simulation.compilation import compiled
-from sqlalchemy_fairqueue.spark.simulation.replay import measured_replay, replay_queue, simulated_attempts
-from sqlalchemy_fairqueue.spark.simulation.scenarios import Scenario, as_recorded
-from sqlalchemy_fairqueue.spark.simulation.simulator import simulate
-from sqlalchemy_fairqueue.spark.simulation.trace import trace_of
+from sqlalchemy_fairqueue.simulation.capacity import Capacity, capacity_of
+from sqlalchemy_fairqueue.simulation.compilation import compiled
+from sqlalchemy_fairqueue.simulation.replay import measured_replay, replay_queue, simulated_attempts
+from sqlalchemy_fairqueue.simulation.scenarios import Scenario, as_recorded
+from sqlalchemy_fairqueue.simulation.simulator import simulate
+from sqlalchemy_fairqueue.simulation.trace import trace_of
 from tests.spark.replay_programs import START
 from tests.spark.test_replay_queue import course, row
 

@@ -6,8 +6,8 @@ from itertools import count
 import pytest
 from hypothesis import given, settings
 
-from sqlalchemy_fairqueue.spark.simulation.replay import simulated_attempts
-from sqlalchemy_fairqueue.spark.simulation.trace import trace_of
+from sqlalchemy_fairqueue.simulation.replay import simulated_attempts
+from sqlalchemy_fairqueue.simulation.trace import trace_of
 from tests.fixtures.database import Database
 from tests.spark.replay_programs import START, KernelRun, Program, programs
 from tests.sql.client import Kernel

@@ -7,8 +7,8 @@ import pytest
 
 from sqlalchemy_fairqueue import ChannelPolicy
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.spark.simulation.replay import SCHEMA, replay_queue
-from sqlalchemy_fairqueue.spark.simulation.scenarios import Scenario, check_scenarios
+from sqlalchemy_fairqueue.simulation.replay import SCHEMA, replay_queue
+from sqlalchemy_fairqueue.simulation.scenarios import Scenario, check_scenarios
 from tests.spark.replay_programs import START
 
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlalchemy_fairqueue import ChannelPolicy
-from sqlalchemy_fairqueue.spark.simulation.compilation import compiled
-from sqlalchemy_fairqueue.spark.simulation.replay import simulated_attempts
-from sqlalchemy_fairqueue.spark.simulation.scenarios import Discipline, Scenario
-from sqlalchemy_fairqueue.spark.simulation.simulator import simulate
-from sqlalchemy_fairqueue.spark.simulation.trace import Trace, trace_of
+from sqlalchemy_fairqueue.simulation.compilation import compiled
+from sqlalchemy_fairqueue.simulation.replay import simulated_attempts
+from sqlalchemy_fairqueue.simulation.scenarios import Discipline, Scenario
+from sqlalchemy_fairqueue.simulation.simulator import simulate
+from sqlalchemy_fairqueue.simulation.trace import Trace, trace_of
 from sqlalchemy_fairqueue.times import microseconds
 from tests.spark.replay_programs import Program, name_of, programs
 

@@ -184,7 +184,7 @@ def test_a_history_of_several_databases_is_refused(spark: "SparkSession") -> Non
 
 def test_what_is_missing_is_named(spark: "SparkSession") -> None:
     """A frame that is no history, policies that are none, and an empty history are refused in words."""
-    from sqlalchemy_fairqueue.spark.reporting.attempts import HistoryEmpty  # noqa: PLC0415
+    from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty  # noqa: PLC0415
     from sqlalchemy_fairqueue.spark.reporting.measurement import measure  # noqa: PLC0415
 
     rows = frame(spark, nasty(attempts=1))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sqlalchemy_fairqueue.spark.reporting import (
+from sqlalchemy_fairqueue.reporting import (
     ChannelFigures,
     QueueFigures,
     Replay,
@@ -16,9 +16,9 @@ from sqlalchemy_fairqueue.spark.reporting import (
     WindowFigures,
     formats,
 )
-from sqlalchemy_fairqueue.spark.reporting.definitions import DEFINITIONS
-from sqlalchemy_fairqueue.spark.reporting.figures import document_of
-from sqlalchemy_fairqueue.spark.reporting.page import page_of
+from sqlalchemy_fairqueue.reporting.definitions import DEFINITIONS
+from sqlalchemy_fairqueue.reporting.figures import document_of
+from sqlalchemy_fairqueue.reporting.page import page_of
 from tests.spark.report_values import HOSTILE, channel, replayed, report
 
 _VOID = {"meta", "br", "hr", "img", "link", "input"}

@@ -33,13 +33,27 @@ _MAY_KNOW = {
     "": {"first_process", "errors", "codecs", "values", "database", "queue", "models", "worker"},
 }
 # Leaves may know what they like, and nobody knows them, but for these: demo and tests run on the embedded server, the
-# demo and the command line make reports, and the command line serves metrics and the
-# dashboard, which shows what doctor finds.
-_LEAVES = {"cli", "dashboard", "demo", "embedded", "metrics", "otel", "sentry", "spark", "testing"}
+# demo and the command line make reports, with replays in them, in the process or by Spark, and the command line serves
+# metrics and the dashboard, which shows what doctor finds.
+_LEAVES = {
+    "cli",
+    "dashboard",
+    "demo",
+    "embedded",
+    "metrics",
+    "otel",
+    "reporting",
+    "sentry",
+    "simulation",
+    "spark",
+    "testing",
+}
 _KNOWN_LEAVES = {
-    "cli": {"dashboard", "embedded", "metrics", "spark"},
+    "cli": {"dashboard", "embedded", "metrics", "reporting", "simulation", "spark"},
     "dashboard": {"cli"},
-    "demo": {"embedded", "spark"},
+    "demo": {"embedded", "reporting", "simulation", "spark"},
+    "reporting": {"simulation"},
+    "spark": {"reporting", "simulation"},
     "testing": {"embedded"},
 }
 

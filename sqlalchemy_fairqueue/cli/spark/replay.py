@@ -16,9 +16,9 @@ from sqlalchemy_fairqueue.cli.spark.history import Archive, history_of
 from sqlalchemy_fairqueue.cli.spark.scenarios import scenarios_in
 from sqlalchemy_fairqueue.cli.spark.session import Conf, progress, spark_session
 from sqlalchemy_fairqueue.cli.tables import Column, number_column, text_table
-from sqlalchemy_fairqueue.spark.reporting.attempts import HistoryEmpty
-from sqlalchemy_fairqueue.spark.reporting.figures import ReplayedQueue, Report, document_of
-from sqlalchemy_fairqueue.spark.simulation.scenarios import RECORDED
+from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty
+from sqlalchemy_fairqueue.reporting.figures import ReplayedQueue, Report, document_of
+from sqlalchemy_fairqueue.simulation.scenarios import RECORDED
 
 _COLUMNS = (
     Column("queue"), Column("scenario"), number_column("at once"), number_column("error"), number_column("fairness"),
@@ -55,8 +55,8 @@ def replay_history(
     with spark_session("replay", conf) as spark, history_of(spark, options, archive) as (history, policies):
         from pyspark import StorageLevel  # noqa: PLC0415 - as late as Spark
 
+        from sqlalchemy_fairqueue.spark.replaying import replays  # noqa: PLC0415
         from sqlalchemy_fairqueue.spark.reporting import report  # noqa: PLC0415
-        from sqlalchemy_fairqueue.spark.simulation.frames import replays  # noqa: PLC0415
 
         # The report and the replays are of the same rows, also while the history grows.
         kept = history.persist(StorageLevel.DISK_ONLY)

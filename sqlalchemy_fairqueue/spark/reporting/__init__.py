@@ -1,14 +1,13 @@
-"""Fairness report of a history: figures about the service of channels, and a page that shows them.
+"""Fairness report of a history by Spark: figures about the service of channels.
 
-Read ``definitions`` first: the meaning and the source of each figure. ``attempts`` reads the history. ``sweep`` goes
-through its events in time, ``fairness`` compares with the fair share, ``percentiles`` are exact, ``rates`` and
-``windows`` count; ``measurement`` puts them together. ``page`` and ``plots`` show the figures.
+``attempts`` reads the history. ``sweep`` goes through its events in time, ``fairness`` compares with the fair share,
+``percentiles`` are exact, ``rates`` and ``windows`` count; ``measurement`` puts them together. The figures and their
+page are those of ``sqlalchemy_fairqueue.reporting``.
 """
 
 from __future__ import annotations
 
-from sqlalchemy_fairqueue.spark.reporting.fairness_report import report
-from sqlalchemy_fairqueue.spark.reporting.figures import (
+from sqlalchemy_fairqueue.reporting.figures import (
     ChannelFigures,
     Figures,
     Outcomes,
@@ -22,6 +21,7 @@ from sqlalchemy_fairqueue.spark.reporting.figures import (
     Starvation,
     WindowFigures,
 )
+from sqlalchemy_fairqueue.spark.reporting.fairness_report import report
 from sqlalchemy_fairqueue.spark.reporting.measurement import measure
 
 __all__ = [

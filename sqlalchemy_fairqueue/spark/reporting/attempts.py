@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,10 +45,6 @@ select queue, channel, min(name) as name, max(name) as other_name, count(*) as a
 from {attempts}
 group by queue, channel
 """
-
-
-class HistoryEmpty(FairQueueError):
-    """There is no attempt to report on."""
 
 
 @dataclass(frozen=True, slots=True)

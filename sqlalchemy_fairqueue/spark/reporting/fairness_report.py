@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.spark.reporting.figures import Report
+from sqlalchemy_fairqueue.reporting.figures import Report
+from sqlalchemy_fairqueue.reporting.page import page_of
 from sqlalchemy_fairqueue.spark.reporting.measurement import measure
-from sqlalchemy_fairqueue.spark.reporting.page import page_of
 
 if TYPE_CHECKING:
     import os
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from sqlalchemy_fairqueue.spark.reporting.figures import Replay
+    from sqlalchemy_fairqueue.reporting.figures import Replay
 
 
 def report(

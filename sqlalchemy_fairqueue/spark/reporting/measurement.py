@@ -6,9 +6,7 @@ from collections import defaultdict
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.spark.reporting.attempts import attempts_of
-from sqlalchemy_fairqueue.spark.reporting.fairness import Fairness
-from sqlalchemy_fairqueue.spark.reporting.figures import (
+from sqlalchemy_fairqueue.reporting.figures import (
     ChannelFigures,
     Figures,
     Outcomes,
@@ -18,12 +16,14 @@ from sqlalchemy_fairqueue.spark.reporting.figures import (
     Starvation,
     WindowFigures,
 )
+from sqlalchemy_fairqueue.reporting.time_grid import fairness_window, grid_of, shown_window
+from sqlalchemy_fairqueue.spark.reporting.attempts import attempts_of
+from sqlalchemy_fairqueue.spark.reporting.fairness import Fairness
 from sqlalchemy_fairqueue.spark.reporting.percentiles import PERCENTILES, percentiles
 from sqlalchemy_fairqueue.spark.reporting.policies import policies_of
 from sqlalchemy_fairqueue.spark.reporting.queries import SparkQueries
 from sqlalchemy_fairqueue.spark.reporting.rates import bursts, rates
 from sqlalchemy_fairqueue.spark.reporting.sweep import Sweep
-from sqlalchemy_fairqueue.spark.reporting.time_grid import fairness_window, grid_of, shown_window
 from sqlalchemy_fairqueue.spark.reporting.windows import (
     QUEUE_SERVICE,
     QUEUE_WAIT,
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from sqlalchemy_fairqueue.reporting.time_grid import Grid
     from sqlalchemy_fairqueue.spark.reporting.attempts import Attempts
-    from sqlalchemy_fairqueue.spark.reporting.time_grid import Grid
 
 _OUTCOMES = ("completed", "retried", "released", "buried", "expired", "cancelled")
 _THOUSAND = 1000

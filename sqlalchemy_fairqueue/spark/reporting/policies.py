@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.spark.reporting.figures import Policy
+from sqlalchemy_fairqueue.reporting.figures import Policy
 from sqlalchemy_fairqueue.times import duration
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sqlalchemy_fairqueue.reporting.time_grid import Grid
     from sqlalchemy_fairqueue.spark.reporting.queries import SparkQueries
-    from sqlalchemy_fairqueue.spark.reporting.time_grid import Grid
 
 _RATES = """
 select queue, channel, max(number) as rate

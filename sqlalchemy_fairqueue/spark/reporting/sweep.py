@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sqlalchemy_fairqueue.reporting.time_grid import Grid
     from sqlalchemy_fairqueue.spark.reporting.queries import SparkQueries
-    from sqlalchemy_fairqueue.spark.reporting.time_grid import Grid
 
 # Kinds of events in their order at one instant: an end makes room for a start. An attempt without duration does not
 # count for concurrency.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sqlalchemy_fairqueue.spark.simulation.trace import Numbers, Trace
+    from sqlalchemy_fairqueue.simulation.trace import Numbers, Trace
     from sqlalchemy_fairqueue.values import ChannelPolicy
 
 UNHANDLED = ("expired", "released")

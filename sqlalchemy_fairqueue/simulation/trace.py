@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.spark.simulation.capacity import UNHANDLED
-from sqlalchemy_fairqueue.spark.simulation.state import Attempt, Message, records
+from sqlalchemy_fairqueue.simulation.capacity import UNHANDLED
+from sqlalchemy_fairqueue.simulation.state import Attempt, Message, records
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.spark.reporting import formats
-from sqlalchemy_fairqueue.spark.reporting.svg import INK, PALE, SERIES, svg_of
+from sqlalchemy_fairqueue.reporting import formats
+from sqlalchemy_fairqueue.reporting.svg import INK, PALE, SERIES, svg_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from sqlalchemy_fairqueue.spark.reporting.figures import ChannelFigures, QueueFigures, Replay, Spread
+    from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, QueueFigures, Replay, Spread
 
 _WIDTH = 8.4
 _ROW = 0.27

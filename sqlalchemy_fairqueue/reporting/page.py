@@ -10,15 +10,15 @@ from dataclasses import dataclass, fields
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.spark.reporting import formats, plots
-from sqlalchemy_fairqueue.spark.reporting.definitions import DEFINITIONS
-from sqlalchemy_fairqueue.spark.reporting.figures import TRUSTED_ERROR, Outcomes
-from sqlalchemy_fairqueue.spark.reporting.svg import drawing
+from sqlalchemy_fairqueue.reporting import formats, plots
+from sqlalchemy_fairqueue.reporting.definitions import DEFINITIONS
+from sqlalchemy_fairqueue.reporting.figures import TRUSTED_ERROR, Outcomes
+from sqlalchemy_fairqueue.reporting.svg import drawing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy_fairqueue.spark.reporting.figures import ChannelFigures, QueueFigures, Replay, ReplayedQueue, Report
+    from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, QueueFigures, Replay, ReplayedQueue, Report
 
 _LISTED = 100
 _DRAWN = 20
@@ -47,7 +47,7 @@ def page_of(report: Report) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - the figures do not need it
 
     environment = Environment(
-        loader=PackageLoader("sqlalchemy_fairqueue.spark.reporting", "template"),
+        loader=PackageLoader("sqlalchemy_fairqueue.reporting", "template"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.spark.simulation.compilation import compilable
-from sqlalchemy_fairqueue.spark.simulation.state import NEVER, Dispatcher, WorkerPool
+from sqlalchemy_fairqueue.simulation.compilation import compilable
+from sqlalchemy_fairqueue.simulation.state import NEVER, Dispatcher, WorkerPool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy_fairqueue.spark.simulation.state import Attempt, Channel, Integers, Message, Selection, Worker
+    from sqlalchemy_fairqueue.simulation.state import Attempt, Channel, Integers, Message, Selection, Worker
 
     Members = Sequence[Channel] | Sequence[Worker]
 

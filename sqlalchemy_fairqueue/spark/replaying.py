@@ -12,13 +12,13 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import DataType, IntegralType, StringType, TimestampNTZType, TimestampType
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.spark.reporting.figures import Replay, ReplayedQueue
+from sqlalchemy_fairqueue.reporting.figures import Replay, ReplayedQueue
+from sqlalchemy_fairqueue.simulation.replay import measured_replay
+from sqlalchemy_fairqueue.simulation.scenarios import RECORDED, REPLAYED, as_recorded, check_scenarios
+from sqlalchemy_fairqueue.simulation.trace import COLUMNS, PRIORITY
 from sqlalchemy_fairqueue.spark.reporting.measurement import measure
 from sqlalchemy_fairqueue.spark.reporting.policies import known_policies
 from sqlalchemy_fairqueue.spark.reporting.queries import SparkQueries
-from sqlalchemy_fairqueue.spark.simulation.replay import measured_replay
-from sqlalchemy_fairqueue.spark.simulation.scenarios import RECORDED, REPLAYED, as_recorded, check_scenarios
-from sqlalchemy_fairqueue.spark.simulation.trace import COLUMNS, PRIORITY
 from sqlalchemy_fairqueue.times import duration, microseconds
 from sqlalchemy_fairqueue.values import ChannelPolicy, Rate
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row
 
-    from sqlalchemy_fairqueue.spark.simulation.scenarios import Scenario
+    from sqlalchemy_fairqueue.simulation.scenarios import Scenario
 
     Known = dict[str, dict[str, ChannelPolicy]]
 

@@ -37,7 +37,7 @@ class Scenario:
         discipline: "fair": channels take turns as in dequeue, round robin or by weight. "fifo": messages are delivered
             in the order of their due times, without regard to their channels.
         workers: Messages handled at once, over all worker processes; it may have a fraction. None: the capacity that
-            the history shows, see :func:`~sqlalchemy_fairqueue.spark.simulation.capacity.capacity_of`. If the workers
+            the history shows, see :func:`~sqlalchemy_fairqueue.simulation.capacity.capacity_of`. If the workers
             of the history prefetch, durations have the time in their buffers in them: give multiples of the capacity
             on the report's page then, not numbers of handlers.
         batch: Messages that each worker dequeues at once, to handle them one after the other. More than one shows the

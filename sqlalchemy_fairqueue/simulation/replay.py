@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sqlalchemy_fairqueue.spark.simulation.capacity import Capacity, capacity_of
-from sqlalchemy_fairqueue.spark.simulation.compilation import compiled
-from sqlalchemy_fairqueue.spark.simulation.simulator import simulate
-from sqlalchemy_fairqueue.spark.simulation.state import (
+from sqlalchemy_fairqueue.simulation.capacity import Capacity, capacity_of
+from sqlalchemy_fairqueue.simulation.compilation import compiled
+from sqlalchemy_fairqueue.simulation.simulator import simulate
+from sqlalchemy_fairqueue.simulation.state import (
     NEVER,
     Attempt,
     Channel,
@@ -23,14 +23,14 @@ from sqlalchemy_fairqueue.spark.simulation.state import (
     objects,
     records,
 )
-from sqlalchemy_fairqueue.spark.simulation.trace import trace_of
+from sqlalchemy_fairqueue.simulation.trace import trace_of
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sqlalchemy_fairqueue.spark.simulation.scenarios import Scenario
-    from sqlalchemy_fairqueue.spark.simulation.trace import Trace
+    from sqlalchemy_fairqueue.simulation.scenarios import Scenario
+    from sqlalchemy_fairqueue.simulation.trace import Trace
     from sqlalchemy_fairqueue.values import ChannelPolicy
 
 # To compile takes longer than to interpret fewer attempts than this.
