@@ -1,4 +1,4 @@
-"""Work on an engine, one statement a transaction, sync and async alike. Only this module checks out connections."""
+"""Work on an engine, sync and async alike. Only this module checks out connections."""
 
 from __future__ import annotations
 
@@ -51,6 +51,22 @@ async def arun(engine: AsyncEngine, work: Callable[[Connection], R]) -> R:
             raise
         _explicit.add(engine.sync_engine)
         return await arun(engine, work)
+
+
+def run_transaction(engine: Engine, work: Callable[[Connection], R]) -> R:
+    """Do *work* in one READ COMMITTED transaction of its own, which is committed when this returns."""
+    check_driver(engine)
+    with engine.connect() as connection, connection.execution_options(isolation_level="READ COMMITTED").begin():
+        return work(connection)
+
+
+async def arun_transaction(engine: AsyncEngine, work: Callable[[Connection], R]) -> R:
+    """As :func:`run_transaction`, on an async engine."""
+    check_driver(engine.sync_engine)
+    async with engine.connect() as connection:
+        isolated = await connection.execution_options(isolation_level="READ COMMITTED")
+        async with isolated.begin():
+            return await isolated.run_sync(work)
 
 
 def set_lock_timeout(connection: Connection, timeout: timedelta) -> None:

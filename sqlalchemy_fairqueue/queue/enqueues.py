@@ -9,11 +9,19 @@ from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue.codecs import JsonCodec
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
-from sqlalchemy_fairqueue.database.engines import arun, refused, run
+from sqlalchemy_fairqueue.database.engines import arun, arun_transaction, refused, run, run_transaction
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.queue.instrumentation import installed, sending
-from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage, record, send, send_alone, send_now, session_of
+from sqlalchemy_fairqueue.unit_of_work import (
+    EnqueueMessage,
+    record,
+    send,
+    send_alone,
+    send_now,
+    send_together,
+    session_of,
+)
 from sqlalchemy_fairqueue.values import HEADERS_BYTES, Enqueue, Receipt
 
 if TYPE_CHECKING:
@@ -44,7 +52,7 @@ _CONTENT_BYTES = 256 * 2**20
 
 
 class EnqueueMethods(QueueBase):
-    """enqueue and enqueue_many record on a session; enqueue_now sends at once."""
+    """enqueue and enqueue_many record on a session; enqueue_now, and enqueue_many elsewhere, send at once."""
 
     def enqueue(
         self,
@@ -95,22 +103,73 @@ class EnqueueMethods(QueueBase):
             max_attempts=max_attempts,
             on_duplicate=on_duplicate,
         )
-        return self.enqueue_many(session, [message])[0]
+        return self._recorded(session, [message])[0]
 
-    def enqueue_many(self, session: AnySession, messages: Iterable[Enqueue]) -> list[Receipt]:
-        """Add messages in the session's transaction, as :meth:`enqueue` adds one.
+    def enqueue_many(self, where: AnySession | Connection | Engine, messages: Iterable[Enqueue]) -> list[Receipt]:
+        """Add messages in one statement, all or nothing, as :meth:`enqueue` adds one.
 
-        All of them are checked before one is recorded.
+        On a session they are recorded, and sent right before its COMMIT. On an Engine they are added in a READ
+        COMMITTED transaction of their own, which is committed when this returns: the way for producers that have no
+        session. On a Connection they are sent at once in its transaction, which keeps their locks until it ends; calls
+        of one transaction must come in the lock order, as those of :meth:`enqueue_now`.
+
+        All of them are checked and encoded before one is recorded or sent. Without messages nothing is sent.
+
+        Returns:
+            A receipt for each message, in their order. They are filled in when a session's transaction has committed,
+            and when a call on an Engine or a Connection returns.
+
+        Raises:
+            InvalidArgument, PayloadError: As :meth:`enqueue`.
+            DuplicateMessage, ChannelFull: As :meth:`enqueue`. On an Engine and on a Connection the call raises them,
+                and has added nothing; the connection's transaction is usable.
+            LockOrderError: On a Connection: out of order; nothing was sent and the transaction is usable.
+            AutocommitError: The connection commits each statement by itself; nothing was sent.
+            SchemaMismatch: The queue is not installed, or in a version that is too old.
         """
+        if isinstance(where, (AsyncConnection, AsyncEngine)):
+            raise InvalidArgument(f"got {type(where).__name__}; use await queue.aenqueue_many(...)")
+        if not isinstance(where, (Connection, Engine)):
+            return self._recorded(where, messages)
+        operations = self._enqueues(messages)
+        if operations:
+            if isinstance(where, Connection):
+                updates = send_together(where, operations)
+            else:
+                updates = run_transaction(where, lambda connection: send(connection, operations))
+            for update in updates:
+                update()
+        return [operation.receipt for operation in operations]
+
+    async def aenqueue_many(self, where: AsyncConnection | AsyncEngine, messages: Iterable[Enqueue]) -> list[Receipt]:
+        """As :meth:`enqueue_many`, on an AsyncConnection or AsyncEngine. An AsyncSession takes the plain method."""
+        if session_of(where) is not None:
+            raise InvalidArgument(
+                f"got a {type(where).__name__}, on which the call only records; use the method without the 'a' in front"
+            )
+        if isinstance(where, AsyncConnection):
+            return await where.run_sync(lambda connection: self.enqueue_many(connection, messages))
+        if not isinstance(where, AsyncEngine):
+            raise refused(where, "an AsyncConnection or an AsyncEngine")
+        operations = self._enqueues(messages)
+        if operations:
+            for update in await arun_transaction(where, lambda connection: send(connection, operations)):
+                update()
+        return [operation.receipt for operation in operations]
+
+    def _recorded(self, session: AnySession, messages: Iterable[Enqueue]) -> list[Receipt]:
         found = session_of(session)
         if found is None:
             raise self._no_session(session)
-        if isinstance(messages, Enqueue) or not isinstance(messages, Iterable):
-            raise InvalidArgument(f"messages is {messages!r:.80}; give a list of Enqueue")
-        operations = [self._operation(message) for message in self._sent(messages)]
+        operations = self._enqueues(messages)
         if operations:
             record(found, operations)
         return [operation.receipt for operation in operations]
+
+    def _enqueues(self, messages: Iterable[Enqueue]) -> list[EnqueueMessage]:
+        if isinstance(messages, Enqueue) or not isinstance(messages, Iterable):
+            raise InvalidArgument(f"messages is {messages!r:.80}; give a list of Enqueue")
+        return [self._operation(message) for message in self._sent(messages)]
 
     def enqueue_now(
         self, where: Session | scoped_session[Any] | Connection | Engine, **message: Unpack[EnqueueWords]

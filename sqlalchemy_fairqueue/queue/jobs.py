@@ -114,7 +114,8 @@ class Job(Generic[C, P, R_co]):
             TypeError, PayloadError: As :meth:`prepare`.
             FairQueueError: As ``Queue.enqueue``.
         """
-        return self.queue.enqueue_many(session, [self.prepare(channel, *args, **kwargs)])[0]
+        payload = self.schema.encode(args, kwargs)
+        return self.queue.enqueue(session, channel=channel, payload=payload, kind=self.kind, **self._options)
 
     def enqueue_now(self, where: Where, channel: str, *args: P.args, **kwargs: P.kwargs) -> int | None:
         """Add a call at once, as ``Queue.enqueue_now`` adds a message. Returns the message's id.

@@ -30,7 +30,7 @@ from sqlalchemy_fairqueue.unit_of_work.records import guard, joined, record, rec
 from sqlalchemy_fairqueue.unit_of_work.sessions import connection as connection_of
 from sqlalchemy_fairqueue.unit_of_work.sessions import session_of
 from sqlalchemy_fairqueue.unit_of_work.settlement import settle, token_of
-from sqlalchemy_fairqueue.unit_of_work.statements import send, send_alone
+from sqlalchemy_fairqueue.unit_of_work.statements import send, send_alone, send_together
 
 __all__ = [
     "Cancel",
@@ -61,6 +61,7 @@ __all__ = [
     "send_alone",
     "send_now",
     "send_recorded",
+    "send_together",
     "session_of",
     "settle",
     "token_of",

@@ -149,6 +149,20 @@ def send_alone(connection: Connection, message: EnqueueMessage) -> list[ReceiptU
     return updates
 
 
+def send_together(connection: Connection, messages: Sequence[EnqueueMessage]) -> list[ReceiptUpdate]:
+    """Send enqueues of one queue at once in a connection's transaction. If one is refused, none is added.
+
+    Raises:
+        FairQueueError: As :func:`send_routed`; nothing was added, and the transaction is usable.
+    """
+    if len(messages) == 1:
+        return send(connection, messages)
+    check_driver(connection)
+    lock_order_of(connection)
+    with connection.begin_nested():
+        return send(connection, messages)
+
+
 def _by_kind(
     routed: Iterable[tuple[Connection, Operation]],
 ) -> tuple[

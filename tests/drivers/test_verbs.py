@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Delivery, Enqueue, Queue
+from sqlalchemy_fairqueue import Delivery, DuplicateMessage, Enqueue, Queue
 from tests.drivers.faces import Face
 from tests.fixtures.database import Database
 from tests.unit_of_work.business import Upload, channels, uploads
@@ -37,6 +37,18 @@ def test_enqueue(face: Face, queue: Queue, database: Database) -> None:
     assert first.created
     assert second.message_id > first.message_id
     assert face.call(queue, "enqueue_now", channel="c", payload=1) > second.message_id
+
+
+def test_enqueue_many(face: Face, queue: Queue) -> None:
+    """On an engine many are added at once, or none of them."""
+    messages = [Enqueue(channel="a", payload=n, key=f"{n}", headers={"n": n}) for n in range(3)]
+    assert [one.outcome for one in face.call(queue, "enqueue_many", messages)] == ["created"] * 3
+    refused = Enqueue(channel="a", payload=3, key="0", on_duplicate="raise")
+    with pytest.raises(DuplicateMessage):
+        face.call(queue, "enqueue_many", [Enqueue(channel="a", payload=4), refused])
+    receipts = face.on_connection(lambda connection: queue.enqueue_many(connection, messages[:2]))
+    assert [one.outcome for one in receipts] == ["duplicate"] * 2
+    assert [one.payload for one in face.call(queue, "dequeue", limit=10)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("deliveries", [1, 3])

@@ -182,10 +182,12 @@ async def test_sync_calls_with_async_places(queue: Queue, engine: Engine, async_
         for wrong in (connection, async_engine):
             with pytest.raises(InvalidArgument, match="session of your transaction, or await aenqueue_now"):
                 queue.enqueue(wrong, channel="a", payload=1)
+            with pytest.raises(InvalidArgument, match=r"await queue\.aenqueue_many"):
+                queue.enqueue_many(wrong, [Enqueue(channel="a", payload=1)])
     with engine.connect() as plain:
         for wrong in (plain, engine):
             with pytest.raises(InvalidArgument, match="session of your transaction, or use enqueue_now"):
-                queue.enqueue_many(wrong, [Enqueue(channel="a", payload=1)])
+                queue.enqueue(wrong, channel="a", payload=1)
 
 
 async def test_async_calls_with_sync_places(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
@@ -201,6 +203,7 @@ async def test_async_calls_with_sync_places(queue: Queue, engine: Engine, async_
                 partial(queue.acomplete, wrong, delivery),
                 partial(queue.acancel, wrong, 1),
                 partial(queue.aconfigure, wrong, defaults=ChannelPolicy()),
+                partial(queue.aenqueue_many, wrong, [Enqueue(channel="a", payload=1)]),
             ):
                 with pytest.raises(InvalidArgument, match="without the 'a' in front"):
                     await call()
