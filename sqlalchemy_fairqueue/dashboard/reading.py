@@ -1,4 +1,4 @@
-"""What the dashboard reads: shared figures, and details that are kept for a moment for all who look."""
+"""Reads of the dashboard: shared figures, and details that are kept for a moment for all viewers."""
 
 from __future__ import annotations
 

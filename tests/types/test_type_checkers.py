@@ -1,4 +1,4 @@
-"""What the type checkers of applications accept and refuse."""
+"""Calls that the type checkers of applications accept and refuse."""
 
 import json
 import re

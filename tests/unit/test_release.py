@@ -1,4 +1,4 @@
-"""What a release promises, as far as the sources can tell."""
+"""Promises of a release, as far as the sources can tell."""
 
 import ast
 import inspect

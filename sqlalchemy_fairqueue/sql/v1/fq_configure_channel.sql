@@ -61,7 +61,7 @@ begin
 
   if p_changes ->> 'max_concurrency' is not null then
     perform fairqueue.fq_hold_leased(p_queue, 1::integer, v_channel_id);
-    -- A new statement, which sees what was waited for.
+    -- A new statement, which sees the commits that it waited for.
     update fairqueue.fq_message m
     set slots = m.slots | 1
     from fairqueue.fq_lease e

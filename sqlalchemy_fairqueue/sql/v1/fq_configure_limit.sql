@@ -50,7 +50,7 @@ begin
   from fairqueue.fq_limit_state s
   where s.limit_name = p_name
   for no key update;
-  -- A new statement, which sees what was waited for.
+  -- A new statement, which sees the commits that it waited for.
   update fairqueue.fq_limit_state s
   set turn = s.turn + 1,
     rate_at = least(s.rate_at, fairqueue.fq_now() + v_new.rate_burst * v_new.rate_interval)

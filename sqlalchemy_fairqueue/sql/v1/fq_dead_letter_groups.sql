@@ -1,5 +1,5 @@
--- fq_dead_letter_groups: the newest dead letters of a queue, up to p_limit, by their kind, reason and error, the largest
--- group first.
+-- fq_dead_letter_groups: the newest dead letters of a queue, up to p_limit, by their kind, reason and error, the
+-- largest group first.
 -- Guarantees: one snapshot. error: the last line of the error, numbers replaced by #, 200 characters at most.
 -- message_ids: the newest letters of the group, up to p_ids of them. A letter whose texts cannot be read is in the
 -- group with a null kind.

@@ -1,6 +1,6 @@
 -- fq_free_slots: free the queue's slots that signals have given back, without hearing the rest of them. Returns how
 -- many.
--- Guarantees: a slot is freed once, whoever hears the signal later. 0 while somebody else has the queue's state row.
+-- Guarantees: a slot is freed once; a later fq_hear finds it freed. 0 while somebody else has the queue's state row.
 -- Locks: the queue's state row for no key update, signals for update, all skip locked: it waits for none.
 -- Index: fq_queue_state_newest_ix, fq_signal_pkey. Errors: none.
 create function fairqueue.fq_free_slots(p_queue text)

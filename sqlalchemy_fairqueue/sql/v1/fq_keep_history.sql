@@ -144,7 +144,7 @@ begin
       and a.attgenerated = ''
       and not a.attisdropped;
     begin
-      -- What was taken by the default partition is moved before it is locked, and what came meanwhile after.
+      -- Rows in the default partition are moved before it is locked, and those that came meanwhile after.
       for i in 1..cardinality(v_days) loop
         partition := v_made[i];
         -- With its indexes and its bounds, so that it is neither indexed nor read under the locks.

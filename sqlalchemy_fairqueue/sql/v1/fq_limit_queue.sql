@@ -79,7 +79,7 @@ begin
   returning * into v_new;
   v_limited := v_new.max_concurrency is not null or v_new.rate_interval > 0 or v_new.limits is not null;
   if p_changes ? 'limits' then
-    -- Whoever removes one of them waits.
+    -- A call that removes one of them waits.
     perform
     from fairqueue.fq_limit f
     where f.name = any (v_limits)
@@ -111,7 +111,7 @@ begin
   perform fairqueue.fq_hold_gate(p_queue, v_limited);
   if v_limited then
     perform fairqueue.fq_hold_leased(p_queue, 2::integer, null::bigint);
-    -- A new statement, which sees what was waited for.
+    -- A new statement, which sees the commits that it waited for.
     update fairqueue.fq_message m
     set slots = m.slots | 2
     from fairqueue.fq_lease e

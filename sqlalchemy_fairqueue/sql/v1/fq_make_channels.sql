@@ -1,6 +1,6 @@
 -- fq_make_channels: make the named channels of a queue where they are new.
--- Guarantees: none of them is marked to be forgotten any more. One identity row and one state row a channel, with the queue's defaults; if it has none, with p_policy
--- (its fields as fq_changed_policy takes them; null: without limits).
+-- Guarantees: none of them is marked to be forgotten any more. One identity row and one state row a channel, with the
+-- queue's defaults; if it has none, with p_policy (its fields as fq_changed_policy takes them; null: without limits).
 -- Locks: first use of a channel waits for another transaction that is making the same one; names are taken in COLLATE
 -- "C" order.
 -- Index: fq_channel_queue_name_key. Errors: QF001 for a bad policy, or a name that is empty or longer

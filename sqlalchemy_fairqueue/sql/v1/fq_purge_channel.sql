@@ -1,5 +1,5 @@
 -- fq_purge_channel: delete the undelivered messages of a channel, in the caller's transaction. Returns how many.
--- Guarantees: what was committed before the call and nobody else has locked is gone; what consumers hold is left to
+-- Guarantees: messages committed before the call that nobody else has locked are gone; what consumers hold is left to
 -- them; what is added later stays. The backlog and the head are right with the commit. Nothing is kept: no dead
 -- letters, no history. A channel that does not exist has none.
 -- Locks: the channel's state row: waits for a dequeue, a hearing or a configuration of the channel. Until the commit

@@ -215,8 +215,8 @@ begin
   end loop;
 
   -- The messages that come first in each of them, and one more: a dequeue looks at the size of the next one too. First
-  -- as many as a dequeue takes, and some more, in turn. If all of these are good, the limits and weights of channels let
-  -- it go deeper into one of them: all that it can reach, up to the first bad one.
+  -- as many as a dequeue takes, and some more, in turn. If all of these are good, the limits and weights of channels
+  -- let it go deeper into one of them: all that it can reach, up to the first bad one.
   for v_pass in 1..2 loop
     for r in
       select m.row, m.id, m.channel_id

@@ -1,7 +1,7 @@
 -- Version 2 to 1, in one transaction. Schedules that calls made would be lost, and are refused; those from code, which
 -- their workers make again, and the record of slots are dropped. Messages that schedules enqueued stay.
--- It locks the tables of the schedules, ACCESS EXCLUSIVE, in tries of 50 ms, so that no deadlock with a transaction that
--- uses them is found at the cost of that one. Nothing else of the queues is locked.
+-- It locks the tables of the schedules, ACCESS EXCLUSIVE, in tries of 50 ms, so that no deadlock with a transaction
+-- that uses them is found at the cost of that one. Nothing else of the queues is locked.
 do $$
 declare
   v_timeout text := current_setting('lock_timeout');

@@ -1,8 +1,7 @@
--- fq_due_schedules: the schedules of queues that are due now or within p_ahead microseconds, with what a worker needs to
--- find their slots; the earliest ones of each queue, up to p_limit of them. read_at: the clock's time; content_size: in
--- bytes.
--- Those from code are for workers that have them in their code: p_code_queues, p_code_channels and p_code_names name
--- these. Nothing is claimed: whoever calls fq_run_slots first runs a slot.
+-- fq_due_schedules: the schedules of queues that are due now or within p_ahead microseconds, with what a worker needs
+-- to find their slots; the earliest ones of each queue, up to p_limit of them. read_at: the clock's time; content_size:
+-- in bytes. Those from code are for workers that have them in their code: p_code_queues, p_code_channels and
+-- p_code_names name these. Nothing is claimed: the first call of fq_run_slots runs a slot.
 -- Locks: none. Index: fq_schedule_due_ix. Errors: QF001 bad argument; QF007.
 create function fairqueue.fq_due_schedules(
   p_queues text[],

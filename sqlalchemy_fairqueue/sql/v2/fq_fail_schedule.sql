@@ -1,5 +1,5 @@
--- fq_fail_schedule: note why a worker could not plan or run a schedule, in the caller's transaction, and let workers try
--- it again after p_delay microseconds. p_revision and p_done_until: as fq_due_schedules returned them.
+-- fq_fail_schedule: note why a worker could not plan or run a schedule, in the caller's transaction, and let workers
+-- try it again after p_delay microseconds. p_revision and p_done_until: as fq_due_schedules returned them.
 -- Guarantees: nothing is noted where the schedule went on or was changed meanwhile. Its slots are not passed over: what
 -- is late by then goes by its catch_up. Returns whether it was noted.
 -- Locks: the schedule's row, skip locked. Index: fq_schedule_pkey. Errors: QF001 bad delay; QF007.

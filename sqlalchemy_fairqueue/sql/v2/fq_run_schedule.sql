@@ -50,7 +50,7 @@ begin
   if v_outcome = 'full' then
     raise exception 'channel % of queue % is full', quote_literal(left(p_channel, 80)), quote_literal(left(p_queue, 80))
       using errcode = 'QF005',
-        hint = 'run it again when consumers have taken some messages, or configure the channel with another max_backlog';
+        hint = 'run it again when consumers have taken messages, or configure another max_backlog of the channel';
   end if;
   return v_message_id;
 end

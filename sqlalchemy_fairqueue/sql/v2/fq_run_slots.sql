@@ -1,12 +1,13 @@
 -- fq_run_slots: run slots of a schedule, in the caller's transaction, which should end at once: a row in
 -- fq_schedule_slot and a message for each, and the plan of the schedule. p_revision and p_done_until: as
--- fq_due_schedules returned them. p_slots: those to run, in order; may be empty. p_until: all slots up to then are done,
--- those that are not in p_slots passed over. p_next: the slot after it; null: there is none. p_notify: as fq_enqueue.
--- Returns a row for each slot that was run; message_id null: its channel is full, and the policy is to drop. One row of
--- nulls: no slot was to be run, and the plan was written. None: nothing was done.
+-- fq_due_schedules returned them. p_slots: those to run, in order; may be empty. p_until: all slots up to then are
+-- done, those that are not in p_slots passed over. p_next: the slot after it; null: there is none. p_notify: as
+-- fq_enqueue. Returns a row for each slot that was run; message_id null: its channel is full, and the policy is to
+-- drop. One row of nulls: no slot was to be run, and the plan was written. None: nothing was done.
 -- Guarantees: a slot is run once, whoever calls this, and however often: nothing is done where another call has the row
 -- or was first, where the schedule was changed, paused or removed meanwhile, and where p_until is later than the clock,
--- which was set back then. No slot before p_done_until or after p_until is run. A message is delivered at its slot plus a share of the jitter, which the slot decides.
+-- which was set back then. No slot before p_done_until or after p_until is run. A message is delivered at its slot plus
+-- a share of the jitter, which the slot decides.
 -- Locks: first what fq_make_channels locks, which may wait for another transaction that makes the same channel; then
 -- the schedule's row, skip locked, and nothing that waits after it. Index: fq_schedule_pkey, fq_schedule_slot_pkey.
 -- Errors: QF001 bad argument; QF005 the channel is full; as fq_enqueue.
@@ -129,7 +130,8 @@ begin
       array_fill(v_max_attempts, array[v_count])::integer[], v_policy, null::text[], p_notify, null::bigint[]
     ) e;
     if v_full then
-      raise exception 'channel % of queue % is full', quote_literal(left(v_channel, 80)), quote_literal(left(v_queue, 80))
+      raise exception 'channel % of queue % is full',
+        quote_literal(left(v_channel, 80)), quote_literal(left(v_queue, 80))
         using errcode = 'QF005',
           hint = 'its slots are tried again; let consumers take messages, or configure another max_backlog';
     end if;
