@@ -96,7 +96,7 @@ def _accident(panel: Axes, killed_at: float, takeover: Takeover) -> None:
 
 @contextlib.contextmanager
 def _no_traces() -> Iterator[None]:
-    """Let matplotlib and fontconfig keep their caches in a folder that is removed, unless they have been told of one."""
+    """Let matplotlib and fontconfig keep their caches in a folder that is removed, unless told of another."""
     with tempfile.TemporaryDirectory(prefix="fairqueue-") as folder:
         os.environ.setdefault("MPLCONFIGDIR", folder)
         os.environ.setdefault("XDG_CACHE_HOME", folder)
