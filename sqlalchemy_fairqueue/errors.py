@@ -312,6 +312,29 @@ class WorkerError(FairQueueError):
     """A worker cannot do what it was asked to: a kind without a handler, a handler it cannot call, a second start."""
 
 
+class StartError(WorkerError):
+    """A function that a queue declared with ``on_start`` failed, so that the worker did not start. The cause is kept.
+
+    Attributes:
+        queue: The queue.
+        function: The name of the function.
+        problem: What it raised, in words.
+    """
+
+    def __init__(self, queue: str, function: str, problem: str) -> None:
+        super().__init__(queue, function, problem)
+        self.queue = queue
+        self.function = function
+        self.problem = problem
+
+    def __str__(self) -> str:
+        """Which function of which queue, and what it raised."""
+        return (
+            f"on_start function {self.function!r} of queue {self.queue!r} failed, and the worker did not start: "
+            f"{self.problem}; correct it and start again"
+        )
+
+
 class UnsentWork(FairQueueError):
     """Queue work of a transaction that cannot be sent in it any more.
 

@@ -7,7 +7,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from sqlalchemy_fairqueue.cli.results import ExitStatus
 from sqlalchemy_fairqueue.database.drivers import sqlstate_of
-from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument, SchemaMismatch, WorkerError
+from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument, SchemaMismatch, StartError, WorkerError
 
 _UNREACHABLE = ("08", "28", "3D000", "53300", "57P01", "57P02", "57P03", "57P05")
 """SQLSTATEs, or their beginnings, of a server that refuses or ends the connection."""
@@ -66,6 +66,8 @@ def command_error(error: BaseException, database: str | None = None) -> CommandE
         case PoolTimeout():
             message = f"no connection to {database or 'the database'} became free: {one_line(error)}"
             result = CommandError(message, ExitStatus.AWAY, "database_away")
+        case StartError():
+            result = CommandError(str(error), ExitStatus.FAILED, "failed")
         case InvalidArgument() | WorkerError():
             result = usage_error(str(error))
         case SchemaMismatch():

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from sqlalchemy_fairqueue.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sqlalchemy_fairqueue.values import Delivery
+
+
+T = TypeVar("T")
+_NO_RESOURCES: Mapping[str, Any] = MappingProxyType({})
 
 
 class HeldState(Protocol):
@@ -41,11 +50,12 @@ class Context:
     A handler in a thread cannot be interrupted: one that takes long should call ``check`` between its steps.
     """
 
-    __slots__ = ("_held", "_session")
+    __slots__ = ("_held", "_resources", "_session")
 
-    def __init__(self, held: HeldState, session: Any = None) -> None:
+    def __init__(self, held: HeldState, session: Any = None, resources: Mapping[str, Any] = _NO_RESOURCES) -> None:
         self._held = held
         self._session = session
+        self._resources = resources
 
     @property
     def delivery(self) -> Delivery:
@@ -59,6 +69,32 @@ class Context:
         What a middleware writes with it belongs to the handler's transaction. It must not commit.
         """
         return self._session
+
+    @property
+    def resources(self) -> Mapping[str, Any]:
+        """What the queue's :meth:`~sqlalchemy_fairqueue.Queue.on_start` functions gave, by their names.
+
+        In a child process (``isolation="process"``) there are none.
+        """
+        return self._resources
+
+    def resource(self, kind: type[T]) -> T:
+        """The one resource that is an instance of this class.
+
+        Raises:
+            InvalidArgument: None is, or several are; then ask ``resources`` by name.
+        """
+        found = [name for name, one in self._resources.items() if isinstance(one, kind)]
+        if len(found) != 1:
+            those = (
+                f"several are: {', '.join(found)}" if found else f"there are: {', '.join(self._resources) or 'none'}"
+            )
+            raise InvalidArgument(
+                f"no single resource is a {kind.__name__}; {those}; declare one with @queue.on_start, or take one by "
+                "its name from context.resources"
+            )
+        resource: T = self._resources[found[0]]
+        return resource
 
     @property
     def cancelled(self) -> bool:
@@ -98,7 +134,11 @@ class Context:
 
     def with_session(self, session: Any) -> Context:
         """The same with another session."""
-        return Context(self._held, session)
+        return Context(self._held, session, self._resources)
+
+    def with_resources(self, resources: Mapping[str, Any]) -> Context:
+        """The same with these resources."""
+        return Context(self._held, self._session, resources)
 
     def check(self) -> None:
         """Return if the handler may go on.

@@ -8,13 +8,13 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnhandledKindWarning
-from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.lifespan import LifespanFunction, LifespanMethods, resources_taken
 from sqlalchemy_fairqueue.queue.middleware import is_asynchronous
 from sqlalchemy_fairqueue.values import RetryPolicy, check_duration, check_name
 
@@ -42,6 +42,7 @@ class Handler:
         asynchronous: Whether it is to be awaited.
         isolated: Whether it runs in a child process.
         schema: The payload that it takes, if it is a job's.
+        resources: The resources that it takes: names of parameters, each with the name of the resource.
     """
 
     kind: str
@@ -53,9 +54,10 @@ class Handler:
     asynchronous: bool
     isolated: bool
     schema: PayloadSchema | None = None
+    resources: Mapping[str, str] = field(default_factory=dict)
 
 
-class HandlerMethods(QueueBase):
+class HandlerMethods(LifespanMethods):
     """The handlers of a queue's messages, by kind."""
 
     def _begin(self) -> None:
@@ -99,7 +101,8 @@ class HandlerMethods(QueueBase):
         its writes and the completion: the effects in this database happen exactly once. It must not commit by itself,
         which gives a :class:`~sqlalchemy_fairqueue.HandlerTransactionWarning`; ``begin_nested`` is fine. Without, the
         completion follows its return, and what it did happens at least once. ``context`` tells a long one whether it
-        should stop (:class:`sqlalchemy_fairqueue.Context`).
+        should stop (:class:`sqlalchemy_fairqueue.Context`). It may also take resources that functions of
+        :meth:`on_start` give, by their names or types.
 
         The worker settles the delivery by how the function ends: completed when it returns, as an :class:`Outcome`
         (Retry, Release, Bury) says, or retried by the policy after any other exception.
@@ -126,10 +129,12 @@ class HandlerMethods(QueueBase):
         _check_options(retry, timeout, isolation)
 
         def declare(function: F) -> F:
+            wanted, resources = _wanted(function, self._starts)
             self._declare(
                 kind,
                 function,
-                wanted=_wanted(function),
+                wanted=wanted,
+                resources=resources,
                 written=function,
                 schema=None,
                 retry=retry,
@@ -146,6 +151,7 @@ class HandlerMethods(QueueBase):
         function: Callable[..., Any],
         *,
         wanted: set[str],
+        resources: Mapping[str, str],
         written: Callable[..., Any],
         schema: PayloadSchema | None,
         retry: RetryPolicy | None,
@@ -160,7 +166,7 @@ class HandlerMethods(QueueBase):
             )
         _check_options(retry, timeout, isolation)
         if isolation == "process":
-            _check_isolated(written, wanted)
+            _check_isolated(written, wanted, resources)
         self._handlers[kind] = Handler(
             kind=kind,
             function=function,
@@ -171,6 +177,7 @@ class HandlerMethods(QueueBase):
             asynchronous=is_asynchronous(written),
             isolated=isolation == "process",
             schema=schema,
+            resources=resources,
         )
 
     def _check_kind(self, kind: str) -> None:
@@ -206,8 +213,8 @@ def _frames_of_this_package() -> int:
     return level
 
 
-def _wanted(function: object) -> set[str]:
-    """What a function asks for besides the delivery."""
+def _wanted(function: object, known: Mapping[str, LifespanFunction]) -> tuple[set[str], dict[str, str]]:
+    """What a function asks for besides the delivery: session and context, and resources by their parameters."""
     if not callable(function):
         raise InvalidArgument(f"handler is {function!r:.80}; give a function")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -221,19 +228,28 @@ def _wanted(function: object) -> set[str]:
     }:
         raise InvalidArgument(f"handler {function!r:.80} takes no delivery; give it one parameter for it, the first")
     wanted = set()
+    resources = resources_taken(function, parameters[1:], known)
     for parameter in parameters[1:]:
+        if parameter.name in resources:
+            continue
         if parameter.name in {"session", "context"} and parameter.kind is not kinds.POSITIONAL_ONLY:
             wanted.add(parameter.name)
         elif parameter.default is kinds.empty and parameter.kind not in {kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD}:
             raise InvalidArgument(
                 f"handler {function!r:.80} takes {parameter.name!r}, which a worker does not have; "
-                "it may take the delivery, 'session' and 'context'"
+                "it may take the delivery, 'session', 'context' and resources of @queue.on_start functions that were "
+                f"declared before: {', '.join(known) or 'there are none'}"
             )
-    return wanted
+    return wanted, resources
 
 
-def _check_isolated(function: object, wanted: set[str]) -> None:
+def _check_isolated(function: object, wanted: set[str], resources: Mapping[str, str]) -> None:
     """Refuse functions that cannot run in another process."""
+    if resources:
+        raise InvalidArgument(
+            f"handler {function!r:.80} takes the resource {next(iter(resources.values()))!r}, and isolation is "
+            "'process': a resource cannot leave its process; make it in the handler itself, or leave isolation out"
+        )
     if "session" in wanted:
         raise InvalidArgument(
             f"handler {function!r:.80} takes a session, and isolation is 'process': a session's transaction cannot "

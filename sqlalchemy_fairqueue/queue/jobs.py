@@ -251,7 +251,8 @@ class JobMethods(ScheduleMethods):
     ) -> Any:
         """Make a typed job of a function: ``@queue.job`` or ``@queue.job(timeout=...)``.
 
-        The function may take ``context`` first, then ``session``, as :meth:`handler` says; what follows are the
+        The function may take ``context`` first, then ``session``, as :meth:`handler` says (a resource of
+        :meth:`on_start` is found by ``context.resource(...)``); what follows are the
         arguments of the payload. They need annotations: plain values, dataclasses, TypedDicts, msgspec structs,
         pydantic models, enums, UUID, datetime, date, time, timedelta, Decimal, bytes, and containers and unions of
         them. Type checkers check each ``enqueue`` against the function, and the call itself checks the values.
@@ -290,6 +291,7 @@ class JobMethods(ScheduleMethods):
                 own,
                 JobHandler(job, leading),
                 wanted=set(leading),
+                resources={},
                 written=function,
                 schema=job.schema,
                 retry=retry,

@@ -122,6 +122,8 @@ def call_of(
         given["session"] = context.session
     if handler.context:
         given["context"] = context
+    for parameter, resource in handler.resources.items():
+        given[parameter] = context.resources[resource]
     call: Callable[[], Any] = partial(function or handler.function, context.delivery, **given)
     for one in reversed(middleware):
         call = partial(one, context, call)

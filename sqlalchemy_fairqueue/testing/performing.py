@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue import database
@@ -19,7 +20,7 @@ from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
 from sqlalchemy_fairqueue.worker import decisions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from sqlalchemy.orm import Session
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _LEASE = timedelta(hours=1)
 _RETRY = RetryPolicy()
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ def perform(
     kind: str = "default",
     session: AnySession | None = None,
     context: Context | None = None,
+    resources: Mapping[str, Any] = _NONE,
     **message: Any,
 ) -> Outcome | None:
     """Call the handler of a kind as a worker would, with a payload of the test's own and without a message.
@@ -65,6 +68,7 @@ def perform(
         kind: The kind. Not for a job.
         session: For a handler that takes one. Nothing is committed, and nothing completed.
         context: For a handler that takes one; default: one that says nothing.
+        resources: What on_start functions would give, by their names; they are not called.
         message: Further arguments of :func:`make_delivery`: channel, headers, attempt and others. Of a job its
             arguments, too, which come first where a name is both.
 
@@ -83,7 +87,7 @@ def perform(
         raise InvalidArgument(f"the handler of kind {kind!r} is async; await aperform(...)")
     delivery = make_delivery(queue, payload, kind=kind, **message)
     try:
-        return _outcome(_call(queue, handler, delivery, session, context)())
+        return _outcome(_call(queue, handler, delivery, session, context, resources)())
     except Outcome as outcome:
         return outcome
 
@@ -95,6 +99,7 @@ async def aperform(
     kind: str = "default",
     session: AnySession | None = None,
     context: Context | None = None,
+    resources: Mapping[str, Any] = _NONE,
     **message: Any,
 ) -> Outcome | None:
     """As :func:`perform`, for async handlers too. Give a plain handler a Session, an async one an AsyncSession."""
@@ -102,13 +107,15 @@ async def aperform(
     handler = _handler(queue, kind)
     delivery = make_delivery(queue, payload, kind=kind, **message)
     try:
-        found = _call(queue, handler, delivery, session, context)()
+        found = _call(queue, handler, delivery, session, context, resources)()
         return _outcome(await found if inspect.isawaitable(found) else found)
     except Outcome as outcome:
         return outcome
 
 
-def drain(session: AnySession, queue: Queue, *, limit: int = 1000) -> list[Performed]:
+def drain(
+    session: AnySession, queue: Queue, *, limit: int = 1000, resources: Mapping[str, Any] = _NONE
+) -> list[Performed]:
     """Perform what the session has enqueued, and what handlers then enqueue, within the session's open transaction.
 
     Nothing is committed: recorded work is sent, messages are dequeued, handlers called and deliveries settled on the
@@ -121,6 +128,7 @@ def drain(session: AnySession, queue: Queue, *, limit: int = 1000) -> list[Perfo
             AsyncSession use :func:`adrain`.
         queue: The queue that has the handlers.
         limit: Most messages to perform: a handler that enqueues itself must not run for ever.
+        resources: As for :func:`perform`.
 
     Returns:
         What was performed, in order.
@@ -137,7 +145,7 @@ def drain(session: AnySession, queue: Queue, *, limit: int = 1000) -> list[Perfo
         handler = _handler(queue, delivery.kind)
         if handler.asynchronous:
             raise InvalidArgument(f"the handler of kind {handler.kind!r} is async; await adrain(...)")
-        call = _call(queue, handler, delivery, found, None)
+        call = _call(queue, handler, delivery, found, None, resources)
         try:
             with found.begin_nested():
                 outcome = _outcome(call())
@@ -148,7 +156,9 @@ def drain(session: AnySession, queue: Queue, *, limit: int = 1000) -> list[Perfo
     return performed
 
 
-async def adrain(session: AsyncSession, queue: Queue, *, limit: int = 1000) -> list[Performed]:
+async def adrain(
+    session: AsyncSession, queue: Queue, *, limit: int = 1000, resources: Mapping[str, Any] = _NONE
+) -> list[Performed]:
     """As :func:`drain`, of an AsyncSession, which async handlers get; plain ones get its Session."""
     performed = []
     deliveries = await session.run_sync(lambda found: _deliveries(found, queue, limit))
@@ -157,9 +167,9 @@ async def adrain(session: AsyncSession, queue: Queue, *, limit: int = 1000) -> l
         try:
             async with session.begin_nested():
                 if handler.asynchronous:
-                    outcome = _outcome(await _call(queue, handler, delivery, session, None)())
+                    outcome = _outcome(await _call(queue, handler, delivery, session, None, resources)())
                 else:
-                    outcome = _outcome(await session.run_sync(_calling(queue, handler, delivery)))
+                    outcome = _outcome(await session.run_sync(_calling(queue, handler, delivery, resources)))
         except Outcome as raised:
             outcome = raised
         await session.run_sync(lambda found: _settle(found, queue, handler, delivery, outcome))  # noqa: B023 - awaited here
@@ -180,8 +190,8 @@ def _resolved(
     return queue_of(queue), queue.schema.encode((), arguments), queue.kind, message
 
 
-def _calling(queue: Queue, handler: Handler, delivery: Delivery) -> Any:
-    return lambda session: _call(queue, handler, delivery, session, None)()
+def _calling(queue: Queue, handler: Handler, delivery: Delivery, resources: Mapping[str, Any]) -> Any:
+    return lambda session: _call(queue, handler, delivery, session, None, resources)()
 
 
 def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery]:
@@ -223,15 +233,26 @@ def _handler(queue: Queue, kind: str) -> Handler:
     return handler
 
 
-def _call(
-    queue: Queue, handler: Handler, delivery: Delivery, session: object, context: Context | None
+def _call(  # noqa: PLR0917 - what a call is made of
+    queue: Queue,
+    handler: Handler,
+    delivery: Delivery,
+    session: object,
+    context: Context | None,
+    resources: Mapping[str, Any],
 ) -> Callable[[], Any]:
     """The call of a handler, with the middleware of its queue."""
     if handler.session and session is None:
         raise InvalidArgument(f"the handler of kind {handler.kind!r} takes a session; call perform(session=...)")
+    for name in handler.resources.values():
+        if name not in resources:
+            raise InvalidArgument(
+                f"the handler of kind {handler.kind!r} takes the resource {name!r}; call perform or drain with "
+                f"resources={{{name!r}: ...}}"
+            )
     around = middleware_for(handler, middleware_of(queue))
     given = (context or make_context(delivery)).with_session(session if handler.session else None)
-    return call_of(handler, around, given)
+    return call_of(handler, around, given.with_resources(resources) if resources else given)
 
 
 def _outcome(found: object) -> Outcome | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import event
@@ -14,7 +15,7 @@ from sqlalchemy_fairqueue.testing.performing import Performed, drain
 from sqlalchemy_fairqueue.unit_of_work import session_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     from sqlalchemy import Engine
     from sqlalchemy.orm import SessionTransaction
@@ -51,7 +52,9 @@ async def arolled_back(engine: AsyncEngine, **options: Any) -> AsyncIterator[Asy
 
 
 @contextmanager
-def inline(session: AnySession, *queues: Queue) -> Iterator[list[Performed]]:
+def inline(
+    session: AnySession, *queues: Queue, resources: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[list[Performed]]:
     """Perform what the session has enqueued at each of its commits, before ``commit()`` returns.
 
     As :func:`drain` does, on the session's own connection, so that a test that rolls back leaves nothing behind.
@@ -61,6 +64,7 @@ def inline(session: AnySession, *queues: Queue) -> Iterator[list[Performed]]:
     Args:
         session: A Session or scoped_session, such as one that :func:`rolled_back` made.
         queues: The queues whose handlers run. Their handlers must be plain functions.
+        resources: What on_start functions would give, by their names; they are not called.
 
     Yields:
         What was performed so far, in order: the list grows.
@@ -88,7 +92,7 @@ def inline(session: AnySession, *queues: Queue) -> Iterator[list[Performed]]:
             return
         for queue in queues:
             with Session(bind, join_transaction_mode="create_savepoint") as own:
-                performed.extend(drain(own, queue))
+                performed.extend(drain(own, queue, resources=resources))
                 own.commit()
 
     event.listen(found, "after_commit", note)

@@ -35,14 +35,16 @@ State that several threads share, and who writes it:
 * ``ChildProcesses``: a lock guards which child works on which delivery, so that no child is killed for another one.
 * ``WorkerStats``: one thread a counter, but for ``failures``, ``timed_out`` and ``hung``, which have a lock.
 
-Start: schemas are checked; then time limits, handlers' threads, fetcher, settler, heartbeat. If a thread cannot be
-started, none is left. The listener starts with the fetcher's first poll.
+Start: schemas are checked; then functions of on_start are called (``lifespan``); then time limits, handlers' threads,
+fetcher, settler, heartbeat. If a thread cannot be started, none is left, and what was opened is closed. The listener
+starts with the fetcher's first poll.
 
 Stop: no handler begins any more, and those at work are told. The fetcher stops after the dequeue that is under way;
 what is in the buffer is given back, uncounted. Handlers have until the end of the grace; then their deliveries are
 given back, their sessions refuse to commit, and child processes are killed. A delivery whose handler has exceeded its
 timeout has failed before, so no stop gives it back. The settler stops when all is settled, after 15 seconds in any
 case. The heartbeat stops last: leases are extended until then, and then end if nothing is held under them.
+Functions of on_stop are called after that.
 
 Failures, and what the worker does then:
 

@@ -17,6 +17,7 @@ from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.executors.tasks import TaskExecutor
 from sqlalchemy_fairqueue.worker.health import Health
+from sqlalchemy_fairqueue.worker.lifespan import Lifespan, LifespanKeeper
 from sqlalchemy_fairqueue.worker.operating_system import in_thread, on_signal, signals_wake
 from sqlalchemy_fairqueue.worker.options import (
     GRACE,
@@ -94,6 +95,8 @@ class AsyncWorker:
         # That of the last start, which may still stop.
         self._executor: TaskExecutor | None = None
         self._stopping: asyncio.Task[None] | None = None
+        # Has the resources of the last start.
+        self._keeper: LifespanKeeper | None = None
         # The loop that it was started in last.
         self._loop: asyncio.AbstractEventLoop | None = None
         # Set when the start that is under way is over.
@@ -126,6 +129,7 @@ class AsyncWorker:
             WorkerError: It runs already, or a handler cannot be called by it.
             InvalidArgument: A queue has no handlers.
             SchemaMismatch: A queue is not installed, or in a version that is too old.
+            StartError: A function that a queue declared with ``on_start`` failed.
         """
         self._check_idle()
         self._check_handlers()
@@ -133,17 +137,24 @@ class AsyncWorker:
         check_sessions(options, self._sessions, AsyncSession)
         if self._sync_sessions is not None:
             check_sessions(options, self._sync_sessions, Session, "sync_session_factory")
-        runtime = Runtime(
-            options, partial(TaskExecutor, options, self.stats, self._sessions, self._sync_sessions), self.stats
-        )
+        lifespan = Lifespan(options)
+        make_executor = partial(TaskExecutor, options, self.stats, self._sessions, self._sync_sessions)
+        runtime = Runtime(options, make_executor, self.stats, lifespan)
         self._loop = asyncio.get_running_loop()
         starting = self._starting = asyncio.Event()
         try:
             # Not in this thread: its connection has a loop of its own.
             await in_thread(runtime.check)
+            if not lifespan.is_empty:
+                self._keeper = LifespanKeeper(lifespan, self._end_with_the_loop)
+                await self._keeper.start()
             self._executor = runtime.executor
             # In the loop: no handler can begin before it is known whether all could be started.
-            runtime.start()
+            try:
+                runtime.start()
+            except BaseException:
+                self._release()
+                raise
             self._runtime = runtime
         finally:
             self._starting = None
@@ -171,14 +182,32 @@ class AsyncWorker:
             return
         if self._starting is not None:
             await self._starting.wait()
+        self._begin_stop(clock() + seconds)
+        if self._executor is not None and self._executor.calls_this():
+            return
+        if self._stopping is not None:
+            await asyncio.shield(self._stopping)
+        if self._keeper is not None:
+            await self._keeper.wait()
+
+    def _begin_stop(self, until: float) -> bool:
+        """Begin to stop, or let a stop that is under way wait no longer than that. False: nothing is to be stopped."""
         if self._runtime is not None and not self._runtime.executor.is_closed():
             runtime, self._runtime = self._runtime, None
-            runtime.executor.shorten_grace(clock() + seconds)
+            runtime.executor.shorten_grace(until)
             self._stopping = asyncio.get_running_loop().create_task(self._stop(runtime))
         elif self._stopping is not None and self._executor is not None:
-            self._executor.shorten_grace(clock() + seconds)
-        if self._stopping is not None and not (self._executor is not None and self._executor.calls_this()):
-            await asyncio.shield(self._stopping)
+            self._executor.shorten_grace(until)
+        return self._stopping is not None
+
+    def _end_with_the_loop(self) -> bool:
+        """The loop cancels all of its tasks. Begin a stop without grace; False: there is nothing to stop."""
+        return self._begin_stop(self._options.clock())
+
+    def _release(self) -> None:
+        """Let the resources go."""
+        if self._keeper is not None:
+            self._keeper.release()
 
     async def _stop(self, runtime: Runtime[TaskExecutor]) -> None:
         executor, clock = runtime.executor, self._options.clock
@@ -195,6 +224,7 @@ class AsyncWorker:
             await in_thread(lambda: runtime.stop(given_up, waited))
         finally:
             self._stopping = None
+            self._release()
             if self._stop_asked is not None:
                 self._stop_asked.set()
         log.info("worker %s stopped: %s", self.name, self.stats.as_dict(), extra={"worker": self.name})
@@ -267,7 +297,8 @@ class AsyncWorker:
 
     def _check_idle(self) -> None:
         is_running = self._runtime is not None and not self._runtime.executor.is_closed()
-        if self._starting is not None or is_running or self._stopping is not None:
+        is_kept = self._keeper is not None and not self._keeper.is_done()
+        if self._starting is not None or is_running or self._stopping is not None or is_kept:
             raise WorkerError(f"worker {self.name} runs already; stop it first, or make another")
 
     def _check_handlers(self) -> None:

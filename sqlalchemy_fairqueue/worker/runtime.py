@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.worker.executors.base import SettleCallback
     from sqlalchemy_fairqueue.worker.health import Health
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
+    from sqlalchemy_fairqueue.worker.lifespan import Lifespan
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
 
@@ -44,6 +45,7 @@ class Runtime(Generic[E]):
         options: The worker's.
         make_executor: Makes the executor from the prefetch, the trigger and the callback that settles a delivery.
         stats: The worker's.
+        lifespan: Has the resources of the queues.
 
     Attributes:
         queues: The queues.
@@ -55,13 +57,16 @@ class Runtime(Generic[E]):
         options: WorkerOptions,
         make_executor: Callable[[Prefetch, FetchTrigger, SettleCallback], E],
         stats: WorkerStats,
+        lifespan: Lifespan,
     ) -> None:
         self._options = options
         self._clock = options.clock
         self._timings = options.timings
         self._stats = stats
         self._leases = LeaseRegistry(options.clock, options.ask.total_seconds())
-        self.queues = [ServedQueue(queue, options, self._leases.track) for queue in options.queues]
+        self.queues = [
+            ServedQueue(queue, options, self._leases.track, lifespan.resources_of(queue)) for queue in options.queues
+        ]
         self.trigger = FetchTrigger(options.clock)
         # A transaction pooler's connection keeps no settings; it comes with notify=False.
         lock_timeout = options.timings.lock_timeout if options.notify else None

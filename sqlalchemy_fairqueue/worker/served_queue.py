@@ -13,7 +13,8 @@ from __future__ import annotations
 import threading
 from functools import partial
 from math import exp
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.queue.consumer import Consumer
@@ -21,7 +22,7 @@ from sqlalchemy_fairqueue.queue.middleware import middleware_for, middleware_of
 from sqlalchemy_fairqueue.worker.timings import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.queue.handlers import Handler
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
     Track = Callable[["ServedQueue", Lease, float], Lease]
 
+_NO_RESOURCES: Mapping[str, Any] = MappingProxyType({})
+
 
 class ServedQueue:
     """One queue of a worker.
@@ -40,6 +43,7 @@ class ServedQueue:
         queue: The queue.
         options: The worker's.
         track: Notes the lease of a dequeue: the queue, the lease, and when the dequeue was sent.
+        resources: For its handlers, by name. They are there when the first one is called.
 
     Attributes:
         queue: The queue.
@@ -49,11 +53,15 @@ class ServedQueue:
         backoff: Failures of its dequeues.
         dequeuing: Held while a dequeue is under way.
         heard_at: When its signals were last heard, by the worker's clock.
+        resources: For its handlers, by name.
         waiting_lease: The lease under which the worker's wait is registered, if it ever was.
     """
 
-    def __init__(self, queue: Queue, options: WorkerOptions, track: Track) -> None:
+    def __init__(
+        self, queue: Queue, options: WorkerOptions, track: Track, resources: Mapping[str, Any] = _NO_RESOURCES
+    ) -> None:
         self.queue = queue
+        self.resources = resources
         self.target = queue._target  # noqa: SLF001 - with its bind arguments
         self.consumer = Consumer(self.target, queue.codec, options.name, partial(track, self))
         self.polls = PollSchedule(options.interval_without_notifications, options.timings)

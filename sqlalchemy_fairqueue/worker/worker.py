@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -14,9 +15,11 @@ from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy_fairqueue.database.engines import refused
 from sqlalchemy_fairqueue.errors import WorkerError
 from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
+from sqlalchemy_fairqueue.queue.lifespan import lifespan_of
 from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.executors.threads import ThreadExecutor
 from sqlalchemy_fairqueue.worker.health import Health
+from sqlalchemy_fairqueue.worker.lifespan import Lifespan
 from sqlalchemy_fairqueue.worker.operating_system import on_signal
 from sqlalchemy_fairqueue.worker.options import (
     GRACE,
@@ -110,6 +113,7 @@ class Worker:
         # A signal handler of the application's may call stop() while the same thread does.
         self._lock = threading.RLock()
         self._runtime: Runtime[ThreadExecutor] | None = None
+        self._lifespan: Lifespan | None = None
         # That of the last start, which may still stop.
         self._executor: ThreadExecutor | None = None
         self._starting = False
@@ -145,6 +149,7 @@ class Worker:
             WorkerError: It runs already, or a handler cannot be called by it.
             InvalidArgument: A queue has no handlers, or the session factory makes no Session.
             SchemaMismatch: A queue is not installed, or in a version that is too old.
+            StartError: A function that a queue declared with ``on_start`` failed.
         """
         with self._lock:
             self._check_idle()
@@ -161,13 +166,21 @@ class Worker:
     def _start(self) -> None:
         options = self._options
         check_sessions(options, self._sessions, Session)
-        runtime = Runtime(options, partial(ThreadExecutor, options, self.stats, self._sessions), self.stats)
+        lifespan = Lifespan(options)
+        make_executor = partial(ThreadExecutor, options, self.stats, self._sessions)
+        runtime = Runtime(options, make_executor, self.stats, lifespan)
         self._checking = True
         runtime.check()
-        self._checking = False
-        self._executor = runtime.executor
-        runtime.start()
-        self._runtime = runtime
+        try:
+            lifespan.start()
+            self._checking = False
+            self._executor = runtime.executor
+            runtime.start()
+        except BaseException:
+            self._checking = False
+            lifespan.stop()
+            raise
+        self._lifespan, self._runtime = lifespan, runtime
         log.info("worker %s started on %s", self.name, [queue.name for queue in options.queues])
 
     def stop(self, grace: timedelta | None = None) -> None:
@@ -215,6 +228,8 @@ class Worker:
             finally:
                 # An interrupt ends the grace, not the stop.
                 runtime.stop(executor.give_up(), clock() - began)
+                if self._lifespan is not None:
+                    self._lifespan.stop()
                 if self._stops is not None:
                     self._stops.put(None)
         log.info("worker %s stopped: %s", self.name, self.stats.as_dict(), extra={"worker": self.name})
@@ -290,4 +305,10 @@ class Worker:
                     raise WorkerError(
                         f"the handler of kind {handler.kind!r} of queue {queue.name!r} is async, and this worker calls "
                         "handlers in threads; use an AsyncWorker, or make it a plain function"
+                    )
+            for one in itertools.chain(*lifespan_of(queue)):
+                if one.asynchronous:
+                    raise WorkerError(
+                        f"function {one.name!r} of the start or stop of queue {queue.name!r} is async, and this worker "
+                        "has no event loop; use an AsyncWorker, or make it a plain function"
                     )

@@ -22,6 +22,7 @@ from sqlalchemy_fairqueue import (
     NotGranted,
     PayloadError,
     SchemaMismatch,
+    StartError,
     UnknownChannel,
     UnknownSchedule,
     UnsentWork,
@@ -48,6 +49,7 @@ _ERRORS = [
     SchemaMismatch("x"),
     UnknownChannel("x", "q", "a"),
     UnknownSchedule("x", "q", "a", "nightly"),
+    StartError("documents", "client", "OSError: no"),
     UnsentWork("x"),
     WorkerError("x"),
 ]

@@ -98,7 +98,7 @@ def bound_call(
     handler: Handler, held: HeldDelivery, session: Any = None, function: Callable[..., Any] | None = None
 ) -> Callable[[], Any]:
     """The call of a handler with its middleware, or of another function in its place."""
-    return call_of(handler, held.queue.around(handler), Context(held, session), function)
+    return call_of(handler, held.queue.around(handler), Context(held, session, held.queue.resources), function)
 
 
 class CommitCheck:

@@ -1,0 +1,239 @@
+"""Lifespan of a worker: the functions that its queues declared with on_start and on_stop are called here, in order.
+
+It is made anew at each start, and knows nothing of the other parts. A generator is noted before it begins, so that
+whatever it has opened is closed even if it is interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy_fairqueue.errors import StartError, WorkerError, said
+from sqlalchemy_fairqueue.queue.lifespan import lifespan_of
+from sqlalchemy_fairqueue.worker.operating_system import in_thread
+from sqlalchemy_fairqueue.worker.telemetry import log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from sqlalchemy_fairqueue.queue import Queue
+    from sqlalchemy_fairqueue.queue.lifespan import LifespanFunction
+    from sqlalchemy_fairqueue.worker.options import WorkerOptions
+
+_END = object()
+
+
+class Lifespan:
+    """The functions of one worker, and what they gave.
+
+    Args:
+        options: The worker's.
+    """
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self._worker = options.name
+        self._queues = options.queues
+        self._resources: dict[int, dict[str, Any]] = {id(queue): {} for queue in options.queues}
+        # By function: queues may share one.
+        self._started: dict[Callable[..., Any], Any] = {}
+        self._open: list[tuple[Queue, LifespanFunction, Any]] = []
+        self._stops: dict[Callable[..., Any], tuple[Queue, LifespanFunction]] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to call."""
+        return not any(map(any, map(lifespan_of, self._queues)))
+
+    def resources_of(self, queue: Queue) -> Mapping[str, Any]:
+        """The resources of a queue by name, once it is started."""
+        return self._resources[id(queue)]
+
+    def start(self) -> None:
+        """Call the on_start functions in the calling thread.
+
+        Raises:
+            StartError: One failed. What had been started is stopped.
+        """
+        try:
+            for queue, one in self._to_start():
+                with self._failing(queue, one):
+                    made = one.function(**self._given(queue, one))
+                    if one.generator:
+                        self._open.append((queue, one, made))
+                        made = _yielded(next(made, _END))
+                self._note(queue, one, made)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Call the on_stop functions, and let the on_start functions go on after their yields, the last ones first."""
+        for queue, one in self._to_stop():
+            with self._logging(queue, one, "on_stop"):
+                one.function(**self._given(queue, one))
+        while self._open:
+            queue, one, generator = self._open.pop()
+            # A start that was interrupted may not have begun it.
+            if inspect.getgeneratorstate(generator) != inspect.GEN_CREATED:
+                with self._logging(queue, one, "on_start"), contextlib.closing(generator):
+                    _check_end(next(generator, _END))
+
+    async def astart(self) -> None:
+        """As start, in the running loop: plain functions in threads."""
+        try:
+            for queue, one in self._to_start():
+                with self._failing(queue, one):
+                    made = await _acall(one, self._given(queue, one))
+                    if one.generator:
+                        self._open.append((queue, one, made))
+                        made = _yielded(await _anext(one, made))
+                self._note(queue, one, made)
+        except BaseException:
+            await self.astop()
+            raise
+
+    async def astop(self) -> None:
+        """As stop, in the task that started it."""
+        for queue, one in self._to_stop():
+            with self._logging(queue, one, "on_stop"):
+                await _acall(one, self._given(queue, one))
+        while self._open:
+            queue, one, generator = self._open.pop()
+            with self._logging(queue, one, "on_start"):
+                try:
+                    _check_end(await _anext(one, generator))
+                finally:
+                    if one.asynchronous:
+                        await generator.aclose()
+                    else:
+                        generator.close()
+
+    def _to_start(self) -> Iterator[tuple[Queue, LifespanFunction]]:
+        """The functions to call, each once. The on_stop functions of a queue are due from its last one on."""
+        for queue in self._queues:
+            starts, stops = lifespan_of(queue)
+            for one in starts:
+                if one.function in self._started:
+                    self._note(queue, one, self._started[one.function])
+                else:
+                    yield queue, one
+            for one in stops:
+                self._stops.setdefault(one.function, (queue, one))
+
+    def _to_stop(self) -> Iterator[tuple[Queue, LifespanFunction]]:
+        while self._stops:
+            yield self._stops.popitem()[1]
+
+    def _given(self, queue: Queue, one: LifespanFunction) -> dict[str, Any]:
+        resources = self._resources[id(queue)]
+        return {parameter: resources[name] for parameter, name in one.takes.items()}
+
+    def _note(self, queue: Queue, one: LifespanFunction, made: Any) -> None:
+        self._started[one.function] = self._resources[id(queue)][one.name] = made
+
+    @contextlib.contextmanager
+    def _failing(self, queue: Queue, one: LifespanFunction) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._log(logging.ERROR, f"on_start function {one.name!r} of queue {queue.name!r} failed", error)
+            raise StartError(queue.name, one.name, f"{type(error).__name__}: {said(error)}") from error
+
+    @contextlib.contextmanager
+    def _logging(self, queue: Queue, one: LifespanFunction, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:  # noqa: BLE001 - the others are to be stopped, too
+            self._log(logging.ERROR, f"{verb} function {one.name!r} of queue {queue.name!r} failed at the stop", error)
+
+    def _log(self, level: int, what: str, error: BaseException) -> None:
+        log.log(level, "worker %s: %s", self._worker, what, exc_info=error, extra={"worker": self._worker})
+
+
+class LifespanKeeper:
+    """The task that has the lifespan of an AsyncWorker: what was opened in a task may have to be closed in it.
+
+    Args:
+        lifespan: The lifespan.
+        stop: Called when the loop cancels its tasks: begins a stop, which is to release the resources, and returns
+            whether there is one.
+    """
+
+    def __init__(self, lifespan: Lifespan, stop: Callable[[], bool]) -> None:
+        self._lifespan = lifespan
+        self._stop = stop
+        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._released = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="fairqueue lifespan")
+
+    def is_done(self) -> bool:
+        """Whether all is stopped. A loop that was closed before stops nothing any more."""
+        return self._task.done() or self._task.get_loop().is_closed()
+
+    async def start(self) -> None:
+        """Wait until the functions of on_start have run. If that is cancelled, so are they.
+
+        Raises:
+            StartError: As Lifespan.start.
+        """
+        try:
+            await self._started
+        except BaseException:
+            self.release()
+            self._task.cancel()
+            await asyncio.wait({self._task})
+            raise
+
+    def release(self) -> None:
+        """Let the functions of on_stop run."""
+        if not self.is_done():
+            self._released.set()
+
+    async def wait(self) -> None:
+        """Wait until they have run. The task itself cannot wait for that, and another loop must not."""
+        here = asyncio.get_running_loop() is self._task.get_loop()
+        if here and asyncio.current_task() is not self._task:
+            await asyncio.wait({self._task})
+
+    async def _run(self) -> None:
+        try:
+            await self._lifespan.astart()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the start waits
+            if not self._started.done():
+                self._started.set_exception(error)
+            return
+        if not self._started.done():
+            self._started.set_result(None)
+        while not self._released.is_set():
+            try:
+                await self._released.wait()
+            except asyncio.CancelledError:
+                # Handlers still work with the resources: what stops these releases them.
+                if not self._stop():
+                    break
+        await self._lifespan.astop()
+
+
+async def _acall(one: LifespanFunction, given: dict[str, Any]) -> Any:
+    if one.generator:
+        return one.function(**given)
+    return await (one.function(**given) if one.asynchronous else in_thread(lambda: one.function(**given)))
+
+
+async def _anext(one: LifespanFunction, generator: Any) -> Any:
+    return await (anext(generator, _END) if one.asynchronous else in_thread(lambda: next(generator, _END)))
+
+
+def _yielded(made: Any) -> Any:
+    if made is _END:
+        raise WorkerError("it did not yield; yield the resource once")
+    return made
+
+
+def _check_end(made: Any) -> None:
+    if made is not _END:
+        raise WorkerError("it yielded a second time, and what follows did not run; yield once")
