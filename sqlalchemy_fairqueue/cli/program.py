@@ -19,6 +19,7 @@ from sqlalchemy_fairqueue.cli.limits import configure_limit, limits
 from sqlalchemy_fairqueue.cli.messages import list_messages, show_message
 from sqlalchemy_fairqueue.cli.metrics import metrics
 from sqlalchemy_fairqueue.cli.quarantine import quarantine
+from sqlalchemy_fairqueue.cli.report import make_report
 from sqlalchemy_fairqueue.cli.results import ExitStatus
 from sqlalchemy_fairqueue.cli.roles import roles
 from sqlalchemy_fairqueue.cli.runner import Command, add_command, print_error
@@ -119,6 +120,7 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
     (program, "top", top),
     (program, "metrics", metrics),
     (program, "dashboard", dashboard),
+    (program, "report", make_report),
     *((spark, name, function) for name, function in SPARK_COMMANDS),
 )
 # The queues of an application know their names and schemas; grants and shared limits are of an installation.

@@ -17,7 +17,9 @@ class ExitStatus(IntEnum):
 
     OK = 0
     FOUND = 1
-    """doctor found a problem, a named object does not exist, or the question was answered with no."""
+    """doctor found a problem, a tenant misses the objective of a report, a named object does not exist, or the question
+    was answered with no.
+    """
     USAGE = 2
     """The command line cannot be used: an unknown option, a bad value, an application that cannot be loaded."""
     AWAY = 3

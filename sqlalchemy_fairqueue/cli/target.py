@@ -80,6 +80,11 @@ def application_reference(options: Options) -> str | None:
     return options.app or os.environ.get(APP_VARIABLE, "").strip() or None
 
 
+def names_database(options: Options) -> bool:
+    """Whether the options or the environment name a database."""
+    return bool(options.database_url or os.environ.get(DATABASE_URL_VARIABLE) or application_reference(options))
+
+
 @contextlib.contextmanager
 def _engine(options: Options, application: object, reference: str | None) -> Iterator[Engine]:
     given = choose_database(options, application, reference)

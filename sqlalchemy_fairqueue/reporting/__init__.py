@@ -1,14 +1,21 @@
 """Fairness reports: figures about the service of channels, and a page that shows and defines them.
 
 Read ``definitions`` first: the meaning and the source of each figure. ``figures`` are the values, ``page`` and
-``plots`` show them. Nothing here needs Spark.
+``plots`` show them. ``history`` reads a history into the process, ``kernel`` and ``measurement`` take its figures,
+``replaying`` replays it, and ``advice`` tries policies. Nothing here needs Spark.
 """
 
 from __future__ import annotations
 
-from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty
+from importlib import import_module
+from typing import Any
+
+from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, HistoryUnreadable
 from sqlalchemy_fairqueue.reporting.figures import (
+    Advice,
     ChannelFigures,
+    Culprit,
+    Denial,
     Figures,
     Outcomes,
     Policy,
@@ -21,11 +28,19 @@ from sqlalchemy_fairqueue.reporting.figures import (
     Starvation,
     WindowFigures,
 )
+from sqlalchemy_fairqueue.reporting.objectives import Objective
 
 __all__ = [
+    "Advice",
     "ChannelFigures",
+    "Culprit",
+    "Denial",
     "Figures",
+    "History",
     "HistoryEmpty",
+    "HistoryTooLong",
+    "HistoryUnreadable",
+    "Objective",
     "Outcomes",
     "Policy",
     "QueueFigures",
@@ -33,7 +48,26 @@ __all__ = [
     "Replay",
     "ReplayedQueue",
     "Report",
+    "Scenario",
     "Spread",
     "Starvation",
     "WindowFigures",
+    "read_archive",
+    "read_history",
+    "report",
 ]
+
+# Functions and values that need more than the figures: each is imported at its first use.
+_LATER = {
+    "History": "sqlalchemy_fairqueue.reporting.history",
+    "read_archive": "sqlalchemy_fairqueue.reporting.history",
+    "read_history": "sqlalchemy_fairqueue.reporting.history",
+    "report": "sqlalchemy_fairqueue.reporting.process_report",
+    "Scenario": "sqlalchemy_fairqueue.simulation.scenarios",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

@@ -111,6 +111,15 @@ DEFINITIONS = (
         ("denied_wait",),
     ),
     Definition(
+        "Because of",
+        "In each window in which a channel was denied messages of its share, other channels got as many above theirs. "
+        "They count as its culprits, in proportion to what they got above their share in that window. The worst "
+        "stretch of a channel is the run of windows in which it was denied most; a single window without denial does "
+        "not end it.",
+        "From the fair shares",
+        ("denial", "above_share"),
+    ),
+    Definition(
         "Jain's index",
         "How evenly x = served / fair share is distributed: (sum of x)\u00b2 / (n \u00b7 sum of x\u00b2), from 1 "
         "(all got the same part of their share) down to 1/n (one got everything). It is taken over the channels that "

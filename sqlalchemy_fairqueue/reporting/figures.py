@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime, timedelta
     from pathlib import Path
 
     from pandas import DataFrame
+
+    from sqlalchemy_fairqueue.reporting.objectives import Objective
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,37 @@ class Starvation:
 
 
 @dataclass(frozen=True, slots=True)
+class Culprit:
+    """A channel that got what another one was denied.
+
+    Attributes:
+        channel: Its name.
+        part: The part of the denied messages that it got above its own share.
+    """
+
+    channel: str
+    part: float
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """The denial of a channel's fair share: when, and because of whom.
+
+    Attributes:
+        from_: When the worst stretch of windows in which it was denied its share began.
+        to: When that ended.
+        part: The part of its denied messages that lies in this stretch.
+        culprits: The channels that got most of what it was denied, the greatest part first; known of the twenty
+            channels of a queue that were denied most.
+    """
+
+    from_: datetime
+    to: datetime
+    part: float
+    culprits: tuple[Culprit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """The policy of a channel when the report was made. None: no limit."""
 
@@ -92,6 +125,8 @@ class ChannelFigures:
         greatest_rate: Most attempts begun in one second.
         greatest_burst: The least burst that would have allowed its attempts; None: its policy has no rate.
         policy: Its policy; None: not known.
+        above_share: Messages that it got above its fair share, over all windows; None: not computed.
+        denial: When it was denied its share, and because of whom; None: it was not, or it was not computed.
     """
 
     queue: str
@@ -111,6 +146,8 @@ class ChannelFigures:
     greatest_rate: int
     greatest_burst: int | None = None
     policy: Policy | None = None
+    above_share: float | None = None
+    denial: Denial | None = None
 
     @property
     def over_concurrency(self) -> bool:
@@ -257,6 +294,32 @@ class Replay:
     replayed: Sequence[ReplayedQueue] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A policy for the tenant because of whom others waited, with its replayed effect.
+
+    Attributes:
+        queue: Name of the queue.
+        channel: Name of that tenant.
+        before: Mean wait of the others that were denied their share, or else miss the objective, in the replay of the
+            record.
+        own_before: Mean wait of *channel* in it.
+        max_concurrency: The policy to set; None: none is advised.
+        after: As *before*, with the policy.
+        own_after: As *own_before*, with the policy.
+        reason: Why none is advised.
+    """
+
+    queue: str
+    channel: str
+    before: timedelta
+    own_before: timedelta
+    max_concurrency: int | None = None
+    after: timedelta | None = None
+    own_after: timedelta | None = None
+    reason: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """A report that was made.
@@ -267,6 +330,9 @@ class Report:
         replays: The figures of replays.
         path: The page; None: none was asked for.
         made_at: When it was made.
+        objective: The target that the tenants' waits are held against; None: none.
+        advice: Policies to set; empty: nobody was denied its share, or nothing was replayed.
+        labels: The names of tenants on the page, by channel; others stand as they are.
     """
 
     title: str
@@ -274,6 +340,14 @@ class Report:
     replays: tuple[Replay, ...]
     path: Path | None
     made_at: datetime
+    objective: Objective | None = None
+    advice: tuple[Advice, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def late(self) -> tuple[ChannelFigures, ...]:
+        """The channels that do not keep the objective, the longest wait first."""
+        return () if self.objective is None else self.objective.missed(self.figures.channels)
 
     @property
     def channels(self) -> DataFrame:
@@ -305,15 +379,21 @@ def frame_of(values: Sequence[ChannelFigures | QueueFigures], without: str = "")
 def document_of(value: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
     """A value as a document for programs: values in it become mappings, durations seconds."""
     document: dict[str, Any] = {}
-    for field in fields(value):
-        one, name = getattr(value, field.name), field.name.rstrip("_")
-        if field.name in without:
+    for each in fields(value):
+        one, name = getattr(value, each.name), each.name.rstrip("_")
+        if each.name in without:
             continue
-        if "timedelta" in str(field.type):
+        if "timedelta" in str(each.type):
             document[f"{name}_seconds"] = None if one is None else one.total_seconds()
         else:
-            document[name] = document_of(one) if is_dataclass(one) else one
+            document[name] = _documented(one)
     return document
+
+
+def _documented(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_documented(one) for one in value]
+    return document_of(value) if is_dataclass(value) else value
 
 
 def _flat(value: Any) -> dict[str, Any]:
@@ -321,8 +401,8 @@ def _flat(value: Any) -> dict[str, Any]:
 
 
 def _fields(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for field in fields(value):
-        one, name = getattr(value, field.name), prefix + field.name.rstrip("_")
+    for each in fields(value):
+        one, name = getattr(value, each.name), prefix + each.name.rstrip("_")
         if is_dataclass(one):
             yield from _fields(one, f"{name}_")
         else:

@@ -6,7 +6,7 @@ page forbids scripts and foreign resources (Content-Security-Policy).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, QueueFigures, Replay, ReplayedQueue, Report
+    from sqlalchemy_fairqueue.reporting.objectives import Objective
 
 _LISTED = 100
+_FIRST = 5
 _DRAWN = 20
 _COMPARED = 15
 # Above this ratio of the greatest to the least capacity, a change of the capacity is named as a reason.
@@ -40,6 +42,12 @@ class _Section:
     plots: dict[str, Any]
     summary: str
     left_out: str
+    objective: str
+    late: Sequence[ChannelFigures]
+    late_left_out: str
+    victims: Sequence[ChannelFigures]
+    setting: str
+    advice: str
 
 
 def page_of(report: Report) -> str:
@@ -66,8 +74,9 @@ def page_of(report: Report) -> str:
     loader = environment.loader
     assert loader is not None  # noqa: S101 - it was just given
     style, _, _ = loader.get_source(environment, "style.css")
+    shown = labelled(report)
     with drawing():
-        sections = [_section(queue, report, number) for number, queue in enumerate(report.figures.queues, 1)]
+        sections = [_section(queue, shown, number) for number, queue in enumerate(shown.figures.queues, 1)]
     return environment.get_template("report.html.jinja").render(
         report=report,
         sections=sections,
@@ -99,6 +108,8 @@ def _section(queue: QueueFigures, report: Report, number: int) -> _Section:
     if compared:
         pictures["comparison"] = plots.comparison(drawn[:_COMPARED], compared, f"s{number}g")
     left = len(channels) - _LISTED
+    late = () if report.objective is None else report.objective.missed(channels)
+    setting, advice = _advice(queue, report)
     replayed = [(one.name, other) for one in report.replays for other in one.replayed if other.queue == queue.queue]
     return _Section(
         queue,
@@ -110,6 +121,66 @@ def _section(queue: QueueFigures, report: Report, number: int) -> _Section:
         {key: _safe(picture) for key, picture in pictures.items()},
         _summary(queue, channels),
         f" ({left:,} that were denied less are left out)" if left > 0 else "",
+        "" if report.objective is None else _objective(report.objective, len(late), len(channels)),
+        late[:_FIRST],
+        f" ({len(late) - _FIRST:,} are left out)" if len(late) > _FIRST else "",
+        [one for one in channels if one.denial][:_FIRST],
+        setting,
+        advice,
+    )
+
+
+def _objective(objective: Objective, late: int, channels: int) -> str:
+    if not late:
+        return f"All {channels:,} tenants keep the target for waits, {objective}."
+    return f"{late:,} of {channels:,} tenants miss the target for waits, {objective}."
+
+
+def _advice(queue: QueueFigures, report: Report) -> tuple[str, str]:
+    """The call that sets a policy, and its replayed effect."""
+    found = next((one for one in report.advice if one.queue == queue.queue), None)
+    if found is None:
+        return "", ""
+    label = formats.name(report.labels.get(found.channel, found.channel), 60)
+    if found.max_concurrency is None or found.after is None:
+        return "", f"No policy is advised for {label}: {found.reason}."
+    error = next(
+        (
+            one.replay_error
+            for replay in report.replays
+            for one in replay.replayed
+            if one.queue == queue.queue and one.replay_error is not None
+        ),
+        None,
+    )
+    name, limit = f"{found.channel!a}", f"max_concurrency={found.max_concurrency}"
+    effect = (
+        f"By a replay, the tenants above then wait {formats.duration(found.after)} on average "
+        f"instead of {formats.duration(found.before)}, and {label} {formats.duration(found.own_after)} instead of "
+        f"{formats.duration(found.own_before)}. A replay of the record differs from it by {formats.percent(error)}."
+    )
+    return f"Queue({queue.queue!a}).configure_channel(engine, {name}, {limit})", effect
+
+
+def labelled(report: Report) -> Report:
+    """The report with the labels of tenants instead of their names, but for the advice."""
+    if not report.labels:
+        return report
+
+    def label(one: ChannelFigures) -> ChannelFigures:
+        denial = one.denial and replace(
+            one.denial,
+            culprits=tuple(
+                replace(culprit, channel=report.labels.get(culprit.channel, culprit.channel))
+                for culprit in one.denial.culprits
+            ),
+        )
+        return replace(one, channel=report.labels.get(one.channel, one.channel), denial=denial)
+
+    return replace(
+        report,
+        figures=replace(report.figures, channels=tuple(map(label, report.figures.channels))),
+        replays=tuple(replace(one, channels=tuple(map(label, one.channels))) for one in report.replays),
     )
 
 
@@ -162,8 +233,16 @@ def _summary(queue: QueueFigures, channels: Sequence[ChannelFigures]) -> str:
     return (
         f"{len(denied):,} of {len(channels):,} tenants were denied a part of their fair share at some time. "
         f"{formats.name(worst.channel, 60)} was denied most: it waited {formats.duration(worst.mean_wait)} on average, "
-        f"at least {formats.duration(worst.denied_wait)} of that because other tenants got its share."
+        f"at least {formats.duration(worst.denied_wait)} of that because {_culprit(worst)} got its share."
     )
+
+
+def _culprit(victim: ChannelFigures) -> str:
+    if victim.denial is None or not victim.denial.culprits:
+        return "other tenants"
+    first, *others = victim.denial.culprits
+    name = formats.name(first.channel, 60)
+    return f"{name} ({formats.percent(first.part)}) and others" if others else name
 
 
 def _safe(text: str) -> Any:

@@ -97,9 +97,22 @@ def measured_replay(
     """The same with the columns of MEASURED. The capacity is the scenario's, if it names its workers."""
     trace = trace_of(history)
     if scenario.workers is None:
-        capacity = capacity_of(trace, policies or {})
-    else:
+        return replayed_trace(trace, scenario, capacity_of(trace, policies or {}))
+    return replayed_trace(trace, scenario)
+
+
+def replayed_trace(trace: Trace, scenario: Scenario, capacity: Capacity | None = None) -> pa.Table:
+    """The same of a trace, which can be replayed under many scenarios.
+
+    Args:
+        trace: The trace. It is left as it is.
+        scenario: The scenario.
+        capacity: The capacity that the record shows; needed if the scenario does not name its workers.
+    """
+    if scenario.workers is not None:
         capacity = Capacity(scenario.workers, 0, scenario.workers, scenario.workers)
+    elif capacity is None:
+        capacity = capacity_of(trace, {})
     attempts = simulated_attempts(trace, scenario, capacity)
     started, finished = attempts["started"], attempts["finished"]
     ready = _ready_times(trace, started, finished)

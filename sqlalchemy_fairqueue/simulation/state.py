@@ -196,10 +196,10 @@ class WorkerPool(NamedTuple):
     pause: int
 
 
-Row = TypeVar("Row", Channel, Message, Attempt, Worker, Selection)
+Row = TypeVar("Row")
 
 
-def records(kind: type[Row], count: int) -> Any:
+def records(kind: type[Any], count: int) -> Any:
     """A numpy record array of rows of a kind, each with the defaults of its fields."""
     rows = np.zeros(count, dtype=[(field.name, np.int64) for field in fields(kind)])
     for field in fields(kind):

@@ -63,6 +63,7 @@ _WRITES_SQL = {
     "database": "the calls",
     "models": "server defaults and partial indexes",
     "embedded": "creates and drops databases",
+    "reporting": "reads the history and the policies on a connection of its own",
     "spark": "readers and loads on the driver's own connections",
     "demo": "an application, which queries its tables and the models",
     "testing": "reads messages through the models",

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sqlalchemy_fairqueue.cli.errors import not_found_error
 from sqlalchemy_fairqueue.cli.installation import open_installation
-from sqlalchemy_fairqueue.cli.options import DATABASE_URL_VARIABLE
 from sqlalchemy_fairqueue.cli.spark.session import read_table
-from sqlalchemy_fairqueue.cli.target import application_reference
+from sqlalchemy_fairqueue.cli.target import names_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +40,7 @@ def history_of(
     """
     with contextlib.ExitStack() as stack:
         installation = (
-            stack.enter_context(open_installation(options)) if archive is None or _names_database(options) else None
+            stack.enter_context(open_installation(options)) if archive is None or names_database(options) else None
         )
         policies = read_table(spark, installation, options, "channels") if installation else None
         if archive is None:
@@ -50,10 +48,6 @@ def history_of(
             yield read_table(spark, installation, options), policies
         else:
             yield _archived(spark, options, archive), policies
-
-
-def _names_database(options: Options) -> bool:
-    return bool(options.database_url or os.environ.get(DATABASE_URL_VARIABLE) or application_reference(options))
 
 
 def _archived(spark: SparkSession, options: Options, archive: str) -> DataFrame:

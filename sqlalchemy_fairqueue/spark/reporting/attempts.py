@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty
+from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, empty_history, mixed_history
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,9 +94,7 @@ def attempts_of(history: DataFrame, queries: SparkQueries) -> Attempts:
     rows = queries.persist(queries.sql(_ROWS, history=history))
     queues = [row.queue for row in queries.sql(_QUEUES, rows=rows).collect()]
     if not queues:
-        raise HistoryEmpty(
-            "the history has no attempts; queues record them after queue.configure(session, history=True)"
-        )
+        raise HistoryEmpty(empty_history())
     frame = queries.sql(_ATTEMPTS, rows=rows, queues=queues)
     totals = queries.sql(_TOTALS, attempts=frame).collect()
     _check_ids(totals, queues)
@@ -114,7 +112,5 @@ def _check_ids(totals: Sequence[Any], queues: Sequence[str]) -> None:
         if len(names) > 1:
             one, other, *_ = sorted(names)
             raise InvalidArgument(
-                f"channel id {row.channel} is channel {one[1]!r} of queue {queues[one[0] - 1]!r} in some rows and "
-                f"{other[1]!r} of {queues[other[0] - 1]!r} in others: the history is of several databases; "
-                "make a report for each"
+                mixed_history(row.channel, (queues[one[0] - 1], one[1]), (queues[other[0] - 1], other[1]))
             )

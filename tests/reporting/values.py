@@ -6,6 +6,8 @@ from typing import Any
 
 from sqlalchemy_fairqueue.reporting import (
     ChannelFigures,
+    Culprit,
+    Denial,
     Figures,
     Outcomes,
     Policy,
@@ -41,7 +43,9 @@ def channel(name: str, queue: str = "documents", denied: float = 0.0) -> Channel
         fair_share=0.75, backlogged=timedelta(minutes=3), starved=timedelta(minutes=2),
         longest_starvation=Starvation(timedelta(seconds=75), BEGIN, BEGIN + timedelta(seconds=80)),
         greatest_concurrency=3, greatest_rate=4, greatest_burst=2,
-        policy=Policy(2, timedelta(seconds=1), 1, 3),
+        policy=Policy(2, timedelta(seconds=1), 1, 3), above_share=0.0,
+        denial=Denial(BEGIN, BEGIN + timedelta(seconds=20), 0.5, (Culprit(name, 0.75), Culprit("other", 0.25)))
+        if denied else None,
     )  # fmt: skip
 
 

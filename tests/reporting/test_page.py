@@ -9,17 +9,20 @@ from typing import Any
 import pytest
 
 from sqlalchemy_fairqueue.reporting import (
+    Advice,
     ChannelFigures,
+    Objective,
     QueueFigures,
     Replay,
     ReplayedQueue,
+    Report,
     WindowFigures,
     formats,
 )
 from sqlalchemy_fairqueue.reporting.definitions import DEFINITIONS
 from sqlalchemy_fairqueue.reporting.figures import document_of
 from sqlalchemy_fairqueue.reporting.page import page_of
-from tests.spark.report_values import HOSTILE, channel, replayed, report
+from tests.reporting.values import HOSTILE, channel, replayed, report
 
 _VOID = {"meta", "br", "hr", "img", "link", "input"}
 
@@ -119,7 +122,7 @@ def test_it_can_be_read_without_looking(page: _Page) -> None:
     for one in drawings:
         assert one["role"] == "img"
         assert one["aria-label"]
-    assert len(page.every("caption")) == len(page.every("table")) == 2 * 5
+    assert len(page.every("caption")) == len(page.every("table")) == 2 * 6
     assert {one.get("scope") for one in page.every("th")} == {"col", "row", "rowgroup"}
     for one in page.every("div"):
         if one.get("role") == "region":
@@ -158,6 +161,62 @@ def test_replays_stand_beside_what_was(page: _Page) -> None:
     assert "first come, first served" in words
     assert "<b>others</b>" in words
     assert words.count("not in this replay") == len(HOSTILE) - 1
+
+
+def _words(made: Report) -> str:
+    return " ".join(" ".join(_Page(page_of(made)).words).split())
+
+
+def test_the_first_screen_answers() -> None:
+    """Who was denied its share, from when to when and because of whom, stands before all other figures; the policy to
+    set stands with its replayed effect; nothing of it is folded away.
+    """
+    advice = Advice(
+        "documents", "the 'whale'", before=timedelta(seconds=8), own_before=timedelta(seconds=9), max_concurrency=2,
+        after=timedelta(seconds=1.5), own_after=timedelta(seconds=12),
+    )  # fmt: skip
+    made = report("minnow", "the 'whale'")
+    again = Replay("as recorded, replayed", made.figures.channels, (), (replayed(error=0.08),))
+    text = page_of(replace(made, advice=(advice,), replays=(again,), objective=Objective.parse("p95 < 1.5 s")))
+    words = " ".join(" ".join(_Page(text).words).split())
+    assert "minnow was denied most: it waited 40.0 s on average, at least 10.0 s of that" in words
+    assert "2 of 2 tenants miss the target for waits, p95 < 1.5 s." in words
+    row = "minnow 10.0 s 40.0 s 2026-03-01 00:00:00 2026-03-01 00:00:20 minnow (75.0 %), other (25.0 %)"
+    assert row in words
+    call = "Queue('documents').configure_channel(engine, \"the 'whale'\", max_concurrency=2)"
+    assert call in words
+    assert (
+        "the tenants above then wait 1.50 s on average instead of 8.00 s, and the 'whale' 12.0 s instead of 9.00 s"
+        in words
+    )
+    assert "A replay of the record differs from it by 8.0 %." in words
+    before_folds = text.partition("<details")[0]
+    assert all(part in before_folds for part in ("because of", "What to set", "miss the target"))
+    assert text.count("<details") == text.count("<summary><h3>") == 7
+
+
+def test_no_advice_has_a_reason() -> None:
+    """Where no policy is advised, the page says why."""
+    advice = Advice("documents", "whale", timedelta(seconds=8), timedelta(seconds=9), reason="it is of no use")
+    assert "No policy is advised for whale: it is of no use." in _words(replace(report("minnow"), advice=(advice,)))
+
+
+def test_labels_stand_for_names() -> None:
+    """A label stands wherever the tenant's name would, but for the call that sets a policy."""
+    advice = Advice("documents", "t-1", timedelta(8), timedelta(9), max_concurrency=1, after=timedelta(1))
+    words = _words(replace(report("t-1", "t-2"), advice=(advice,), labels={"t-1": "Ann & Co."}))
+    assert words.count("t-1") == 1
+    assert "configure_channel(engine, 't-1', max_concurrency=1)" in words
+    assert words.count("Ann & Co.") > 5
+
+
+def test_long_names_are_cut_with_a_title() -> None:
+    """A long name is cut in the tables, and whole in a title."""
+    page = _Page(page_of(report("x" * 60)))
+    titles = {one["title"] for one in page.every("th") if "title" in one}
+    assert titles == {"x" * 60}
+    assert "x" * 47 + "\u2026" in page.words
+    assert "x" * 60 not in page.words
 
 
 def replays_page(**values: Any) -> str:

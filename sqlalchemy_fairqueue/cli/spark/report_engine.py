@@ -1,0 +1,50 @@
+"""``report --engine spark``: the same report by Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy_fairqueue.cli.spark.history import history_of
+from sqlalchemy_fairqueue.cli.spark.session import progress, spark_session
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from sqlalchemy_fairqueue.cli.options import Options
+    from sqlalchemy_fairqueue.reporting.figures import Report
+
+
+def report_by_spark(
+    options: Options, archive: str | None, times: tuple[datetime | None, datetime | None], arguments: dict[str, Any]
+) -> Report:
+    """Make the report by Spark, with the arguments of ``sqlalchemy_fairqueue.reporting.report``.
+
+    It is of the attempts that ended from the first of *times* up to the second.
+    """
+    since, until = times
+    with spark_session("report", None) as spark, history_of(spark, options, archive) as (history, policies):
+        from pyspark import StorageLevel  # noqa: PLC0415 - as late as Spark
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+        from sqlalchemy_fairqueue.reporting.page import page_of  # noqa: PLC0415
+        from sqlalchemy_fairqueue.spark import replays, report  # noqa: PLC0415
+
+        narrowed = history
+        if since is not None:
+            narrowed = narrowed.where(F.col("finished_at") >= F.lit(since))
+        if until is not None:
+            narrowed = narrowed.where(F.col("finished_at") < F.lit(until))
+        # The report and the replays are of the same rows, also while the history grows.
+        kept = narrowed.persist(StorageLevel.DISK_ONLY)
+        scenarios, window = arguments["scenarios"], arguments["window"]
+        with progress("replaying the history"):
+            replayed = replays(kept, scenarios, policies=policies, window=window) if scenarios else ()
+        with progress("going through the history"):
+            made: Report = report(
+                kept, policies=policies, output=None, title=arguments["title"], replays=replayed, window=window
+            )
+    made = replace(made, objective=arguments["objective"], labels=arguments["labels"], path=arguments["output"])
+    if made.path is not None:
+        made.path.write_text(page_of(made), encoding="utf-8")
+    return made

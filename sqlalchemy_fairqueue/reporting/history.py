@@ -1,0 +1,255 @@
+"""Histories as Arrow tables: read from the database in one transaction, or from an archive in Parquet."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from sqlalchemy_fairqueue.reporting.copying import NULL, PARSE, copied_text, unescaped
+from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, HistoryUnreadable, empty_history
+from sqlalchemy_fairqueue.sql import quoted
+from sqlalchemy_fairqueue.times import duration, instant_microseconds
+from sqlalchemy_fairqueue.values import ChannelPolicy, Rate
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Engine
+
+MOST_ATTEMPTS = 20_000_000
+"""The most attempts that are read into the process; they take about 200 bytes each, and 500 in a replay."""
+
+_TEXTS = ("queue", "channel", "kind", "outcome")
+_INSTANTS = ("enqueued_at", "ready_at", "started_at", "finished_at")
+_TIME = pa.timestamp("us", "UTC")
+_CODES = pa.dictionary(pa.int32(), pa.string())
+# The columns in the order of the query; the server sends differences of times, which have fewer digits.
+_TYPES: dict[str, pa.DataType] = {
+    "id": pa.int64(),
+    "queue": _CODES,
+    "channel_id": pa.int64(),
+    "channel": _CODES,
+    "message_id": pa.int64(),
+    "kind": _CODES,
+    "attempt": pa.int32(),
+    **dict.fromkeys(_INSTANTS, pa.int64()),
+    "outcome": _CODES,
+}
+COLUMNS = tuple(_TYPES)
+"""The columns that are read."""
+
+_SETTINGS = "set jit = off; set client_encoding = 'UTF8'; set statement_timeout = 0"
+_BEGIN = "begin transaction isolation level repeatable read, read only"
+_ROWS = (
+    "select h.id, h.queue, h.channel_id, h.channel, h.message_id, h.kind, h.attempt, h.enqueued_at, "
+    "h.ready_at - h.enqueued_at, h.started_at - h.enqueued_at, h.finished_at - h.enqueued_at, h.outcome "
+    "from {schema}fq_history h where {condition}"
+)
+_COUNT = "select count(*) from (select from {schema}fq_history h where {condition} limit %(most)s) h"
+_POLICIES = (
+    "select c.queue, c.name, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight from {schema}fq_channel c "
+    "cross join lateral (select * from {schema}fq_channel_state s where s.channel_id = c.id "
+    "order by s.channel_id desc, s.turn desc limit 1) s where {condition}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A history that was read.
+
+    Attributes:
+        attempts: A row an attempt that has ended.
+        policies: The policies of channels by queue and channel, as they were when it was read.
+        policies_known: Whether they were read.
+    """
+
+    attempts: pa.Table
+    policies: Mapping[tuple[str, str], ChannelPolicy] = field(default_factory=dict)
+    policies_known: bool = False
+
+
+def read_history(
+    engine: Engine,
+    *,
+    queue: str | None = None,
+    schema: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    most: int = MOST_ATTEMPTS,
+) -> History:
+    """Read the history of a database, and the policies of its channels, in one read-only transaction.
+
+    It runs on a connection of its own, by psycopg, without statement timeout. No lock is taken that a queue waits for.
+    The snapshot keeps vacuums from removing rows until everything is read, at about a million attempts a second or two.
+
+    Args:
+        engine: The database.
+        queue: The queue. None: all queues.
+        schema: The schema of the installation. None: found through the search_path.
+        since: Only attempts that ended at this time or later.
+        until: Only attempts that ended before this time.
+        most: The most attempts that are read.
+
+    Raises:
+        HistoryEmpty: There is no such attempt.
+        HistoryTooLong: There are more than *most*.
+        HistoryUnreadable: The server cannot be reached, or refuses.
+        ValueError: A time has no time zone.
+    """
+    clauses, values = _condition(queue, since, until)
+    names = {"schema": _qualifier(schema), "condition": clauses}
+    with _connection(engine) as connection:
+        connection.execute(_BEGIN)
+        found = connection.execute(_COUNT.format(**names).encode(), {**values, "most": most + 1}).fetchone()
+        if found and found[0] > most:
+            raise HistoryTooLong(
+                f"the history has more than {most:,} attempts; narrow it by a queue or by time, or use Spark"
+            )
+        batches = [_parsed(chunk) for chunk in copied_text(connection, _ROWS.format(**names), values)]
+        if not batches:
+            raise HistoryEmpty(empty_history())
+        policies = _policies(connection, queue, schema)
+    return History(pa.concat_tables(batches).unify_dictionaries(), policies, policies_known=True)
+
+
+def read_policies(
+    engine: Engine, *, queue: str | None = None, schema: str | None = None
+) -> dict[tuple[str, str], ChannelPolicy]:
+    """Read the policies of channels, by queue and channel, for a history that was read from an archive.
+
+    Args:
+        engine: The database.
+        queue: The queue. None: all queues.
+        schema: The schema of the installation. None: found through the search_path.
+
+    Raises:
+        HistoryUnreadable: The server cannot be reached, or refuses.
+    """
+    with _connection(engine) as connection:
+        return _policies(connection, queue, schema)
+
+
+def read_archive(
+    path: str | os.PathLike[str],
+    *,
+    queue: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    policies: Mapping[tuple[str, str], ChannelPolicy] | None = None,
+) -> History:
+    """Read an archive that Spark made, in a local folder.
+
+    Args:
+        path: The folder, or one of its Parquet files.
+        queue: The queue. None: all queues.
+        since: Only attempts that ended at this time or later.
+        until: Only attempts that ended before this time.
+        policies: The policies of channels, which are not in an archive: what :func:`read_policies` gives.
+
+    Raises:
+        HistoryEmpty: It has no attempt.
+        HistoryUnreadable: It is not there, or no archive.
+    """
+    from pyarrow import dataset  # noqa: PLC0415 - a history in the database needs none
+
+    try:
+        found = dataset.dataset(Path(path), format="parquet", exclude_invalid_files=False)
+        conditions = [pc.scalar(True)]
+        if queue is not None:
+            conditions.append(pc.field("queue") == queue)
+        if since is not None:
+            conditions.append(pc.field("finished_at") >= pa.scalar(since, _TIME))
+        if until is not None:
+            conditions.append(pc.field("finished_at") < pa.scalar(until, _TIME))
+        table = found.to_table(columns=list(COLUMNS), filter=reduce(and_, conditions))
+    except (OSError, pa.ArrowInvalid, pa.ArrowKeyError) as error:
+        raise HistoryUnreadable(f"there is no archive at {str(path)!r}: {error}") from error
+    if not len(table):
+        raise HistoryEmpty(empty_history())
+    return History(table, policies or {}, policies_known=policies is not None)
+
+
+def _condition(queue: str | None, since: datetime | None, until: datetime | None) -> tuple[str, dict[str, Any]]:
+    """The condition of the rows, with its values."""
+    clauses, values = ["true"], dict[str, Any]()
+    if queue is not None:
+        clauses.append("h.queue = %(queue)s")
+        values["queue"] = queue
+    for name, bound, comparison in (("since", since, ">="), ("until", until, "<")):
+        if bound is not None:
+            clauses.append(f"h.finished_at {comparison} %({name})s")
+            values[name] = instant_microseconds(bound)
+    return " and ".join(clauses), values
+
+
+def _qualifier(schema: str | None) -> str:
+    """The schema before a name; in statements with parameters a percent sign is doubled."""
+    return f"{quoted(schema)}.".replace("%", "%%") if schema else ""
+
+
+def _policies(
+    connection: psycopg.Connection, queue: str | None, schema: str | None
+) -> dict[tuple[str, str], ChannelPolicy]:
+    condition = "true" if queue is None else "c.queue = %(queue)s"
+    statement = _POLICIES.format(schema=_qualifier(schema), condition=condition)
+    rows = connection.execute(statement.encode(), {} if queue is None else {"queue": queue}).fetchall()
+    return {(row[0], row[1]): _policy(row[2:]) for row in rows}
+
+
+def _policy(row: Sequence[Any]) -> ChannelPolicy:
+    max_concurrency, rate_interval, rate_burst, weight = row
+    rate = Rate.of(duration(rate_interval or 0), rate_burst or 1)
+    return ChannelPolicy(max_concurrency=max_concurrency, rate=rate, weight=weight or 1)
+
+
+def _parsed(text: bytearray) -> pa.Table:
+    read = csv.ReadOptions(column_names=list(COLUMNS), block_size=len(text) + 1)
+    convert = csv.ConvertOptions(column_types=_TYPES, null_values=[NULL], strings_can_be_null=True)
+    table = csv.read_csv(pa.py_buffer(text), read_options=read, parse_options=PARSE, convert_options=convert)
+    enqueued = table["enqueued_at"]
+    for name in _INSTANTS:
+        times = enqueued if name == "enqueued_at" else pc.add(table[name], enqueued)
+        table = table.set_column(table.schema.get_field_index(name), name, times.cast(_TIME))
+    for name in _TEXTS:
+        codes = table[name].combine_chunks()
+        codes = codes if isinstance(codes, pa.DictionaryArray) else codes.unify_dictionaries().combine_chunks()
+        texts = pa.DictionaryArray.from_arrays(codes.indices, unescaped(codes.dictionary))
+        table = table.set_column(table.schema.get_field_index(name), name, texts)
+    return table
+
+
+@contextmanager
+def _connection(engine: Engine) -> Iterator[psycopg.Connection]:
+    """A connection of psycopg's in autocommit, closed afterwards; errors of the server name what was done."""
+    try:
+        if engine.dialect.driver == "psycopg":
+            pooled = engine.raw_connection()
+            connection = pooled.driver_connection
+            assert isinstance(connection, psycopg.Connection)  # noqa: S101 - by the name of the driver
+            # It gets other settings than the pool's connections.
+            pooled.detach()
+            with connection:
+                connection.autocommit = True
+                connection.execute(_SETTINGS)
+                yield connection
+        else:
+            url = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+            with psycopg.connect(url, autocommit=True) as own:
+                own.execute(_SETTINGS)
+                yield own
+    except psycopg.Error as error:
+        said = error.diag.message_primary or str(error).strip() or type(error).__name__
+        raise HistoryUnreadable(
+            f"the history cannot be read: {said} (SQLSTATE {error.sqlstate or 'none: the connection was lost'})"
+        ) from error

@@ -1,0 +1,361 @@
+"""Kernel of the report: walks through the events of a queue in time, compiled by numba where it is installed.
+
+``sweep`` goes once through all events; ``divide`` goes once through the windows of fair shares, whose width follows
+from the sweep. Both take events that are sorted by time, and fill arrays with a row a channel. Times are microseconds.
+
+Sweep line: M. I. Shamos, D. Hoey, "Geometric intersection problems", 1976. Fair shares by water-filling: D. Bertsekas,
+R. Gallager, "Data Networks", 2nd edition, 1992, section 6.5.2. All compiled functions are in this module: numba keeps
+compiled code until the file of that function changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from sqlalchemy_fairqueue.simulation.compilation import compilable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SECOND = 1_000_000
+_NEVER = 2**63 - 1
+# Rounding makes no culprit: a channel that got a billionth more than its share got its share.
+_TOLERANCE = 1e-9
+
+
+@dataclass(slots=True)
+class Channel:
+    """State and figures of a channel in a sweep.
+
+    Attributes:
+        waiting: Messages that are ready and not started.
+        held: Leased messages.
+        at: When its last event was.
+        served_then: The time in which the queue was served until then.
+        backlogged: The time in which messages waited.
+        starved: The part of it in which other channels were served, and this one was not.
+        concurrency: Most messages leased at once.
+        begun_at: When its present starvation began; -1: it is not starved.
+        begun_served: The time in which the queue was served until then.
+        lasted: The time of the longest starvation in which others were served.
+        longest_begin: When that began.
+        longest_end: When it ended.
+        second: The second of its last start.
+        in_second: Starts in that second.
+        rate: Most starts in one second.
+        interval: The interval of its rate; zero: it has none.
+        theoretical: The theoretical time of its next message by the cell rate algorithm.
+        burst: The least burst that would have allowed its starts.
+    """
+
+    waiting: int = 0
+    held: int = 0
+    at: int = 0
+    served_then: int = 0
+    backlogged: int = 0
+    starved: int = 0
+    concurrency: int = 0
+    begun_at: int = -1
+    begun_served: int = 0
+    lasted: int = 0
+    longest_begin: int = 0
+    longest_end: int = 0
+    second: int = -1
+    in_second: int = 0
+    rate: int = 0
+    interval: int = 0
+    theoretical: int = 0
+    burst: int = 0
+
+
+class Events(NamedTuple):
+    """The events of a queue's attempts: three columns by kind, each sorted by time.
+
+    Attributes:
+        ready_at: When messages became ready.
+        ready_channel: Their channels.
+        started_at: When attempts started.
+        started_channel: Their channels.
+        started_held: One for an attempt that has a duration, else zero: it does not count for concurrency.
+        finished_at: When attempts ended.
+        finished_channel: Their channels.
+        finished_held: As *started_held*.
+    """
+
+    ready_at: Any
+    ready_channel: Any
+    started_at: Any
+    started_channel: Any
+    started_held: Any
+    finished_at: Any
+    finished_channel: Any
+    finished_held: Any
+
+
+@compilable
+def _advance(channel: Channel, at: int, served: int) -> bool:
+    """Bring a channel up to an instant; whether it is starved then."""
+    starved = channel.waiting > 0 and channel.held == 0
+    if channel.waiting > 0:
+        channel.backlogged += at - channel.at
+        if starved:
+            channel.starved += served - channel.served_then
+    channel.at = at
+    channel.served_then = served
+    return starved
+
+
+@compilable
+def _count_start(channel: Channel, at: int) -> None:
+    """Count a start for the greatest rate, and for the least burst that allows it."""
+    second = at // _SECOND
+    if channel.second != second:
+        channel.second = second
+        channel.in_second = 0
+    channel.in_second += 1
+    channel.rate = max(channel.rate, channel.in_second)
+    if channel.interval > 0:
+        channel.theoretical = max(channel.theoretical, at) + channel.interval
+        ahead = channel.theoretical - at
+        channel.burst = max(channel.burst, (ahead + channel.interval - 1) // channel.interval)
+
+
+def sweep(events: Events, channels: Sequence[Channel]) -> tuple[int, int]:
+    """Go through all events in time.
+
+    At one instant, ends come before messages that become ready, and these before starts: an end makes room for a start.
+
+    Args:
+        events: The events.
+        channels: A row a channel, which is filled.
+
+    Returns:
+        The time in which the queue was served, and the most messages leased at once.
+    """
+    # Compiled, it gets a plain tuple: numba's code on disk must not name classes, which a later version may lack.
+    ready_at, ready_channel, started_at, started_channel, started_held, finished_at, finished_channel, finished_held = (
+        events
+    )
+    count = len(ready_at)
+    now = served = held = concurrency = ready = started = finished = 0
+    while started < count or finished < count:
+        next_ready = ready_at[ready] if ready < count else _NEVER
+        next_started = started_at[started] if started < count else _NEVER
+        next_finished = finished_at[finished] if finished < count else _NEVER
+        at = min(next_ready, next_started, next_finished)
+        if held > 0:
+            served += at - now
+        now = at
+        if next_finished == at:
+            channel = channels[finished_channel[finished]]
+            was_starved = _advance(channel, at, served)
+            channel.held -= finished_held[finished]
+            held -= finished_held[finished]
+            finished += 1
+            if not was_starved and channel.waiting > 0 and channel.held == 0:
+                channel.begun_at, channel.begun_served = at, served
+        elif next_ready == at:
+            channel = channels[ready_channel[ready]]
+            was_starved = _advance(channel, at, served)
+            channel.waiting += 1
+            ready += 1
+            if not was_starved and channel.held == 0:
+                channel.begun_at, channel.begun_served = at, served
+        else:
+            channel = channels[started_channel[started]]
+            if _advance(channel, at, served) and channel.begun_at >= 0:
+                lasted = served - channel.begun_served
+                if lasted > channel.lasted or (lasted == channel.lasted and channel.begun_at > channel.longest_begin):
+                    channel.lasted = lasted
+                    channel.longest_begin = channel.begun_at
+                    channel.longest_end = at
+            channel.waiting -= 1
+            channel.held += started_held[started]
+            held += started_held[started]
+            channel.concurrency = max(channel.concurrency, channel.held)
+            concurrency = max(concurrency, held)
+            _count_start(channel, at)
+            started += 1
+            if channel.waiting > 0 and channel.held == 0:
+                channel.begun_at, channel.begun_served = at, served
+    return served, concurrency
+
+
+class Shares(NamedTuple):
+    """Fair shares of channels over all windows; arrays with a row a channel, but for the last three.
+
+    Attributes:
+        weights: Weights of the policies.
+        most: The most messages in a window that the policy allows; infinity: no limit.
+        share: Fair shares of the windows at whose start the channel had a backlog.
+        served: Messages that it got in these.
+        denied: Messages by which it got less than its share.
+        above: Messages by which it got more than its share.
+        stretch: Denied messages of the present stretch of windows in which it was denied its share.
+        stretch_begin: The first window of that stretch.
+        stretch_end: The last window of it.
+        worst: Denied messages of its worst stretch.
+        worst_begin: The first window of it.
+        worst_end: The last window of it.
+        victims: The row in *blame* of a channel; -1: it has none.
+        blame: Messages that each victim was denied (rows) by what each channel got above its share (columns).
+        windows: The windows in which messages were started.
+        indexes: Jain's index of each; NaN: fewer than two channels competed.
+    """
+
+    weights: Any
+    most: Any
+    share: Any
+    served: Any
+    denied: Any
+    above: Any
+    stretch: Any
+    stretch_begin: Any
+    stretch_end: Any
+    worst: Any
+    worst_begin: Any
+    worst_end: Any
+    victims: Any
+    blame: Any
+    windows: Any
+    indexes: Any
+
+
+# A stretch goes on over one window without denial.
+_GAP = 2
+
+
+@compilable
+def _share_out(shares: Shares, members: Any, waiting: Any, served: Any, window: int) -> float:
+    """Compare what channels got in a window with their fair shares.
+
+    Args:
+        shares: The shares, which are added to.
+        members: Channels that had messages left from before, or got some.
+        waiting: Their messages that were left from before.
+        served: The messages that they got, of which there are some.
+        window: The number of the window.
+
+    Returns:
+        Jain's index; NaN if fewer than two channels competed.
+    """
+    weights = shares.weights[members]
+    uses = np.maximum(served, np.minimum(waiting, shares.most[members])).astype(np.float64)
+    order = np.argsort(uses / weights, kind="mergesort")
+    left, weight_left, level = float(served.sum()), float(weights.sum()), 0.0
+    for number in order:
+        level = max(level, left / weight_left)
+        left -= uses[number]
+        weight_left -= weights[number]
+        if weight_left <= 0:
+            break
+    fair = np.minimum(uses, level * weights)
+    excess = np.maximum(served - fair, 0.0)
+    lack = np.maximum(fair - served, 0.0)
+    excess[excess <= _TOLERANCE * fair] = 0.0
+    lack[lack <= _TOLERANCE * fair] = 0.0
+    total = excess.sum()
+    competitors, sum_of_ratios, sum_of_squares = 0, 0.0, 0.0
+    for number in range(len(members)):
+        channel = members[number]
+        if waiting[number] > 0:
+            shares.share[channel] += fair[number]
+            shares.served[channel] += served[number]
+        if waiting[number] > served[number] or served[number] > fair[number] * (1 + _TOLERANCE):
+            competitors += 1
+            ratio = served[number] / fair[number]
+            sum_of_ratios += ratio
+            sum_of_squares += ratio * ratio
+        shares.above[channel] += excess[number]
+        if lack[number] > 0:
+            _deny(shares, channel, lack[number], window)
+            row = shares.victims[channel]
+            if row >= 0 and total > 0:
+                for other in range(len(members)):
+                    shares.blame[row, members[other]] += lack[number] * excess[other] / total
+    return sum_of_ratios * sum_of_ratios / (competitors * sum_of_squares) if competitors > 1 else np.nan
+
+
+@compilable
+def _deny(shares: Shares, channel: int, lack: float, window: int) -> None:
+    """Count messages that a channel was denied in a window."""
+    shares.denied[channel] += lack
+    if shares.stretch[channel] == 0 or window - shares.stretch_end[channel] > _GAP:
+        shares.stretch[channel] = 0.0
+        shares.stretch_begin[channel] = window
+    shares.stretch[channel] += lack
+    shares.stretch_end[channel] = window
+    if shares.stretch[channel] > shares.worst[channel]:
+        shares.worst[channel] = shares.stretch[channel]
+        shares.worst_begin[channel] = shares.stretch_begin[channel]
+        shares.worst_end[channel] = window
+
+
+def divide(events: Events, width: int, shares: Shares) -> int:
+    """Go through the windows of fair shares.
+
+    A channel can use the messages that were ready when a window began, or those that it got, if these are more.
+
+    Args:
+        events: The events.
+        width: Width of a window.
+        shares: The shares, which are filled.
+
+    Returns:
+        The number of windows in which messages were started.
+    """
+    ready_at, ready_channel, started_at, started_channel = events[0], events[1], events[2], events[3]
+    shares = Shares(*shares)
+    count, channels = len(started_at), len(shares.weights)
+    waiting, served, place = np.zeros(channels, np.int64), np.zeros(channels, np.int64), np.full(channels, -1, np.int64)
+    # The channels that have messages left, or got some in this window; and where each stands among them.
+    members = np.zeros(channels, np.int64)
+    size = ready = started = found = 0
+    while started < count:
+        window = started_at[started] // width
+        begin, end = window * width, (window + 1) * width
+        while ready < count and ready_at[ready] < begin:
+            channel = ready_channel[ready]
+            waiting[channel] += 1
+            if place[channel] < 0:
+                place[channel] = size
+                members[size] = channel
+                size += 1
+            ready += 1
+        while started < count and started_at[started] < end:
+            channel = started_channel[started]
+            served[channel] += 1
+            if place[channel] < 0:
+                place[channel] = size
+                members[size] = channel
+                size += 1
+            started += 1
+        present = members[:size].copy()
+        shares.windows[found] = window
+        shares.indexes[found] = _share_out(shares, present, waiting[present], served[present], window)
+        found += 1
+        # Messages that became ready within the window.
+        while ready < count and ready_at[ready] < end:
+            channel = ready_channel[ready]
+            waiting[channel] += 1
+            if place[channel] < 0:
+                place[channel] = size
+                members[size] = channel
+                size += 1
+            ready += 1
+        kept = 0
+        for number in range(size):
+            channel = members[number]
+            waiting[channel] -= served[channel]
+            served[channel] = 0
+            if waiting[channel] > 0:
+                members[kept] = channel
+                place[channel] = kept
+                kept += 1
+            else:
+                place[channel] = -1
+        size = kept
+    return found

@@ -1,0 +1,119 @@
+"""Replays of a history in the process: the queues one after the other, under each scenario."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sqlalchemy_fairqueue.reporting.figures import Policy, Replay, ReplayedQueue
+from sqlalchemy_fairqueue.reporting.measurement import measure_table, numbers, queues_of
+from sqlalchemy_fairqueue.simulation.capacity import capacity_of
+from sqlalchemy_fairqueue.simulation.replay import replayed_trace
+from sqlalchemy_fairqueue.simulation.scenarios import REPLAYED, as_recorded
+from sqlalchemy_fairqueue.simulation.trace import trace_of
+from sqlalchemy_fairqueue.times import duration
+from sqlalchemy_fairqueue.values import ChannelPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import timedelta
+
+    from sqlalchemy_fairqueue.reporting.history import History
+    from sqlalchemy_fairqueue.simulation.capacity import Capacity
+    from sqlalchemy_fairqueue.simulation.scenarios import Scenario
+    from sqlalchemy_fairqueue.simulation.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedQueue:
+    """What replays of a queue begin with.
+
+    Attributes:
+        name: Its name.
+        trace: The work.
+        capacity: The capacity that the record shows.
+        policies: The policies of the record that limit or weigh channels.
+    """
+
+    name: str
+    trace: Trace
+    capacity: Capacity
+    policies: Mapping[str, ChannelPolicy]
+
+
+def recorded_queues(history: History) -> list[RecordedQueue]:
+    """The queues of a history, by name.
+
+    Raises:
+        InvalidArgument: A row is there twice, or a message is in two channels.
+    """
+    known: dict[str, dict[str, ChannelPolicy]] = {}
+    for (queue, channel), policy in history.policies.items():
+        if policy != ChannelPolicy():
+            known.setdefault(queue, {})[channel] = policy
+    found = []
+    for name, rows in queues_of(history.attempts):
+        trace, policies = trace_of(rows), known.get(name, {})
+        found.append(RecordedQueue(name, trace, capacity_of(trace, policies), policies))
+    return found
+
+
+def replay_queues(
+    queues: list[RecordedQueue],
+    scenario: Scenario | None,
+    *,
+    policies_known: bool,
+    window: timedelta | None = None,
+) -> Replay:
+    """The figures of a replay of queues.
+
+    Args:
+        queues: The queues.
+        scenario: The scenario. None: the record's own policies, with the error against the record.
+        policies_known: Whether the policies of the record are known.
+        window: Width of the windows over time. None: as for the report.
+    """
+    tables, replayed, policies = [], [], {}
+    for queue in queues:
+        chosen = as_recorded(queue.policies) if scenario is None else scenario
+        table = replayed_trace(queue.trace, chosen, queue.capacity)
+        for policy, members in chosen.policies_of(queue.trace.channels):
+            for number in members:
+                policies[queue.name, queue.trace.channels[number]] = figures_policy(policy)
+        replayed.append(_replayed(queue.name, table, scenario, policies_known=policies_known))
+        tables.append(table)
+    figures = measure_table(pa.concat_tables(tables), policies=policies, window=window)
+    name = REPLAYED if scenario is None else scenario.name
+    return Replay(name, figures.channels, figures.queues, tuple(replayed))
+
+
+def figures_policy(policy: ChannelPolicy) -> Policy:
+    """A policy as the report shows it."""
+    rate = policy.rate
+    return Policy(
+        max_concurrency=policy.max_concurrency,
+        rate_interval=None if rate is None else rate.interval,
+        rate_burst=1 if rate is None else rate.burst,
+        weight=policy.weight,
+    )
+
+
+def _replayed(name: str, table: pa.Table, scenario: Scenario | None, *, policies_known: bool) -> ReplayedQueue:
+    recorded: Any = numbers(table, "recorded_response").astype(np.float64)
+    later = numbers(table, "finished_at") - numbers(table, "ready_at") - recorded
+    is_record, whole = scenario is None, max(float(recorded.sum()), 1.0)
+    first = table.slice(0, 1).to_pylist()[0]
+    return ReplayedQueue(
+        queue=name,
+        workers=first["workers"],
+        estimated=scenario is None or scenario.workers is None,
+        backlogged=duration(first["backlogged"]),
+        least_workers=first["least_workers"],
+        greatest_workers=first["greatest_workers"],
+        policies_known=policies_known,
+        replay_error=float(np.abs(later).sum()) / whole if is_record else None,
+        replay_bias=float(later.sum()) / whole if is_record else None,
+    )

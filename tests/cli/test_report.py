@@ -1,0 +1,93 @@
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from tests.cli.conftest import Cli
+from tests.fixtures.database import Database
+from tests.spark.report_history import served_in_line_and_in_turn, store
+
+_SCENARIOS = """
+[[scenario]]
+name = "two at once"
+workers = 2
+"""
+
+
+@pytest.fixture
+def recorded(database: Database, engine: Engine) -> Engine:
+    """A queue that served a giant in line before ten small ones, and one that served them by turns."""
+    store(database, served_in_line_and_in_turn())
+    return engine
+
+
+@pytest.mark.usefixtures("recorded")
+def test_from_a_database_to_a_page(cli: Cli, tmp_path: Path) -> None:
+    """The history becomes a page and a document of all figures, with the scenarios beside the record."""
+    (tmp_path / "scenarios.toml").write_text(_SCENARIOS)
+    (tmp_path / "labels.csv").write_text('giant,"Giant, Inc."\n')
+    made = cli(
+        "report", "--queue", "in line", "--out", "page.html", "--scenario", "fifo", "--scenario", "scenarios.toml",
+        "--labels", "labels.csv", "--title", "All <of> it", "--json",
+    )  # fmt: skip
+    assert made.status == 0, made.err
+    document = made.document
+    (queue,) = document["queues"]
+    assert (queue["queue"], queue["attempts"], queue["channels"]) == ("in line", 800, 11)
+    assert sum(window["started"] for window in queue["windows"]) == 800
+    worst = document["channels"][0]
+    assert worst["denial"]["culprits"][0]["channel"] == "giant"
+    again, fifo, two = document["replays"]
+    assert [one["scenario"] for one in document["replays"]] == ["as recorded, replayed", "fifo", "two at once"]
+    # The record is that of one line, so that one line is what it was, and turns are not.
+    assert fifo["queues"][0]["wait"] == queue["wait"]
+    assert again["replayed"][0]["trusted"] is False
+    assert two["replayed"][0]["workers"] == 2
+    assert "fairqueue: reading the history" in made.err
+    assert "fairqueue: drawing the page" in made.err
+    page = (tmp_path / "page.html").read_text()
+    assert "All &lt;of&gt; it" in page
+
+
+@pytest.mark.usefixtures("recorded")
+def test_an_objective_makes_the_status(cli: Cli) -> None:
+    """With --slo the status tells a scheduler whether each tenant's wait keeps the target."""
+    kept = cli("report", "--queue", "by turns", "--slo", "p95 < 2 m", "--json")
+    assert kept.status == 0, kept.err
+    assert (kept.document["slo"], kept.document["late"], kept.document["output"]) == ("p95 < 120 s", [], None)
+    missed = cli("report", "--queue", "in line", "--slo", "p95 < 2 s", "--json")
+    assert missed.status == 1
+    assert missed.document["slo"] == "p95 < 2 s"
+    assert len(missed.document["late"]) == 11
+    assert "11 of 11 channels miss p95 < 2 s" in cli("report", "--queue", "in line", "--slo", "p95<2s").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["--slo", "p95"], 2, "is no objective; give one like 'p95 < 2 s'"),
+        (["--engine", "duck"], 2, "--engine 'duck' is none of local, spark"),
+        (["--scenario", "lifo"], 2, "--scenario 'lifo' is none of fifo, fair, and no .toml file"),
+        (["--out", "nowhere/page.html"], 2, "--out 'nowhere/page.html' cannot be written"),
+        (["--labels", "nowhere.csv"], 1, "the labels in 'nowhere.csv' cannot be read"),
+        (["--since", "yesterday"], 2, "'yesterday' is no time; give one like 2026-11-21T14:30:00Z, or 7d"),
+        (["--archive", "nowhere"], 5, "there is no archive at 'nowhere'"),
+        (["--queue", "nothing"], 1, "the history has no attempts"),
+    ],
+)
+@pytest.mark.usefixtures("recorded")
+def test_refusals(cli: Cli, arguments: list[str], status: int, words: str) -> None:
+    """Bad values are refused in words, before anything is written."""
+    found = cli("report", *arguments)
+    assert (found.status, words in found.err) == (status, True), found.err
+    assert not Path("fairness.html").exists()
+
+
+@pytest.mark.usefixtures("recorded")
+def test_times_narrow_the_history(cli: Cli) -> None:
+    """--since and --until take instants, and durations before now."""
+    some = cli("report", "--until", "2026-03-28T23:50:30", "--json")
+    assert some.status == 0, some.err
+    assert all(queue["attempts"] < 800 for queue in some.document["queues"])
+    assert cli("report", "--since", "2026-03-28T00:00:00Z", "--json").status == 0
+    assert cli("report", "--until", "36500d", "--json").status == 1

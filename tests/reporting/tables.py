@@ -1,0 +1,27 @@
+"""Histories of tests as Arrow tables."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from sqlalchemy_fairqueue.reporting import Policy
+from sqlalchemy_fairqueue.times import duration
+from tests.spark.report_history import POLICIES, Row
+
+
+def table(rows: Sequence[Row]) -> pa.Table:
+    """The rows as a table."""
+    return pa.table({name: [getattr(row, name) for row in rows] for name in Row.__dataclass_fields__})
+
+
+def concat(*tables: pa.Table) -> pa.Table:
+    """Tables one after the other."""
+    return pa.concat_tables(tables)
+
+
+def known_policies() -> dict[tuple[str, str], Policy]:
+    """The policies of the nasty history, as the report has them."""
+    return {
+        ("documents", name): Policy(concurrency, duration(interval) if interval else None, burst, weight)
+        for name, (concurrency, interval, burst, weight) in POLICIES.items()
+    }

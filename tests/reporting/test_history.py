@@ -1,0 +1,117 @@
+"""Histories that are read into the process."""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from sqlalchemy import Engine, NullPool, create_engine
+
+from sqlalchemy_fairqueue import ChannelPolicy, Queue
+from sqlalchemy_fairqueue.embedded import Server
+from sqlalchemy_fairqueue.reporting import (
+    HistoryEmpty,
+    HistoryTooLong,
+    HistoryUnreadable,
+    Scenario,
+    read_archive,
+    read_history,
+    report,
+)
+from sqlalchemy_fairqueue.reporting.history import COLUMNS, read_policies
+from sqlalchemy_fairqueue.reporting.measurement import measure_table
+from tests.fixtures.database import Database, install
+from tests.reporting.tables import table
+from tests.spark.recorded import NOON, add
+from tests.spark.report_history import nasty, store
+
+_TEXTS = ["queue", "channel", "kind", "outcome"]
+
+
+def test_a_history_is_read_as_it_is(database: Database, engine: Engine) -> None:
+    """Every value of every row arrives, whatever characters it has."""
+    rows = nasty(attempts=200)
+    store(database, rows)
+    found = read_history(engine).attempts.sort_by("id")
+    expected = table(rows).sort_by("id").select(list(COLUMNS))
+    assert found.to_pylist() == expected.to_pylist()
+    assert measure_table(found) == measure_table(expected)
+
+
+def test_escapes_of_copy_are_resolved(database: Database, engine: Engine) -> None:
+    """Backslashes, tabs and ends of lines in a name are those of the name."""
+    add(database, 3)
+    name = "a\\n\n\tb \\N \\"
+    database.execute("update fq_history set channel = :name where channel_id = 1", name=name)
+    assert name in read_history(engine).attempts["channel"].to_pylist()
+
+
+def test_it_is_narrowed_by_queue_and_time(database: Database, engine: Engine) -> None:
+    """Only attempts of the queue are read that ended since a time and before another."""
+    add(database, 5)
+    add(database, 7, queue="mails", finished=NOON + timedelta(hours=1))
+    assert len(read_history(engine, queue="mails").attempts) == 7
+    assert len(read_history(engine, until=NOON + timedelta(minutes=1)).attempts) == 5
+    assert len(read_history(engine, since=NOON + timedelta(minutes=1)).attempts) == 7
+    with pytest.raises(HistoryEmpty, match="has no attempts"):
+        read_history(engine, queue="nothing")
+    with pytest.raises(ValueError, match="no time zone"):
+        read_history(engine, since=NOON.replace(tzinfo=None))
+
+
+def test_one_that_is_too_long_is_refused(database: Database, engine: Engine) -> None:
+    """Before anything is read, more attempts than the most are refused."""
+    add(database, 5)
+    assert len(read_history(engine, most=5).attempts) == 5
+    with pytest.raises(HistoryTooLong, match="more than 4 attempts; narrow it"):
+        read_history(engine, most=4)
+
+
+def test_a_refusal_of_the_server_says_what_it_is_about(engine: Engine) -> None:
+    """A schema without an installation is named by the server."""
+    with pytest.raises(HistoryUnreadable, match=r"cannot be read: .*nowhere.fq_history.* \(SQLSTATE 42P01\)"):
+        read_history(engine, schema="nowhere")
+
+
+def test_policies_come_with_it(database: Database, engine: Engine) -> None:
+    """Limits and weights of the channels are those of the moment."""
+    add(database, 3)
+    queue = Queue("documents")
+    policy = ChannelPolicy(max_concurrency=3, rate="10/s, burst 4", weight=2)
+    queue.configure_channel(engine, "customer-1", policy)
+    found = read_history(engine, queue="documents")
+    assert found.policies_known
+    assert found.policies == {("documents", "customer-1"): policy} == read_policies(engine)
+
+
+def test_a_report_reads_the_history_once(private_server: Callable[..., Server]) -> None:
+    """A report with replays sends one COPY of the history, and reads nothing after that."""
+    server = private_server(settings={"log_statement": "all"})
+    database = Database(server.url())
+    engine = create_engine(database.url, poolclass=NullPool)
+    with engine.begin() as connection:
+        install(connection)
+    add(database, 50)
+    made = report(read_history(engine), scenarios=[Scenario(name="one line", discipline="fifo")], output=None)
+    assert [one.name for one in made.replays] == ["as recorded, replayed", "one line"]
+    log = server.log_path.read_text(errors="replace")
+    assert len(re.findall(r"statement: copy \(select .*?from fq_history", log, re.DOTALL)) == 1
+    # One read tells whether there are too many rows.
+    assert len(re.findall(r"select count\(\*\) from \(select from fq_history", log)) == 1
+    assert log.count("from fq_history") == 2
+
+
+def test_an_archive_is_read_in_the_process(tmp_path: Path) -> None:
+    """Parquet by day gives what the database gives; policies are those that are given."""
+    rows = table(nasty(attempts=100))
+    folder = tmp_path / "archive" / "day=2026-03-28"
+    folder.mkdir(parents=True)
+    pq.write_table(rows, folder / "history-1-2.parquet")
+    found = read_archive(tmp_path / "archive")
+    assert measure_table(found.attempts) == measure_table(rows)
+    assert not found.policies_known
+    assert set(read_archive(tmp_path / "archive", queue="mails").attempts["queue"].to_pylist()) == {"mails"}
+    with pytest.raises(HistoryUnreadable, match="there is no archive at"):
+        read_archive(tmp_path / "none")

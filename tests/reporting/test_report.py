@@ -1,0 +1,118 @@
+"""Reports in the process: replays with their error, and the policy that is advised."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from sqlalchemy_fairqueue import ChannelPolicy
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.reporting import Scenario, report
+from sqlalchemy_fairqueue.reporting.history import History
+from sqlalchemy_fairqueue.reporting.objectives import Objective
+from sqlalchemy_fairqueue.simulation.replay import replay_queue
+from tests.reporting.tables import table
+from tests.spark.report_history import BEGIN, served_in_line_and_in_turn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_WORKERS = 4
+
+
+def _work(scenario: Scenario) -> History:
+    """A whale's 200 messages of two seconds, and a minnow's of a tenth every three seconds, served as in a scenario."""
+    came = [("whale", 0.0, 2.0)] * 200 + [("minnow", 3.0 * number + 0.7, 0.1) for number in range(1, 30)]
+    rows: list[dict[str, Any]] = [
+        {
+            "id": number, "queue": "documents", "channel_id": 1 + (channel == "minnow"), "channel": channel,
+            "message_id": number, "kind": "parse", "consumer": None, "attempt": 1,
+            "enqueued_at": BEGIN + timedelta(seconds=at), "ready_at": BEGIN + timedelta(seconds=at),
+            "started_at": BEGIN + timedelta(seconds=at), "finished_at": BEGIN + timedelta(seconds=at + lasts),
+            "outcome": "completed", "error": None, "recorded_xid": 1,
+        }
+        for number, (channel, at, lasts) in enumerate(came)
+    ]  # fmt: skip
+    return History(replay_queue(pa.Table.from_pylist(rows), scenario), policies_known=True)
+
+
+def test_a_policy_is_advised_with_its_effect() -> None:
+    """Where a tenant misses the objective behind one that holds all workers, a limit for that one is advised; a replay
+    under this limit has the effect that is told.
+    """
+    history = _work(Scenario(name="turns", workers=_WORKERS))
+    made = report(history, output=None, objective="p95 < 500 ms")
+    assert [one.channel for one in made.late] == ["whale", "minnow"]
+    (again,) = made.replays[0].replayed
+    assert again.replay_error == pytest.approx(0, abs=0.01)
+    (advice,) = made.advice
+    assert (advice.queue, advice.channel, advice.reason) == ("documents", "whale", "")
+    assert advice.max_concurrency == 2
+    assert advice.before > timedelta(milliseconds=500)
+    assert advice.after == timedelta()
+    limited = Scenario(name="limited", policies={"whale": ChannelPolicy(max_concurrency=advice.max_concurrency)})
+    replayed = report(history, scenarios=[limited], output=None).replays[1]
+    waits = {one.channel: one.mean_wait for one in replayed.channels}
+    assert waits == {"minnow": advice.after, "whale": advice.own_after}
+
+
+def test_without_an_objective_and_denials_nothing_is_advised() -> None:
+    """In a fair queue nobody is denied its share, and no policy is tried."""
+    made = report(_work(Scenario(name="turns", workers=_WORKERS)), output=None)
+    assert made.advice == ()
+    assert made.late == ()
+
+
+def test_no_forecast_is_made_from_a_record_that_the_replay_does_not_know() -> None:
+    """A line cannot be replayed by turns: its error is told, and no policy is advised."""
+    rows = table(served_in_line_and_in_turn())
+    made = report(History(rows), output=None, objective="p95 < 1 s")
+    error = {one.queue: one for one in made.replays[0].replayed}
+    assert error["by turns"].trusted
+    assert not error["in line"].trusted
+    advice = {one.queue: one for one in made.advice}
+    assert advice["in line"].channel == "giant"
+    assert advice["in line"].reason == "a replay of what was is too far from the record to try a policy"
+
+
+def test_steps_are_told(tmp_path: "Path") -> None:
+    """Each step of a report is told before it begins."""
+    told: list[tuple[str, int, int]] = []
+    history = _work(Scenario(name="turns", workers=_WORKERS))
+    page = tmp_path / "page.html"
+    made = report(
+        history, scenarios=[Scenario(name="one line", discipline="fifo")], output=page,
+        progress=lambda *step: told.append(step),
+    )  # fmt: skip
+    assert made.path == page
+    assert "<!DOCTYPE html>" in page.read_text()
+    names = ["measuring the record", "replaying the record", "replaying 'one line'", "trying policies"]
+    assert told == [(name, number, 5) for number, name in enumerate([*names, "drawing the page"])]
+
+
+def test_two_scenarios_of_one_name_are_refused() -> None:
+    """Each scenario has a name of its own."""
+    history = _work(Scenario(name="turns", workers=_WORKERS))
+    with pytest.raises(InvalidArgument, match="two scenarios are called 'a'"):
+        report(history, scenarios=[Scenario(name="a"), Scenario(name="a", workers=2)], output=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "statistic", "limit"),
+    [
+        ("p95 < 2 s", "p95", timedelta(seconds=2)),
+        ("mean wait<500ms", "mean", timedelta(milliseconds=500)),
+        (" MAX < 1h 30m ", "max", timedelta(minutes=90)),
+    ],
+)
+def test_objectives_are_read(text: str, statistic: str, limit: timedelta) -> None:
+    """An objective is a statistic and a duration."""
+    assert Objective.parse(text) == Objective(statistic, limit)
+
+
+@pytest.mark.parametrize("text", ["", "p95", "p95 > 2 s", "p90 < 2 s", "p95 < two seconds", "p95 < 2"])
+def test_other_objectives_are_refused(text: str) -> None:
+    """Anything else is named."""
+    with pytest.raises(ValueError, match=r"is no (objective|duration); give one like"):
+        Objective.parse(text)
