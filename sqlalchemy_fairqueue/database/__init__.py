@@ -2,9 +2,11 @@
 
 Each takes a Connection, the queue or schema that it goes to, and Python values, and returns Python values. This package
 alone knows the clauses, parameters, casts, drivers, microseconds and shapes of rows, and which of our errors an
-SQLSTATE stands for. Nothing here commits: the caller does.
+SQLSTATE stands for. Nothing here commits but ``commit_with``: the caller does.
 """
 
+from sqlalchemy_fairqueue.database.calls import Call
+from sqlalchemy_fairqueue.database.commits import CommitRefused, can_commit_with, commit_with
 from sqlalchemy_fairqueue.database.configuration import (
     configure_channel,
     configure_limit,
@@ -30,7 +32,13 @@ from sqlalchemy_fairqueue.database.dead_letters import (
 )
 from sqlalchemy_fairqueue.database.deliveries import DeliveredMessage, Dequeued, Heard, Hints, dequeue, hear
 from sqlalchemy_fairqueue.database.details import dead_letter_groups, message_details
-from sqlalchemy_fairqueue.database.enqueues import EncodedMessage, EnqueuedMessage, enqueue, max_backlog
+from sqlalchemy_fairqueue.database.enqueues import (
+    EncodedMessage,
+    EnqueuedMessage,
+    enqueue,
+    enqueue_call,
+    max_backlog,
+)
 from sqlalchemy_fairqueue.database.forgetting import Forgetting, forget_after, forget_channels, mark_idle_channels
 from sqlalchemy_fairqueue.database.history import PartitionChange, keep_history
 from sqlalchemy_fairqueue.database.leases import ExtendedLease, end_leases, extend, heartbeat, held
@@ -59,11 +67,14 @@ from sqlalchemy_fairqueue.database.settlement import (
     bury,
     complete,
     hold_deliveries,
+    hold_deliveries_call,
     hold_messages,
     holder,
     leased,
     release,
     retry,
+    settle,
+    settlement_call,
 )
 from sqlalchemy_fairqueue.database.stats import channel_stats, queues, stats
 from sqlalchemy_fairqueue.database.targets import Target
@@ -73,6 +84,8 @@ from sqlalchemy_fairqueue.database.waits import Wait, unwait, wait
 from sqlalchemy_fairqueue.database.withdrawals import cancel, purge_channel
 
 __all__ = [
+    "Call",
+    "CommitRefused",
     "DeadLetterFilter",
     "DeliveredMessage",
     "Dequeued",
@@ -92,9 +105,11 @@ __all__ = [
     "Unsettled",
     "Wait",
     "bury",
+    "can_commit_with",
     "cancel",
     "channel_stats",
     "check_installed",
+    "commit_with",
     "complete",
     "completions",
     "configure_channel",
@@ -109,6 +124,7 @@ __all__ = [
     "end_leases",
     "end_quarantine",
     "enqueue",
+    "enqueue_call",
     "extend",
     "fail_schedule",
     "forget_after",
@@ -118,6 +134,7 @@ __all__ = [
     "held",
     "hold_channels",
     "hold_deliveries",
+    "hold_deliveries_call",
     "hold_gate",
     "hold_messages",
     "hold_queue",
@@ -152,6 +169,8 @@ __all__ = [
     "schedules",
     "set_aside",
     "set_schedule",
+    "settle",
+    "settlement_call",
     "stats",
     "unwait",
     "version",

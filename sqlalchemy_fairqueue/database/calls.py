@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from sqlalchemy import TextClause, TextualSelect, TwoPhaseTransaction, column, text
 from sqlalchemy.exc import DBAPIError, StatementError
@@ -51,13 +51,35 @@ class Clause:
         return encoded
 
 
+class Call(NamedTuple):
+    """A statement with its parameters, to be sent.
+
+    Attributes:
+        clause: The statement.
+        parameters: Its parameters.
+        doing: What it does, for an error's message: ``"dequeue from queue 'documents'"``.
+    """
+
+    clause: Clause
+    parameters: Mapping[str, Any]
+    doing: str
+
+
 def qualifier(schema: str | None) -> str:
     """The schema as it stands before a name of ours; nothing where the search_path finds it."""
     # text() takes :word for a parameter, also in quotes.
     return "" if schema is None else quoted(schema).replace(":", "\\:") + "."
 
 
-def call(schema: str | None, function: str, columns: str, *, alone: Collection[str] = (), **types: str) -> Clause:
+def call(
+    schema: str | None,
+    function: str,
+    columns: str | Sequence[str],
+    *,
+    condition: str = "",
+    alone: Collection[str] = (),
+    **types: str,
+) -> Clause:
     """A select from a function, each argument a parameter of its type, in the order of the function's parameters.
 
     Every parameter is passed, by its place and with its exact type: no function that another role has added under the
@@ -66,19 +88,23 @@ def call(schema: str | None, function: str, columns: str, *, alone: Collection[s
     Args:
         schema: Of the installation.
         function: The function.
-        columns: The columns to select. Where they have names, SQLAlchemy remembers the shape of rows.
+        columns: The columns to select; expressions with commas one by one. Where they have names, SQLAlchemy remembers
+            the shape of rows.
+        condition: What stands after the function.
         alone: Arrays of one element, which is the parameter then: the driver takes several times as long for an array
             as for a value.
         types: Of the parameters, all of them in their order.
     """
     types |= {name: types[name].removesuffix("[]") for name in alone}
-    arguments = ", ".join(_argument(name, type_, alone=name in alone) for name, type_ in types.items())
-    clause = text(f"select {columns} from {qualifier(schema)}{function}({arguments})")  # noqa: S608 (quoted)
-    names = [one.split()[-1] for one in columns.split(", ")]
+    arguments = ", ".join(argument(name, type_, alone=name in alone) for name, type_ in types.items())
+    selected = columns.split(", ") if isinstance(columns, str) else columns
+    clause = text(f"select {', '.join(selected)} from {qualifier(schema)}{function}({arguments}){condition}")  # noqa: S608 (quoted)
+    names = [one.split()[-1] for one in selected]
     return Clause(clause.columns(*map(column, names)) if all(map(str.isidentifier, names)) else clause, types)
 
 
-def _argument(name: str, type_: str, *, alone: bool) -> str:
+def argument(name: str, type_: str, *, alone: bool = False) -> str:
+    """A parameter of its type. *alone*: the one element of an array."""
     one = f"cast(:{name} as {type_})"
     return f"array[{one}]" if alone else one
 
@@ -103,11 +129,16 @@ def fetch(
         with driver.bytes_results(connection) if as_bytes else nullcontext():
             return connection.execute(clause.statement, clause.encoded(driver, parameters)).all()
     except StatementError as error:
-        _hide_contents(error)
-        refusal = translated(error, doing) if isinstance(error, DBAPIError) else None
-        if refusal is None:
-            raise
-        raise refusal from error
+        refuse(error, doing)
+
+
+def refuse(error: StatementError, doing: str) -> NoReturn:
+    """Raise the error for a statement that failed: one of this package, or SQLAlchemy's. Neither shows contents."""
+    _hide_contents(error)
+    refusal = translated(error, doing) if isinstance(error, DBAPIError) else None
+    if refusal is None:
+        raise error
+    raise refusal from error
 
 
 def _hide_contents(error: StatementError) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
+from sqlalchemy_fairqueue.database.calls import Call, argument, call, fetch, may_notify, qualifier
 from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 
@@ -77,12 +77,12 @@ class EnqueuedMessage(NamedTuple):
 
 
 @cache
-def enqueue_clause(schema: str | None, *, alone: bool = False) -> Clause:
-    """``fq_enqueue``. *alone*: of one message."""
+def enqueue_clause(schema: str | None, *, alone: bool = False, refusing: bool = False) -> Clause:
+    """``fq_enqueue``. *alone*: of one message. *refusing*: it fails for an outcome that a caller must raise."""
     return call(
         schema,
         "fq_enqueue",
-        "ordinal, message_id, created, outcome",
+        ("ordinal", "message_id", "created", _refusing(schema, alone=alone) if refusing else "outcome"),
         alone=_ARRAYS if alone else (),
         queue="text",
         **_MESSAGE_TYPES,
@@ -90,6 +90,20 @@ def enqueue_clause(schema: str | None, *, alone: bool = False) -> Clause:
         on_duplicates="text[]",
         notify="boolean",
         hold="bigint[]",
+    )
+
+
+def _refusing(schema: str | None, *, alone: bool) -> str:
+    channel, on_duplicate = (
+        argument(name, "text") if alone else f"({argument(name, 'text[]')})[ordinal]"
+        for name in ("channels", "on_duplicates")
+    )
+    return (
+        "case when outcome operator(pg_catalog.=) cast('full' as text)"
+        " or (outcome operator(pg_catalog.=) cast('duplicate' as text)"
+        f" and {on_duplicate} operator(pg_catalog.=) cast('raise' as text))"
+        f" then {qualifier(schema)}fq_refuse(outcome, {argument('queue', 'text')}, {channel}, ordinal,"
+        " array[message_id]) else outcome end as outcome"
     )
 
 
@@ -112,6 +126,24 @@ def enqueue(
         notify: Whether waiting consumers may be woken.
         lock: Where messages are replaced: others of the queue that are locked with them, in one order.
     """
+    found = enqueue_call(connection, target, messages, policy=policy, notify=notify, lock=lock)
+    return list(map(EnqueuedMessage._make, fetch(connection, *found)))
+
+
+def enqueue_call(
+    connection: Connection,
+    target: Target,
+    messages: Sequence[EncodedMessage],
+    *,
+    policy: ChannelPolicy,
+    notify: bool,
+    lock: Iterable[int] | None = None,
+    refusing: bool = False,
+) -> Call:
+    """The call of :func:`enqueue`.
+
+    *refusing*: it fails for "full", and for "duplicate" where that is to raise, to be sent together with COMMIT.
+    """
     columns = [_column_values(message) for message in messages]
     alone = len(columns) == 1
     parameters = columns[0]
@@ -122,8 +154,7 @@ def enqueue(
     parameters["notify"] = may_notify(connection, notify)
     parameters["hold"] = None if lock is None else sorted(lock)
     doing = f"enqueue {len(messages)} messages to queue {target.queue!r}"
-    rows = fetch(connection, enqueue_clause(target.schema, alone=alone), parameters, doing)
-    return list(map(EnqueuedMessage._make, rows))
+    return Call(enqueue_clause(target.schema, alone=alone, refusing=refusing), parameters, doing)
 
 
 def _column_values(encoded: EncodedMessage) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
+from sqlalchemy_fairqueue.database.calls import Call, argument, call, fetch, may_notify, qualifier
 from sqlalchemy_fairqueue.database.tokens import TOKEN_TYPES, token_parameters
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import timedelta
 
     from sqlalchemy import Connection
@@ -32,41 +32,95 @@ class Unsettled(NamedTuple):
     outcome: Literal["lost", "buried"]
 
 
+def _select(
+    schema: str | None, function: str, types: Mapping[str, str], *, refusing: bool, alone: bool = False
+) -> Clause:
+    """A clause of what was not settled as asked; *refusing*: of nothing, it fails if a delivery is lost."""
+    arrays = TOKEN_TYPES if alone else ()
+    if not refusing:
+        return call(schema, function, "message_id, outcome", alone=arrays, queue="text", **types)
+    lost = (
+        f"{qualifier(schema)}fq_refuse(cast('lost' as text), {argument('queue', 'text')}, cast(null as text),"
+        " cast(null as integer), pg_catalog.array_agg(message_id)) as outcome"
+    )
+    condition = (
+        " where outcome operator(pg_catalog.=) cast('lost' as text)"
+        " having pg_catalog.count(*) operator(pg_catalog.>) cast(0 as bigint)"
+    )
+    return call(schema, function, (lost,), condition=condition, alone=arrays, queue="text", **types)
+
+
 @cache
-def complete_clause(schema: str | None, *, alone: bool = False) -> Clause:
+def complete_clause(schema: str | None, *, alone: bool = False, refusing: bool = False) -> Clause:
     """``fq_complete``. *alone*: of one delivery."""
-    types = TOKEN_TYPES
-    return call(schema, "fq_complete", "message_id, outcome", alone=types if alone else (), queue="text", **types)
+    return _select(schema, "fq_complete", TOKEN_TYPES, refusing=refusing, alone=alone)
 
 
 @cache
-def retry_clause(schema: str | None) -> Clause:
+def retry_clause(schema: str | None, *, refusing: bool = False) -> Clause:
     """``fq_retry``."""
     types = TOKEN_TYPES | {"delays": "bigint[]", "errors": "text[]", "notify": "boolean"}
-    return call(schema, "fq_retry", "message_id, outcome", queue="text", **types)
+    return _select(schema, "fq_retry", types, refusing=refusing)
 
 
 @cache
-def release_clause(schema: str | None) -> Clause:
+def release_clause(schema: str | None, *, refusing: bool = False) -> Clause:
     """``fq_release``."""
     types = TOKEN_TYPES | {"delays": "bigint[]", "notify": "boolean"}
-    return call(schema, "fq_release", "message_id, outcome", queue="text", **types)
+    return _select(schema, "fq_release", types, refusing=refusing)
 
 
 @cache
-def bury_clause(schema: str | None) -> Clause:
+def bury_clause(schema: str | None, *, refusing: bool = False) -> Clause:
     """``fq_bury``."""
     types = TOKEN_TYPES | {"reasons": "text[]", "errors": "text[]"}
-    return call(schema, "fq_bury", "message_id, outcome", queue="text", **types)
+    return _select(schema, "fq_bury", types, refusing=refusing)
+
+
+SettlementVerb = Literal["complete", "retry", "release", "bury"]
+_CLAUSES = {"retry": retry_clause, "release": release_clause, "bury": bury_clause}
+
+
+def settlement_call(
+    connection: Connection,
+    target: Target,
+    verb: SettlementVerb,
+    tokens: Sequence[Token],
+    *,
+    delays: Iterable[timedelta | None] = (),
+    errors: Iterable[str | None] = (),
+    reasons: Iterable[str | None] = (),
+    notify: bool = False,
+    refusing: bool = False,
+) -> Call:
+    """The call that settles deliveries, at least one, with what its verb takes of each.
+
+    *refusing*: it fails if one is lost, to be sent together with COMMIT.
+    """
+    doing = f"{verb} {len(tokens)} deliveries of queue {target.queue!r}"
+    if verb == "complete":
+        alone = len(tokens) == 1
+        parameters = dict[str, Any](zip(TOKEN_TYPES, tokens[0], strict=True)) if alone else token_parameters(tokens)
+        parameters["queue"] = target.queue
+        return Call(complete_clause(target.schema, alone=alone, refusing=refusing), parameters, doing)
+    parameters = token_parameters(tokens) | {"queue": target.queue}
+    if verb == "bury":
+        parameters |= {"reasons": list(reasons), "errors": list(errors)}
+    else:
+        parameters |= {"delays": _delays(delays), "notify": may_notify(connection, notify)}
+    if verb == "retry":
+        parameters["errors"] = list(errors)
+    return Call(_CLAUSES[verb](target.schema, refusing=refusing), parameters, doing)
+
+
+def settle(connection: Connection, settlement: Call) -> list[Unsettled]:
+    """Send a :func:`settlement_call`."""
+    return list(map(Unsettled._make, fetch(connection, *settlement)))
 
 
 def complete(connection: Connection, target: Target, tokens: Sequence[Token]) -> list[Unsettled]:
     """Settle deliveries whose work is done: their messages are gone. At least one."""
-    alone = len(tokens) == 1
-    parameters = dict[str, Any](zip(TOKEN_TYPES, tokens[0], strict=True)) if alone else token_parameters(tokens)
-    parameters["queue"] = target.queue
-    doing = f"complete {len(tokens)} deliveries of queue {target.queue!r}"
-    return _settle(connection, complete_clause(target.schema, alone=alone), parameters, doing)
+    return settle(connection, settlement_call(connection, target, "complete", tokens))
 
 
 def retry(
@@ -79,14 +133,8 @@ def retry(
     notify: bool,
 ) -> list[Unsettled]:
     """Settle deliveries that failed: they are tried again, each after its delay, or buried when out of attempts."""
-    parameters = token_parameters(tokens) | {
-        "queue": target.queue,
-        "delays": _delays(delays),
-        "errors": list(errors),
-        "notify": may_notify(connection, notify),
-    }
-    doing = f"retry {len(tokens)} deliveries of queue {target.queue!r}"
-    return _settle(connection, retry_clause(target.schema), parameters, doing)
+    found = settlement_call(connection, target, "retry", tokens, delays=delays, errors=errors, notify=notify)
+    return settle(connection, found)
 
 
 def release(
@@ -98,13 +146,7 @@ def release(
     notify: bool,
 ) -> list[Unsettled]:
     """Give deliveries back, each after its delay; their attempt is not counted."""
-    parameters = token_parameters(tokens) | {
-        "queue": target.queue,
-        "delays": _delays(delays),
-        "notify": may_notify(connection, notify),
-    }
-    doing = f"release {len(tokens)} deliveries of queue {target.queue!r}"
-    return _settle(connection, release_clause(target.schema), parameters, doing)
+    return settle(connection, settlement_call(connection, target, "release", tokens, delays=delays, notify=notify))
 
 
 def bury(
@@ -116,17 +158,7 @@ def bury(
     errors: Iterable[str | None],
 ) -> list[Unsettled]:
     """Settle deliveries for good: their messages become dead letters."""
-    parameters = token_parameters(tokens) | {
-        "queue": target.queue,
-        "reasons": list(reasons),
-        "errors": list(errors),
-    }
-    doing = f"bury {len(tokens)} deliveries of queue {target.queue!r}"
-    return _settle(connection, bury_clause(target.schema), parameters, doing)
-
-
-def _settle(connection: Connection, clause: Clause, parameters: dict[str, Any], doing: str) -> list[Unsettled]:
-    return list(map(Unsettled._make, fetch(connection, clause, parameters, doing)))
+    return settle(connection, settlement_call(connection, target, "bury", tokens, reasons=reasons, errors=errors))
 
 
 def _delays(delays: Iterable[timedelta | None]) -> list[int | None]:
@@ -141,9 +173,13 @@ def hold_deliveries_clause(schema: str | None) -> Clause:
 
 def hold_deliveries(connection: Connection, target: Target, tokens: Sequence[Token]) -> None:
     """Lock the messages of valid tokens, in the order of their ids."""
+    fetch(connection, *hold_deliveries_call(connection, target, tokens))
+
+
+def hold_deliveries_call(connection: Connection, target: Target, tokens: Sequence[Token]) -> Call:  # noqa: ARG001 - as all functions of this package
+    """The call of :func:`hold_deliveries`."""
     doing = f"lock {len(tokens)} messages of queue {target.queue!r}"
-    parameters = token_parameters(tokens) | {"queue": target.queue}
-    fetch(connection, hold_deliveries_clause(target.schema), parameters, doing)
+    return Call(hold_deliveries_clause(target.schema), token_parameters(tokens) | {"queue": target.queue}, doing)
 
 
 @cache

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage
+from sqlalchemy_fairqueue.unit_of_work.steps import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -40,28 +41,63 @@ def enqueue(
             that it met is cancelled, as was asked before.
         ChannelFull: A channel is full, and its policy says to raise. That message was not added.
     """
-    replacing = later and any(enqueue.message.on_duplicate == "replace" for enqueue in enqueues)
     outcomes = database.enqueue(
         connection,
         target,
         enqueues,
         policy=enqueues[0].policy,
         notify=all(enqueue.target.notify for enqueue in enqueues),
-        lock=later if replacing else None,
+        lock=_held(enqueues, later),
     )
-    updates: list[ReceiptUpdate] = []
-    for ordinal, message_id, created, outcome in outcomes:
+    for ordinal, message_id, _, outcome in outcomes:
         enqueue = enqueues[ordinal - 1]
         if outcome == "full":
-            raise _full(connection, target, enqueue.message.channel)
+            channel = enqueue.message.channel
+            raise _full(target, channel, database.max_backlog(connection, target, channel))
         if outcome in {"duplicate", "replaced"}:
             holder = cast("int", message_id)
             is_cancelled = ordinal > cancelled.get(holder, len(enqueues))
             if is_cancelled or (outcome == "duplicate" and enqueue.message.on_duplicate == "raise"):
-                key = cast("str", enqueue.message.key)
-                raise DuplicateMessage(enqueue.message.channel, key, holder, is_cancelled)
-        updates.append(partial(_update, enqueue.receipt, message_id, created, outcome))
-    return updates
+                raise _duplicate(enqueue, holder, is_cancelled=is_cancelled)
+    return _updates(enqueues, outcomes)
+
+
+def enqueue_step(
+    connection: Connection, target: Target, enqueues: Sequence[EnqueueMessage], later: Sequence[int] = ()
+) -> Step:
+    """As :func:`enqueue` without cancels, to be sent together with COMMIT."""
+
+    def updates(rows: Sequence[Any]) -> list[ReceiptUpdate]:
+        return _updates(enqueues, map(database.EnqueuedMessage._make, rows))
+
+    def failure(refused: database.CommitRefused) -> Exception:
+        enqueue = enqueues[cast("int", refused.ordinal) - 1]
+        if refused.outcome == "full":
+            return _full(target, enqueue.message.channel, refused.max_backlog)
+        return _duplicate(enqueue, refused.message_ids[0])
+
+    call = database.enqueue_call(
+        connection,
+        target,
+        enqueues,
+        policy=enqueues[0].policy,
+        notify=all(enqueue.target.notify for enqueue in enqueues),
+        lock=_held(enqueues, later),
+        refusing=True,
+    )
+    return Step(call, updates, failure)
+
+
+def _held(enqueues: Sequence[EnqueueMessage], later: Sequence[int]) -> Sequence[int] | None:
+    replacing = later and any(enqueue.message.on_duplicate == "replace" for enqueue in enqueues)
+    return later if replacing else None
+
+
+def _updates(enqueues: Sequence[EnqueueMessage], outcomes: Iterable[database.EnqueuedMessage]) -> list[ReceiptUpdate]:
+    return [
+        partial(_update, enqueues[ordinal - 1].receipt, message_id, created, cast("EnqueueOutcome", outcome))
+        for ordinal, message_id, created, outcome in outcomes
+    ]
 
 
 def _update(receipt: Receipt, message_id: int | None, created: bool, outcome: EnqueueOutcome) -> None:  # noqa: FBT001 - a row's columns
@@ -70,8 +106,11 @@ def _update(receipt: Receipt, message_id: int | None, created: bool, outcome: En
     receipt.outcome = outcome
 
 
-def _full(connection: Connection, target: Target, channel: str) -> ChannelFull:
-    most = database.max_backlog(connection, target, channel)
+def _duplicate(enqueue: EnqueueMessage, holder: int, *, is_cancelled: bool = False) -> DuplicateMessage:
+    return DuplicateMessage(enqueue.message.channel, cast("str", enqueue.message.key), holder, is_cancelled)
+
+
+def _full(target: Target, channel: str, most: int | None) -> ChannelFull:
     bound = "" if most is None else f" of {most}"
     return ChannelFull(
         f"channel {channel!r} of queue {target.queue!r} has reached its max_backlog{bound} undelivered messages; "

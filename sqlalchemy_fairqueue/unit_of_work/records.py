@@ -21,11 +21,13 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue.errors import UnsentWork
+from sqlalchemy_fairqueue.unit_of_work.commits import can_commit_with, commit_with
 from sqlalchemy_fairqueue.unit_of_work.lock_order import forget, lock_order_of
 from sqlalchemy_fairqueue.unit_of_work.operations import Cancel, EnqueueMessage
 from sqlalchemy_fairqueue.unit_of_work.sessions import (
     check_bind,
     check_open,
+    committed_next,
     connected,
     connection,
     is_committing,
@@ -260,7 +262,9 @@ def _before_outermost_commit(session: Session) -> None:
         )
     found.sent = False
     if routed := _collected(session, found):
-        _send(found, routed)
+        where = committed_next(session, _before_outermost_commit)
+        together = where is not None and can_commit_with(where, routed)
+        _send(found, routed, commit_with if together else send_routed)
     found.sent = True
 
 
@@ -281,10 +285,14 @@ def _collected(session: Session, ours: _Record) -> list[tuple[Connection, Operat
     return routed
 
 
-def _send(ours: _Record, routed: list[tuple[Connection, Operation]]) -> None:
+def _send(
+    ours: _Record,
+    routed: list[tuple[Connection, Operation]],
+    send: Callable[[list[tuple[Connection, Operation]]], list[ReceiptUpdate]] = send_routed,
+) -> None:
     ours.connections.update(where for where, _ in routed)
     try:
-        ours.updates += send_routed(routed)
+        ours.updates += send(routed)
     except BaseException as error:
         ours.failure = _text(error)
         raise

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import RootTransaction
 from sqlalchemy.exc import InvalidRequestError, UnboundExecutionError
 from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.orm.session import SessionTransactionState
@@ -131,6 +132,23 @@ def is_committing(transaction: SessionTransaction) -> bool:
     """Whether commit() or prepare() of this very transaction is under way, and statements can still be sent in it."""
     doing = getattr(transaction, "_current_fn", None)
     return getattr(doing, "__name__", None) in {"commit", "_prepare_impl"} and transaction.is_active
+
+
+def committed_next(session: Session, hook: Callable[[Session], None]) -> Connection | None:
+    """The connection whose COMMIT is all that the session's commit still has to send, when *hook* has returned.
+
+    None: there are several connections or none, somebody else's transaction was joined, two phases, or hooks that come
+    after *hook*. The session has nothing left to flush.
+    """
+    root = session.get_transaction()
+    if root is None or session.twophase or list(session.dispatch.before_commit)[-1:] != [hook]:
+        return None
+    # Each connection is there under its engine too: (connection, transaction, whether the session commits it, ...).
+    known = set(getattr(root, "_connections", {}).values())
+    if len(known) != 1:
+        return None
+    [(found, transaction, is_own, *_)] = known
+    return found if is_own and type(transaction) is RootTransaction else None
 
 
 def listen_last(session: Session, hook: Callable[[Session], None]) -> None:

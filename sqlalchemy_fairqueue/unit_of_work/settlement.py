@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import Token
 from sqlalchemy_fairqueue.errors import LeaseLost
 from sqlalchemy_fairqueue.unit_of_work.operations import Settle, Verb
+from sqlalchemy_fairqueue.unit_of_work.steps import Step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database import Unsettled
     from sqlalchemy_fairqueue.unit_of_work.operations import Cancel, MessageChange, ReceiptUpdate, Target
     from sqlalchemy_fairqueue.values import CancelOutcome, CancelReceipt, Delivery
 
@@ -57,29 +57,70 @@ def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence
     Raises:
         LeaseLost: Some are not their holder's any more; the others are settled, unless the caller rolls back.
     """
-    once = {token_of(one.delivery): one for one in reversed(settles)}
-    tokens = sorted(once)
-    unsettled = _settle(connection, target, verb, tokens, once)
+    once = _once(settles)
+    unsettled = database.settle(connection, _call(connection, target, verb, once))
     if lost := sorted({message_id for message_id, outcome in unsettled if outcome == "lost"}):
-        first = next(once[token].delivery for token in tokens if token.message_id == lost[0])
-        holder = database.holder(connection, target, first.message_id)
-        raise LeaseLost(tuple(lost), first.lease.id, first.lease.expires_at, holder)
+        raise _lost(once, lost, database.holder(connection, target, lost[0]))
 
 
-def _settle(
-    connection: Connection, target: Target, verb: Verb, tokens: Sequence[Token], settles: Mapping[Token, Settle]
-) -> list[Unsettled]:
-    if verb is Verb.COMPLETE:
-        return database.complete(connection, target, tokens)
-    errors = [settles[token].error for token in tokens]
-    if verb is Verb.BURY:
-        reasons = [settles[token].reason for token in tokens]
-        return database.bury(connection, target, tokens, reasons=reasons, errors=errors)
-    delays = [settles[token].delay for token in tokens]
-    notify = all(one.target.notify for one in settles.values())
-    if verb is Verb.RELEASE:
-        return database.release(connection, target, tokens, delays=delays, notify=notify)
-    return database.retry(connection, target, tokens, delays=delays, errors=errors, notify=notify)
+def settle_steps(connection: Connection, target: Target, settles: Sequence[Settle]) -> list[Step]:
+    """The steps that settle deliveries of one queue, to be sent together with COMMIT.
+
+    The messages are locked as by :func:`settle_and_cancel`.
+    """
+    steps: list[Step] = []
+    if len({settle.verb for settle in settles}) > 1:
+        tokens = sorted(token_of(settle.delivery) for settle in settles)
+        steps.append(Step(database.hold_deliveries_call(connection, target, tokens), _no_updates, _no_failure))
+    by_verb = ((verb, [one for one in settles if one.verb is verb]) for verb in Verb)
+    return [*steps, *(_settle_step(connection, target, verb, same) for verb, same in by_verb if same)]
+
+
+def _settle_step(connection: Connection, target: Target, verb: Verb, settles: Sequence[Settle]) -> Step:
+    once = _once(settles)
+
+    def updates(rows: Sequence[Any]) -> list[ReceiptUpdate]:  # noqa: ARG001 - there are none
+        return [partial(one.delivery.settled.append, verb.value) for one in settles]
+
+    def failure(refused: database.CommitRefused) -> Exception:
+        return _lost(once, refused.message_ids, refused.holder)
+
+    return Step(_call(connection, target, verb, once, refusing=True), updates, failure)
+
+
+def _no_updates(rows: Sequence[Any]) -> list[ReceiptUpdate]:  # noqa: ARG001 - as for Step
+    return []
+
+
+def _no_failure(refused: database.CommitRefused) -> Exception:
+    return refused
+
+
+def _once(settles: Sequence[Settle]) -> dict[Token, Settle]:
+    return {token_of(one.delivery): one for one in reversed(settles)}
+
+
+def _lost(settles: Mapping[Token, Settle], lost: Sequence[int], holder: str | None) -> LeaseLost:
+    first = next(settles[token].delivery for token in sorted(settles) if token.message_id == lost[0])
+    return LeaseLost(tuple(lost), first.lease.id, first.lease.expires_at, holder)
+
+
+def _call(
+    connection: Connection, target: Target, verb: Verb, settles: Mapping[Token, Settle], *, refusing: bool = False
+) -> database.Call:
+    tokens = sorted(settles)
+    ordered = [settles[token] for token in tokens]
+    return database.settlement_call(
+        connection,
+        target,
+        verb.value,
+        tokens,
+        delays=[one.delay for one in ordered],
+        errors=[one.error for one in ordered],
+        reasons=[one.reason for one in ordered],
+        notify=all(one.target.notify for one in ordered),
+        refusing=refusing,
+    )
 
 
 def token_of(delivery: Delivery) -> Token:

@@ -64,8 +64,8 @@ def send_routed(
             sent.
         LeaseLost: A delivery is not its holder's any more. The transaction must be rolled back.
     """
-    enqueues, configurations, changes, schedules = _by_kind(routed)
-    lock_orders = _checked(routed, enqueues)
+    enqueues, configurations, changes, schedules = by_kind(routed)
+    lock_orders = checked(routed, enqueues)
     several = bool(configurations) and len(routed) > 1
     leased: dict[phases.Place, list[int]] = {}
     if several:
@@ -95,10 +95,10 @@ def send_routed(
     return updates
 
 
-def _checked(
+def checked(
     routed: Sequence[tuple[Connection, Operation]], enqueues: Sequence[tuple[Connection, EnqueueMessage]]
 ) -> dict[Connection, LockOrder]:
-    """The lock orders of the connections, when all operations can be sent on them."""
+    """The lock orders of the connections, when all operations can be sent on them. It raises as :func:`send_routed`."""
     lock_orders: dict[Connection, LockOrder] = {}
     for connection in dict.fromkeys(connection for connection, _ in routed):
         check_driver(connection)
@@ -163,7 +163,7 @@ def send_together(connection: Connection, messages: Sequence[EnqueueMessage]) ->
         return send(connection, messages)
 
 
-def _by_kind(
+def by_kind(
     routed: Iterable[tuple[Connection, Operation]],
 ) -> tuple[
     list[tuple[Connection, EnqueueMessage]],
@@ -171,6 +171,7 @@ def _by_kind(
     list[tuple[Connection, MessageChange]],
     list[tuple[Connection, ScheduleChange]],
 ]:
+    """Operations by kind: enqueues, configuration, settlements and cancels, schedules."""
     enqueues: list[tuple[Connection, EnqueueMessage]] = []
     configurations: list[tuple[Connection, Configuration]] = []
     changes: list[tuple[Connection, MessageChange]] = []

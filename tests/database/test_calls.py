@@ -87,6 +87,16 @@ def test_schema_names(schema: str) -> None:
     assert set(clause.statement.compile().params) == {"queue", "ids", "rows", "lease_ids", "deliveries"}
 
 
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("build", [enqueue_clause, complete_clause])
+def test_refusals(build: Callable[..., Clause], *, alone: bool) -> None:
+    """A clause that is sent together with COMMIT calls a function more, of the same schema and with exact types."""
+    plain, refusing = (build("a:b", alone=alone, refusing=refusing) for refusing in (False, True))
+    assert refusing.statement.compile().params == plain.statement.compile().params
+    assert '"a:b".fq_refuse(' in str(refusing.statement.compile())
+    assert not re.search(r"[^.(]= ?'", str(refusing.statement))
+
+
 def test_clauses_are_made_once() -> None:
     """The same clause is given again, so that SQLAlchemy's cache finds it."""
     for build in _CLAUSES.values():

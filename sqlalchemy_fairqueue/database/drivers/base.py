@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -43,6 +43,22 @@ class Driver(ABC):
     def bytes_results(self, connection: Connection) -> AbstractContextManager[None]:  # noqa: ARG002 - for others
         """While it is entered, a statement's bytea columns come as bytes, in the binary format where there is one."""
         return nullcontext()
+
+    def can_commit_with(self, connection: Connection) -> bool:  # noqa: ARG002 - for others
+        """Whether the connection can send statements and COMMIT in one round trip now."""
+        return False
+
+    def commit_with(self, connection: Connection, statements: Sequence[tuple[str, Any]], rows: list[list[Any]]) -> None:
+        """Send statements, each with its parameters, and COMMIT in one round trip, where it can.
+
+        After an error the connection is as after a statement that failed, or as after a COMMIT that did.
+
+        Args:
+            connection: In a transaction, or about to begin one.
+            statements: At least one.
+            rows: Gets the rows of each statement that the server executed, also when a later one or the COMMIT fails.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def fileno(self, connection: Any) -> int:

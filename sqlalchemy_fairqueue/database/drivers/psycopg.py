@@ -10,7 +10,7 @@ from sqlalchemy_fairqueue.database.drivers.base import Driver, SocketListener
 from sqlalchemy_fairqueue.database.drivers.literals import LITERALS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from sqlalchemy import Connection
 
@@ -39,6 +39,25 @@ class Psycopg(Driver):
         finally:
             driver.cursor_factory = factory
 
+    def can_commit_with(self, connection: Connection) -> bool:
+        """As for Driver: by libpq's pipeline mode, which libpq 14 and later have."""
+        from psycopg import Pipeline  # noqa: PLC0415 - the application need not have this driver to have another
+        from psycopg.pq import PipelineStatus  # noqa: PLC0415
+
+        driver: Any = connection.connection.driver_connection
+        return Pipeline.is_supported() and bool(driver.pgconn.pipeline_status == PipelineStatus.OFF)
+
+    def commit_with(self, connection: Connection, statements: Sequence[tuple[str, Any]], rows: list[list[Any]]) -> None:
+        """As for Driver."""
+        driver: Any = connection.connection.driver_connection
+        if connection.dialect.is_async:
+            # It needs greenlet.
+            from sqlalchemy.util import await_only  # noqa: PLC0415
+
+            await_only(_acommit_with(driver, statements, rows))
+        else:
+            _commit_with(driver, statements, rows)
+
     def fileno(self, connection: Any) -> int:
         """As for Driver."""
         file: int = connection.fileno()
@@ -52,6 +71,74 @@ class Psycopg(Driver):
     def listener(self, connection: Any, run: RunInLoop) -> SocketListener:  # noqa: ARG002 - libpq needs no loop
         """As for Driver."""
         return _LibpqListener(connection.pgconn)
+
+
+class _Pipeline:
+    """Statements and COMMIT in pipeline mode: their cursors, and the first error.
+
+    psycopg hands answers out in the pipeline already or at its end, as they come, and says PipelineAborted of what
+    follows a statement that failed. Its own ``commit()`` in a pipeline waits for answers before the last megabytes of a
+    statement are sent, and so for ever: COMMIT is a statement like the others here.
+    """
+
+    def __init__(self, driver: Any) -> None:
+        from psycopg.rows import tuple_row  # noqa: PLC0415 - as for can_commit_with
+
+        self._driver = driver
+        self._rows = tuple_row
+        self.cursors: list[Any] = []
+        self.failure: BaseException | None = None
+
+    def cursor(self) -> Any:
+        """A cursor for the next statement."""
+        self.cursors.append(self._driver.cursor(row_factory=self._rows))
+        return self.cursors[-1]
+
+    def answered(self) -> list[Any]:
+        """The cursors of the statements that the server executed, without COMMIT."""
+        return [cursor for cursor in self.cursors if cursor.pgresult is not None and cursor.description]
+
+    def fail(self, error: BaseException) -> None:
+        """Keep an error, if it is the first one."""
+        from psycopg.errors import PipelineAborted  # noqa: PLC0415
+
+        if isinstance(error, PipelineAborted):
+            error = error.__context__ or error
+        self.failure = self.failure or error
+
+
+def _commit_with(driver: Any, statements: Sequence[tuple[str, Any]], rows: list[list[Any]]) -> None:
+    pipeline = _Pipeline(driver)
+    try:
+        with driver.pipeline():
+            try:
+                for statement, parameters in statements:
+                    pipeline.cursor().execute(statement, parameters)
+                pipeline.cursor().execute("commit", prepare=False)
+            except Exception as error:  # noqa: BLE001 - raised below, when the pipeline has ended
+                pipeline.fail(error)
+    except Exception as error:  # noqa: BLE001
+        pipeline.fail(error)
+    rows += [cursor.fetchall() for cursor in pipeline.answered()]
+    if pipeline.failure is not None:
+        raise pipeline.failure
+
+
+async def _acommit_with(driver: Any, statements: Sequence[tuple[str, Any]], rows: list[list[Any]]) -> None:
+    pipeline = _Pipeline(driver)
+    try:
+        async with driver.pipeline():
+            try:
+                for statement, parameters in statements:
+                    await pipeline.cursor().execute(statement, parameters)
+                await pipeline.cursor().execute("commit", prepare=False)
+            except Exception as error:  # noqa: BLE001 - raised below, when the pipeline has ended
+                pipeline.fail(error)
+    except Exception as error:  # noqa: BLE001
+        pipeline.fail(error)
+    rows += [await cursor.fetchall() for cursor in pipeline.answered()]
+    if pipeline.failure is not None:
+        raise pipeline.failure
 
 
 def _binary_cursor(factory: Callable[..., Any], *arguments: Any, **options: Any) -> Any:

@@ -1,0 +1,137 @@
+"""Statements that travel with the COMMIT of their transaction, in one round trip to the server.
+
+Nobody can look at an outcome before the COMMIT then, so that these statements fail by themselves, by ``fq_refuse``, for
+an outcome that must not be committed. SQLAlchemy makes each of them ready as ever, with all of its events; its event
+``do_execute`` is where it leaves to others to send a statement, and where the driver sends all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from sqlalchemy import event
+from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.exc import StatementError
+
+from sqlalchemy_fairqueue.database.calls import refuse
+from sqlalchemy_fairqueue.database.drivers import driver_of, refusal_of
+from sqlalchemy_fairqueue.errors import FairQueueError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection, Dialect
+    from sqlalchemy.engine.interfaces import DBAPICursor, ExecutionContext
+
+    from sqlalchemy_fairqueue.database.calls import Call
+    from sqlalchemy_fairqueue.database.drivers import Driver
+
+_OPTION = "sqlalchemy_fairqueue_batch"
+_REFUSED = "QF010"
+
+# Those that call _do_execute. An engine with other execution options has the same.
+_listening: WeakSet[Dialect] = WeakSet()
+
+
+class CommitRefused(FairQueueError):
+    """A statement had an outcome that its transaction must not be committed with; it was not.
+
+    Attributes:
+        index: Of the statement.
+        outcome: "duplicate", "full" or "lost".
+        ordinal: Which message of an enqueue, from 1.
+        message_ids: The messages: the one that holds the key, or those that were lost, ascending.
+        max_backlog: The bound of a channel that is full.
+        holder: The consumer that holds the first of the lost messages now.
+    """
+
+    def __init__(self, index: int, detail: dict[str, Any]) -> None:
+        super().__init__(f"the transaction cannot be committed: {detail}; roll back")
+        self.index = index
+        self.outcome: str = detail["outcome"]
+        self.ordinal: int | None = detail["ordinal"]
+        self.message_ids: list[int] = detail["message_ids"] or []
+        self.max_backlog: int | None = detail.get("max_backlog")
+        self.holder: str | None = detail.get("holder")
+
+
+class _Batch:
+    """Statements as SQLAlchemy would hand them to a cursor, kept until all are there, and then sent.
+
+    Attributes:
+        rows: Of each statement that was answered.
+    """
+
+    def __init__(self, connection: Connection, driver: Driver, size: int) -> None:
+        self.rows: list[list[Any]] = []
+        self._connection = connection
+        self._driver = driver
+        self._size = size
+        self._statements: list[tuple[str, Any]] = []
+
+    def add(self, statement: str, parameters: Any) -> None:
+        """Keep one; after the last, send all, and COMMIT."""
+        self._statements.append((statement, parameters))
+        if len(self._statements) == self._size:
+            self._driver.commit_with(self._connection, self._statements, self.rows)
+
+
+def can_commit_with(connection: Connection) -> bool:
+    """Whether statements can travel with the COMMIT of the connection's transaction, which is a plain one.
+
+    Nobody else may have work to do right before the COMMIT, nor execute statements or commit in a way of their own.
+    """
+    dialect = connection.dialect
+    return (
+        not connection.invalidated
+        and not connection.dispatch.commit
+        and all(listener is _do_execute for listener in dialect.dispatch.do_execute)
+        and type(dialect).do_commit is DefaultDialect.do_commit
+        and driver_of(connection).can_commit_with(connection)
+    )
+
+
+def commit_with(connection: Connection, calls: Sequence[Call]) -> list[list[Any]]:
+    """Send calls and COMMIT together, when :func:`can_commit_with` says so; return the rows of each.
+
+    SQLAlchemy's own commit then finds nothing to do. After an error, a rollback is owed as ever.
+
+    Raises:
+        CommitRefused: A call had an outcome that must not be committed.
+        FairQueueError: The database refused one with an SQLSTATE that has a class.
+    """
+    driver = driver_of(connection)
+    _listen(connection.dialect)
+    batch = _Batch(connection, driver, len(calls))
+    options = {_OPTION: batch}
+    try:
+        for call in calls:
+            parameters = call.clause.encoded(driver, call.parameters)
+            connection.execute(call.clause.statement, parameters, execution_options=options)
+    except StatementError as error:
+        index = len(batch.rows)
+        if index == len(calls):
+            # It was the COMMIT itself.
+            error.statement = error.params = None
+            raise
+        refusal = refusal_of(error)
+        if refusal.sqlstate == _REFUSED:
+            raise CommitRefused(index, json.loads(refusal.detail or "")) from error
+        refuse(error, calls[index].doing)
+    return batch.rows
+
+
+def _listen(dialect: Dialect) -> None:
+    if dialect not in _listening:
+        event.listen(dialect, "do_execute", _do_execute)
+        _listening.add(dialect)
+
+
+def _do_execute(cursor: DBAPICursor, statement: str, parameters: Any, context: ExecutionContext) -> bool:  # noqa: ARG001 - as SQLAlchemy calls it
+    batch: _Batch | None = context.execution_options.get(_OPTION)
+    if batch is None:
+        return False
+    batch.add(statement, parameters)
+    return True

@@ -1,0 +1,25 @@
+"""A step of work that is sent together with COMMIT."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sqlalchemy_fairqueue.database import Call, CommitRefused
+    from sqlalchemy_fairqueue.unit_of_work.operations import ReceiptUpdate
+
+
+class Step(NamedTuple):
+    """One statement, and what follows from its answer.
+
+    Attributes:
+        call: The statement. It fails by itself where the transaction must not be committed.
+        updates: Makes the updates of receipts from its rows.
+        failure: Makes the error to raise from the server's refusal.
+    """
+
+    call: Call
+    updates: Callable[[Sequence[Any]], list[ReceiptUpdate]]
+    failure: Callable[[CommitRefused], Exception]

@@ -1,0 +1,185 @@
+"""A COMMIT that work travels with fails as one that comes after it, and leaves the connection healthy."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from sqlalchemy import event, text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import ChannelFull, ChannelPolicy, DuplicateMessage, Enqueue, LeaseLost, Queue, UnsentWork
+from tests.drivers.conftest import MakeFace
+from tests.drivers.faces import Face
+from tests.fixtures.database import Database
+from tests.unit_of_work.business import Upload, channels, uploads
+
+
+@pytest.fixture
+def alone(make_face: MakeFace, face: Face) -> Face:
+    """The driver with a single connection."""
+    return make_face(face.url, pool_size=1, max_overflow=0)
+
+
+def _pid(face: Face) -> Any:
+    return face.run(lambda session: session.scalar(text("select pg_backend_pid()")))
+
+
+def _enqueue_many(queue: Queue, messages: list[Enqueue], session: Session) -> None:
+    queue.enqueue_many(session, messages)
+
+
+def _fails(face: Face, error: type[Exception], work: Callable[[Session], Any]) -> Any:
+    """The error of a commit of *work*, beside an insert; the connection goes on, and a second commit is refused."""
+    pid = _pid(face)
+
+    def committing(session: Session) -> BaseException:
+        session.add(Upload(name="lost"))
+        work(session)
+        with pytest.raises(error) as caught:
+            session.commit()
+        with pytest.raises(UnsentWork, match=error.__name__):
+            session.commit()
+        session.rollback()
+        return caught.value
+
+    found = face.run(committing)
+    assert _pid(face) == pid
+    return found
+
+
+def test_a_duplicate(alone: Face, queue: Queue, database: Database) -> None:
+    """Of several messages it names the one whose key stands, and who holds it."""
+    holder = alone.run(lambda session: queue.enqueue(session, channel="b", payload=1, key="k"))
+    messages = [
+        Enqueue(channel="a", payload=1, key="k", on_duplicate="raise"),
+        Enqueue(channel="b", payload=2, key="k", on_duplicate="raise"),
+        Enqueue(channel="b", payload=3, key="k"),
+    ]
+    for sent in (messages, messages[1:2]):
+        error = _fails(alone, DuplicateMessage, partial(_enqueue_many, queue, sent))
+        assert (error.channel, error.key, error.message_id, error.cancelled) == ("b", "k", holder.message_id, False)
+    assert (channels(database), uploads(database)) == (["b"], [])
+
+
+def test_a_full_channel(alone: Face, queue: Queue, database: Database) -> None:
+    """It names the channel and its bound."""
+    alone.call(queue, "configure_channel", "full", ChannelPolicy(max_backlog=1))
+    alone.run(lambda session: queue.enqueue(session, channel="full", payload=1))
+
+    def work(session: Session) -> None:
+        queue.enqueue(session, channel="a", payload=1)
+        queue.enqueue(session, channel="full", payload=1)
+
+    error = _fails(alone, ChannelFull, work)
+    assert (error.channel, error.max_backlog) == ("full", 1)
+    assert (channels(database), uploads(database)) == (["full"], [])
+
+
+@pytest.mark.parametrize("verb", ["complete", "retry", "release", "bury"])
+def test_a_lost_lease(alone: Face, queue: Queue, database: Database, verb: str) -> None:
+    """It names the lost messages, and the consumer that holds the first."""
+    alone.run(partial(_enqueue_many, queue, [Enqueue(channel=name, payload=1) for name in "abc"]))
+    first, second, third = alone.call(queue, "dequeue", limit=3)
+    alone.call(queue, "release", [second, third])
+    rival = Queue("documents")
+    [theirs, _] = alone.call(rival, "dequeue", limit=2)
+
+    def work(session: Session) -> None:
+        queue.enqueue(session, channel="d", payload=1)
+        getattr(queue, verb)(session, [third, first, second])
+
+    error = _fails(alone, LeaseLost, work)
+    assert error.message_ids == (second.message_id, third.message_id)
+    assert (error.lease_id, error.expired_at) == (second.lease.id, second.lease.expires_at)
+    assert error.holder == theirs.lease.consumer
+    assert first.settled == []
+    assert (sorted(channels(database)), uploads(database)) == (["a", "b", "c"], [])
+
+
+def test_prepared_statements_that_failed(alone: Face, queue: Queue, database: Database) -> None:
+    """The statements that a driver prepares after some calls are not lost with the transactions that failed."""
+    alone.run(lambda session: queue.enqueue(session, channel="a", payload=1, key="k"))
+    for number in range(8):
+        fresh = [Enqueue(channel="a", payload=1, key=f"{number}", on_duplicate="raise")]
+        _fails(
+            alone,
+            DuplicateMessage,
+            lambda session: queue.enqueue(session, channel="a", payload=1, key="k", on_duplicate="raise"),
+        )
+        alone.run(partial(_enqueue_many, queue, fresh))
+    assert len(channels(database)) == 9
+
+
+def test_a_deferred_constraint(alone: Face, queue: Queue, database: Database) -> None:
+    """What the COMMIT itself refuses is its own error, not one of the enqueue, and nothing is committed."""
+    database.execute("alter table upload add constraint once unique (name) deferrable initially deferred")
+    database.execute("alter table upload drop constraint upload_name_key")
+    pid = _pid(alone)
+
+    def work(session: Session) -> None:
+        queue.enqueue(session, channel="a", payload=1)
+        session.add_all([Upload(name="same"), Upload(name="same")])
+
+    with pytest.raises(IntegrityError) as caught:
+        alone.run(work)
+    assert caught.value.statement is None
+    assert "once" in str(caught.value)
+    assert (channels(database), uploads(database)) == ([], [])
+    assert _pid(alone) == pid
+
+
+def test_an_error_of_the_statement(alone: Face, queue: Queue, database: Database) -> None:
+    """An error of the statement is found by its SQLSTATE, as on the way without COMMIT."""
+    alone.run(lambda session: queue.enqueue(session, channel="a", payload=1))
+    database.execute("alter table fq_message add constraint odd check (kind <> 'odd')")
+    error = _fails(alone, IntegrityError, lambda session: queue.enqueue(session, channel="a", payload=1, kind="odd"))
+    assert "fq_enqueue" in error.statement
+    assert "odd" in str(error)
+    assert channels(database) == ["a"]
+
+
+def test_events_of_others(alone: Face, queue: Queue, database: Database) -> None:
+    """Listeners of statements see the enqueue and its parameters."""
+    seen = []
+
+    def before(_: Any, __: Any, statement: str, parameters: Any, *___: Any) -> None:
+        if "fq_enqueue" in statement:
+            seen.append("b" in (parameters.values() if isinstance(parameters, dict) else parameters))
+
+    event.listen(alone.sync_engine, "before_cursor_execute", before)
+    alone.run(lambda session: queue.enqueue(session, channel="b", payload=1))
+    assert seen == [True]
+    assert channels(database) == ["b"]
+
+
+def test_one_who_executes_himself(alone: Face, queue: Queue, database: Database) -> None:
+    """An application that executes statements in a way of its own goes on to do so, and nothing is lost."""
+    seen = []
+
+    def own(cursor: Any, statement: str, parameters: Any, _: Any) -> bool:
+        seen.append("fq_enqueue" in statement)
+        cursor.execute(statement, parameters)
+        return True
+
+    event.listen(alone.sync_engine, "do_execute", own)
+    receipt = alone.run(lambda session: queue.enqueue(session, channel="b", payload=1))
+    assert receipt.outcome == "created"
+    assert seen[-1]
+    assert channels(database) == ["b"]
+
+
+def test_savepoints(alone: Face, queue: Queue, database: Database) -> None:
+    """Savepoints that were rolled back, and ones that are still open, are no obstacle."""
+
+    def work(session: Session) -> None:
+        with session.begin_nested() as savepoint:
+            queue.enqueue(session, channel="gone", payload=1)
+            savepoint.rollback()
+        queue.enqueue(session, channel="a", payload=1)
+        session.begin_nested()
+        queue.enqueue(session, channel="b", payload=1)
+
+    alone.run(work)
+    assert channels(database) == ["a", "b"]

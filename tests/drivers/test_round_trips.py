@@ -1,0 +1,120 @@
+"""Queue work of a session adds no round trip where the driver sends it with COMMIT, else one for each statement."""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+from sqlalchemy import Connection, event
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Queue
+from tests.drivers.conftest import MakeFace
+from tests.drivers.faces import Face
+from tests.fixtures.database import Database
+from tests.fixtures.proxy import Proxy, proxied
+from tests.unit_of_work.business import Base, Upload, channels, uploads
+
+Work = Callable[[Session], None]
+
+
+@pytest.fixture
+def proxy(database: Database) -> Iterator[Proxy]:
+    """A proxy before the test's database, which has the business tables."""
+    Base.metadata.create_all(database.own)
+    with proxied(database.url) as made:
+        yield made
+
+
+@pytest.fixture
+def face(make_face: MakeFace, proxy: Proxy) -> Face:
+    """Each driver in turn, with one connection, by way of the proxy."""
+    return make_face(proxy.url, pool_size=1, max_overflow=0)
+
+
+def _travels(face: Face) -> bool:
+    """Whether work travels with COMMIT."""
+    return face.sync_engine.dialect.driver == "psycopg"
+
+
+def _insert(session: Session) -> None:
+    session.add(Upload(name=f"upload {next(_numbers)}"))
+
+
+_numbers = count()
+
+
+def _round_trips(face: Face, proxy: Proxy, *works: Work) -> int:
+    """The round trips of a transaction that does these; it is tried before, so that nothing is done the first time."""
+
+    def work(session: Session) -> None:
+        for one in works:
+            one(session)
+
+    # psycopg prepares what it has sent five times.
+    for _ in range(7):
+        face.run(work)
+    before = proxy.round_trips
+    face.run(work)
+    return proxy.round_trips - before
+
+
+def test_an_enqueue(face: Face, proxy: Proxy, queue: Queue, database: Database) -> None:
+    """An insert and an enqueue take the round trips of the insert; without a pipeline one more, and no other."""
+
+    def enqueue(session: Session) -> None:
+        queue.enqueue(session, channel="a", payload=1)
+
+    alone = _round_trips(face, proxy, _insert)
+    assert _round_trips(face, proxy, _insert, enqueue) == alone + (0 if _travels(face) else 1)
+    assert _round_trips(face, proxy, _insert, enqueue, enqueue) == alone + (0 if _travels(face) else 1)
+    assert len(channels(database)) == 8 + 2 * 8
+
+
+def test_several_queues_and_a_delivery(face: Face, proxy: Proxy, queue: Queue, database: Database) -> None:
+    """A handler's session that completes its delivery and enqueues to two queues adds none either."""
+    other = Queue("others")
+    for number in range(8):
+        queue.enqueue_now(database.own, channel=f"{number}", payload=number)
+    deliveries = iter(queue.dequeue(database.own, limit=8))
+
+    def work(session: Session) -> None:
+        queue.complete(session, next(deliveries))
+        other.enqueue(session, channel="a", payload=1)
+        queue.enqueue(session, channel="next", payload=1)
+
+    alone = _round_trips(face, proxy, _insert)
+    assert _round_trips(face, proxy, _insert, work) == alone + (0 if _travels(face) else 3)
+    assert sorted(channels(database)) == ["a"] * 8 + ["next"] * 8
+
+
+def test_all_verbs(face: Face, proxy: Proxy, queue: Queue, database: Database) -> None:
+    """Deliveries that are settled in different ways travel too, with the lock of all of them."""
+    for number in range(8 * 4):
+        queue.enqueue_now(database.own, channel=f"{number}", payload=number)
+    deliveries = iter(queue.dequeue(database.own, limit=8 * 4))
+
+    def work(session: Session) -> None:
+        for verb in ("retry", "complete", "bury", "release"):
+            getattr(queue, verb)(session, next(deliveries))
+
+    alone = _round_trips(face, proxy, _insert)
+    assert _round_trips(face, proxy, _insert, work) == alone + (0 if _travels(face) else 5)
+    assert len(channels(database)) == 8 * 2
+    assert database.value("select count(*) from fq_dead_letter") == 8
+
+
+def test_with_somebody_before_the_commit(face: Face, proxy: Proxy, queue: Queue, database: Database) -> None:
+    """Where the application has work to do right before COMMIT, that belongs to the transaction as ever."""
+
+    def audit(connection: Connection) -> None:
+        connection.exec_driver_sql("insert into upload (name) select 'audit ' || count(*) from upload")
+
+    def work(session: Session) -> None:
+        _insert(session)
+        queue.enqueue(session, channel="a", payload=1)
+
+    alone = _round_trips(face, proxy, work)
+    event.listen(face.sync_engine, "commit", audit)
+    more = 2 if _travels(face) else 1
+    assert _round_trips(face, proxy, work) == alone + more
+    assert len(uploads(database)) == 8 + 2 * 8
