@@ -1,0 +1,30 @@
+"""A private server for a terminal: ``python -m sqlalchemy_fairqueue.embedded`` runs one until Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from sqlalchemy_fairqueue.embedded import EmbeddedServerError, embedded_server
+
+
+def main() -> None:
+    """Start a server, print its URL as a line for the shell, and remove the server and its data at the end."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with embedded_server() as server:
+            url = server.url().render_as_string(hide_password=False)
+            sys.stdout.write(
+                f"PostgreSQL {server.version} runs until Ctrl-C, which removes it with all data. In another terminal:\n"
+                f"export DATABASE_URL='{url}'\n"
+            )
+            sys.stdout.flush()
+            signal.pause()
+    except KeyboardInterrupt:
+        pass
+    except EmbeddedServerError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
