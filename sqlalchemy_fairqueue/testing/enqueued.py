@@ -80,9 +80,11 @@ def all_enqueued(session: AnySession, queue: Queue | AnyJob, **wanted: Any) -> l
     found = session_of(session)
     if found is None:
         raise InvalidArgument(f"session is {session!r:.80}; give the Session in which the code under test works")
+    arguments = queue.schema.signature.parameters if isinstance(queue, Job) else ()
     queue, wanted = _resolved(queue, wanted)
     if unknown := wanted.keys() - set(_FIELDS):
-        raise InvalidArgument(f"messages have no {min(unknown)!r:.80}; ask for {', '.join(_FIELDS)}")
+        known = ", ".join((*arguments, *_FIELDS))
+        raise InvalidArgument(f"messages have no {min(unknown)!r:.80}; ask for {known}")
     if "payload" in wanted:
         wanted["payload"] = queue.codec.decode(queue.codec.encode(wanted["payload"]))
     messages = [*_sent(found, queue), *_recorded(found, queue)]

