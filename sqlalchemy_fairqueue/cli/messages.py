@@ -1,8 +1,9 @@
-"""``messages``: messages that are not settled, listed and shown, with the reason for which each waits."""
+"""``messages``: messages that are not settled, listed, shown with the reason for which each waits, and moved."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import json
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -12,14 +13,14 @@ from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.errors import not_found_error
 from sqlalchemy_fairqueue.cli.installation import Installation, open_installation
 from sqlalchemy_fairqueue.cli.options import Options
-from sqlalchemy_fairqueue.cli.results import Result
+from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, key_values, number_column, text_table
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.figures import Reason, tenants_of
 from sqlalchemy_fairqueue.values import MessageDetails
 
 _PLACES = 1000
-"""Places in a channel that are counted; beyond, only that they are beyond."""
+"""Places in a channel that a look-up counts; beyond, only that they are beyond."""
 
 _COLUMNS = (
     number_column("id"),
@@ -33,28 +34,73 @@ _COLUMNS = (
 )
 
 
+class State(StrEnum):
+    """The states of messages that are not settled."""
+
+    LEASED = "leased"
+    READY = "ready"
+    SCHEDULED = "scheduled"
+
+
 def list_messages(
     options: Options,
     *,
-    channel: Annotated[str, typer.Argument(metavar="CHANNEL", show_default=False)],
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, max=10_000, metavar="N", help="At most so many that wait, or are out.")
-    ] = 100,
+    channel: Annotated[
+        str | None, typer.Argument(metavar="[CHANNEL]", help="Default: the whole queue.", show_default=False)
+    ] = None,
+    state: Annotated[
+        State | None, typer.Option("--state", metavar="STATE", help="Only leased, ready or scheduled ones.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option("--kind", metavar="NAME", help="Only of this kind.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="Only the one with this key of the channel.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="N", help="At most so many.")] = 100,
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="PLACE", help="The page after this one: what the last one said.")
+    ] = None,
 ) -> Result:
-    """List the messages of a channel: first those that consumers hold, then the others in the order of delivery."""
+    """List messages that are not settled, page by page.
+
+    Those of a channel: first those that consumers hold, then the others in the order of delivery. Those of the whole
+    queue: by their ids. By kind, and by state without a channel, a page looks at 5,000 messages at most, so that it may
+    be short and not the last one.
+    """
     with open_installation(options) as installation:
         queue = installation.single_queue()
         now = installation.now()
-        found = queue.messages(installation.engine, channel=channel, limit=limit)
-    rows = [
-        (str(one.message_id), one.state(now), one.kind, one.key, f"{one.attempts}/{one.max_attempts}", one.due_at,
-         one.consumer, None if one.error is None else one.error.strip().rpartition("\n")[2])
-        for one in found
-    ]  # fmt: skip
-    nothing = Text(f"channel {channel!r} of queue {queue.name!r} has no messages")
+        found = queue.messages(
+            installation.engine,
+            channel=channel,
+            state=None if state is None else state.value,
+            kind=kind,
+            key=key,
+            limit=limit,
+            after=after,
+        )
+    columns = _COLUMNS if channel is not None else (*_COLUMNS[:2], Column("channel"), *_COLUMNS[2:])
+    rows = []
+    for one in found:
+        where = () if channel is not None else (one.channel,)
+        error = None if one.error is None else one.error.strip().rpartition("\n")[2]
+        attempts = f"{one.attempts}/{one.max_attempts}"
+        rows.append(
+            (str(one.message_id), one.state(now), *where, one.kind, one.key, attempts, one.due_at, one.consumer, error)
+        )
+    whose = f"queue {queue.name!r}" if channel is None else f"channel {channel!r} of queue {queue.name!r}"
+    such = "" if state is None and kind is None and key is None else "such "
+    shown: list[Any] = [text_table(columns, rows)] if rows else [Text(f"{whose} has no {such}messages")]
+    if found.next is not None:
+        shown = shown if rows else [Text(f"no {such}messages of {whose} among those that were looked at")]
+        shown.append(Text(f"there may be more: --after={found.next}"))
     return Result(
-        {"queue": queue.name, "channel": channel, "messages": [_document(one, now) for one in found]},
-        (text_table(_COLUMNS, rows) if found else nothing,),
+        {
+            "queue": queue.name,
+            "channel": channel,
+            "messages": [_document(one, now) for one in found],
+            "next": found.next,
+        },
+        tuple(shown),
     )
 
 
@@ -72,7 +118,6 @@ def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(
                 f"'fairqueue dead show {message_id}'"
             )
         now = installation.now()
-        place = _place(installation, queue, found)
         reason = _reason(installation, queue, found, now)
     payload = _payload(queue, found)
     rows = [
@@ -83,7 +128,7 @@ def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(
         ("key", found.key),
         ("state", found.state(now)),
         ("waits for", reason),
-        ("place in its channel", f"beyond {_PLACES:,}" if place == 0 else place and f"{place:,}"),
+        ("place in its channel", None if found.consumer is not None else _place(found)),
         ("enqueued (UTC)", found.enqueued_at),
         ("due (UTC)", found.due_at),
         ("attempts", f"{found.attempts} of {found.max_attempts}, handed out {found.deliveries} times"),
@@ -93,8 +138,42 @@ def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(
         ("payload", payload),
         ("error", found.error),
     ]
-    document = _document(found, now) | {"waits_for": reason, "place": place or None, "payload": payload}
+    document = _document(found, now) | {"waits_for": reason, "place": found.place, "payload": payload}
     return Result({"queue": queue.name} | document, (key_values([row for row in rows if row[1] is not None]),))
+
+
+_OUTCOMES = {
+    "moved": "moved",
+    "unchanged": "is in that channel already",
+    "leased": "stays: a consumer has it",
+    "duplicate": "stays: another message of that channel holds its key",
+    "missing": "not there: done, dead, withdrawn, or of another queue",
+}
+
+
+def move_messages(
+    options: Options,
+    *,
+    ids: Annotated[list[int], typer.Argument(metavar="ID...", min=1, show_default=False)],
+    channel: Annotated[str, typer.Option("--to", metavar="CHANNEL", help="The channel to put them into.")],
+) -> Result:
+    """Put messages that wait into another channel, where they stand by their times and priorities.
+
+    Each is moved in a transaction of its own. The exit status is 1 when one is not in that channel afterwards.
+    """
+    with open_installation(options) as installation:
+        queue = installation.single_queue()
+        outcomes = {message_id: queue.move(installation.engine, message_id, channel) for message_id in ids}
+    rows = [(str(message_id), _OUTCOMES[outcome]) for message_id, outcome in outcomes.items()]
+    return Result(
+        {
+            "queue": queue.name,
+            "channel": channel,
+            "messages": [{"message_id": message_id, "outcome": outcome} for message_id, outcome in outcomes.items()],
+        },
+        (text_table((number_column("id"), Column("outcome")), rows),),
+        ExitStatus.OK if set(outcomes.values()) <= {"moved", "unchanged"} else ExitStatus.FOUND,
+    )
 
 
 def _document(one: MessageDetails, now: datetime) -> dict[str, Any]:
@@ -118,13 +197,8 @@ def _document(one: MessageDetails, now: datetime) -> dict[str, Any]:
     }
 
 
-def _place(installation: Installation, queue: Queue, message: MessageDetails) -> int | None:
-    """The place of a message among those of its channel that nobody holds, from 1; 0: beyond those that are counted."""
-    if message.consumer is not None:
-        return None
-    ahead = queue.messages(installation.engine, channel=message.channel, limit=_PLACES)
-    waiting = [one.message_id for one in ahead if one.consumer is None]
-    return waiting.index(message.message_id) + 1 if message.message_id in waiting else 0
+def _place(message: MessageDetails) -> str:
+    return f"beyond {_PLACES:,}" if message.place is None else f"{message.place:,}"
 
 
 def _reason(installation: Installation, queue: Queue, message: MessageDetails, now: datetime) -> str | None:

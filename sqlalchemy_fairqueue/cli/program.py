@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.cli.doctor.command import doctor
 from sqlalchemy_fairqueue.cli.errors import CommandError, usage_error
 from sqlalchemy_fairqueue.cli.history import prune_history
 from sqlalchemy_fairqueue.cli.limits import configure_limit, limits
-from sqlalchemy_fairqueue.cli.messages import list_messages, show_message
+from sqlalchemy_fairqueue.cli.messages import list_messages, move_messages, show_message
 from sqlalchemy_fairqueue.cli.metrics import metrics
 from sqlalchemy_fairqueue.cli.quarantine import quarantine
 from sqlalchemy_fairqueue.cli.report import make_report
@@ -106,6 +106,7 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
     (messages, "list", list_messages),
     (messages, "show", show_message),
     (messages, "cancel", cancel),
+    (messages, "move", move_messages),
     (schedules, "list", list_schedules),
     (schedules, "add", add_schedule),
     (schedules, "pause", pause_schedule),

@@ -42,6 +42,13 @@ from sqlalchemy_fairqueue.database.enqueues import (
 from sqlalchemy_fairqueue.database.forgetting import Forgetting, forget_after, forget_channels, mark_idle_channels
 from sqlalchemy_fairqueue.database.history import PartitionChange, keep_history
 from sqlalchemy_fairqueue.database.leases import ExtendedLease, end_leases, extend, heartbeat, held
+from sqlalchemy_fairqueue.database.messages import (
+    MessageFilter,
+    MessagePosition,
+    find_messages,
+    message_place,
+    move_message,
+)
 from sqlalchemy_fairqueue.database.quarantine import (
     SetAside,
     end_quarantine,
@@ -96,6 +103,8 @@ __all__ = [
     "Forgetting",
     "Heard",
     "Hints",
+    "MessageFilter",
+    "MessagePosition",
     "PartitionChange",
     "SampleContext",
     "ScheduleDefinition",
@@ -127,6 +136,7 @@ __all__ = [
     "enqueue_call",
     "extend",
     "fail_schedule",
+    "find_messages",
     "forget_after",
     "forget_channels",
     "hear",
@@ -146,6 +156,8 @@ __all__ = [
     "mark_idle_channels",
     "max_backlog",
     "message_details",
+    "message_place",
+    "move_message",
     "pause",
     "pause_schedule",
     "prune_dead_letters",

@@ -9,6 +9,7 @@ from sqlalchemy_fairqueue.queue.deliveries import DeliveryMethods
 from sqlalchemy_fairqueue.queue.jobs import Job, JobMethods
 from sqlalchemy_fairqueue.queue.lookups import LookupMethods
 from sqlalchemy_fairqueue.queue.middleware import MiddlewareMethods
+from sqlalchemy_fairqueue.queue.moves import MoveMethods
 from sqlalchemy_fairqueue.queue.quarantine import QuarantineMethods
 from sqlalchemy_fairqueue.queue.stats import StatsMethods
 from sqlalchemy_fairqueue.queue.withdrawals import WithdrawalMethods
@@ -22,6 +23,7 @@ class Queue(
     ConfigurationMethods,
     StatsMethods,
     LookupMethods,
+    MoveMethods,
     DeadLetterMethods,
     QuarantineMethods,
     JobMethods,

@@ -1,13 +1,15 @@
-"""Lookup methods of a queue: messages that are not settled, by their id or by their channel."""
+"""Lookup methods of a queue: messages that are not settled, by their id, by their key, and page by page."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, get_args
 
 from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database import MessageFilter, MessagePosition
+from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
-from sqlalchemy_fairqueue.values import check_count, check_name
+from sqlalchemy_fairqueue.values import MessagePage, MessageState, check_choice, check_count, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 _WHOLE = 256 * 2**20
 _BEGINNING = 65_536
+_PLACES = 1000
+_SCAN = 5000
 
 
 class LookupMethods(QueueBase):
@@ -27,53 +31,154 @@ class LookupMethods(QueueBase):
     What a transaction has recorded but not sent is not found. A database role needs the grant "operator".
     """
 
-    def message(self, where: Where, message_id: int) -> MessageDetails | None:
-        """One message that is not settled, with its whole content; None: it is done, dead, withdrawn, or never was.
+    def message(
+        self, where: Where, message_id: int | None = None, *, channel: str | None = None, key: str | None = None
+    ) -> MessageDetails | None:
+        """One message that is not settled, by its id, or by its channel and key, with its whole content and its place.
 
         ``queue.codec.decode(found.content)`` is its payload. Dead letters are found by :meth:`dead_letters`.
 
         Args:
             where: A session, Connection or Engine.
             message_id: The message.
+            channel: In place of the id, with *key*: its channel.
+            key: The key that it holds. One that was cancelled while a consumer holds it has no key any more.
+
+        Returns:
+            The message; None: it is done, dead, withdrawn, or never was.
 
         Raises:
-            InvalidArgument: A bad argument.
+            InvalidArgument: A bad argument; or not either an id, or a channel and a key.
         """
-        found = self._ask(where, self._message(message_id))
-        return found[0] if found else None
+        return self._ask(where, self._message(message_id, channel, key))
 
-    def messages(self, where: Where, *, channel: str, limit: int = 100) -> list[MessageDetails]:
-        """The messages of a channel that are not settled, with the first 65,536 bytes of each content.
+    def messages(
+        self,
+        where: Where,
+        *,
+        channel: str | None = None,
+        state: MessageState | None = None,
+        kind: str | None = None,
+        key: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        scan: int = _SCAN,
+    ) -> MessagePage:
+        """A page of messages that are not settled, with the first 65,536 bytes of each content.
 
-        First those that consumers hold, then those that wait, in the order of their delivery: *limit* of each at most.
-        It reads what it returns, and the ids of what consumers hold of the queue.
+        Those of a channel come as they are delivered: first those that consumers hold, by id, then those that wait, in
+        the order of their delivery. Those of the whole queue come by their ids, so in the order of their enqueues.
+        What is given restricts: all of it must be met.
+
+        ``page.next`` says where the next page begins, and is None on the last one. A message whose place in the order
+        does not change is on one page and no other, whatever else is enqueued or settled meanwhile; one that is
+        delivered or returned between two pages may be on both or on none. Each message is shown as it is when it is
+        read.
+
+        It costs O(log n) and what is returned, where a channel, a key or a state of a channel is given, and for the
+        whole queue if the installation has no other. A *kind*, and a *state* of the whole queue, have no index: the
+        call looks at *scan* messages at most, and gives what it found among them, which may be nothing on a page that
+        is not the last one. Where the state is not given or "leased", it also reads the ids of what consumers hold of
+        the queue.
 
         Args:
             where: A session, Connection or Engine.
-            channel: The channel. One that does not exist has no messages.
-            limit: Most to return of each, 1 to 10,000.
+            channel: Only those of this channel. One that does not exist has no messages.
+            state: Only those that are "leased", "ready" or "scheduled" now.
+            kind: Only those of this kind.
+            key: Only the one that holds this key in the channel, which must be given.
+            limit: Most to return, 1 to 10,000.
+            after: ``page.next`` of the page before, with the same channel, state and kind.
+            scan: Most messages to look at, 1 to 1,000,000.
 
         Raises:
             InvalidArgument: A bad argument.
         """
-        return self._ask(where, self._messages(channel, limit))
+        return self._ask(where, self._messages(MessageFilter(channel, state, kind, key), limit, after, scan))
 
-    async def amessage(self, where: AsyncWhere, message_id: int) -> MessageDetails | None:
+    async def amessage(
+        self, where: AsyncWhere, message_id: int | None = None, *, channel: str | None = None, key: str | None = None
+    ) -> MessageDetails | None:
         """As :meth:`message`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        found = await self._aask(where, self._message(message_id))
-        return found[0] if found else None
+        return await self._aask(where, self._message(message_id, channel, key))
 
-    async def amessages(self, where: AsyncWhere, *, channel: str, limit: int = 100) -> list[MessageDetails]:
+    async def amessages(
+        self,
+        where: AsyncWhere,
+        *,
+        channel: str | None = None,
+        state: MessageState | None = None,
+        kind: str | None = None,
+        key: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        scan: int = _SCAN,
+    ) -> MessagePage:
         """As :meth:`messages`, on an AsyncSession, AsyncConnection or AsyncEngine."""
-        return await self._aask(where, self._messages(channel, limit))
+        return await self._aask(where, self._messages(MessageFilter(channel, state, kind, key), limit, after, scan))
 
-    def _message(self, message_id: int) -> Callable[[Connection], list[MessageDetails]]:
-        check_count("message_id", message_id, 1, 2**63 - 1)
-        return partial(database.message_details, target=self._target, ids=[message_id], content_bytes=_WHOLE)
+    def _message(
+        self, message_id: int | None, channel: str | None, key: str | None
+    ) -> Callable[[Connection], MessageDetails | None]:
+        if message_id is None and channel is not None and key is not None:
+            check_name("channel", channel)
+            check_name("key", key)
+        elif message_id is None or channel is not None or key is not None:
+            raise InvalidArgument(
+                f"message_id is {message_id!r:.80}, channel {channel!r:.80}, key {key!r:.80}; give an id, or a channel "
+                "and a key"
+            )
+        else:
+            check_count("message_id", message_id, 1, 2**63 - 1)
 
-    def _messages(self, channel: str, limit: int) -> Callable[[Connection], list[MessageDetails]]:
-        check_name("channel", channel)
+        def work(connection: Connection) -> MessageDetails | None:
+            ids = [message_id] if message_id is not None else []
+            if channel is not None:
+                which = MessageFilter(channel, key=key)
+                ids, _ = database.find_messages(connection, self._target, which, after=None, limit=1, scan=1)
+            if not ids:
+                return None
+            found = database.message_details(connection, self._target, ids, content_bytes=_WHOLE)
+            if not found or found[0].consumer is not None:
+                return found[0] if found else None
+            before = database.message_place(connection, self._target, found[0].message_id, most=_PLACES)
+            return replace(found[0], place=None if before is None or before == _PLACES else before + 1)
+
+        return work
+
+    def _messages(
+        self, which: MessageFilter, limit: int, after: str | None, scan: int
+    ) -> Callable[[Connection], MessagePage]:
+        for what, name in (("channel", which.channel), ("kind", which.kind), ("key", which.key)):
+            if name is not None:
+                check_name(what, name)
+        if which.state is not None:
+            check_choice("state", which.state, get_args(MessageState))
+        if which.key is not None and which.channel is None:
+            raise InvalidArgument(f"key is {which.key!r:.80} without a channel; a key belongs to a channel: give both")
         check_count("limit", limit, 1, 10_000)
-        return partial(
-            database.message_details, target=self._target, channel=channel, limit=limit, content_bytes=_BEGINNING
-        )
+        check_count("scan", scan, 1, 1_000_000)
+        begin = None if after is None else _position(after, which)
+
+        def work(connection: Connection) -> MessagePage:
+            ids, end = database.find_messages(connection, self._target, which, after=begin, limit=limit, scan=scan)
+            found = {}
+            if ids:
+                details = database.message_details(connection, self._target, ids, content_bytes=_BEGINNING)
+                found = {one.message_id: one for one in details}
+            # One that was settled in between is left out.
+            messages = tuple(found[message_id] for message_id in ids if message_id in found)
+            return MessagePage(messages, None if end is None else ".".join(map(str, end)))
+
+        return work
+
+
+def _position(after: object, which: MessageFilter) -> MessagePosition:
+    """The end of the page before, as it says itself."""
+    try:
+        step, at, message_id = map(int, after.split(".")) if isinstance(after, str) else (0, 0, 0)
+    except ValueError:
+        step, at, message_id = 0, 0, 0
+    if step in ({3, 4} if which.channel is None else {1, 2}) and 0 < message_id < 2**63 and -(2**63) <= at < 2**63:
+        return MessagePosition(step, at, message_id)
+    raise InvalidArgument(f"after is {after!r:.80}; give page.next of the page before, with the same channel and state")

@@ -21,7 +21,7 @@ from sqlalchemy_fairqueue.values.deliveries import (
     Lease,
     Once,
 )
-from sqlalchemy_fairqueue.values.details import DeadLetterGroup, MessageDetails
+from sqlalchemy_fairqueue.values.details import DeadLetterGroup, MessageDetails, MessagePage, MessageState, MoveOutcome
 from sqlalchemy_fairqueue.values.messages import (
     CancelOutcome,
     CancelReceipt,
@@ -88,6 +88,9 @@ __all__ = [
     "EnqueueWords",
     "Lease",
     "MessageDetails",
+    "MessagePage",
+    "MessageState",
+    "MoveOutcome",
     "OnDuplicate",
     "OnFull",
     "Once",

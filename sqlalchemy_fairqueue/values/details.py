@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, overload
 
 if TYPE_CHECKING:
     from datetime import datetime
 
 MessageState = Literal["leased", "scheduled", "ready"]
+MoveOutcome = Literal["moved", "unchanged", "leased", "duplicate", "missing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,8 @@ class MessageDetails:
         expires_at: When that consumer's lease expires unless it is extended, in UTC.
         error: The last error, or None.
         unreadable: Why it cannot be read. None: it can.
+        place: Its place among the messages of its channel that wait, from 1 to 1,000. None: it is beyond, or a
+            consumer holds it, or it is one of a page.
     """
 
     message_id: int
@@ -56,12 +60,38 @@ class MessageDetails:
     expires_at: datetime | None
     error: str | None
     unreadable: str | None
+    place: int | None = None
 
     def state(self, now: datetime) -> MessageState:
         """Its state: "leased", a consumer holds it; "scheduled", it is due after *now*; "ready", it waits."""
         if self.consumer is not None:
             return "leased"
         return "scheduled" if self.due_at > now else "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePage(Sequence[MessageDetails]):
+    """A page of messages, in order: a sequence of them.
+
+    Attributes:
+        messages: The messages. There may be none on a page that is not the last.
+        next: Where the next page begins: ``queue.messages(..., after=page.next)``. None: this is the last page.
+    """
+
+    messages: tuple[MessageDetails, ...]
+    next: str | None
+
+    @overload
+    def __getitem__(self, index: int) -> MessageDetails: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[MessageDetails]: ...
+    def __getitem__(self, index: int | slice) -> MessageDetails | Sequence[MessageDetails]:
+        """One message, or some of them."""
+        return self.messages[index]
+
+    def __len__(self) -> int:
+        """How many messages it has."""
+        return len(self.messages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,10 @@ def test_list(cli: Cli, engine: Engine) -> None:
     assert [row[:2] for row in found.rows()[1:]] == [
         [str(held), "leased"], [str(ready), "ready"], [str(later), "scheduled"],
     ]  # fmt: skip
-    document = cli("messages", "list", "a", "--json", "--limit", "1").document
+    document = cli("messages", "list", "a", "--json", "--limit", "2").document
     assert [one["message_id"] for one in document["messages"]] == [held, ready]
+    rest = cli("messages", "list", "a", "--json", "--after", document["next"]).document
+    assert ([one["message_id"] for one in rest["messages"]], rest["next"]) == ([later], None)
     assert cli("messages", "list", "nobody").out == "channel 'nobody' of queue 'documents' has no messages\n"
 
 
@@ -69,3 +71,45 @@ def test_odd_names(cli: Cli, engine: Engine, name: str) -> None:
     found = cli("messages", "show", str(message_id), "--json").document
     assert (found["channel"], found["kind"], found["key"]) == (name, name, name)
     assert "\x1b" not in cli("messages", "show", str(message_id)).out
+
+
+def test_list_by_filters(cli: Cli, engine: Engine) -> None:
+    """The whole queue is listed with its channels, by state, kind and key, page by page."""
+    [held] = enqueue(engine, "a")
+    lease(engine, 1)
+    [ready] = enqueue(engine, "b", kind="print", key="k")
+    [later] = enqueue(engine, "c", delay=timedelta(hours=1))
+
+    def found(*words: str) -> list[int]:
+        return [one["message_id"] for one in cli("messages", "list", *words, "--json").document["messages"]]
+
+    assert found() == [held, ready, later]
+    assert found("--state", "leased") == [held]
+    assert found("--state", "scheduled") == [later]
+    assert found("--kind", "print") == found("b", "--key", "k") == [ready]
+    listed = cli("messages", "list", "--limit", "1")
+    assert listed.rows()[0][:3] == ["id", "state", "channel"]
+    assert f"--after=3.{queue_position(engine, held)}.{held}" in listed.out
+    assert cli("messages", "list", "--kind", "none").out == "queue 'documents' has no such messages\n"
+    assert cli("messages", "list", "--key", "k").status == 2
+    assert cli("messages", "list", "--after", "7").status == 2
+
+
+def queue_position(engine: Engine, message_id: int) -> object:
+    """The position of a message in its channel."""
+    with engine.connect() as connection:
+        return connection.exec_driver_sql(f"select dequeue_at from fq_message where id = {message_id}").scalar_one()
+
+
+def test_move(cli: Cli, engine: Engine) -> None:
+    """Messages are put into another channel; the exit status says whether all of them are there."""
+    one, two = enqueue(engine, "a", "a")
+    document = cli("messages", "move", str(one), str(two), "--to", "b", "--json").document
+    assert [entry["outcome"] for entry in document["messages"]] == ["moved", "moved"]
+    assert cli("messages", "move", str(one), "--to", "b").status == 0
+    lease(engine, 1)
+    moved = cli("messages", "move", str(one), str(two), str(two + 1), "--to", "c")
+    assert moved.status == 1
+    assert [row[1] for row in moved.rows()[1:]] == [
+        "stays: a consumer has it", "moved", "not there: done, dead, withdrawn, or of another queue",
+    ]  # fmt: skip

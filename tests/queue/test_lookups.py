@@ -1,6 +1,7 @@
 """Messages that are not settled, found by their id and by their channel."""
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -58,8 +59,105 @@ def test_the_messages_of_a_channel(engine: Engine) -> None:
     assert [one.message_id for one in held] == urgent
     found = [one.message_id for one in queue.messages(engine, channel="customer-7")]
     assert found == [*urgent, first, second, third, *later]
-    assert [one.message_id for one in queue.messages(engine, channel="customer-7", limit=2)] == [*urgent, first, second]
-    assert queue.messages(engine, channel="nobody") == []
+    assert len(queue.messages(engine, channel="nobody")) == 0
+    every = [*urgent, first, second, third, *later]
+    for limit in 1, 2, 5, 6:
+        pages = _pages(engine, channel="customer-7", limit=limit)
+        assert [one for page in pages for one in page] == every
+        assert [len(page) for page in pages[:-1]] == [limit] * (len(pages) - 1)
+    assert queue.messages(engine, channel="customer-7", limit=5).next is None
+
+
+def _pages(engine: Engine, after: str | None = None, **asked: Any) -> list[list[int]]:
+    """The ids of each page, until the last one."""
+    pages = []
+    while True:
+        page = queue.messages(engine, after=after, **asked)
+        pages.append([one.message_id for one in page])
+        after = page.next
+        if after is None:
+            return pages
+
+
+def _found(engine: Engine, **asked: Any) -> list[int]:
+    return [one for page in _pages(engine, **asked) for one in page]
+
+
+def test_filters(engine: Engine) -> None:
+    """State, kind and key restrict the messages of a channel and of the queue, whatever the pages are."""
+    first, second = _enqueue(engine, 1, 2)
+    printed = _enqueue(engine, 3, kind="print", key="k")
+    later = _enqueue(engine, 4, delay=timedelta(hours=1), kind="print")
+    other = _enqueue(engine, 5, channel="b", key="k", kind="print")
+    with Session(engine) as session, session.begin():
+        Queue("others").enqueue(session, channel="customer-7", payload=1, kind="print")
+    assert [one.message_id for one in queue.dequeue(engine, limit=2)] == [first, *other]
+    for limit in 1, 2, 100:
+        here = partial(_found, engine, limit=limit, channel="customer-7")
+        assert here() == [first, second, *printed, *later]
+        assert here(state="leased") == [first]
+        assert here(state="ready") == [second, *printed]
+        assert here(state="scheduled") == later
+        assert here(kind="print") == [*printed, *later]
+        assert here(kind="print", state="ready") == printed
+        assert here(key="k") == printed
+        assert here(key="k", state="leased") == here(key="k", kind="other") == here(key="none") == []
+        assert _found(engine, channel="b", key="k") == other
+        whole = partial(_found, engine, limit=limit)
+        assert whole() == [first, second, *printed, *later, *other]
+        assert whole(state="leased") == [first, *other]
+        assert whole(state="ready") == [second, *printed]
+        assert whole(state="scheduled") == later
+        assert whole(kind="print") == [*printed, *later, *other]
+        assert whole(kind="print", state="leased") == other
+
+
+def test_a_bounded_look(engine: Engine) -> None:
+    """A page looks at so many messages at most, and says where the next one begins, also if it found nothing."""
+    ids = _enqueue(engine, *range(10))
+    [last] = _enqueue(engine, 1, kind="print")
+    for asked in ({}, {"channel": "customer-7"}):
+        pages = _pages(engine, kind="print", scan=4, **asked)
+        assert pages == [[], [], [last]]
+        assert _found(engine, scan=3, **asked) == [*ids, last]
+
+
+def test_pages_while_the_queue_lives(engine: Engine) -> None:
+    """What stays in its place is on one page and no other, though others come, go, and are delivered between them."""
+    ids = _enqueue(engine, *range(6))
+    first = queue.messages(engine, channel="customer-7", limit=2)
+    assert [one.message_id for one in first] == ids[:2]
+    urgent = _enqueue(engine, "urgent", priority=1)
+    with Session(engine) as session, session.begin():
+        queue.cancel(session, ids[1])
+        queue.cancel(session, ids[2])
+    assert len(queue.dequeue(engine, limit=2)) == 2
+    later = _enqueue(engine, "later")
+    rest = _found(engine, channel="customer-7", limit=2, after=first.next)
+    assert rest == [*ids[3:], *later]
+    assert urgent[0] not in rest
+
+
+def test_by_key_and_place(engine: Engine) -> None:
+    """A message is found by its channel and key, and knows its place among those that wait."""
+    held, first = _enqueue(engine, 1, 2)
+    [second] = _enqueue(engine, 3, key="k")
+    [urgent] = _enqueue(engine, 4, priority=1, key="u")
+    found = queue.message(engine, channel="customer-7", key="k")
+    assert found is not None
+    assert (found.message_id, found.place) == (second, 4)
+    [delivery] = queue.dequeue(engine)
+    assert delivery.message_id == urgent
+    places = [queue.message(engine, one) for one in (urgent, held, first, second)]
+    assert [one and one.place for one in places] == [None, 1, 2, 3]
+    assert queue.message(engine, channel="customer-7", key="none") is None
+    assert queue.message(engine, channel="none", key="k") is None
+    assert Queue("others").message(engine, channel="customer-7", key="k") is None
+    _enqueue(engine, *range(1000))
+    [beyond] = _enqueue(engine, 5)
+    found = queue.message(engine, beyond)
+    assert found is not None
+    assert found.place is None
 
 
 async def test_the_awaited_twins(engine: Engine, async_engine: AsyncEngine) -> None:
@@ -67,6 +165,9 @@ async def test_the_awaited_twins(engine: Engine, async_engine: AsyncEngine) -> N
     [message_id] = _enqueue(engine, 1)
     assert await queue.amessage(async_engine, message_id) == queue.message(engine, message_id)
     assert await queue.amessages(async_engine, channel="customer-7") == queue.messages(engine, channel="customer-7")
+    _enqueue(engine, 1, key="k")
+    found = await queue.amessage(async_engine, channel="customer-7", key="k")
+    assert found == queue.message(engine, channel="customer-7", key="k") is not None
 
 
 @pytest.mark.parametrize("wrong", [0, "1", 2**63, True])
@@ -76,5 +177,21 @@ def test_bad_ids(engine: Engine, wrong: Any) -> None:
         queue.message(engine, wrong)
     with pytest.raises(InvalidArgument, match="limit"):
         queue.messages(engine, channel="a", limit=0)
-    with pytest.raises(InvalidArgument, match="channel"):
-        queue.messages(engine, channel="")
+    for asked in (
+        {"channel": ""},
+        {"state": "gone"},
+        {"kind": ""},
+        {"key": "k"},
+        {"channel": "a", "key": ""},
+        {"scan": 0},
+        {"after": wrong},
+        {"after": "1.0.7"},
+        {"after": "3.0.7", "channel": "a"},
+        {"after": "3.0.0"},
+        {"after": "3.0.7.1"},
+    ):
+        with pytest.raises(InvalidArgument, match=min(set(asked) - {"channel"}, default="channel")):
+            queue.messages(engine, **asked)
+    for both in ({}, {"channel": "a"}, {"key": "k"}, {"message_id": 1, "channel": "a", "key": "k"}):
+        with pytest.raises(InvalidArgument, match="give an id, or a channel and a key"):
+            queue.message(engine, **both)

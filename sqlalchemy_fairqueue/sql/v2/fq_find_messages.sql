@@ -1,0 +1,179 @@
+-- fq_find_messages: the ids of messages of a queue that are not settled, a page of up to p_limit, and where they stand.
+-- Of a channel: first those that consumers hold (step 1, by id), then those that wait, in the order of their delivery
+-- (step 2, by at and id). Of the whole queue: by id (step 3), or with p_state 'leased' those that consumers hold
+-- (step 4, by id). p_state: null, 'leased', 'ready' or 'scheduled'. p_key needs a channel. p_step, p_at and p_message_id
+-- are those of the last row of the page before.
+-- Guarantees: one snapshot. The last row has no message_id if there may be more, and says where to go on. At most p_scan
+-- messages are looked at, so that a page may have fewer than p_limit, or none, and still not be the last. A message
+-- that keeps its step and place is on one page and no other, whatever is added or settled meanwhile.
+-- Cost: the messages that are looked at; of steps 1 and 4 what the queue has of messages out. Locks: none.
+-- Index: fq_message_ready_ix, fq_message_dedupe_key, fq_message_pkey, fq_channel_queue_name_key, fq_lease_expires_ix,
+-- fq_message_lease_ix. Errors: QF001 a bad limit or state, a key without a channel; QF007; none of a row's.
+create function fairqueue.fq_find_messages(
+  p_queue text,
+  p_channel text,
+  p_state text,
+  p_kind text,
+  p_key text,
+  p_step integer,
+  p_at bigint,
+  p_message_id bigint,
+  p_limit integer,
+  p_scan integer
+)
+returns table (message_id bigint, step integer, at bigint, last_id bigint)
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_custom_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_step integer := coalesce(p_step, 0);
+  v_after bigint := coalesce(p_message_id, 0);
+  -- Positions of messages that wait: where the page begins, and the bounds of those in the state.
+  v_from bigint := '-9223372036854775808';
+  v_from_id bigint := 0;
+  v_least bigint := '-9223372036854775808';
+  v_most bigint := '9223372036854775807';
+  v_channel_id bigint;
+  v_found integer := 0;
+  v_scanned integer := 0;
+  v_matches boolean;
+  r record;
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  if p_limit is null or p_limit < 1 or p_scan is null or p_scan < 1 then
+    raise exception 'fq_find_messages has limit %, scan %', p_limit, p_scan
+      using errcode = 'QF001', hint = 'ask for 1 message or more, and let 1 or more be looked at';
+  end if;
+  if p_state not in ('leased', 'ready', 'scheduled') then
+    raise exception 'fq_find_messages has state %', quote_literal(left(p_state, 80))
+      using errcode = 'QF001', hint = 'ask for leased, ready or scheduled messages, or null for all';
+  end if;
+  if p_key is not null and p_channel is null then
+    raise exception 'fq_find_messages has a key and no channel'
+      using errcode = 'QF001', hint = 'a key belongs to a channel: name both';
+  end if;
+  if p_channel is not null then
+    select c.id into v_channel_id
+    from fairqueue.fq_channel c
+    where c.queue = p_queue
+      and c.name = p_channel;
+    if not found then
+      return;
+    end if;
+  end if;
+  if v_step = 2 then
+    v_from := p_at;
+    v_from_id := v_after;
+  end if;
+  if p_state = 'ready' then
+    v_most := v_now;
+  elsif p_state = 'scheduled' then
+    v_least := v_now + 1;
+  end if;
+  for r in
+    select k.*
+    from (
+      select m.id, 1 as step, m.dequeue_at, m.lease_id, true as ours
+      from fairqueue.fq_message m
+      where p_key is not null
+        and v_step = 0
+        and m.channel_id = v_channel_id
+        and m.dedupe_key = p_key
+      limit 1
+    ) k
+    union all
+    select o.*
+    from (
+      select m.id, case when p_channel is null then 4 else 1 end, m.dequeue_at, m.lease_id, true
+      from fairqueue.fq_lease e
+      join fairqueue.fq_message m on m.lease_id = e.id
+      join fairqueue.fq_channel c on c.id = m.channel_id
+      where p_key is null
+        and (p_state = 'leased' or (p_state is null and p_channel is not null))
+        and v_step <> 2
+        and e.queue = p_queue
+        and (v_channel_id is null or m.channel_id = v_channel_id)
+        and m.id > v_after
+      order by m.id
+      limit p_scan
+    ) o
+    union all
+    select w.*
+    from (
+      select m.id, 2, m.dequeue_at, m.lease_id, true
+      from fairqueue.fq_message m
+      where p_key is null
+        and (p_state in ('ready', 'scheduled')) is not false
+        and m.channel_id = v_channel_id
+        and m.lease_id is null
+        and (m.dequeue_at, m.id) > (v_from, v_from_id)
+        and m.dequeue_at between v_least and v_most
+      order by m.channel_id, m.dequeue_at, m.id
+      limit p_scan
+    ) w
+    union all
+    select a.*
+    from (
+      select m.id, 3, m.dequeue_at, m.lease_id, c.queue = p_queue
+      from fairqueue.fq_message m
+      left join fairqueue.fq_channel c on c.id = m.channel_id
+      where p_channel is null
+        and p_state is distinct from 'leased'
+        and m.id > v_after
+      order by m.id
+      limit p_scan
+    ) a
+  loop
+    if v_found = p_limit or v_scanned = p_scan then
+      -- What was looked at last is where the next page begins.
+      message_id := null;
+      return next;
+      return;
+    end if;
+    v_scanned := v_scanned + 1;
+    v_matches := r.ours is true
+      and case p_state
+        when 'leased' then r.lease_id is not null
+        when 'ready' then r.lease_id is null and r.dequeue_at <= v_now
+        when 'scheduled' then r.lease_id is null and r.dequeue_at > v_now
+        else true
+      end;
+    if v_matches and p_kind is not null then
+      begin
+        select m.kind = p_kind into v_matches
+        from fairqueue.fq_message m
+        where m.id = r.id;
+      exception
+        when data_exception or program_limit_exceeded or internal_error then
+          v_matches := false;
+      end;
+    end if;
+    step := r.step;
+    at := r.dequeue_at;
+    last_id := r.id;
+    if v_matches then
+      message_id := r.id;
+      v_found := v_found + 1;
+      return next;
+    end if;
+  end loop;
+  if v_scanned = p_scan and p_key is null then
+    message_id := null;
+    return next;
+  end if;
+end
+$$;

@@ -1,0 +1,51 @@
+-- fq_message_place: the number of messages that wait before a message in its channel, counted up to p_most.
+-- Guarantees: one snapshot. Null: no such message waits in the queue: a consumer holds it, or it is gone.
+-- Cost: the messages that are counted. Locks: none. Index: fq_message_pkey, fq_channel_pkey, fq_message_ready_ix.
+-- Errors: QF001 bad bound; QF007.
+create function fairqueue.fq_message_place(p_queue text, p_message_id bigint, p_most integer)
+returns integer
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_custom_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+declare
+  v_channel_id bigint;
+  v_at bigint;
+  v_before integer;
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  if p_most is null or p_most < 1 then
+    raise exception 'fq_message_place counts to %', p_most
+      using errcode = 'QF001', hint = 'let 1 message or more be counted';
+  end if;
+  select m.channel_id, m.dequeue_at into v_channel_id, v_at
+  from fairqueue.fq_message m
+  join fairqueue.fq_channel c on c.id = m.channel_id
+  where m.id = p_message_id
+    and m.lease_id is null
+    and c.queue = p_queue;
+  if not found then
+    return null;
+  end if;
+  select count(*) into v_before
+  from (
+    select
+    from fairqueue.fq_message m
+    where m.channel_id = v_channel_id
+      and m.lease_id is null
+      and (m.dequeue_at, m.id) < (v_at, p_message_id)
+    limit p_most
+  ) b;
+  return v_before;
+end
+$$;

@@ -1,0 +1,124 @@
+-- fq_move_message: put a message that waits into another channel of its queue, in the caller's transaction.
+-- Guarantees: the same message with the same id, key, attempts and due time; where it is due and has a priority, it
+-- stands by its priority as if it were due now. Returns 'moved'; 'unchanged': it is in that channel; 'leased': a
+-- consumer holds it; 'duplicate': another message of that channel holds its key; 'missing'. Only 'moved' changes
+-- anything, besides that the channel is made. A bound of the backlog is not asked. p_policy: of a channel that is new,
+-- if the queue has no defaults. p_notify: wake waiting consumers (false in a two-phase transaction).
+-- Locks: in the order of fq_enqueue: the first use of a channel and the key in it, which a message that is deleted again
+-- holds meanwhile, wait for a transaction that adds the same one; then the message, waits for who settles, replaces,
+-- cancels or delivers it. Index: fq_message_pkey, fq_message_dedupe_key, fq_channel_queue_name_key.
+-- Errors: QF001 a bad name; 40001; QF007.
+create function fairqueue.fq_move_message(
+  p_queue text, p_message_id bigint, p_channel text, p_policy jsonb, p_notify boolean
+)
+returns text
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_key text;
+  v_aging bigint;
+  v_channel_id bigint;
+  v_holder bigint;
+  v_held fairqueue.fq_message;
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, array[p_channel]::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  loop
+    select m.dedupe_key into v_key
+    from fairqueue.fq_message m
+    join fairqueue.fq_channel c on c.id = m.channel_id
+    where m.id = p_message_id
+      and c.queue = p_queue;
+    if not found then
+      return 'missing';
+    end if;
+    loop
+      select c.id, n.priority_aging into v_channel_id, v_aging
+      from fairqueue.fq_channel c
+      cross join lateral (
+        select s.forget_xid, s.priority_aging
+        from fairqueue.fq_channel_state s
+        where s.channel_id = c.id
+        order by s.channel_id desc, s.turn desc
+        limit 1
+      ) n
+      where c.queue = p_queue
+        and c.name = p_channel
+        and n.forget_xid is null;
+      exit when found;
+      perform fairqueue.fq_make_channels(p_queue, array[p_channel]::text[], p_policy);
+    end loop;
+    if v_key is not null then
+      insert into fairqueue.fq_message (channel_id, kind, content, dequeue_at, enqueued_at, dedupe_key, max_attempts)
+      values (v_channel_id, 'default', ''::bytea, v_now, v_now, v_key, 1)
+      on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
+      returning id into v_holder;
+      if v_holder is null then
+        select m.id into v_holder
+        from fairqueue.fq_message m
+        where m.channel_id = v_channel_id
+          and m.dedupe_key = v_key;
+        -- The message that held the key has just ended: try again.
+        continue when not found;
+        return case when v_holder = p_message_id then 'unchanged' else 'duplicate' end;
+      end if;
+    end if;
+    select m.* into v_held
+    from fairqueue.fq_message m
+    where m.id = p_message_id
+    for update;
+    if v_holder is not null then
+      delete from fairqueue.fq_message m
+      where m.id = v_holder;
+      v_holder := null;
+    end if;
+    -- It has ended, or another move has put it elsewhere.
+    continue when v_held.id is null;
+    if v_held.lease_id is not null then
+      return 'leased';
+    end if;
+    if v_held.channel_id = v_channel_id then
+      return 'unchanged';
+    end if;
+    -- Another call has given it a key, or taken it, or moved it: the locks are those of another message then.
+    exit when v_held.dedupe_key is not distinct from v_key;
+  end loop;
+
+  delete from fairqueue.fq_message m
+  where m.id = p_message_id;
+  insert into fairqueue.fq_signal (queue, channel_id, added, bounded)
+  values (p_queue, v_held.channel_id, -1, true);
+  if v_held.priority is not null and v_held.dequeue_at <= v_now then
+    v_held.dequeue_at := fairqueue.fq_position(v_now, v_held.priority, v_aging);
+  end if;
+  insert into fairqueue.fq_message (
+    id, channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, attempts, max_attempts, deliveries,
+    delivered_at, returned_at, error, priority
+  )
+  overriding system value
+  values (
+    v_held.id, v_channel_id, v_held.kind, v_held.content, v_held.headers, v_held.dequeue_at, v_held.enqueued_at,
+    v_held.dedupe_key, v_held.attempts, v_held.max_attempts, v_held.deliveries, v_held.delivered_at,
+    v_held.returned_at, v_held.error, v_held.priority
+  );
+  insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, bounded)
+  values (p_queue, v_channel_id, v_held.dequeue_at, v_held.id, 1, true);
+  if p_notify then
+    perform fairqueue.fq_wake(p_queue);
+  end if;
+  return 'moved';
+end
+$$;

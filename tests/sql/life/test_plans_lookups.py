@@ -1,0 +1,80 @@
+"""Look-ups of messages reach their rows by index, as many as a page has, among 100,000 messages and 2,000 channels."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.sql.client import HOUR, Kernel
+from tests.sql.plans import assert_frugal
+
+PAGE = 10
+# A loop of PL/pgSQL fetches 10 rows and then 50 at a time.
+BOUND = 60 + PAGE
+
+
+@pytest.fixture
+def full(kernel: Kernel) -> Kernel:
+    """A backlog half of which is one channel's, each tenth with a key, each hundredth of a rare kind."""
+    kernel.enqueue(*["held"] * 5)
+    kernel.rows("insert into fq_channel (queue, name) select 'q', 'c' || i from generate_series(1, 2000) i")
+    kernel.rows(
+        """
+        insert into fq_message (channel_id, kind, content, dequeue_at, enqueued_at, max_attempts, dedupe_key)
+        select c.id + case when i % 2 = 0 then 0 else i % 2000 end, case when i % 100 = 0 then 'rare' else 'work' end,
+          '{}', i, i, 20, case when i % 10 = 0 then 'k' || i end
+        from fq_channel c
+        cross join generate_series(1, 100000) i
+        where c.name = 'c1'
+        """
+    )
+    assert len(kernel.dequeue(5, lease=HOUR).hands) == 5
+    kernel.commit()
+    return kernel
+
+
+def _find(kernel: Kernel, **asked: object) -> list[dict[str, Any]]:
+    names = ("channel", "state", "kind", "key", "step", "at", "message_id")
+    types = ("text", "text", "text", "text", "integer", "bigint", "bigint")
+    places = ", ".join(f"%({name})s::{kind}" for name, kind in zip(names, types, strict=True))
+    call = f"select * from fq_find_messages('q', {places}, {PAGE}, 5000)"
+    return kernel.rows(call, **{name: asked.get(name) for name in names})
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"channel": "c1"},
+        {"channel": "c1", "state": "ready"},
+        {"channel": "c1", "state": "scheduled"},
+        {"channel": "c1", "state": "leased"},
+        {"channel": "c1", "key": "k50000"},
+        {"channel": "c1", "step": 2, "at": 90_000, "message_id": 1},
+        {"channel": "c1", "state": "ready", "step": 2, "at": 90_000, "message_id": 1},
+        {"channel": "held"},
+        {"channel": "c1999", "kind": "work"},
+        {},
+        {"state": "ready"},
+        {"state": "leased"},
+        {"step": 3, "at": 0, "message_id": 90_000},
+    ],
+    ids=str,
+)
+def test_a_page_reads_a_page(full: Kernel, asked: dict[str, object]) -> None:
+    """Whatever is asked for by index, the page costs what it has."""
+    assert_frugal(full, BOUND, lambda: _find(full, **asked))
+
+
+def test_what_no_index_has_is_bounded(full: Kernel) -> None:
+    """A kind and a state of the whole queue look at so many messages, and no more."""
+    for asked in ({"kind": "none"}, {"state": "scheduled"}, {"channel": "c1", "kind": "none"}):
+        assert_frugal(full, 5000 + BOUND, partial(_find, full, **asked))
+        [row] = _find(full, **asked)
+        assert row["message_id"] is None
+
+
+def test_a_place_reads_what_it_counts(full: Kernel) -> None:
+    """A message at the end of a long channel is counted up to the bound."""
+    last = full.value("select max(id) from fq_message where lease_id is null")
+    assert_frugal(full, 100 + BOUND, lambda: full.value("select fq_message_place('q', %(id)s, 100)", id=last))
+    assert full.value("select fq_message_place('q', %(id)s, 100)", id=last) == 100
