@@ -19,6 +19,7 @@ from sqlalchemy_fairqueue.cli.policies import (
     check_contradiction,
     count_option,
     dead_letter_option,
+    fair_by_option,
     flag_option,
     forget_option,
     on_full_option,
@@ -114,6 +115,7 @@ def configure_queue(
     ] = None,
     dead_letter_retention: Annotated[list[Any] | None, dead_letter_option("--dead-letter-retention")] = None,
     forget_channels_after: Annotated[Any, forget_option("--forget-channels-after")] = None,
+    fair_by: Annotated[str | None, fair_by_option("--fair-by")] = None,
     channel_max_concurrency: Annotated[
         int | None, count_option("--channel-max-concurrency", "For new channels: most messages out at once.")
     ] = None,
@@ -167,6 +169,8 @@ def configure_queue(
         wanted["dead_letter_retention"] = dict(dead_letter_retention)
     if forget_channels_after is not None:
         wanted["forget_channels_after"] = None if forget_channels_after == "none" else forget_channels_after
+    if fair_by is not None:
+        wanted["fair_by"] = fair_by
     with open_installation(options) as installation:
         queue = installation.single_queue(may_be_new=bool(wanted))
         before = _configuration(installation, queue)
@@ -182,6 +186,7 @@ def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfigur
         ("rate", after.rate and after.rate.per_time()),
         ("burst", after.rate and after.rate.burst),
         *((("shared limits", ", ".join(after.limits)),) if after.limits else ()),
+        ("fair by", after.fair_by),
         ("history", after.history),
         ("retention", after.retention or (timedelta(days=30) if after.history else None)),
     ]
@@ -205,6 +210,7 @@ def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfigur
             "max_concurrency": after.max_concurrency,
             "rate": rate_document(after.rate),
             "limits": list(after.limits),
+            "fair_by": after.fair_by,
             "history": after.history,
             "history_retention_seconds": after.retention,
             "dead_letter_retention_seconds": after.dead_letters,

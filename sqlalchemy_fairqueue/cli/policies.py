@@ -94,6 +94,19 @@ def forget_option(name: str) -> Any:
     return typer.Option(name, parser=option_parser(_aging), metavar="DURATION", help=words, show_default=False)
 
 
+def fair_by_option(name: str) -> Any:
+    """An option that takes what channels get equal parts of."""
+    words = "What channels get equal parts of, by weight: messages, cost or seconds."
+    return typer.Option(name, parser=option_parser(_fair_by), metavar="WORD", help=words, show_default=False)
+
+
+def _fair_by(words: str) -> str:
+    if words not in {"messages", "cost", "seconds"}:
+        problem = f"{words!r} is none of messages, cost and seconds"
+        raise ValueError(problem)
+    return words
+
+
 def _dead_letter_retention(words: str) -> tuple[str | None, timedelta | None]:
     kind, equals, text = words.rpartition("=")
     retention = None if text.strip().lower() == "none" else parse_duration(text)
@@ -159,6 +172,7 @@ class QueueConfiguration:
         dead_letters: How long dead letters are kept; None: for ever.
         dead_letters_by_kind: The same for single kinds.
         idle_channels: How long idle channels are kept; None: for ever.
+        fair_by: What its channels get equal parts of.
     """
 
     defaults: ChannelPolicy | None = None
@@ -170,6 +184,7 @@ class QueueConfiguration:
     dead_letters: timedelta | None = None
     dead_letters_by_kind: Mapping[str, timedelta] = field(default_factory=dict)
     idle_channels: timedelta | None = timedelta(days=30)
+    fair_by: str = "messages"
 
 
 def queue_configuration(connection: Connection, schema: str, queue: str) -> QueueConfiguration:
@@ -187,4 +202,5 @@ def queue_configuration(connection: Connection, schema: str, queue: str) -> Queu
         None if row.dead_letter_retention is None else duration(row.dead_letter_retention),
         {kind: duration(retention) for kind, retention in (row.dead_letter_retention_by_kind or {}).items()},
         None if row.forget_channels_after is None else duration(row.forget_channels_after),
+        row.fair_by,
     )

@@ -25,6 +25,8 @@ Hints = list[int | None]
 # Places of hints that say more: whether messages hold slots, and since when what is due is locked.
 _HOLD_SLOTS = 6
 _LOCKED_SINCE = 7
+# Whether the queue is fair by seconds.
+_TIMED = 10
 
 
 class DeliveredMessage(NamedTuple):
@@ -52,6 +54,7 @@ class Dequeued:
         lease: The lease that they are held under. None: nothing was taken.
         lease_id: The lease that the next dequeue may use again. None: there is none.
         hold_slots: Whether the messages may hold slots of a limit, their channels' or the queue's.
+        is_timed: Whether the queue is fair by seconds.
         hints: For the next dequeue.
         is_locked: Whether something is due that another transaction has locked.
         due_in: How long until something else may be due. None: nothing is scheduled.
@@ -63,6 +66,7 @@ class Dequeued:
     lease: Lease | None
     lease_id: int | None
     hold_slots: bool
+    is_timed: bool
     hints: Hints | None
     is_locked: bool
     due_in: timedelta | None
@@ -165,6 +169,7 @@ def dequeue(
         lease=Lease(about.lease_id, consumer, instant(about.lease_expires_at)) if rows else None,
         lease_id=about.lease_id,
         hold_slots=found[_HOLD_SLOTS : _HOLD_SLOTS + 1] != [0],
+        is_timed=found[_TIMED : _TIMED + 1] == [1],
         hints=found or None,
         is_locked=any(since is not None for since in found[_LOCKED_SINCE : _LOCKED_SINCE + 1]),
         due_in=None if about.due_in is None else duration(about.due_in),
@@ -189,7 +194,8 @@ def _delivered(*columns: Any) -> DeliveredMessage:
 @cache
 def hear_clause(schema: str | None) -> Clause:
     """``fq_hear``."""
-    return call(schema, "fq_hear", "seen, last_id, scheduled_at", queue="text", after="bigint", limit="integer")
+    types = {"queue": "text", "after": "bigint", "limit": "integer", "virtual_time": "bigint"}
+    return call(schema, "fq_hear", "seen, last_id, scheduled_at", **types)
 
 
 def hear(connection: Connection, target: Target, *, after: int, limit: int) -> Heard:
@@ -204,7 +210,7 @@ def hear(connection: Connection, target: Target, *, after: int, limit: int) -> H
     [row] = fetch(
         connection,
         hear_clause(target.schema),
-        {"queue": target.queue, "after": after, "limit": limit},
+        {"queue": target.queue, "after": after, "limit": limit, "virtual_time": None},
         f"hear the signals of queue {target.queue!r}",
     )
     return Heard._make(row)

@@ -30,7 +30,7 @@ _MESSAGE_TYPES = {
     "keys": "text[]",
     "max_attempts": "integer[]",
 }
-_ARRAYS = (*_MESSAGE_TYPES, "on_duplicates")
+_ARRAYS = (*_MESSAGE_TYPES, "on_duplicates", "costs")
 
 
 class Content(bytes):
@@ -90,6 +90,7 @@ def enqueue_clause(schema: str | None, *, alone: bool = False, refusing: bool = 
         on_duplicates="text[]",
         notify="boolean",
         hold="bigint[]",
+        costs="integer[]",
     )
 
 
@@ -149,6 +150,8 @@ def enqueue_call(
     parameters = columns[0]
     if not alone:
         parameters = {name: [one[name] for one in columns] for name in columns[0]}
+        if all(message.message.cost == 1 for message in messages):
+            parameters["costs"] = None
     parameters["queue"] = target.queue
     parameters["policy"] = new_policy_json(policy)
     parameters["notify"] = may_notify(connection, notify)
@@ -171,6 +174,7 @@ def _column_values(encoded: EncodedMessage) -> dict[str, Any]:
         "keys": message.key,
         "max_attempts": encoded.max_attempts,
         "on_duplicates": message.on_duplicate,
+        "costs": None if message.cost == 1 else message.cost,
     }
 
 

@@ -61,6 +61,7 @@ class ContentMixin(FairqueueMixin):
     headers: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
     dedupe_key: Mapped[str | None] = mapped_column(Text(collation="C"))
     priority: Mapped[int | None] = mapped_column(Integer)
+    cost: Mapped[int | None] = mapped_column(Integer)
     enqueued_at: Mapped[datetime] = mapped_column(Instant)
 
     @hybrid_property
@@ -280,6 +281,7 @@ class SignalMixin(FairqueueMixin):
     added: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     queue_freed: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     dropped: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    cost: Mapped[int | None] = mapped_column(BigInteger)
     bounded: Mapped[bool] = mapped_column(Boolean, server_default=false())
 
     @declared_attr.directive

@@ -64,6 +64,7 @@ class QueueConfigMixin(FairqueueMixin):
     limits: Mapped[list[str] | None] = mapped_column(ARRAY(Text(collation="C")))
     paused_at: Mapped[datetime | None] = mapped_column(Instant)
     history: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    fair_by: Mapped[str] = mapped_column(Text, server_default="messages")
     history_retention: Mapped[timedelta | None] = mapped_column(Duration)
     dead_letter_retention: Mapped[timedelta | None] = mapped_column(Duration)
     dead_letter_retention_by_kind: Mapped[dict[str, int] | None] = mapped_column(JSONB)
@@ -85,6 +86,7 @@ class QueueConfigMixin(FairqueueMixin):
         return (
             PrimaryKeyConstraint("name", name=conv("fq_queue_pkey")),
             CheckConstraint("jsonb_typeof(defaults) = 'object'", name=conv("fq_queue_defaults_check")),
+            CheckConstraint("fair_by in ('messages', 'cost', 'seconds')", name=conv("fq_queue_fair_by_check")),
             CheckConstraint(
                 "max_concurrency >= 1 and history_retention >= 1 and rate_interval >= 0 and rate_burst >= 1",
                 name=conv("fq_queue_limits_check"),

@@ -16,11 +16,13 @@ from sqlalchemy_fairqueue.unit_of_work import (
     Pause,
     RecordHistory,
     RetainDeadLetters,
+    ShareBy,
 )
 from sqlalchemy_fairqueue.values import (
     UNSET,
     ChannelPolicy,
     Unset,
+    check_choice,
     check_duration,
     check_name,
     policy_changes,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
     from sqlalchemy_fairqueue.queue.base import AnySession
     from sqlalchemy_fairqueue.unit_of_work import Operation
-    from sqlalchemy_fairqueue.values import PolicyChanges, QueueLimits, Rate
+    from sqlalchemy_fairqueue.values import FairBy, PolicyChanges, QueueLimits, Rate
 
     DeadLetterRetention = timedelta | Mapping[str, timedelta | None] | Mapping[str | None, timedelta | None] | None
 
@@ -58,6 +60,7 @@ class ConfigurationMethods(QueueBase):
         history_retention: timedelta | Unset | None = UNSET,
         dead_letter_retention: DeadLetterRetention | Unset = UNSET,
         forget_channels_after: timedelta | Unset | None = UNSET,
+        fair_by: FairBy | None = None,
     ) -> None:
         """Set what is the queue's own. What is not given stays as it is.
 
@@ -84,6 +87,9 @@ class ConfigurationMethods(QueueBase):
                 messages and dead letters: their names, and how much they had dropped. The next enqueue makes such a
                 channel anew. One that is paused, or that configure_channel has set, stays. None: all stay. Before it is
                 set: 30 days.
+            fair_by: What channels that stay backlogged get equal parts of, by weight: "messages", as before it is set;
+                "cost", the sum of what ``enqueue(cost=)`` declared and settlements corrected; "seconds", the time that
+                handlers of workers took.
 
         Locks the queue's row until the transaction ends; waits for another configuration of the same queue. With
         max_concurrency or rate also the messages that consumers hold: it waits for transactions that are settling one,
@@ -105,6 +111,7 @@ class ConfigurationMethods(QueueBase):
                 history_retention=history_retention,
                 dead_letter_retention=dead_letter_retention,
                 forget_channels_after=forget_channels_after,
+                fair_by=fair_by,
             ),
         )
 
@@ -212,6 +219,7 @@ class ConfigurationMethods(QueueBase):
         history_retention: timedelta | Unset | None = UNSET,
         dead_letter_retention: DeadLetterRetention | Unset = UNSET,
         forget_channels_after: timedelta | Unset | None = UNSET,
+        fair_by: FairBy | None = None,
     ) -> None:
         """As :meth:`configure`, at once on an AsyncConnection or AsyncEngine."""
         await self._aperform(
@@ -225,6 +233,7 @@ class ConfigurationMethods(QueueBase):
                 history_retention=history_retention,
                 dead_letter_retention=dead_letter_retention,
                 forget_channels_after=forget_channels_after,
+                fair_by=fair_by,
             ),
         )
 
@@ -275,6 +284,7 @@ class ConfigurationMethods(QueueBase):
         history_retention: timedelta | Unset | None,
         dead_letter_retention: DeadLetterRetention | Unset,
         forget_channels_after: timedelta | Unset | None,
+        fair_by: FairBy | None,
     ) -> list[Operation]:
         changes: list[Operation] = []
         if defaults is not None:
@@ -289,6 +299,7 @@ class ConfigurationMethods(QueueBase):
             ]
         if forget_channels_after is not UNSET:
             changes.append(ForgetChannels(self._target, _checked_time(forget_channels_after)))
+        changes += self._shares(fair_by)
         own: PolicyChanges = {}
         if max_concurrency is not UNSET:
             own["max_concurrency"] = max_concurrency
@@ -302,9 +313,15 @@ class ConfigurationMethods(QueueBase):
         if not changes:
             raise InvalidArgument(
                 "configure has nothing to set; give defaults, max_concurrency, rate, limits, history, "
-                "history_retention, dead_letter_retention or forget_channels_after"
+                "history_retention, dead_letter_retention, forget_channels_after or fair_by"
             )
         return changes
+
+    def _shares(self, fair_by: FairBy | None) -> list[Operation]:
+        if fair_by is None:
+            return []
+        check_choice("fair_by", fair_by, ("messages", "cost", "seconds"))
+        return [ShareBy(self._target, fair_by)]
 
     def _configure_limit(
         self, name: str, max_concurrency: int | Unset | None, rate: Rate | str | Unset | None

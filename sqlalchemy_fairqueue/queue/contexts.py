@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.values import MOST_COST, check_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,7 @@ class HeldState(Protocol):
     cancelled: bool
     stopping: bool
     max_attempts: int
+    cost: int | None
 
     @property
     def delivery(self) -> Delivery:
@@ -121,6 +123,26 @@ class Context:
         That is its own limit (``delivery.max_attempts``) or the policy's, whichever is lower.
         """
         return self._held.max_attempts
+
+    @property
+    def cost(self) -> int | None:
+        """What this attempt costs its channel, in the unit of ``enqueue(cost=)``: ``context.cost = 412``.
+
+        The worker tells it when it settles the delivery, however the handler ends: the channel is charged what that is
+        more than the message's declared cost, or gets back what it is less. None, as before it is set: the declared
+        cost stands, or in a queue that is fair by seconds the milliseconds that the handler takes. A handler that
+        settles its delivery by a verb itself gives the cost there.
+
+        Raises:
+            InvalidArgument: It is set to something else than an int of 0 to 1,000,000,000, or None.
+        """
+        return self._held.cost
+
+    @cost.setter
+    def cost(self, cost: int | None) -> None:
+        if cost is not None:
+            check_count("cost", cost, 0, MOST_COST)
+        self._held.cost = cost
 
     @property
     def lost(self) -> bool:

@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, session_of, settle, token_of
-from sqlalchemy_fairqueue.values import Batch, Delivery, check_count, check_duration, check_text
+from sqlalchemy_fairqueue.values import MOST_COST, Batch, Delivery, check_count, check_duration, check_text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -93,15 +93,24 @@ class DeliveryMethods(QueueBase):
         consumer = self._consumer(engine.sync_engine)
         return await arun(engine, lambda connection: consumer.dequeue(connection, limit, lease, max_bytes))
 
-    def complete(self, where: AnySession | Connection | Engine, deliveries: Deliveries) -> None:
+    def complete(
+        self, where: AnySession | Connection | Engine, deliveries: Deliveries, *, cost: int | None = None
+    ) -> None:
         """Settle deliveries whose work is done: their messages are gone. See the class for where it takes effect.
 
         A completion after the lease ended counts as long as nobody else took the message.
 
+        Args:
+            where: As for the class.
+            deliveries: One or several.
+            cost: What each of them cost in truth, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``: its channel is
+                charged the difference, or gets it back. None: as it was charged.
+
         Raises:
+            InvalidArgument: A bad cost.
             LeaseLost: Some delivery is not the caller's any more; for those nothing changed.
         """
-        self._settle(where, Verb.COMPLETE, deliveries)
+        self._settle(where, Verb.COMPLETE, deliveries, cost=cost)
 
     def retry(
         self,
@@ -110,6 +119,7 @@ class DeliveryMethods(QueueBase):
         *,
         delay: timedelta | None = None,
         error: str | None = None,
+        cost: int | None = None,
     ) -> None:
         """Settle deliveries that failed: they are tried again, or become dead letters when they are out of attempts.
 
@@ -120,11 +130,12 @@ class DeliveryMethods(QueueBase):
                 None: at once,
                 where the message stood in its channel.
             error: What went wrong, kept with the message.
+            cost: What the attempt cost, as for :meth:`complete`.
 
         Raises:
             LeaseLost: As :meth:`complete`.
         """
-        self._settle(where, Verb.RETRY, deliveries, delay=delay, error=error)
+        self._settle(where, Verb.RETRY, deliveries, delay=delay, error=error, cost=cost)
 
     def release(
         self, where: AnySession | Connection | Engine, deliveries: Deliveries, *, delay: timedelta | None = None
@@ -139,16 +150,19 @@ class DeliveryMethods(QueueBase):
         *,
         reason: str | None = None,
         error: str | None = None,
+        cost: int | None = None,
     ) -> None:
         """Settle deliveries for good: the whole messages go to the dead letters, with the reason.
 
-        Errors as :meth:`complete`.
+        Cost and errors as :meth:`complete`.
         """
-        self._settle(where, Verb.BURY, deliveries, reason=reason, error=error)
+        self._settle(where, Verb.BURY, deliveries, reason=reason, error=error, cost=cost)
 
-    async def acomplete(self, where: AsyncConnection | AsyncEngine, deliveries: Deliveries) -> None:
+    async def acomplete(
+        self, where: AsyncConnection | AsyncEngine, deliveries: Deliveries, *, cost: int | None = None
+    ) -> None:
         """As :meth:`complete`, at once on an AsyncConnection or AsyncEngine."""
-        await self._asettle(where, Verb.COMPLETE, deliveries)
+        await self._asettle(where, Verb.COMPLETE, deliveries, cost=cost)
 
     async def aretry(
         self,
@@ -157,9 +171,10 @@ class DeliveryMethods(QueueBase):
         *,
         delay: timedelta | None = None,
         error: str | None = None,
+        cost: int | None = None,
     ) -> None:
         """As :meth:`retry`, at once on an AsyncConnection or AsyncEngine."""
-        await self._asettle(where, Verb.RETRY, deliveries, delay=delay, error=error)
+        await self._asettle(where, Verb.RETRY, deliveries, delay=delay, error=error, cost=cost)
 
     async def arelease(
         self, where: AsyncConnection | AsyncEngine, deliveries: Deliveries, *, delay: timedelta | None = None
@@ -174,9 +189,10 @@ class DeliveryMethods(QueueBase):
         *,
         reason: str | None = None,
         error: str | None = None,
+        cost: int | None = None,
     ) -> None:
         """As :meth:`bury`, at once on an AsyncConnection or AsyncEngine."""
-        await self._asettle(where, Verb.BURY, deliveries, reason=reason, error=error)
+        await self._asettle(where, Verb.BURY, deliveries, reason=reason, error=error, cost=cost)
 
     def extend(self, engine: Engine, deliveries: Deliveries, *, lease: timedelta = LEASE) -> datetime:
         """Let the lease of deliveries run for *lease* from now, in a transaction of its own; it is never shortened.
@@ -267,6 +283,8 @@ class DeliveryMethods(QueueBase):
     def _operations(self, verb: Verb, deliveries: Deliveries, how: dict[str, Any]) -> list[Settle]:
         if how.get("delay") is not None:
             check_duration("delay", how["delay"])
+        if how.get("cost") is not None:
+            check_count("cost", how["cost"], 0, MOST_COST)
         for name in ("error", "reason"):
             if how.get(name) is not None:
                 how[name] = check_text(name, how[name])

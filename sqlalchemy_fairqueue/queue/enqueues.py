@@ -68,6 +68,7 @@ class EnqueueMethods(QueueBase):
         headers: Mapping[str, Any] | None = None,
         max_attempts: int | None = None,
         on_duplicate: OnDuplicate = "skip",
+        cost: int = 1,
     ) -> Receipt:
         """Add a message in the session's transaction: if it commits, the work exists; if it rolls back, it never did.
 
@@ -102,6 +103,7 @@ class EnqueueMethods(QueueBase):
             headers=headers,
             max_attempts=max_attempts,
             on_duplicate=on_duplicate,
+            cost=cost,
         )
         return self._recorded(session, [message])[0]
 

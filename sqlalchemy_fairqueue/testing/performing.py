@@ -215,7 +215,7 @@ def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery
                 "again, or give drain a greater limit"
             )
         [message] = dequeued.messages
-        yield consumer._delivery(message, dequeued.lease, holds_slot=dequeued.hold_slots)  # noqa: SLF001 - as dequeue does
+        yield consumer._delivery(message, dequeued.lease, holds_slot=dequeued.hold_slots, is_timed=dequeued.is_timed)  # noqa: SLF001 - as dequeue does
 
 
 def _settle(session: Session, queue: Queue, handler: Handler, delivery: Delivery, outcome: Outcome | None) -> None:

@@ -23,6 +23,7 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     RetainDeadLetters,
     SetSchedule,
     Settle,
+    ShareBy,
     Target,
     Verb,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "RetainDeadLetters",
     "SetSchedule",
     "Settle",
+    "ShareBy",
     "Target",
     "Verb",
     "connection_of",

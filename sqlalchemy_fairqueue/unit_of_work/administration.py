@@ -15,6 +15,7 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     Purge,
     RecordHistory,
     RetainDeadLetters,
+    ShareBy,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def configure(connection: Connection, target: Target, changes: Sequence[Configur
                 _change_limit(connection, change)
             case Limit():
                 database.limit_queue(connection, target, change.changes, notify=notify)
-            case RecordHistory() | RetainDeadLetters() | ForgetChannels():
+            case RecordHistory() | RetainDeadLetters() | ForgetChannels() | ShareBy():
                 _keep(connection, change)
             case Pause():
                 _pause(connection, change)
@@ -63,7 +64,7 @@ def settings_of_queues(
     other: list[tuple[Connection, Configuration]] = []
     for connection, change in routed:
         of_queue = (
-            isinstance(change, (RecordHistory, RetainDeadLetters, ForgetChannels))
+            isinstance(change, (RecordHistory, RetainDeadLetters, ForgetChannels, ShareBy))
             or (isinstance(change, (Configure, Pause)) and change.channel is None)
             or (isinstance(change, ConfigureLimit) and change.changes is not None)
         )
@@ -90,7 +91,7 @@ def _change_limit(connection: Connection, change: ConfigureLimit) -> None:
         database.configure_limit(connection, change.target.schema, change.name, change.changes)
 
 
-def _keep(connection: Connection, change: RecordHistory | RetainDeadLetters | ForgetChannels) -> None:
+def _keep(connection: Connection, change: RecordHistory | RetainDeadLetters | ForgetChannels | ShareBy) -> None:
     match change:
         case RecordHistory():
             database.record_queue(connection, change.target, history=change.history, retention=change.retention)
@@ -98,6 +99,8 @@ def _keep(connection: Connection, change: RecordHistory | RetainDeadLetters | Fo
             database.retain_dead_letters(connection, change.target, change.kind, change.retention)
         case ForgetChannels():
             database.forget_after(connection, change.target, change.after)
+        case ShareBy():
+            database.share_by(connection, change.target, change.fair_by)
 
 
 def _pause(connection: Connection, change: Pause) -> None:
@@ -114,7 +117,7 @@ def _lock_key(change: Configuration) -> tuple[int, bytes]:
             return 0, change.name.encode()
         case Limit():
             return 2, b""
-        case RecordHistory() | RetainDeadLetters() | ForgetChannels():
+        case RecordHistory() | RetainDeadLetters() | ForgetChannels() | ShareBy():
             return 1, b""
     return 1, (change.channel or "").encode()
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         CancelReceipt,
         ChannelPolicy,
         Delivery,
+        FairBy,
         PolicyChanges,
         PurgeReceipt,
         QueueLimits,
@@ -42,6 +43,7 @@ __all__ = [
     "ScheduleChange",
     "SetSchedule",
     "Settle",
+    "ShareBy",
     "Target",
     "Verb",
 ]
@@ -135,6 +137,14 @@ class ForgetChannels:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareBy:
+    """Say what the channels of a queue get equal parts of."""
+
+    target: Target
+    fair_by: FairBy
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Stop or go on serving a channel, or with channel None the whole queue.
 
@@ -170,6 +180,7 @@ class Settle:
     delay: timedelta | None = None
     reason: str | None = None
     error: str | None = None
+    cost: int | None = None
 
     @property
     def message_id(self) -> int:
@@ -223,7 +234,8 @@ class PauseSchedule:
     paused: bool
 
 
-Configuration = Configure | ConfigureLimit | Limit | RecordHistory | RetainDeadLetters | ForgetChannels | Pause | Purge
+QueueSetting = RecordHistory | RetainDeadLetters | ForgetChannels | ShareBy
+Configuration = Configure | ConfigureLimit | Limit | QueueSetting | Pause | Purge
 MessageChange = Settle | Cancel
 ScheduleChange = SetSchedule | RemoveSchedule | PauseSchedule
 Operation = EnqueueMessage | Configuration | MessageChange | ScheduleChange

@@ -23,12 +23,14 @@ from sqlalchemy_fairqueue.values.deliveries import (
 )
 from sqlalchemy_fairqueue.values.details import DeadLetterGroup, MessageDetails, MessagePage, MessageState, MoveOutcome
 from sqlalchemy_fairqueue.values.messages import (
+    MOST_COST,
     CancelOutcome,
     CancelReceipt,
     Enqueue,
     EnqueueOptions,
     EnqueueOutcome,
     EnqueueWords,
+    FairBy,
     OnDuplicate,
     PurgeReceipt,
     Receipt,
@@ -66,6 +68,7 @@ from sqlalchemy_fairqueue.values.slots import CatchUp, Plan, Timing, planned
 
 __all__ = [
     "HEADERS_BYTES",
+    "MOST_COST",
     "NAME_BYTES",
     "SCHEMA_BYTES",
     "UNSET",
@@ -86,6 +89,7 @@ __all__ = [
     "EnqueueOptions",
     "EnqueueOutcome",
     "EnqueueWords",
+    "FairBy",
     "Lease",
     "MessageDetails",
     "MessagePage",

@@ -84,6 +84,7 @@ class Delivery:
         holds_slot: Whether to settle it may free a slot of a limit, its channel's or the queue's: False, it does not.
         settled: How this process has settled it ("complete", "retry", "release", "bury"), added when that was
             committed, on a Connection when it was sent.
+        is_timed: Whether its queue is fair by seconds, so that a worker measures how long the handler takes.
     """
 
     message_id: int
@@ -101,6 +102,7 @@ class Delivery:
     row_id: str = field(repr=False)
     decoded: Any = field(repr=False, compare=False)
     holds_slot: bool = field(default=True, repr=False)
+    is_timed: bool = field(default=False, repr=False)
     settled: list[str] = field(default_factory=list, repr=False, compare=False)
 
     @property

@@ -22,6 +22,11 @@ OnDuplicate = Literal["skip", "raise", "replace"]
 EnqueueOutcome = Literal["created", "duplicate", "replaced", "dropped"]
 CancelOutcome = Literal["cancelled", "leased", "missing"]
 
+FairBy = Literal["messages", "cost", "seconds"]
+
+MOST_COST = 1_000_000_000
+"""The most that a message may cost."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enqueue:
@@ -46,6 +51,9 @@ class Enqueue:
             that holds the key. "raise": DuplicateMessage. "replace": the message that holds it is rewritten and
             scheduled anew, as this one says, its attempts forgotten; only its id and enqueued_at stay (enqueueing again
             and again with a delay makes a debounce). One that a consumer holds loses the key, and this one is added.
+        cost: How much of its channel's share the message takes, from 1 to 1,000,000,000, in any unit that all messages
+            of the queue share: pages, tokens, kilobytes. Channels get equal sums of costs by weight. An estimate
+            will do: a settlement may say what it was. In a queue that is fair by seconds, milliseconds.
     """
 
     channel: str
@@ -58,6 +66,7 @@ class Enqueue:
     headers: Mapping[str, Any] | None = None
     max_attempts: int | None = None
     on_duplicate: OnDuplicate = "skip"
+    cost: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what cannot be kept, before anything is recorded."""
@@ -75,6 +84,8 @@ class Enqueue:
             check_count("priority", self.priority, 1, 2**31 - 1)
         if self.max_attempts is not None:
             check_count("max_attempts", self.max_attempts, 1, 2**31 - 1)
+        if self.cost != 1:
+            check_count("cost", self.cost, 1, MOST_COST)
         if self.on_duplicate != "skip":
             check_choice("on_duplicate", self.on_duplicate, ("skip", "raise", "replace"))
             if self.key is None:
@@ -94,6 +105,7 @@ class EnqueueOptions(TypedDict, total=False):
     headers: Mapping[str, Any] | None
     max_attempts: int | None
     on_duplicate: OnDuplicate
+    cost: int
 
 
 class EnqueueWords(EnqueueOptions, total=False):

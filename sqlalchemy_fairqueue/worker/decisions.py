@@ -58,9 +58,9 @@ class Decision:
             if text is not None:
                 check_text(what, text)
 
-    def operation(self, target: Target, delivery: Delivery) -> Settle:
-        """The operation that settles a delivery so."""
-        return Settle(target, self.verb, delivery, self.delay, self.reason, self.error)
+    def operation(self, target: Target, delivery: Delivery, cost: int | None = None) -> Settle:
+        """The operation that settles a delivery so; its attempt cost so much, None: as it was charged."""
+        return Settle(target, self.verb, delivery, self.delay, self.reason, self.error, cost)
 
     def in_ascii(self) -> Decision:
         """The same, with texts in ASCII, which every encoding has bytes for."""

@@ -7,11 +7,12 @@ good for its duration from then on at least.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout, LeaseLost, MessageCancelled
-from sqlalchemy_fairqueue.values import Lease
+from sqlalchemy_fairqueue.values import MOST_COST, Lease
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -94,10 +95,13 @@ class HeldDelivery:
         timeout: How long its handler may take. Known when the handler begins.
         time_over_at: When the time of its handler is over, by the worker's clock; None: it has no limit.
         max_attempts: After so many attempts the message becomes a dead letter. Known when its handler begins.
+        cost: What the attempt cost, as its handler says; None: as it was charged, or as long as the handler took.
     """
 
     __slots__ = (
+        "_began_at",
         "cancelled",
+        "cost",
         "delivery",
         "given_up",
         "lease",
@@ -120,6 +124,19 @@ class HeldDelivery:
         self.max_attempts = delivery.max_attempts
         self.timeout: timedelta | None = None
         self.time_over_at: float | None = None
+        self.cost: int | None = None
+        self._began_at: float | None = None
+
+    def begin(self) -> None:
+        """The handler is looked for, and begins."""
+        self._began_at = self.lease.clock()
+
+    @property
+    def measured_cost(self) -> int | None:
+        """What the attempt cost: as the handler said, or in a queue that is fair by seconds its milliseconds."""
+        if self.cost is not None or self._began_at is None or not self.delivery.is_timed:
+            return self.cost
+        return min(max(1, math.ceil((self.lease.clock() - self._began_at) * 1000)), MOST_COST)
 
     @property
     def lost(self) -> bool:

@@ -59,7 +59,7 @@ class SettlementWriter:
             FairQueueError: The schema does not fit.
             DBAPIError: The database is away.
         """
-        operations = [decision.operation(queue.target, held.delivery) for held, decision in settlements]
+        operations = [decision.operation(queue.target, held.delivery, held.cost) for held, decision in settlements]
 
         def work(connection: Connection) -> None:
             try:

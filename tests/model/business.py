@@ -12,10 +12,11 @@ from hypothesis.stateful import initialize, precondition, rule
 from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Enqueue, Receipt
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.unit_of_work import Verb
-from sqlalchemy_fairqueue.values.messages import OnDuplicate
+from sqlalchemy_fairqueue.values.messages import FairBy, OnDuplicate
 from sqlalchemy_fairqueue.values.policies import OnFull
 from tests.model.open_transactions import OpenTransactions
 from tests.model.transactions import Layer
+from tests.model.turns import cost_of
 from tests.model.work import NOW, Cancelled, Purged, Settled, Wanted, When, Work
 
 CHANNELS = st.sampled_from(["a", "b", "c", "d", "e"])
@@ -41,6 +42,7 @@ def arguments(wanted: Wanted) -> dict[str, Any]:
         "delay": timedelta(microseconds=wanted.when.delay) if wanted.when.delay else None,
         "priority": wanted.when.priority,
         "max_attempts": wanted.max_attempts,
+        "cost": cost_of(wanted.number),
     }
 
 
@@ -56,9 +58,17 @@ class Business(OpenTransactions):
             on_duplicate = "skip"
         return Wanted(self.numbers, channel, key, when, max_attempts, on_duplicate, Receipt(channel))
 
-    @initialize(backlog=st.dictionaries(CHANNELS, st.integers(1, 12), min_size=1), bound=BROUGHT)
-    def begin_with_a_backlog(self, backlog: dict[str, int], bound: tuple[int, OnFull] | None) -> None:
+    @initialize(
+        backlog=st.dictionaries(CHANNELS, st.integers(1, 12), min_size=1),
+        bound=BROUGHT,
+        fair_by=st.sampled_from(["messages", "cost"]),
+    )
+    def begin_with_a_backlog(self, backlog: dict[str, int], bound: tuple[int, OnFull] | None, fair_by: FairBy) -> None:
         """There is something to serve from the first step on; the application's queue may bring a bound."""
+        if fair_by == "cost":
+            self.turns.by_cost = True
+            self.world.queues[0].configure(self.world.engine, fair_by=fair_by)
+            self.saw("channels were served by cost")
         if bound is not None:
             self.brought = ChannelPolicy(max_backlog=bound[0], on_full=bound[1])
             self.world.queues[0].defaults = self.brought
@@ -136,7 +146,11 @@ class Business(OpenTransactions):
     def settle_in(self, tx: int | None, deliveries: list[Delivery], verb: Verb, delay: timedelta, *, now: bool) -> None:
         """End deliveries in an open transaction, recorded or at once, or in one of their own."""
         works: list[Work] = [Settled(one, verb, microseconds(delay)) for one in deliveries]
-        how = {"delay": delay} if delay else {}
+        how: dict[str, Any] = {"delay": delay} if delay else {}
+        if verb is not Verb.RELEASE and deliveries[0].message_id % 5 == 0:
+            how["cost"] = deliveries[0].message_id % 7
+            for one in deliveries:
+                self.turns.corrected(one.channel)
         perform = getattr(self.world.queues[0], verb.value)
         if tx is None:
             self.send_now(None, works, lambda: perform(self.world.engine, deliveries, **how))

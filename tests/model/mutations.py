@@ -41,6 +41,13 @@ _KERNEL = [
     Mutation("the limit is not looked at", "fq_dequeue", "  s.max_concurrency - s.current_concurrency,", ""),
     Mutation("an old hand-out completes", "fq_complete", "and m.deliveries = u.deliveries", "", slow=True),
 ]
+_COSTS = [
+    Mutation("a cost moves no tag", "fq_charge", "    tag = n.tag_after,", "    tag = n.tag,"),
+    Mutation(
+        "a batch is filled channel by channel", "fq_quotas", "order by t.start, t.rank, t.ord", "order by t.ord, t.rank"
+    ),
+    Mutation("a due channel is forgotten", "fq_dequeue", "  if v_waited_at is not null then", "  if false then"),
+]
 _PRIORITY = [
     Mutation("a retry forgets the priority", "fq_return_messages", "    where r.is_promotable\n", "    where false\n"),
     Mutation(
@@ -269,4 +276,4 @@ _SPOILT = [
     ),
 ]
 
-MUTATIONS = [*_KERNEL, *_PRIORITY, *_SERVING, *_KEYS, *_BOUNDS, *_ROLES, *_SPOILT]
+MUTATIONS = [*_KERNEL, *_COSTS, *_PRIORITY, *_SERVING, *_KEYS, *_BOUNDS, *_ROLES, *_SPOILT]

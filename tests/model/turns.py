@@ -1,4 +1,8 @@
-"""Fairness: while two channels stay backlogged and unhindered, their served/weight stay within a turn."""
+"""Fairness: while two channels stay backlogged and unhindered, their served/weight stay within a turn.
+
+In a queue that is fair by cost what is served is the sum of the costs, and they stay within the sum of the largest cost
+by weight of either.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,12 +11,30 @@ from itertools import combinations
 
 from sqlalchemy_fairqueue import Batch
 
+_COSTS = (1, 1, 5, 2)
+
+
+def cost_of(number: int) -> int:
+    """What the message of this number costs."""
+    return _COSTS[number % len(_COSTS)]
+
+
+_ROUNDING = Fraction(2, 2520)
+
 
 @dataclass(slots=True)
 class Turns:
     """What each pair of channels was given since both have been waiting in line."""
 
     pairs: dict[tuple[str, str], dict[str, Fraction]] = field(default_factory=dict)
+    by_cost: bool = False
+    late: set[str] = field(default_factory=set)
+
+    def corrected(self, channel: str) -> None:
+        """A cost was corrected. When the dispatcher hears of it is not predicted: its pairs do not count any more."""
+        if self.by_cost:
+            self.late.add(channel)
+            self.configured(channel)
 
     def configured(self, channel: str) -> None:
         """A policy changed: its pairs begin anew."""
@@ -26,7 +48,7 @@ class Turns:
             backlog: Messages ready before the call, of each channel that nothing but its turn held back.
             weights: Messages a turn, of each channel.
         """
-        left = {name: count for name, count in backlog.items() if count}
+        left = {name: count for name, count in backlog.items() if count and name not in self.late}
         self.pairs = {
             pair: self.pairs.get(pair, dict.fromkeys(pair, Fraction())) for pair in combinations(sorted(left), 2)
         }
@@ -40,11 +62,13 @@ class Turns:
                 continue
             for pair, given in self.pairs.items():
                 if name in pair:
-                    given[name] += Fraction(1, weights[name])
+                    given[name] += Fraction(cost_of(delivery.payload) if self.by_cost else 1, weights[name])
                     self._check(name, pair[pair[0] == name], given, weights)
 
     def _check(self, name: str, other: str, given: dict[str, Fraction], weights: Mapping[str, int]) -> None:
         # The stretch may have begun in the middle of the other's turn, with as little as one message of it left.
         most = 2 - Fraction(1, weights[other])
+        if self.by_cost:
+            most = Fraction(max(_COSTS), weights[name]) + Fraction(max(_COSTS), weights[other]) + _ROUNDING
         lead = given[name] - given[other]
         assert lead <= most, f"channel {name} is {lead} turns ahead of {other}, at most {most} are fair"

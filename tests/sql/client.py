@@ -78,13 +78,14 @@ class Kernel:
         keys: Sequence[str | None] | None = None,
         max_attempts: Sequence[int | None] | None = None,
         policy: tuple[int | None, int | None, int | None, int | None] | None = None,
+        costs: Sequence[int | None] | None = None,
     ) -> list[Added]:
         """fq_enqueue: one message a channel named."""
         nothing = [None] * len(channels)
         sql = """
             select * from fq_enqueue(%(queue)s, %(channels)s::text[], %(kinds)s::text[], %(contents)s::bytea[],
               %(headers)s::jsonb[], %(delays)s::bigint[], %(ats)s::bigint[], %(priorities)s::integer[],
-              %(keys)s::text[], %(max_attempts)s::integer[], %(policy)s::jsonb)
+              %(keys)s::text[], %(max_attempts)s::integer[], %(policy)s::jsonb, p_costs => %(costs)s::integer[])
         """
         with self.connection.cursor(row_factory=class_row(Added)) as cursor:
             cursor.execute(
@@ -100,6 +101,7 @@ class Kernel:
                     "priorities": list(priorities or nothing),
                     "keys": list(keys or nothing),
                     "max_attempts": list(max_attempts or nothing),
+                    "costs": None if costs is None else list(costs),
                     "policy": None if policy is None else policy_json(**dict(zip(_FIELDS, policy, strict=True))),
                 },
             )
@@ -149,6 +151,18 @@ class Kernel:
             hearing = cursor.fetchone()
         assert hearing is not None
         return hearing
+
+    def correct(self, hand: Hand, cost: int) -> None:
+        """fq_correct_costs: what a delivery cost in truth."""
+        self.rows(
+            "select fq_correct_costs(%(queue)s, array[%(id)s::bigint], array[%(lease_id)s::bigint],"
+            " array[%(deliveries)s::integer], array[%(cost)s::bigint])",
+            queue=self.queue,
+            id=hand.id,
+            lease_id=hand.lease_id,
+            deliveries=hand.deliveries,
+            cost=cost,
+        )
 
     def complete(self, *hands: Hand) -> dict[int, str]:
         """fq_complete: what was not completed, and why."""

@@ -116,3 +116,8 @@ jobs = Queue("jobs")
 def write(context: Context, *, path: str, amount: Decimal) -> None:
     """Write what it got."""
     Path(path).write_text(f"{amount!r} {context.delivery.attempt == 1}")
+
+
+def cost_seven(_: Delivery, context: Context) -> None:
+    """Say what it cost."""
+    context.cost = 7

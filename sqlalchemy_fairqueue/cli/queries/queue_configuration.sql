@@ -9,5 +9,6 @@ select
   q.history_retention,
   q.dead_letter_retention,
   q.dead_letter_retention_by_kind,
-  q.forget_channels_after
+  q.forget_channels_after,
+  q.fair_by
 from fairqueue.fq_queue_settings(cast(:queue as text)) q

@@ -1,9 +1,11 @@
 -- fq_dequeue: lease up to p_limit ready messages of a queue, taking channels in turn.
 -- Guarantees: never more than the limit, the queue's limit or rate, a channel's max_concurrency or rate; contents and
 -- headers (as text) of no more than p_max_bytes (null: any), or one message that is larger; nothing of a
--- paused queue or channel; within a channel by (dequeue_at, id); the rows come in turn order.
+-- paused queue or channel; within a channel by (dequeue_at, id); the rows come in turn order. Of a queue that is fair
+-- by cost, see fq_share_by, they come in the order of start tags in virtual time.
 -- One row a message, then one row about the call (message_id null): the lease, scan hints to pass to the next call (the
--- seventh says whether messages of this one hold slots of a limit, which their end frees), microseconds until something
+-- seventh says whether messages of this one hold slots of a limit, which their end frees, the eleventh whether the
+-- queue is fair by seconds), microseconds until something
 -- may be due (null: nothing is scheduled), and the last signal seen when more are waiting (hear them with fq_hear
 -- first).
 -- The lease p_lease_id is used again if it is good for p_lease microseconds more; else a new one is made, good for a
@@ -66,6 +68,7 @@ declare
   c_late constant bigint := 10000000;
   c_parts constant integer := 64;
   c_shared constant bigint := 20000;
+  c_most_tag constant bigint := -1000000000000000000;
   v_now bigint := fairqueue.fq_now();
   v_lease_id bigint;
   v_expires_at bigint;
@@ -78,6 +81,24 @@ declare
   v_paused boolean;
   v_history boolean;
   v_limited_queue boolean;
+  -- of a queue that is fair by cost: the ready order is below 0 then, and a batch is filled in the order of start tags
+  v_by_cost boolean;
+  v_fair_by text;
+  v_upto bigint := 9223372036854775807;
+  v_virtual_time bigint := 0;
+  v_waited_at bigint;
+  v_moved integer;
+  v_first_tag bigint;
+  v_tags bigint[];
+  v_rests bigint[];
+  v_costs bigint[];
+  v_starts bigint[];
+  v_message_costs bigint[];
+  v_cut_start bigint;
+  v_depth integer;
+  v_rest bigint;
+  v_cost bigint := 0;
+  v_message_cost integer;
   v_queue_state tid;
   v_limit integer := p_limit;
   v_gate_limited boolean;
@@ -205,6 +226,7 @@ begin
   -- One statement answers all questions, since starting a statement costs more than running it.
   select q.paused_at is not null, q.history, q.limits,
     q.max_concurrency is not null or (q.rate_interval > 0) is true or q.limits is not null,
+    (q.fair_by <> 'messages') is true, q.fair_by,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
     pg_current_xact_id_if_assigned() is null,
     (
@@ -231,12 +253,33 @@ begin
       where g.queue = p_queue
         and g.id > case when v_full then 0 else v_signal_floor end
     )
-  into v_paused, v_history, v_limits, v_limited_queue, v_ended_xid, v_unwritten, v_expired_at, v_promoted_at,
+  into v_paused, v_history, v_limits, v_limited_queue, v_by_cost, v_fair_by, v_ended_xid, v_unwritten, v_expired_at, v_promoted_at,
     v_signalled
   from (values (p_queue)) asked (name)
   left join fairqueue.fq_queue q on q.name = asked.name;
   v_expired := num_nonnulls(v_expired_at, v_promoted_at) > 0;
-  v_lease_floor := least(v_expired_at, v_promoted_at, v_now - c_late);
+  if v_by_cost then
+    v_upto := -1;
+    -- of a time before it was fair by cost
+    if v_channel_floor >= 0 then
+      v_channel_floor := c_nothing;
+    end if;
+    v_virtual_time := fairqueue.fq_virtual_time(p_queue, v_channel_floor);
+    if v_virtual_time > c_most_tag and fairqueue.fq_rebase_tags(p_queue) then
+      v_channel_floor := c_nothing;
+      v_virtual_time := fairqueue.fq_virtual_time(p_queue, v_channel_floor);
+    end if;
+    select s.next_dequeue_at into v_waited_at
+    from fairqueue.fq_channel_state s
+    where s.queue = p_queue
+      and s.next_dequeue_at is not null
+      and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
+      and s.next_dequeue_at >= v_lease_floor
+      and s.next_dequeue_at <= v_now
+    order by s.queue, s.next_dequeue_at
+    limit 1;
+  end if;
+  v_lease_floor := least(v_expired_at, v_promoted_at, v_waited_at, v_now - c_late);
   if v_expired_at is not null then
     perform fairqueue.fq_reclaim(p_queue, c_chunk, v_expired_at);
   end if;
@@ -253,7 +296,7 @@ begin
       and r.next_dequeue_at is not null
       and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
       and r.next_dequeue_at >= v_channel_floor
-      and r.next_dequeue_at <= v_now
+      and r.next_dequeue_at <= least(v_now, v_upto)
     order by r.queue, r.next_dequeue_at
     limit 1;
     v_several := v_expired or found;
@@ -261,11 +304,19 @@ begin
   if v_signalled then
     select h.heard, h.seen, h.first_id, h.last_id, h.scheduled_at
     into v_heard, v_seen, v_first_signal, v_last_signal, v_scheduled_at
-    from fairqueue.fq_hear(p_queue, (case when v_full then 0 else v_signal_floor end)::bigint, c_chunk) h;
+    from fairqueue.fq_hear(
+      p_queue, (case when v_full then 0 else v_signal_floor end)::bigint, c_chunk, v_virtual_time
+    ) h;
     signals_after := case when v_seen = c_chunk then v_last_signal end;
     -- The scan of the ready order began at the floor; other channels may stand below it.
     v_several := v_several or (v_scheduled_at < v_channel_floor) is true;
     v_channel_floor := least(v_channel_floor, v_scheduled_at);
+  end if;
+  if v_waited_at is not null then
+    select d.moved, d.first_tag into v_moved, v_first_tag
+    from fairqueue.fq_move_due(p_queue, v_now, v_waited_at, c_chunk, v_virtual_time) d;
+    v_several := v_several or v_moved > 0;
+    v_channel_floor := least(v_channel_floor, v_first_tag);
   end if;
   if v_floor_xid <= v_ended_xid then
     -- The transactions that drew ids below the next floor have ended, and this scan saw what they left: no signal can
@@ -319,6 +370,9 @@ begin
   -- No more channels are locked than the limit is turns, if all have the weight of the first one; later passes go
   -- by what the last one found.
   v_width := (v_limit - 1) / coalesce(v_weight, 1) + 1;
+  if v_by_cost then
+    v_width := v_limit;
+  end if;
   -- If no channel was ready before, only the one that was heard of can be ready now.
   v_bare := p_limit > 1 and not v_several and v_heard = 0;
   v_several := v_limit > 1 and (v_several or v_seen > 1);
@@ -354,7 +408,11 @@ begin
         v_whole_order := true;
       end if;
       if due_in is null or due_in >= v_order_floor then
-        v_channel_floor := coalesce(due_in, v_now);
+        v_channel_floor := case
+          when not v_by_cost then coalesce(due_in, v_now)
+          when due_in < 0 then due_in
+          else greatest(v_channel_floor, v_virtual_time)
+        end;
         if not v_whole_order then
           due_in := least(due_in, v_below_at);
         end if;
@@ -380,8 +438,9 @@ begin
           s.max_concurrency - s.current_concurrency,
           fairqueue.fq_rate_room(v_now, s.rate_at, s.rate_interval, s.rate_burst)
         ),
-        s.weight
-      into v_state, v_channel_id, v_first, v_head_at, v_head_id, v_has_limit, v_turn_left, v_read_at, v_quota, v_weight
+        s.weight, s.tag_rest
+      into v_state, v_channel_id, v_first, v_head_at, v_head_id, v_has_limit, v_turn_left, v_read_at, v_quota, v_weight,
+        v_rest
       from (
         select r.ctid as row, r.turn, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
         from fairqueue.fq_channel_state r
@@ -389,7 +448,7 @@ begin
           and r.next_dequeue_at is not null
           and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
           and r.next_dequeue_at >= v_channel_floor
-          and r.next_dequeue_at <= v_now
+          and r.next_dequeue_at <= least(v_now, v_upto)
           and r.head_dequeue_at <= v_now
           and (fairqueue.fq_rate_allows_at(r.rate_at, r.rate_interval, r.rate_burst) <= v_now) is not false
         order by r.queue, r.next_dequeue_at, r.channel_id
@@ -428,7 +487,7 @@ begin
             and r.next_dequeue_at is not null
             and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
             and r.next_dequeue_at >= v_channel_floor
-            and r.next_dequeue_at <= v_position
+            and r.next_dequeue_at <= least(v_position, v_upto)
             -- a channel that became due after the call began waits for the next one: it would come first again and
             -- again
             and r.head_dequeue_at <= v_now
@@ -513,7 +572,10 @@ begin
     end if;
 
     if not v_several then
-      v_quota := least(v_quota, v_turn_left + (greatest(1, v_limit / v_weight) - 1) * v_weight, c_few);
+      v_quota := least(
+        v_quota, c_few,
+        case when not v_by_cost then v_turn_left + (greatest(1, v_limit / v_weight) - 1) * v_weight end
+      );
       v_got := 0;
       while v_got < v_quota loop
         update fairqueue.fq_message m
@@ -544,12 +606,15 @@ begin
             from fairqueue.fq_channel c
             where c.id = v_channel_id
           ),
-          m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries
+          m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries, m.cost
         into message_id, row_id, channel_id, channel, kind, content, headers, enqueued_at, attempt, max_attempts,
-          deliveries;
+          deliveries, v_message_cost;
         exit when not found;
         return next;
         v_got := v_got + 1;
+        if v_by_cost then
+          v_cost := v_cost + greatest(0, coalesce(v_message_cost, 1));
+        end if;
         if v_limit > 1 and p_max_bytes is not null then
           v_bytes_left := v_bytes_left - fairqueue.fq_message_size(content::bytea, headers::jsonb);
         end if;
@@ -573,20 +638,28 @@ begin
         v_left := v_left - v_got;
         v_bare := v_head_at is null or v_head_at > v_now;
         v_position := greatest(v_now + 1, v_read_at);
-        update fairqueue.fq_channel_state s
-        set turn = s.turn + 1,
-          current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else v_got end,
-          backlog = fairqueue.fq_backlog_after(s.backlog, v_got, v_head_at, p_queue, v_signal_floor),
-          rate_at = greatest(s.rate_at, v_now) + v_got * s.rate_interval,
-          head_dequeue_at = v_head_at,
-          head_message_id = v_head_id,
-          last_dequeue_at = v_position,
-          credit = fairqueue.fq_credit_after(s.weight, v_turn_left, v_got, v_head_at, v_now),
-          next_dequeue_at = fairqueue.fq_next_dequeue_at(
-            s.next_dequeue_at, v_position, v_turn_left, v_got, v_head_at, v_now,
-            s.rate_at, s.rate_interval, s.rate_burst
-          )
-        where s.ctid = v_state;
+        if v_by_cost then
+          perform fairqueue.fq_charge(
+            p_queue, array[v_state]::tid[], array[v_got]::integer[], array[v_got]::integer[], array[v_head_at]::bigint[],
+            array[v_head_id]::bigint[], array[v_first]::bigint[], array[v_rest]::bigint[], array[v_cost]::bigint[], v_now,
+            v_signal_floor
+          );
+        else
+          update fairqueue.fq_channel_state s
+          set turn = s.turn + 1,
+            current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else v_got end,
+            backlog = fairqueue.fq_backlog_after(s.backlog, v_got, v_head_at, p_queue, v_signal_floor),
+            rate_at = greatest(s.rate_at, v_now) + v_got * s.rate_interval,
+            head_dequeue_at = v_head_at,
+            head_message_id = v_head_id,
+            last_dequeue_at = v_position,
+            credit = fairqueue.fq_credit_after(s.weight, v_turn_left, v_got, v_head_at, v_now),
+            next_dequeue_at = fairqueue.fq_next_dequeue_at(
+              s.next_dequeue_at, v_position, v_turn_left, v_got, v_head_at, v_now,
+              s.rate_at, s.rate_interval, s.rate_burst
+            )
+          where s.ctid = v_state;
+        end if;
       end if;
       -- Where these find nothing, or not all, those for many decide.
       v_several := true;
@@ -608,6 +681,15 @@ begin
       v_position := greatest(v_position + 1, v_positions[i]);
       v_positions[i] := v_position;
     end loop;
+
+    if v_by_cost then
+      -- Read twice as many of each as its part would be, and twice that in the next pass, where a channel has more.
+      v_depth := least(coalesce(2 * v_depth, 2 * v_left / v_found + 2), 100000);
+      select n.tags, n.rests, n.quotas into v_tags, v_rests, v_quotas
+      from fairqueue.fq_quotas(
+        v_states, v_channels, v_heads_at, v_head_ids, v_most, v_now, v_left, v_depth, (v_found < v_width)::boolean
+      ) n;
+    end if;
 
     -- A new statement, whose snapshot is younger than the locks: a message whose signal was heard before is seen. One
     -- scan finds what each channel may give and, one further, its new head; the last row of its turn tells how many and
@@ -691,24 +773,28 @@ begin
         v_ranks[i] := v_gots[v_ords[i]];
       end loop;
     end if;
+    if v_by_cost then
+      select t.starts, t.costs into v_starts, v_message_costs
+      from fairqueue.fq_starts(v_rows, v_ords, v_ranks, v_tags, v_rests, v_weights) t;
+    end if;
     if v_bytes > v_bytes_left and (v_left < v_limit or cardinality(v_rows) > 1) then
       -- What comes after the first message that is too much is not taken. Where that is in a first turn, the batch ends
       -- as if it had been asked for so few messages. In a later one, a further pass takes the last turns one by one, so
       -- that those channels that have them get new positions.
-      select s.turn, s.ord, s.rank into v_cut_turn, v_cut_ord, v_cut_rank
+      select s.turn, s.start, s.ord, s.rank into v_cut_turn, v_cut_start, v_cut_ord, v_cut_rank
       from (
-        select t.turn, t.ord, t.rank,
+        select t.turn, t.start, t.ord, t.rank,
           row_number() over in_turn as place,
           sum(t.size) over in_turn as bytes
         from (
-          select u.ord, u.rank, u.size,
+          select u.ord, u.rank, u.size, u.start,
             case
-              when u.rank <= v_turns_left[u.ord] then 0
+              when v_by_cost or u.rank <= v_turns_left[u.ord] then 0
               else 1 + (u.rank - v_turns_left[u.ord] - 1) / v_weights[u.ord]
             end as turn
-          from unnest(v_ords, v_ranks, v_sizes) u(ord, rank, size)
+          from unnest(v_ords, v_ranks, v_sizes, v_starts) u(ord, rank, size, start)
         ) t
-        window in_turn as (order by t.turn, t.ord, t.rank)
+        window in_turn as (order by t.turn, t.start, t.ord, t.rank)
       ) s
       where s.bytes > v_bytes_left
         and (s.place > 1 or v_left < v_limit)
@@ -717,10 +803,11 @@ begin
       v_cut := v_cut_turn = 0;
       v_one_turn := true;
       v_whole := false;
-      select array_agg(u.row), array_agg(u.ord), array_agg(u.rank), sum(u.size)
-      into v_rows, v_ords, v_ranks, v_bytes
-      from unnest(v_rows, v_ords, v_ranks, v_sizes) u(row, ord, rank, size)
+      select array_agg(u.row), array_agg(u.ord), array_agg(u.rank), sum(u.size), array_agg(u.start), array_agg(u.cost)
+      into v_rows, v_ords, v_ranks, v_bytes, v_starts, v_message_costs
+      from unnest(v_rows, v_ords, v_ranks, v_sizes, v_starts, v_message_costs) u(row, ord, rank, size, start, cost)
       where case
+          when v_by_cost then (u.start, u.ord, u.rank) < (v_cut_start, v_cut_ord, v_cut_rank)
           when v_cut then u.rank <= v_turns_left[u.ord] and (u.ord, u.rank) < (v_cut_ord, v_cut_rank)
           else u.rank <= v_turns_left[u.ord] + (v_cut_turn - 1) * v_weights[u.ord]
         end;
@@ -728,7 +815,11 @@ begin
       for i in 1..coalesce(cardinality(v_rows), 0) loop
         v_gots[v_ords[i]] := v_gots[v_ords[i]] + 1;
       end loop;
-      if v_cut then
+      if v_by_cost then
+        for i in 1..v_found loop
+          v_quotas[i] := case when v_gots[i] > 0 then v_quotas[i] else 0 end;
+        end loop;
+      elsif v_cut then
         for i in v_cut_ord + (v_cut_rank > 1)::integer..v_found loop
           v_quotas[i] := 0;
         end loop;
@@ -750,8 +841,8 @@ begin
         delivered_at = case when v_history then v_now end
       from (
         select t.row, t.ord
-        from unnest(v_rows, v_ords, v_ranks) t(row, ord, rank)
-        order by
+        from unnest(v_rows, v_ords, v_ranks, v_starts) t(row, ord, rank, start)
+        order by t.start,
           case
             when t.rank <= v_turns_left[t.ord] then 0
             else 1 + (t.rank - v_turns_left[t.ord] - 1) / v_weights[t.ord]
@@ -785,29 +876,40 @@ begin
         limit 1
       ) h on true;
     end if;
-    update fairqueue.fq_channel_state s
-    set turn = s.turn + 1,
-      current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else n.got end,
-      backlog = fairqueue.fq_backlog_after(s.backlog, n.got::integer, n.head_at::bigint, p_queue, v_signal_floor),
-      rate_at = case
-        when n.got > 0 then greatest(s.rate_at, v_now) + n.got * s.rate_interval
-        else s.rate_at
-      end,
-      head_dequeue_at = n.head_at,
-      head_message_id = n.head_id,
-      last_dequeue_at = case when n.got > 0 then n.position else s.last_dequeue_at end,
-      credit = fairqueue.fq_credit_after(s.weight, n.turn_left::integer, n.got::integer, n.head_at::bigint, v_now),
-      next_dequeue_at = fairqueue.fq_next_dequeue_at(
-        s.next_dequeue_at, n.position::bigint, n.turn_left::integer, n.got::integer, n.head_at::bigint, v_now,
-        s.rate_at, s.rate_interval, s.rate_burst
-      )
-    from (
-      select u.*
-      from unnest(v_states, v_gots, v_quotas, v_positions, v_turns_left, v_next_heads_at, v_next_head_ids)
-        u(row, got, quota, position, turn_left, head_at, head_id)
-      where u.quota > 0
-    ) n
-    where s.ctid = n.row;
+    if v_by_cost then
+      v_costs := array_fill(0::bigint, array[v_found]);
+      for i in 1..v_got loop
+        v_costs[v_ords[i]] := v_costs[v_ords[i]] + v_message_costs[i];
+      end loop;
+      perform fairqueue.fq_charge(
+        p_queue, v_states, v_gots, v_quotas, v_next_heads_at, v_next_head_ids, v_tags, v_rests, v_costs, v_now,
+        v_signal_floor
+      );
+    else
+      update fairqueue.fq_channel_state s
+      set turn = s.turn + 1,
+        current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else n.got end,
+        backlog = fairqueue.fq_backlog_after(s.backlog, n.got::integer, n.head_at::bigint, p_queue, v_signal_floor),
+        rate_at = case
+          when n.got > 0 then greatest(s.rate_at, v_now) + n.got * s.rate_interval
+          else s.rate_at
+        end,
+        head_dequeue_at = n.head_at,
+        head_message_id = n.head_id,
+        last_dequeue_at = case when n.got > 0 then n.position else s.last_dequeue_at end,
+        credit = fairqueue.fq_credit_after(s.weight, n.turn_left::integer, n.got::integer, n.head_at::bigint, v_now),
+        next_dequeue_at = fairqueue.fq_next_dequeue_at(
+          s.next_dequeue_at, n.position::bigint, n.turn_left::integer, n.got::integer, n.head_at::bigint, v_now,
+          s.rate_at, s.rate_interval, s.rate_burst
+        )
+      from (
+        select u.*
+        from unnest(v_states, v_gots, v_quotas, v_positions, v_turns_left, v_next_heads_at, v_next_head_ids)
+          u(row, got, quota, position, turn_left, head_at, head_id)
+        where u.quota > 0
+      ) n
+      where s.ctid = n.row;
+    end if;
     v_left := v_left - v_got;
     v_position := greatest(v_position, fairqueue.fq_now());
     -- Channels that turned out to be empty must not hide the ready ones behind them: the next pass is wider.
@@ -815,7 +917,7 @@ begin
       v_empty := v_empty + 1;
       v_width := least(2 * v_width, 100000);
     else
-      v_width := least(v_left, (v_left::bigint * v_found + v_got - 1) / v_got);
+      v_width := least(v_left, case when not v_by_cost then (v_left::bigint * v_found + v_got - 1) / v_got end);
     end if;
   end loop;
 
@@ -916,7 +1018,8 @@ begin
   -- at the start.
   hints := array[
     least(v_channel_floor, v_now), v_signal_floor, v_next_signal_floor, v_floor_xid, v_full_at, v_below_at,
-    (v_holds_slots or v_limited_queue)::integer, v_locked_since, v_locked_first, v_lease_floor
+    (v_holds_slots or v_limited_queue)::integer, v_locked_since, v_locked_first, v_lease_floor,
+    ((v_fair_by = 'seconds') is true)::integer
   ];
   return next;
 end

@@ -9,7 +9,8 @@
 -- seen; the signals of a bounded channel that nobody has heard yet are read for it. p_on_duplicates null: skip.
 -- p_policy: the policy of channels that are new, if the queue has no defaults. p_delays are microseconds from now,
 -- p_ats microseconds since the epoch (the past means now); at most one of the two a message. p_priorities >= 1: the
--- position of a message from the time on when it is due, see fq_promote.
+-- position of a message from the time on when it is due, see fq_promote. p_costs: what each costs its channel when it
+-- is delivered, 1 to 1,000,000,000; null: 1.
 -- Locks: in the order (channel, key), COLLATE "C": first use of a channel waits for a transaction that is making the
 -- same one, a key for one that is adding, taking, ending or withdrawing the message that holds it. Then messages to
 -- replace, with p_hold (what the transaction settles or cancels later), in the order of their ids; if one of them has
@@ -33,7 +34,8 @@ create function fairqueue.fq_enqueue(
   p_policy jsonb default null,
   p_on_duplicates text[] default null,
   p_notify boolean default false,
-  p_hold bigint[] default null
+  p_hold bigint[] default null,
+  p_costs integer[] default null
 )
 returns table (ordinal integer, message_id bigint, created boolean, outcome text)
 language plpgsql
@@ -113,6 +115,7 @@ begin
     and (p_delays[1] between 0 and 3153600000000000) is not false
     and (p_priorities[1] >= 1) is not false
     and (p_max_attempts[1] >= 1) is not false
+    and (p_costs is null or (array_dims(p_costs) = '[1:1]' and (p_costs[1] between 1 and 1000000000) is not false))
     and (
       p_on_duplicates is null
       or (
@@ -124,13 +127,14 @@ begin
     return query
     with added as (
       insert into fairqueue.fq_message as m (
-        channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts
+        channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts,
+        cost
       )
       select c.id, p_kinds[1], p_contents[1], p_headers[1],
         fairqueue.fq_dequeue_at(
           v_now, p_delays[1]::bigint, p_ats[1]::bigint, p_priorities[1]::integer, s.priority_aging
         ),
-        v_now, p_keys[1], p_priorities[1], coalesce(p_max_attempts[1], 20)
+        v_now, p_keys[1], p_priorities[1], coalesce(p_max_attempts[1], 20), p_costs[1]
       from fairqueue.fq_channel c
       cross join lateral (
         select n.max_backlog, n.priority_aging, n.forget_xid
@@ -171,6 +175,7 @@ begin
           ),
           priority = p_priorities[1],
           max_attempts = coalesce(p_max_attempts[1], 20),
+          cost = p_costs[1],
           attempts = 0,
           returned_at = null,
           error = null
@@ -206,16 +211,19 @@ begin
   if (cardinality(p_kinds), cardinality(p_contents), cardinality(p_headers), cardinality(p_delays), cardinality(p_ats),
       cardinality(p_priorities), cardinality(p_keys), cardinality(p_max_attempts))
      is distinct from (v_count, v_count, v_count, v_count, v_count, v_count, v_count, v_count)
-    or cardinality(p_on_duplicates) <> v_count then
+    or cardinality(p_on_duplicates) <> v_count
+    or cardinality(p_costs) <> v_count
+  then
     raise exception 'the arrays of fq_enqueue differ in length'
       using errcode = 'QF001', hint = 'pass arrays of one length, with null where a message has no value';
   end if;
 
   select u.ord into v_bad
   from unnest(
-    p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts, p_on_duplicates
+    p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts, p_on_duplicates,
+    p_costs
   )
-    with ordinality u(channel, kind, content, headers, delay, at, priority, key, max_attempts, on_duplicate, ord)
+    with ordinality u(channel, kind, content, headers, delay, at, priority, key, max_attempts, on_duplicate, cost, ord)
   where u.channel is null
     or u.content is null
     -- sent as text it is twice as long, and the server sends no more than a gigabyte: it could never be dequeued
@@ -230,6 +238,7 @@ begin
     or (u.headers is not null and not fairqueue.fq_headers_fit(u.headers::jsonb))
     or u.max_attempts < 1
     or u.on_duplicate not in ('skip', 'raise', 'replace')
+    or u.cost not between 1 and 1000000000
   order by u.ord
   limit 1;
   if found then
@@ -237,16 +246,18 @@ begin
       using errcode = 'QF001',
         detail = format(
           'channel %L kind %L content of %s bytes headers that %s delay %s at %s priority %s key %L max_attempts %s '
-          'on_duplicate %L',
+          'on_duplicate %L cost %s',
           left(p_channels[v_bad], 80), left(p_kinds[v_bad], 80), coalesce(octet_length(p_contents[v_bad])::text, 'no'),
           case when fairqueue.fq_headers_fit(p_headers[v_bad]::jsonb) is false then 'are too long' else 'fit' end,
           coalesce(p_delays[v_bad]::text, 'null'), coalesce(p_ats[v_bad]::text, 'null'),
           coalesce(p_priorities[v_bad]::text, 'null'),
-          left(p_keys[v_bad], 80), coalesce(p_max_attempts[v_bad]::text, 'null'), left(p_on_duplicates[v_bad], 80)
+          left(p_keys[v_bad], 80), coalesce(p_max_attempts[v_bad]::text, 'null'), left(p_on_duplicates[v_bad], 80),
+          coalesce(p_costs[v_bad]::text, 'null')
         ),
         hint = 'give a channel, a kind and a content of at most 256 MB; headers of at most 65,536 bytes as text, where '
           'a number is written out; a kind and a key of 1 to 512 bytes; one of delay (0 to 100 years) and at (up to '
-          'the year 9999); priority >= 1; max_attempts >= 1; on_duplicate skip, raise or replace';
+          'the year 9999); priority >= 1; max_attempts >= 1; on_duplicate skip, raise or replace; a cost of 1 to '
+          '1,000,000,000';
   end if;
 
   -- One message goes the way of the keyed ones: the start of these statements would cost more than their run.
@@ -283,9 +294,9 @@ begin
         fairqueue.fq_dequeue_at(
           v_now, u.delay::bigint, u.at::bigint, u.priority::integer, null::bigint
         ) as dequeue_at,
-        coalesce(u.max_attempts, 20) as max_attempts
-      from unnest(p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_max_attempts)
-        with ordinality u(channel, kind, content, headers, delay, at, priority, max_attempts, ord)
+        coalesce(u.max_attempts, 20) as max_attempts, u.cost
+      from unnest(p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_max_attempts, p_costs)
+        with ordinality u(channel, kind, content, headers, delay, at, priority, max_attempts, cost, ord)
       -- lateral with a limit: one index probe a message, also in a plan that was made on empty tables and would read
       -- the whole queue
       cross join lateral (
@@ -298,9 +309,9 @@ begin
     ),
     added as (
       insert into fairqueue.fq_message (
-        channel_id, kind, content, headers, dequeue_at, enqueued_at, priority, max_attempts
+        channel_id, kind, content, headers, dequeue_at, enqueued_at, priority, max_attempts, cost
       )
-      select g.channel_id, g.kind, g.content, g.headers, g.dequeue_at, v_now, g.priority, g.max_attempts
+      select g.channel_id, g.kind, g.content, g.headers, g.dequeue_at, v_now, g.priority, g.max_attempts, g.cost
       from given g
       order by g.ord
       returning id, channel_id, dequeue_at, priority
@@ -388,10 +399,10 @@ begin
           select u.*
           from unnest(
             p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
-            p_on_duplicates
+            p_on_duplicates, p_costs
           )
             with ordinality u(
-              channel, kind, content, headers, delay, at, priority, key, max_attempts, on_duplicate, ord
+              channel, kind, content, headers, delay, at, priority, key, max_attempts, on_duplicate, cost, ord
             )
           where v_pass = 1
             or u.ord = any (v_later)
@@ -478,6 +489,7 @@ begin
                   dequeue_at = v_at,
                   priority = r.priority,
                   max_attempts = coalesce(r.max_attempts, 20),
+                  cost = r.cost,
                   attempts = 0,
                   returned_at = null,
                   error = null
@@ -493,11 +505,12 @@ begin
 
             if (v_room > 0) is not false then
               insert into fairqueue.fq_message (
-                channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts
+                channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts,
+                cost
               )
               values (
                 v_channel_id, r.kind, r.content, r.headers, v_at, v_now, r.key, r.priority,
-                coalesce(r.max_attempts, 20)
+                coalesce(r.max_attempts, 20), r.cost
               )
               on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
               returning id into v_message_id;

@@ -7,7 +7,8 @@
 -- the greatest id that it was told by, heard_id: a sum of what signals will still add to its backlog begins there, and
 -- not over all that an old snapshot keeps. Signals of a channel that is not there are deleted. heard: signals applied;
 -- seen: signals read; first_id, last_id: their least and greatest id; scheduled_at: earliest position in turn order of
--- a channel heard of.
+-- a channel heard of. p_virtual_time: of a queue that is fair by cost, see fq_virtual_time; 0: it is fair by messages;
+-- null: it is looked up. By what messages cost more than was charged the tag of their channel moves.
 -- Locks: state rows for no key update, signals for update, both skip locked; the holder of a channel's state row is the
 -- only one to delete its signals, and the holder of the queue's the only one to delete or change those that free its
 -- slots.
@@ -17,6 +18,7 @@ create function fairqueue.fq_hear(
   p_queue text,
   p_after bigint,
   p_limit integer,
+  p_virtual_time bigint default null,
   out heard integer,
   out seen integer,
   out first_id bigint,
@@ -63,6 +65,10 @@ declare
   v_state tid;
   v_lower boolean;
   v_position bigint;
+  -- below 0: of a queue that is fair by cost
+  v_virtual_time bigint := p_virtual_time;
+  v_cost bigint;
+  v_costs bigint[];
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
@@ -75,16 +81,22 @@ begin
   end if;
   heard := 0;
   seen := 0;
+  if v_virtual_time is null then
+    select fairqueue.fq_virtual_time(p_queue, (-9223372036854775808)::bigint) into v_virtual_time
+    from fairqueue.fq_queue q
+    where q.name = p_queue
+      and q.fair_by <> 'messages';
+  end if;
   -- One signal, as a queue without a backlog has, is applied by statements of its own: starting those for many costs
   -- more than their run.
-  select g.ctid, g.id, g.channel_id, g.dequeue_at, g.message_id, g.freed, g.added, g.dropped,
+  select g.ctid, g.id, g.channel_id, g.dequeue_at, g.message_id, g.freed, g.added, g.dropped, g.cost,
     g.queue_freed = 0 and not exists (
       select
       from fairqueue.fq_signal o
       where o.queue = p_queue
         and o.id > g.id
     )
-  into v_row, v_first_id, v_channel_id, v_dequeue_at, v_message_id, v_freed, v_added, v_dropped, v_only
+  into v_row, v_first_id, v_channel_id, v_dequeue_at, v_message_id, v_freed, v_added, v_dropped, v_cost, v_only
   from fairqueue.fq_signal g
   where g.queue = p_queue
     and g.id > p_after
@@ -163,8 +175,15 @@ begin
       next_dequeue_at = case when v_lower then least(s.next_dequeue_at, v_position) else s.next_dequeue_at end
     where s.ctid = v_state
     returning
-      case when s.max_concurrency is null or s.current_concurrency < s.max_concurrency then s.next_dequeue_at end
-    into scheduled_at;
+      case when s.max_concurrency is null or s.current_concurrency < s.max_concurrency then s.next_dequeue_at end,
+      s.ctid
+    into scheduled_at, v_state;
+    if v_virtual_time < 0 then
+      scheduled_at := least(
+        scheduled_at,
+        fairqueue.fq_hear_costs(array[v_state]::tid[], array[v_cost]::bigint[], v_virtual_time)
+      );
+    end if;
     return;
   end if;
 
@@ -265,15 +284,15 @@ begin
     delete from fairqueue.fq_signal g
     using claimed c
     where g.ctid = c.row
-    returning c.state, g.id, g.dequeue_at, g.message_id, g.freed, g.queue_freed, g.added, g.dropped
+    returning c.state, g.id, g.dequeue_at, g.message_id, g.freed, g.queue_freed, g.added, g.dropped, g.cost
   ),
   told as materialized (
-    select d.state, d.signals, d.last_id, d.freed, d.queue_signals, d.queue_freed, d.added, d.dropped,
+    select d.state, d.signals, d.last_id, d.freed, d.queue_signals, d.queue_freed, d.added, d.dropped, d.cost,
       d.least[1] as dequeue_at, d.least[2] as message_id
     from (
       select d.state, count(*) as signals, max(d.id) as last_id, sum(d.freed) as freed,
         count(*) filter (where d.queue_freed > 0) as queue_signals, sum(d.queue_freed) as queue_freed,
-        sum(d.added) as added, sum(d.dropped) as dropped,
+        sum(d.added) as added, sum(d.dropped) as dropped, sum(d.cost) as cost,
         min(array[d.dequeue_at, d.message_id]) filter (where d.message_id is not null) as least
       from dropped d
       group by d.state
@@ -308,16 +327,22 @@ begin
         ) as position
     ) n
     where s.ctid = t.state
-    returning s.next_dequeue_at, s.max_concurrency is null or s.current_concurrency < s.max_concurrency as served
+    returning s.next_dequeue_at, s.max_concurrency is null or s.current_concurrency < s.max_concurrency as served,
+      s.ctid as row, t.cost
   )
   select
     (select coalesce(sum(t.signals), 0) from told t),
     (select coalesce(sum(t.queue_signals), 0) from told t),
     (select coalesce(sum(t.queue_freed), 0) from told t),
     -- Of each channel heard of, changed or not: configuration sends a signal when a channel is ready again.
-    (select min(a.next_dequeue_at) from applied a where a.served)
-  into heard, v_queue_heard, v_queue_freed, scheduled_at;
+    (select min(a.next_dequeue_at) from applied a where a.served),
+    case when v_virtual_time < 0 then (select array_agg(a.row) from applied a) end,
+    case when v_virtual_time < 0 then (select array_agg(a.cost) from applied a) end
+  into heard, v_queue_heard, v_queue_freed, scheduled_at, v_states, v_costs;
   heard := heard + v_orphans;
+  if v_virtual_time < 0 then
+    scheduled_at := least(scheduled_at, fairqueue.fq_hear_costs(v_states, v_costs, v_virtual_time));
+  end if;
 
   if v_queue_state is null then
     return;

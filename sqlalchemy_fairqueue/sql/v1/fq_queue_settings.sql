@@ -13,7 +13,8 @@ returns table (
   history_retention bigint,
   dead_letter_retention bigint,
   dead_letter_retention_by_kind jsonb,
-  forget_channels_after bigint
+  forget_channels_after bigint,
+  fair_by text
 )
 language plpgsql
 stable
@@ -29,7 +30,7 @@ begin
   end if;
   return query
   select q.name, q.defaults, q.max_concurrency, q.rate_interval, q.rate_burst, q.limits, q.history, q.history_retention,
-    q.dead_letter_retention, q.dead_letter_retention_by_kind, q.forget_channels_after
+    q.dead_letter_retention, q.dead_letter_retention_by_kind, q.forget_channels_after, q.fair_by
   from fairqueue.fq_queue q
   where p_queue is null
     or q.name = p_queue

@@ -97,7 +97,7 @@ begin
 
   with dead as materialized (
     select d.message_id, d.channel_id, d.kind, d.content, d.headers, d.enqueued_at, d.dedupe_key, d.priority,
-      d.max_attempts, d.deliveries, d.error, c.name as channel,
+      d.cost, d.max_attempts, d.deliveries, d.error, c.name as channel,
       fairqueue.fq_position((v_now - cardinality(v_ids) + u.ord)::bigint, d.priority, s.priority_aging) as dequeue_at,
       u.ord
     from unnest(v_ids) with ordinality u(id, ord)
@@ -113,12 +113,12 @@ begin
   ),
   back as (
     insert into fairqueue.fq_message (
-      id, channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts, deliveries,
-      error
+      id, channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, cost, max_attempts,
+      deliveries, error
     )
     overriding system value
     select d.message_id, d.channel_id, d.kind, d.content, d.headers, d.dequeue_at, d.enqueued_at, d.dedupe_key,
-      d.priority, d.max_attempts, d.deliveries, d.error
+      d.priority, d.cost, d.max_attempts, d.deliveries, d.error
     from dead d
     order by d.channel collate "C", d.dedupe_key collate "C" nulls first, d.ord
     on conflict do nothing

@@ -105,7 +105,7 @@ begin
   -- Signals, all of them at once, else one by one.
   v_bad := false;
   begin
-    perform fairqueue.fq_hear(p_queue, 0::bigint, 1000::integer);
+    perform fairqueue.fq_hear(p_queue, 0::bigint, 1000::integer, null::bigint);
   exception
     when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
       v_bad := true;
@@ -119,7 +119,7 @@ begin
       limit 1000
     loop
       begin
-        perform fairqueue.fq_hear(p_queue, (r.id - 1)::bigint, 1::integer);
+        perform fairqueue.fq_hear(p_queue, (r.id - 1)::bigint, 1::integer, null::bigint);
       exception
         when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
           reason := format('a signal cannot be applied: %s', left(sqlerrm, 1000));
@@ -172,6 +172,12 @@ begin
           ('rate_burst', s.rate_burst, s.rate_burst between 1 and 1000000),
           ('rate_at', s.rate_at, s.rate_at between 0 and v_now + 63072000000000),
           ('credit', s.credit, s.credit between 0 and s.weight),
+          ('tag', s.tag, (s.tag between -9000000000000000000 and -1) is not false),
+          ('tag_rest', s.tag_rest, (abs(s.tag_rest) <= 1000000000000000000) is not false),
+          (
+            'next_dequeue_at', s.next_dequeue_at,
+            (s.next_dequeue_at >= 0 or s.next_dequeue_at = s.tag) is not false
+          ),
           ('backlog', s.backlog, s.backlog between -4611686018427387904 and 4611686018427387904)
       ) w (name, value, is_good)
       where s.channel_id = r.id

@@ -127,7 +127,8 @@ begin
         order by u.ord
       )::bigint[],
       array_fill(null::integer, array[v_count])::integer[], array_fill(null::text, array[v_count])::text[],
-      array_fill(v_max_attempts, array[v_count])::integer[], v_policy, null::text[], p_notify, null::bigint[]
+      array_fill(v_max_attempts, array[v_count])::integer[], v_policy, null::text[], p_notify, null::bigint[],
+      null::integer[]
     ) e;
     if v_full then
       raise exception 'channel % of queue % is full',

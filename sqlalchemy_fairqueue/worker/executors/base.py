@@ -225,6 +225,7 @@ class Executor(ABC):
             self.occupied.pop(held, None)
         if started is None:
             return
+        held.cost = held.measured_cost
         self._settle(held, decision)
         self._prefetch.observe(self._clock() - started)
         self._refill()
@@ -257,6 +258,7 @@ class Executor(ABC):
         error = HandlerTimeout(held.delivery.message_id, held.delivery.kind, held.timeout)
         decision = decide_on_failure(held, error, self._retry, self._name)
         self._hang(held)
+        held.cost = held.measured_cost
         self._settle(held, decision)
         self._prefetch.observe(self._clock() - started)
 

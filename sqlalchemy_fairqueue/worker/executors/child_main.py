@@ -51,6 +51,7 @@ class Answer:
         summary: Another exception that it raised, in short.
         text: That exception, or the cause of the outcome, with its traceback.
         settled: The verbs by which it has settled its delivery itself.
+        cost: What the attempt cost, as it says.
     """
 
     is_raised: bool = False
@@ -58,6 +59,7 @@ class Answer:
     summary: str = ""
     text: str | None = None
     settled: list[str] = field(default_factory=list)
+    cost: int | None = None
 
 
 def main(connection: Connection[Any, Any]) -> None:
@@ -79,6 +81,7 @@ def main(connection: Connection[Any, Any]) -> None:
 def _handle(listener: _Listener, connection: Connection[Any, Any], request: bytes) -> bytes:
     """Handle a delivery. It tells the worker when the handler begins, or could not; returns how it ended."""
     delivery: Delivery | None = None
+    held: HeldDelivery | None = None
     has_begun = False
     try:
         # Imports the module of the handler.
@@ -93,12 +96,12 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], request: byte
         has_begun = True
         held.limit_time(timeout)
         given = {"context": Context(held)} if takes_context else {}
-        answer = Answer(outcome=_checked(function(delivery, **given)), settled=delivery.settled)
-        return pickle.dumps(answer)
+        outcome = _checked(function(delivery, **given))
+        return pickle.dumps(Answer(outcome=outcome, settled=delivery.settled, cost=held.cost))
     except BaseException as error:  # noqa: BLE001 - the worker decides what becomes of the message
         if not has_begun:
             connection.send_bytes(b"begun")
-        return _raised(error, [] if delivery is None else delivery.settled)
+        return _raised(error, [] if delivery is None else delivery.settled, None if held is None else held.cost)
     finally:
         listener.held = None
 
@@ -116,12 +119,13 @@ def _checked(result: Any) -> Outcome | None:
     return None
 
 
-def _raised(error: BaseException, settled: list[str]) -> bytes:
+def _raised(error: BaseException, settled: list[str], cost: int | None) -> bytes:
     summary = f"{type(error).__name__}: {said(error)}"
     if type(error) in {Retry, Release, Bury, MessageCancelled}:
         cause = cause_of(error)
-        return pickle.dumps(Answer(is_raised=True, outcome=error, summary=summary, text=cause, settled=settled))
-    return pickle.dumps(Answer(is_raised=True, summary=summary, text=text_of(error), settled=settled))
+        answer = Answer(is_raised=True, outcome=error, summary=summary, text=cause, settled=settled, cost=cost)
+        return pickle.dumps(answer)
+    return pickle.dumps(Answer(is_raised=True, summary=summary, text=text_of(error), settled=settled, cost=cost))
 
 
 class _Listener:

@@ -121,6 +121,7 @@ class ChildProcesses:
         finally:
             self._release(child, held)
         held.delivery.settled.extend(answer.settled)
+        held.cost = answer.cost
         return _outcome(answer)
 
     def kill(self, held: HeldDelivery) -> None:

@@ -64,6 +64,7 @@ def begin_handling(held: HeldDelivery, default: RetryPolicy) -> Handler:
     left.
     """
     delivery = held.delivery
+    held.begin()
     held.max_attempts = limit_of(delivery, _policy(held, default))
     try:
         # Not when it is taken: all that came with it would wait. Here the lease is extended meanwhile.
@@ -187,7 +188,7 @@ def settle_in(session: Session, held: HeldDelivery, decision: Decision) -> Decis
     for operation in recorded(session):
         if isinstance(operation, Settle) and operation.delivery == delivery:
             return of_own_verb(operation.verb, delivery, operation.delay, operation.reason, operation.error)
-    record(session, [decision.operation(held.queue.target, delivery)])
+    record(session, [decision.operation(held.queue.target, delivery, held.measured_cost)])
     return decision.as_sent()
 
 

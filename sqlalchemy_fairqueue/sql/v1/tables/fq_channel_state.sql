@@ -1,4 +1,8 @@
 -- One live row a channel, updated by the dispatcher alone (and by configuration).
+-- tag: of queues that are fair by cost, where its next message starts in virtual time, in 2520ths of a cost of 1 at
+-- weight 1, counted from -9 * 10^18 on; next_dequeue_at is the tag while the channel is ready, and a time otherwise, so
+-- that one index has the ready order first. tag_rest: what of its costs the tag does not have yet, by weight; below
+-- zero it is a credit.
 -- Without a unique index on purpose: a plain index keeps every update a non-key update, and (channel_id, turn) finds
 -- the newest version first however many dead ones an old snapshot keeps.
 -- configured: by itself, so that it is never forgotten. used_at: made, or wanted again, then. forget_xid: the
@@ -28,7 +32,9 @@ create table fairqueue.fq_channel_state (
   priority_aging bigint,
   configured boolean not null default false,
   used_at bigint not null default 0,
-  forget_xid xid8
+  forget_xid xid8,
+  tag bigint,
+  tag_rest bigint
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 alter table fairqueue.fq_channel_state replica identity full;
@@ -36,6 +42,7 @@ create index fq_channel_state_newest_ix on fairqueue.fq_channel_state (channel_i
 create index fq_channel_state_ready_ix on fairqueue.fq_channel_state (queue, next_dequeue_at, channel_id)
   where next_dequeue_at is not null
     and (max_concurrency is null or current_concurrency < max_concurrency);
+create index fq_channel_state_tag_ix on fairqueue.fq_channel_state (queue, tag) where tag is not null;
 create index fq_channel_state_held_back_ix on fairqueue.fq_channel_state (queue, channel_id)
   where head_message_id is not null
     and (next_dequeue_at is null or current_concurrency >= max_concurrency);

@@ -1,5 +1,6 @@
 -- One row a unit of work, from enqueue to completion. dequeue_at is its position in its channel: when it is due, or
 -- once that has come what fq_position makes of its priority.
+-- cost null: 1.
 -- No foreign key points at fq_channel: it would cost a multixact a transaction on a busy channel.
 create table fairqueue.fq_message (
   id bigint generated always as identity,
@@ -20,6 +21,7 @@ create table fairqueue.fq_message (
   cancelled boolean not null default false,
   error text,
   priority integer,
+  cost integer,
   constraint fq_message_pkey primary key (id)
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);

@@ -1,5 +1,6 @@
 -- The append-only notes that transactions leave for the dispatcher: "this channel has a message at (dequeue_at,
--- message_id)", "this channel has n slots free again", "so many were added, and so many dropped".
+-- message_id)", "this channel has n slots free again", "so many were added, and so many dropped",
+-- "its messages cost so much more than was charged" (cost).
 create table fairqueue.fq_signal (
   queue text collate "C" not null,
   id bigint generated always as identity,
@@ -11,6 +12,7 @@ create table fairqueue.fq_signal (
   queue_freed integer not null default 0,
   dropped integer not null default 0,
   bounded boolean not null default false,
+  cost bigint,
   constraint fq_signal_pkey primary key (queue, id)
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);

@@ -1,0 +1,58 @@
+-- fq_correct_costs: tell the dispatcher what deliveries cost in truth, in the caller's transaction, before it settles
+-- them. p_costs: 0 to 1,000,000,000; null: as charged.
+-- Guarantees: a signal a channel carries the sum of the differences to what was charged; the tag of the channel moves
+-- by them once it is heard. A delivery with another token than the newest one corrects nothing; nor does any in a queue
+-- that is fair by messages. To call it twice for a delivery corrects twice.
+-- Locks: none, and no message is changed. Index: fq_message_pkey. Errors: QF001 bad cost; QF007.
+-- Source: virtual token counter (Sheng et al. 2024).
+create function fairqueue.fq_correct_costs(
+  p_queue text, p_ids bigint[], p_lease_ids bigint[], p_deliveries integer[], p_costs bigint[]
+)
+returns void
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  if 0 > any (p_costs) or 1000000000 < any (p_costs) then
+    raise exception 'fq_correct_costs has a cost below 0 or above 1,000,000,000'
+      using errcode = 'QF001', hint = 'give costs of 0 to 1000000000, in the unit of those of fq_enqueue';
+  end if;
+  insert into fairqueue.fq_signal (queue, channel_id, cost)
+  select p_queue, d.channel_id, sum(d.difference)
+  from (
+    select m.channel_id, u.cost - coalesce(m.cost, 1) as difference
+    from unnest(p_ids, p_lease_ids, p_deliveries, p_costs) u(id, lease_id, deliveries, cost)
+    join fairqueue.fq_message m
+      on m.id = u.id
+      and m.lease_id is not distinct from u.lease_id
+      and m.deliveries = u.deliveries
+    where exists (
+        select
+        from fairqueue.fq_channel c
+        where c.id = m.channel_id
+          and c.queue = p_queue
+      )
+      and exists (
+        select
+        from fairqueue.fq_queue q
+        where q.name = p_queue
+          and q.fair_by <> 'messages'
+      )
+  ) d
+  group by d.channel_id
+  having sum(d.difference) <> 0;
+end
+$$;

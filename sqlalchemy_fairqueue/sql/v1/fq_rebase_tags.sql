@@ -1,0 +1,46 @@
+-- fq_rebase_tags: begin the virtual time of a queue anew before it leaves its range: all tags are moved back alike.
+-- Guarantees: the order of the channels and their distances stay. Returns whether it did: false while anybody else has
+-- a state row of the queue locked.
+-- Cost: all channels of the queue are updated, once in 8 * 10^18 / 2520 units of cost.
+-- Locks: all state rows of the queue for no key update, skip locked: it waits for none.
+-- Index: fq_channel_state_tag_ix. Errors: none.
+create function fairqueue.fq_rebase_tags(p_queue text)
+returns boolean
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $$
+declare
+  c_step constant bigint := 8000000000000000000;
+  v_rows tid[];
+begin
+  select array_agg(l.row) into v_rows
+  from (
+    select s.ctid as row
+    from fairqueue.fq_channel_state s
+    where s.queue = p_queue
+      and s.tag is not null
+    for no key update skip locked
+  ) l;
+  if cardinality(v_rows) is distinct from (
+    select count(*)
+    from fairqueue.fq_channel_state s
+    where s.queue = p_queue
+      and s.tag is not null
+  ) then
+    return false;
+  end if;
+  update fairqueue.fq_channel_state s
+  set turn = s.turn + 1,
+    tag = greatest(s.tag - c_step, -9000000000000000000),
+    next_dequeue_at = case
+      when s.next_dequeue_at < 0 then greatest(s.tag - c_step, -9000000000000000000)
+      else s.next_dequeue_at
+    end
+  where s.ctid = any (v_rows);
+  return true;
+end
+$$;

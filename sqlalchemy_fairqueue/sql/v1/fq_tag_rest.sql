@@ -1,0 +1,12 @@
+-- fq_tag_rest: what fq_tag_after leaves of a channel's costs: from 0 to below its weight, or below zero the credit that
+-- these costs did not use up.
+-- Guarantees: one expression, which the planner inlines. Locks: none. Errors: none.
+create function fairqueue.fq_tag_rest(p_rest bigint, p_cost bigint, p_weight integer)
+returns bigint
+language sql
+immutable parallel safe
+as $$
+  select greatest(0, least(p_cost, 100000000000000)) * 2520 + coalesce(p_rest, 0)
+    - greatest(0, greatest(0, least(p_cost, 100000000000000)) * 2520 + coalesce(p_rest, 0))
+      / greatest(1, p_weight) * greatest(1, p_weight)
+$$;

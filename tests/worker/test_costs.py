@@ -1,0 +1,119 @@
+"""Costs that handlers and workers tell: the channel is charged what its messages cost in truth."""
+
+import asyncio
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import AsyncWorker, Bury, Context, Delivery, InvalidArgument, Queue, Retry, Worker
+from sqlalchemy_fairqueue.testing import make_delivery
+from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
+from tests.fixtures.database import Database
+from tests.worker import isolated
+
+_CHARGED = """
+select coalesce(sum((tag + 9000000000000000000) / 2520), 0)::bigint
+  + (select coalesce(sum(cost), 0) from fq_signal)
+from fq_channel_state
+"""
+
+
+def _charged(database: Database) -> int:
+    """What all channels were charged, with what no dequeue has heard of yet."""
+    return int(database.rows(_CHARGED)[0][0])
+
+
+@pytest.mark.parametrize("in_loop", [False, True], ids=["Worker", "AsyncWorker"])
+@pytest.mark.parametrize("outcome", [None, Retry(delay=timedelta(hours=1)), Bury("bad")], ids=str)
+def test_a_handler_says_what_it_cost(
+    queue: Queue, engine: Engine, async_engine: AsyncEngine, database: Database, outcome: Any, *, in_loop: bool
+) -> None:
+    """However it ends, its channel is charged that in place of what was declared."""
+    queue.configure(engine, fair_by="cost")
+    queue.enqueue_now(engine, channel="a", payload=1, cost=20)
+
+    @queue.handler()
+    def handle(_: Delivery, context: Context) -> None:
+        assert context.cost is None
+        context.cost = 412
+        if outcome is not None:
+            raise outcome
+
+    if in_loop:
+        asyncio.run(AsyncWorker(async_engine, queue, housekeeping=False).run(drain=True))
+    else:
+        Worker(engine, queue, housekeeping=False).run(drain=True)
+    assert _charged(database) == 412
+
+
+def test_a_handler_with_a_session(queue: Queue, engine: Engine, database: Database) -> None:
+    """The cost commits with what the handler wrote."""
+    queue.configure(engine, fair_by="cost")
+    queue.enqueue_now(engine, channel="a", payload=1)
+
+    @queue.handler()
+    def handle(_: Delivery, context: Context, session: Session) -> None:
+        session.connection()
+        context.cost = 9
+
+    Worker(engine, queue, housekeeping=False).run(drain=True)
+    assert _charged(database) == 9
+
+
+def test_a_handler_in_a_child_process(queue: Queue, engine: Engine, database: Database) -> None:
+    """What it says comes back with its answer."""
+    queue.configure(engine, fair_by="cost")
+    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.handler(isolation="process")(isolated.cost_seven)
+    Worker(engine, queue, housekeeping=False).run(drain=True)
+    assert _charged(database) == 7
+
+
+@pytest.mark.parametrize("cost", [-1, 10**9 + 1, 1.5, "7", True])
+def test_a_bad_cost_is_refused(cost: Any) -> None:
+    """It names the value, and the cost stays as it was."""
+    context = Context(cast("Any", SimpleNamespace(cost=3)))
+    with pytest.raises(InvalidArgument, match="cost"):
+        context.cost = cost
+    assert context.cost == 3
+    context.cost = None
+    assert context.cost is None
+
+
+def test_a_worker_measures_what_is_shared_by_seconds(queue: Queue, engine: Engine, database: Database) -> None:
+    """A handler that takes a moment is charged that, and not the hour that was declared for it."""
+    queue.configure(engine, fair_by="seconds")
+    queue.enqueue_now(engine, channel="a", payload=1, cost=3_600_000)
+
+    @queue.handler()
+    def handle(_: Delivery) -> None:
+        pass
+
+    Worker(engine, queue, housekeeping=False).run(drain=True)
+    assert 1 <= _charged(database) < 3_600_000
+
+
+def test_the_measure_is_in_milliseconds(queue: Queue) -> None:
+    """From the beginning of the handler, rounded up; what the handler says comes first."""
+    clock: Any = SimpleNamespace(now=100.0)
+    delivery = make_delivery(queue, {})
+    timed = Delivery(**{name: getattr(delivery, name) for name in _FIELDS}, is_timed=True)
+    held = HeldDelivery(timed, TrackedLease(1, 1000.0, lambda: clock.now), cast("Any", None), 0.0)
+    found = [held.measured_cost]
+    held.begin()
+    clock.now += 1.2341
+    found.append(held.measured_cost)
+    held.cost = 5
+    found.append(held.measured_cost)
+    assert found == [None, 1235, 5]
+
+
+_FIELDS = (
+    "message_id", "queue", "channel", "kind", "content", "headers", "attempt", "max_attempts", "enqueued_at", "lease",
+    "deliveries", "row_id", "decoded",
+)  # fmt: skip
