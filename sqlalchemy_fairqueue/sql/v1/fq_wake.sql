@@ -44,8 +44,7 @@ begin
   if pg_notification_queue_usage() > 0.5 then
     return false;
   end if;
-  -- in two parts, for the loader looks for the whole word
-  perform pg_notify('fair' || 'queue', v_payloads[1 + trunc(random() * cardinality(v_payloads))::integer]);
+  perform pg_notify('fairqueue', v_payloads[1 + trunc(random() * cardinality(v_payloads))::integer]);
   return true;
 end
 $$;
