@@ -44,7 +44,8 @@ def on_full_option(name: str) -> Any:
 def aging_option(name: str) -> Any:
     """An option that takes the aging of priorities."""
     words = "How much waiting one step of priority outweighs, like 1m; none: priorities come first."
-    return typer.Option(name, parser=option_parser(_duration_or_none), metavar="DURATION", help=words, show_default=False)
+    parser = option_parser(_duration_or_none)
+    return typer.Option(name, parser=parser, metavar="DURATION", help=words, show_default=False)
 
 
 def _duration_or_none(words: str) -> timedelta | Literal["none"]:
@@ -91,7 +92,8 @@ def dead_letter_option(name: str) -> Any:
 def forget_option(name: str) -> Any:
     """An option that takes the time after which idle channels are forgotten."""
     words = "Channels that have been idle for so long are forgotten, like 30d, or none."
-    return typer.Option(name, parser=option_parser(_duration_or_none), metavar="DURATION", help=words, show_default=False)
+    parser = option_parser(_duration_or_none)
+    return typer.Option(name, parser=parser, metavar="DURATION", help=words, show_default=False)
 
 
 def fair_by_option(name: str) -> Any:
