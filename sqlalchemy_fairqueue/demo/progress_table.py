@@ -69,6 +69,11 @@ class Screen:
         else:
             self._console.print(stage, highlight=False)
 
+    def step(self, name: str, number: int, count: int) -> None:
+        """Show a step of the report, with a bar of the steps that are done."""
+        bar = "\u2501" * number + "\u2500" * (count - number)
+        self.tell(f"report {bar} {name}" if self._live else f"report: {name} ({number + 1} of {count})")
+
     def show(self, service: str, standings: Standings) -> None:
         """Show where the customers of a run stand."""
         self._shown[service] = standings

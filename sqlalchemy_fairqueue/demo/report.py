@@ -1,95 +1,120 @@
-"""The data pipeline in small: the history of the fair queue becomes an archive, and that a fairness report.
+"""The fairness report of the demo: made in this process from the history of the fair queue.
 
-Spark runs in this machine's Java, or in one that comes from PyPI. The report has a replay beside it: the same files,
-first come, first served, as a simulator of the queue has it; what the other half of the demo does for real.
+The report has a replay beside it: the same files, first come, first served, as a simulator of the queue has it; what
+the other half of the demo does for real. The forecast is held against that half.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
-from pathlib import Path
+from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING
 
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue.demo.app.models import Customer
 from sqlalchemy_fairqueue.demo.errors import DemoError
+from sqlalchemy_fairqueue.simulation.scenarios import Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
-    from pyspark.sql import SparkSession
     from sqlalchemy import Engine
 
+    from sqlalchemy_fairqueue.demo.outcome import Outcome
+    from sqlalchemy_fairqueue.reporting.history import History
+
 _TITLE = "Bob and the ten others: how fair it was"
+_MOST_OF_IT = 0.9
 
 
-def check_spark() -> None:
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a replay says of the other half.
+
+    Attributes:
+        attempts: The attempts of the history.
+        waits: How long each file of a small customer waits for its result, first come, first served, in seconds.
+        error: How far a replay of the record itself is from the record, as a part of the times in it.
+    """
+
+    attempts: int
+    waits: tuple[float, ...]
+    error: float
+
+    def relative(self, fair: Outcome) -> float:
+        """The median wait in relation to the time in which nine tenths of the files were done in the fair half."""
+        return median(self.waits) / _time_of_most(fair)
+
+
+def relative_wait(fifo: Outcome, bob: str) -> float:
+    """The same of the real half, in relation to the time in which nine tenths of its own files were done."""
+    return median([one.wait for one in fifo.served if one.customer != bob]) / _time_of_most(fifo)
+
+
+def check_report() -> None:
     """Raise what would be raised when it is too late to be of use.
 
     Raises:
-        DemoError: Spark is not installed.
+        DemoError: What a report needs is not installed.
     """
     try:
         import jinja2  # noqa: F401, PLC0415 - only a report needs these
-        import pyspark  # noqa: F401, PLC0415
+        import pyarrow as pa  # noqa: F401, PLC0415
     except ImportError as error:
-        problem = f"a report needs Spark: {error}; pip install 'sqlalchemy-fairqueue[demo,spark]'"
+        problem = f"a report cannot be made: {error}; pip install 'sqlalchemy-fairqueue[demo,report]'"
         raise DemoError(problem) from error
 
 
-def make_report(engine: Engine, page: Path) -> int:
-    """Archive the history of a database, make a report of the archive, and return how many attempts it is of.
+def make_report(engine: Engine, page: Path, step: Callable[[str, int, int], None]) -> Forecast:
+    """Make a report of the history of a database, and a forecast of the same files first come, first served.
 
     Args:
         engine: The database.
         page: Where the report is written.
+        step: Called before each step with its name, its number from 0 and the number of all steps.
     """
-    from sqlalchemy_fairqueue.spark import Scenario, replays, report  # noqa: PLC0415 - imports Spark
-    from sqlalchemy_fairqueue.spark.archiving import archive, read_archive  # noqa: PLC0415
+    from sqlalchemy_fairqueue.reporting import read_history, report  # noqa: PLC0415 - needs pyarrow
 
-    dsn = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
-    with tempfile.TemporaryDirectory(prefix="fairqueue-") as folder, _spark(folder) as spark:
-        done = archive(spark, f"{folder}/archive", dsn=dsn, today=True)
-        history = read_archive(spark, f"{folder}/archive")
-        policies = spark.read.format("fairqueue").option("dsn", dsn).option("table", "channels").load()
-        fifo = Scenario(name="first come, first served", discipline="fifo")
-        compared = replays(history, [fifo], policies=policies)
-        report(history, policies=policies, output=page, title=_TITLE, replays=compared)
-    return done.rows
-
-
-@contextlib.contextmanager
-def _spark(folder: str) -> Iterator[SparkSession]:
-    """A session whose files all lie in *folder*."""
-    from sqlalchemy_fairqueue.spark import register  # noqa: PLC0415 - imports Spark
-    from sqlalchemy_fairqueue.spark.java import session  # noqa: PLC0415
-
-    with _silence():
-        started = session(
-            "fairqueue demo",
-            **{
-                "spark.local.dir": f"{folder}/local",
-                "spark.sql.warehouse.dir": f"{folder}/warehouse",
-                "spark.sql.artifact.isolation.enabled": "false",
-                "spark.driver.extraJavaOptions": f"-XX:-UsePerfData -Djava.io.tmpdir={folder}",
-                "spark.log.level": "OFF",
-            },
-        )
-    try:
-        register(started)
-        yield started
-    finally:
-        started.stop()
+    step("reading the history", 0, 6)
+    history = read_history(engine)
+    with Session(engine) as session:
+        labels = {
+            f"customer-{customer}": name for customer, name in session.execute(select(Customer.id, Customer.name))
+        }
+    fifo = Scenario(name="first come, first served", discipline="fifo")
+    made = report(
+        history, scenarios=[fifo], output=page, title=_TITLE, labels=labels,
+        progress=lambda name, number, count: step(name, number + 1, count + 1),
+    )  # fmt: skip
+    (again,) = made.replays[0].replayed
+    return forecast_of(history, error=again.replay_error or 0.0)
 
 
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Give what is started in this block no stderr: Java greets there, and means nothing by it."""
-    kept = os.dup(2)
-    with Path(os.devnull).open("wb") as nothing:
-        os.dup2(nothing.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+def forecast_of(history: History, *, error: float, workers: float | None = None) -> Forecast:
+    """The forecast of the same files first come, first served.
+
+    Args:
+        history: The history of the fair half.
+        error: How far a replay of the record itself is from the record.
+        workers: Files handled at once. None: as many as the history shows.
+    """
+    from sqlalchemy_fairqueue.simulation.replay import measured_replay  # noqa: PLC0415 - needs pyarrow
+
+    scenario = Scenario(name="first come, first served", discipline="fifo", workers=workers)
+    rows = measured_replay(history.attempts, scenario).to_pylist()
+    bob = min(rows, key=lambda row: row["enqueued_at"])["channel"]
+    waits = [
+        (row["finished_at"] - row["enqueued_at"]).total_seconds()
+        for row in rows
+        if row["channel"] != bob and row["outcome"] == "completed"
+    ]
+    return Forecast(len(rows), tuple(waits), error)
+
+
+def _time_of_most(outcome: Outcome) -> float:
+    """The time in which nine tenths of the files were done; the files of a killed worker wait for its lease."""
+    ends: Sequence[float] = sorted(one.parsed for one in outcome.served)
+    return ends[int(len(ends) * _MOST_OF_IT)]
