@@ -145,13 +145,13 @@ def enqueue_call(
 
     *refusing*: it fails for "full", and for "duplicate" where that is to raise, to be sent together with COMMIT.
     """
-    columns = [_column_values(message) for message in messages]
-    alone = len(columns) == 1
-    parameters = columns[0]
-    if not alone:
-        parameters = {name: [one[name] for one in columns] for name in columns[0]}
-        if all(message.message.cost == 1 for message in messages):
-            parameters["costs"] = None
+    alone = len(messages) == 1
+    rows = map(_row, messages)
+    # Tuples, for a dict a message keeps the garbage collector busy.
+    values = next(rows) if alone else map(list, zip(*rows, strict=True))
+    parameters: dict[str, Any] = dict(zip(_ARRAYS, values, strict=True))
+    if not alone and set(parameters["costs"]) == {None}:
+        parameters["costs"] = None
     parameters["queue"] = target.queue
     parameters["policy"] = new_policy_json(policy)
     parameters["notify"] = may_notify(connection, notify)
@@ -160,22 +160,22 @@ def enqueue_call(
     return Call(enqueue_clause(target.schema, alone=alone, refusing=refusing), parameters, doing)
 
 
-def _column_values(encoded: EncodedMessage) -> dict[str, Any]:
-    """The element of a message in each of the function's arrays."""
+def _row(encoded: EncodedMessage) -> tuple[Any, ...]:
+    """The element of a message in each of the function's arrays, in their order."""
     message = encoded.message
-    return {
-        "channels": message.channel,
-        "kinds": message.kind,
-        "contents": Content(encoded.content),
-        "headers": encoded.headers,
-        "delays": None if message.delay is None else microseconds(message.delay),
-        "ats": None if message.at is None else instant_microseconds(message.at),
-        "priorities": message.priority,
-        "keys": message.key,
-        "max_attempts": encoded.max_attempts,
-        "on_duplicates": message.on_duplicate,
-        "costs": None if message.cost == 1 else message.cost,
-    }
+    return (
+        message.channel,
+        message.kind,
+        Content(encoded.content),
+        encoded.headers,
+        None if message.delay is None else microseconds(message.delay),
+        None if message.at is None else instant_microseconds(message.at),
+        message.priority,
+        message.key,
+        encoded.max_attempts,
+        message.on_duplicate,
+        None if message.cost == 1 else message.cost,
+    )
 
 
 @cache

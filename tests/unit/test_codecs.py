@@ -1,3 +1,4 @@
+import json
 import math
 import uuid
 from datetime import UTC, datetime
@@ -35,6 +36,21 @@ def test_round_trip(payload: object) -> None:
     """Whatever can be encoded as JSON comes back as it was given."""
     codec = JsonCodec()
     assert codec.decode(codec.encode(payload)) == payload
+
+
+@given(_PAYLOADS)
+def test_the_bytes_of_json(payload: object) -> None:
+    """The content is what json writes, whoever wrote it: an application may compare contents."""
+    written = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+    assert JsonCodec().encode(payload) == written.encode()
+
+
+@pytest.mark.parametrize("factor", [1, -7, 1.5, 9.999999999999999])
+def test_the_digits_of_a_float(factor: float) -> None:
+    """Floats of all sizes have json's digits."""
+    numbers = [factor * 10.0**power for power in range(-330, 308)]
+    for number in [0.0, -0.0, *numbers]:
+        assert JsonCodec().encode([number]) == json.dumps([number]).encode()
 
 
 @pytest.mark.parametrize(

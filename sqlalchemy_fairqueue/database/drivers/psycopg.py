@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.drivers.base import Driver, SocketListener
@@ -41,11 +41,8 @@ class Psycopg(Driver):
 
     def can_commit_with(self, connection: Connection) -> bool:
         """As for Driver: by libpq's pipeline mode, which libpq 14 and later have."""
-        from psycopg import Pipeline  # noqa: PLC0415 - the application need not have this driver to have another
-        from psycopg.pq import PipelineStatus  # noqa: PLC0415
-
         driver: Any = connection.connection.driver_connection
-        return Pipeline.is_supported() and bool(driver.pgconn.pipeline_status == PipelineStatus.OFF)
+        return _has_pipelines() and driver.pgconn.pipeline_status == _NO_PIPELINE
 
     def commit_with(self, connection: Connection, statements: Sequence[tuple[str, Any]], rows: list[list[Any]]) -> None:
         """As for Driver."""
@@ -73,6 +70,17 @@ class Psycopg(Driver):
         return _LibpqListener(connection.pgconn)
 
 
+_NO_PIPELINE = 0
+"""PQ_PIPELINE_OFF."""
+
+
+@cache
+def _has_pipelines() -> bool:
+    from psycopg import Pipeline  # noqa: PLC0415 - the application need not have this driver to have another
+
+    return Pipeline.is_supported()
+
+
 class _Pipeline:
     """Statements and COMMIT in pipeline mode: their cursors, and the first error.
 
@@ -82,7 +90,7 @@ class _Pipeline:
     """
 
     def __init__(self, driver: Any) -> None:
-        from psycopg.rows import tuple_row  # noqa: PLC0415 - as for can_commit_with
+        from psycopg.rows import tuple_row  # noqa: PLC0415 - as above
 
         self._driver = driver
         self._rows = tuple_row
@@ -94,9 +102,9 @@ class _Pipeline:
         self.cursors.append(self._driver.cursor(row_factory=self._rows))
         return self.cursors[-1]
 
-    def answered(self) -> list[Any]:
-        """The cursors of the statements that the server executed, without COMMIT."""
-        return [cursor for cursor in self.cursors if cursor.pgresult is not None and cursor.description]
+    def answered(self, statements: int) -> list[Any]:
+        """The cursors of so many statements, as far as the server executed them."""
+        return [cursor for cursor in self.cursors[:statements] if cursor.pgresult is not None]
 
     def fail(self, error: BaseException) -> None:
         """Keep an error, if it is the first one."""
@@ -119,7 +127,7 @@ def _commit_with(driver: Any, statements: Sequence[tuple[str, Any]], rows: list[
                 pipeline.fail(error)
     except Exception as error:  # noqa: BLE001
         pipeline.fail(error)
-    rows += [cursor.fetchall() for cursor in pipeline.answered()]
+    rows += [cursor.fetchall() for cursor in pipeline.answered(len(statements))]
     if pipeline.failure is not None:
         raise pipeline.failure
 
@@ -136,7 +144,7 @@ async def _acommit_with(driver: Any, statements: Sequence[tuple[str, Any]], rows
                 pipeline.fail(error)
     except Exception as error:  # noqa: BLE001
         pipeline.fail(error)
-    rows += [await cursor.fetchall() for cursor in pipeline.answered()]
+    rows += [await cursor.fetchall() for cursor in pipeline.answered(len(statements))]
     if pipeline.failure is not None:
         raise pipeline.failure
 
