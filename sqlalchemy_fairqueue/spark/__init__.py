@@ -31,11 +31,17 @@ def register(spark: SparkSession) -> None:
     """Make the data source ``fairqueue`` known to a session, classic or Connect.
 
     It also adds the options that hold secrets to those that the session redacts in plans and logs
-    (``spark.sql.redaction.options.regex``).
+    (``spark.sql.redaction.options.regex``), and lets the server evaluate filters
+    (``spark.sql.python.filterPushdown.enabled``).
     """
-    from sqlalchemy_fairqueue.spark.source import FairQueueSource, hide_secrets  # noqa: PLC0415 - imports Spark
+    from sqlalchemy_fairqueue.spark.source import (  # noqa: PLC0415 - imports Spark
+        FairQueueSource,
+        hide_secrets,
+        push_filters,
+    )
 
     hide_secrets(spark)
+    push_filters(spark)
     spark.dataSource.register(FairQueueSource)
 
 

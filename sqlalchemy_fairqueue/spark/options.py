@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     OptionsT = TypeVar("OptionsT", bound=DataclassInstance)
 
+_COPY = "option."
 _BOOLEANS = {"true": True, "false": False}
 _PARSED: dict[Any, Callable[[str], Any]] = {timedelta: parsed_duration, Rate: Rate.parse}
 _TYPES = {
@@ -72,6 +73,7 @@ def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collec
     known = {option_name(one.name).lower(): one for one in fields(kind)}
     hints = get_type_hints(kind)
     values: dict[str, Any] = {}
+    _refuse_table(given)
     passed = {name.lower() for name in ignored}
     for name, text in given.items():
         if name.lower() in passed:
@@ -84,6 +86,16 @@ def read_options(kind: type[OptionsT], given: Mapping[str, str], ignored: Collec
     if missing:
         raise BadOption(f"the data source was not given {', '.join(missing)}; add .option({missing[0]!r}, ...)")
     return kind(**values)
+
+
+def _refuse_table(given: Mapping[str, str]) -> None:
+    """Refuse options of a table of Spark's catalog, which keeps a copy ``option.name`` of each."""
+    names = {name.lower() for name in given}
+    if any(name.startswith(_COPY) and name.removeprefix(_COPY) in names for name in names):
+        raise BadOption(
+            "fairqueue cannot be a table of Spark's catalog: Spark gives a Python data source no option of a table "
+            "when it is read; write create temporary view ... using fairqueue options (...)"
+        )
 
 
 def read_fields(options: DataclassInstance) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _REDACTION = "spark.sql.redaction.options.regex"
 _SECRETS = "dsn$"
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 class FairQueueSource(DataSource):
@@ -70,3 +71,8 @@ def hide_secrets(spark: SparkSession) -> None:
     pattern = str(spark.conf.get(_REDACTION, "") or "")
     if _SECRETS not in pattern:
         spark.conf.set(_REDACTION, f"{pattern}|{_SECRETS}" if pattern else f"(?i){_SECRETS}")
+
+
+def push_filters(spark: SparkSession) -> None:
+    """Have the session offer filters to Python data sources; without, Spark refuses those that can evaluate some."""
+    spark.conf.set(_PUSHDOWN, "true")

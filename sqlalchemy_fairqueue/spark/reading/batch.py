@@ -18,6 +18,7 @@ from sqlalchemy_fairqueue.spark.reading.history_position import first_and_last, 
 from sqlalchemy_fairqueue.spark.reading.key_ranges import KeyRange, key_ranges, task_count
 from sqlalchemy_fairqueue.spark.reading.offsets import EARLIEST, LATEST, Offset, Position, read_offset
 from sqlalchemy_fairqueue.spark.reading.origin import check_origin, horizon
+from sqlalchemy_fairqueue.spark.reading.pushdown import pushed_down
 from sqlalchemy_fairqueue.spark.reading.queries import (
     Condition,
     base_condition,
@@ -28,10 +29,11 @@ from sqlalchemy_fairqueue.spark.reading.queries import (
 from sqlalchemy_fairqueue.spark.reading.tables import HISTORY, table_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import psycopg
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
     from sqlalchemy_fairqueue.spark.reading.options import ReadOptions
     from sqlalchemy_fairqueue.spark.reading.origin import Horizon
@@ -61,6 +63,16 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: ReadOptions, columns: Sequence[Column]) -> None:
         self._options = options
         self._columns = columns
+        self._pushed = Condition()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take the filters that the server can evaluate, and return the others."""
+        self._pushed, left = pushed_down(filters, self._table)
+        return left
+
+    @property
+    def _condition(self) -> Condition:
+        return base_condition(self._table, self._options).both(self._pushed)
 
     @property
     def _table(self) -> Table:
@@ -78,7 +90,7 @@ class BatchReader(DataSourceReader):
             now = horizon(connection, schema)
             if self._options.is_incremental:
                 return self._incremental_parts(connection, schema, now, pruned)
-            condition = base_condition(HISTORY, self._options).also(
+            condition = self._condition.also(
                 "(h.recorded_xid < %(xmin)s::text::xid8"
                 " or pg_visible_in_snapshot(h.recorded_xid, %(snapshot)s::text::pg_snapshot))",
                 xmin=str(now.xmin),
@@ -114,7 +126,7 @@ class BatchReader(DataSourceReader):
 
     def _live_parts(self, connection: psycopg.Connection, schema: str) -> list[InputPartition]:
         low, high = _bounds(connection, schema, self._table, Condition())
-        condition = base_condition(self._table, self._options)
+        condition = self._condition
         ranges = key_ranges(self._table.key, low, high, self._options.num_partitions or 1)
         return [TablePartition(key_range, condition) for key_range in ranges]
 
@@ -133,7 +145,7 @@ class BatchReader(DataSourceReader):
         first, last = first_and_last(connection, schema, position_range(self._days(), start.position, upto))
         # The number of ids is about that of rows, the number of transactions is not.
         count = task_count(first.id, last.id, self._options.num_partitions)
-        condition = position_range(base_condition(HISTORY, self._options), start.position, upto)
+        condition = position_range(self._condition, start.position, upto)
         found = Offset(now.origin, start.position, start.pruned)
         return [
             TablePartition(key_range, condition, found)

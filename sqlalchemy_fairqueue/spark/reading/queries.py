@@ -35,6 +35,10 @@ class Condition:
         """With one more condition."""
         return Condition((*self.clauses, clause), self.values | values)
 
+    def both(self, other: Condition) -> Condition:
+        """With all of another one's conditions."""
+        return Condition((*self.clauses, *other.clauses), self.values | other.values)
+
     @property
     def text(self) -> str:
         """The text after ``where``."""

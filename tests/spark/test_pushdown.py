@@ -1,0 +1,96 @@
+"""Filters that the server evaluates, and tables of Spark's catalog."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
+
+from sqlalchemy_fairqueue.spark.reading.pushdown import pushed_down
+from sqlalchemy_fairqueue.spark.reading.tables import HISTORY
+from sqlalchemy_fairqueue.times import instant_microseconds
+from tests.spark.recorded import DAY, NOON, add
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import Filter
+
+    from tests.spark.conftest import Target
+
+_MICROS = instant_microseconds(NOON)
+
+
+@pytest.mark.parametrize(
+    ("one", "clause", "value"),
+    [
+        (EqualTo(("queue",), "a'b"), "h.queue = %(pushed0)s::text", "a'b"),
+        (In(("outcome",), ("completed", "buried")), "h.outcome = any(%(pushed0)s::text[])", ["completed", "buried"]),
+        (GreaterThan(("finished_at",), NOON), "h.finished_at > %(pushed0)s::bigint", _MICROS),
+        (GreaterThanOrEqual(("finished_at",), NOON), "h.finished_at >= %(pushed0)s::bigint", _MICROS),
+        (LessThan(("ready_at",), NOON), "h.ready_at < %(pushed0)s::bigint", _MICROS),
+        (LessThanOrEqual(("started_at",), NOON), "h.started_at <= %(pushed0)s::bigint", _MICROS),
+    ],
+)
+def test_what_the_server_evaluates(one: "Filter", clause: str, value: object) -> None:
+    """Equality of texts and comparisons of times go to the server, with values as parameters."""
+    condition, left = pushed_down([one], HISTORY)
+    assert left == []
+    assert condition.text == clause
+    assert condition.values == {"pushed0": value}
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        EqualTo(("queue",), 5), EqualTo(("attempt",), 1), EqualTo(("nothing",), "a"), EqualTo(("queue", "a"), "b"),
+        EqualNullSafe(("queue",), "a"), In(("queue",), ("a", None)), IsNotNull(("queue",)),
+        Not(EqualTo(("queue",), "a")), StringStartsWith(("channel",), "a"), GreaterThan(("channel",), "a"),
+        GreaterThan(("finished_at",), NOON.replace(tzinfo=None)),
+    ],
+)  # fmt: skip
+def test_all_others_are_left_to_spark(one: "Filter") -> None:
+    """What the two might mean in different ways is left to Spark."""
+    condition, left = pushed_down([one], HISTORY)
+    assert (condition.clauses, left) == ((), [one])
+
+
+def test_the_server_evaluates_the_filters_of_a_view(spark: "SparkSession", target: "Target") -> None:
+    """A view of SQL reads only the rows that its filters leave; what the server does not evaluate, Spark does."""
+    add(target.database, 30)
+    add(target.database, 6, finished=NOON - DAY)
+    add(target.database, 4, queue="mails")
+    options = f"options (dsn '{target.database.conninfo}', table 'history')"
+    spark.sql(f"create temporary view attempts using fairqueue {options}")
+    try:
+        assert spark.table("attempts").count() == 40
+        frame = spark.sql(
+            "select channel, count(*) as attempts from attempts where queue = 'documents' and outcome = 'completed' "
+            f"and finished_at >= timestamp '{NOON - timedelta(hours=1)}' and channel in ('customer-1', 'customer-2') "
+            "and attempt = 1 group by channel order by channel"
+        )
+        assert [tuple(row) for row in frame.collect()] == [("customer-1", 10), ("customer-2", 10)]
+        plan = frame._jdf.queryExecution().optimizedPlan().toString()
+        kept = plan[plan.index("Filter") :].splitlines()[0]
+        assert "attempt" in kept
+        assert not any(f"({name}#" in kept for name in ("queue", "outcome", "finished_at"))
+    finally:
+        spark.catalog.dropTempView("attempts")
+
+
+def test_a_table_of_the_catalog_is_refused_in_words(spark: "SparkSession", target: "Target") -> None:
+    """Spark reads a table of its catalog without the table's options, so that it is refused when it is made."""
+    with pytest.raises(AnalysisException, match=r"write create temporary view \.\.\. using fairqueue options"):
+        spark.sql(f"create table attempts using fairqueue options (dsn '{target.database.conninfo}', table 'history')")
+    assert not spark.catalog.tableExists("attempts")
