@@ -186,7 +186,7 @@ def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfigur
         ("rate", after.rate and after.rate.per_time()),
         ("burst", after.rate and after.rate.burst),
         *((("shared limits", ", ".join(after.limits)),) if after.limits else ()),
-        ("fair by", after.fair_by),
+        *((("fair by", after.fair_by),) if after.fair_by != "messages" else ()),
         ("history", after.history),
         ("retention", after.retention or (timedelta(days=30) if after.history else None)),
     ]

@@ -138,7 +138,7 @@ def test_a_queue(cli: Cli, engine: Engine) -> None:
     first = cli("configure", "queue", "--queue", "documents", "--max-concurrency", "50", "--json").document
     assert first == {
         "queue": "documents", "changed": True, "max_concurrency": 50, "rate": None, "limits": [], "history": False,
-        "history_retention_seconds": None, "dead_letter_retention_seconds": None,
+        "history_retention_seconds": None, "dead_letter_retention_seconds": None, "fair_by": "messages",
         "dead_letter_retention_seconds_by_kind": {}, "forget_channels_after_seconds": 2592000.0, "defaults": None,
     }  # fmt: skip
 
@@ -159,6 +159,16 @@ def test_a_queue(cli: Cli, engine: Engine) -> None:
     enqueue(engine, "new")
     [stats] = QUEUE.channels(engine)
     assert (stats.weight, stats.max_backlog) == (2, 10)
+
+
+def test_what_a_queue_shares_by(cli: Cli) -> None:
+    """It is set, shown and kept; another word is refused with those that there are."""
+    shared = cli("configure", "queue", "--queue", "documents", "--fair-by", "cost", "--json").document
+    assert (shared["changed"], shared["fair_by"]) == (True, "cost")
+    assert ["fair by", "cost"] in cli("configure", "queue", "--max-concurrency", "9").rows()
+    refused = cli("configure", "queue", "--fair-by", "weight")
+    assert refused.status == 2
+    assert "none of messages, cost and seconds" in " ".join(refused.err.split())
 
 
 def test_history_on_and_off(cli: Cli, engine: Engine) -> None:
