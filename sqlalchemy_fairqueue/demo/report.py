@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from sqlalchemy_fairqueue.demo.outcome import Outcome
-    from sqlalchemy_fairqueue.reporting.history import History
+    from sqlalchemy_fairqueue.reporting.history import RecordedHistory
 
 _TITLE = "Bob and the ten others: how fair it was"
 _MOST_OF_IT = 0.9
@@ -93,7 +93,7 @@ def make_report(engine: Engine, page: Path, step: Callable[[str, int, int], None
     return forecast_of(history, error=again.replay_error or 0.0)
 
 
-def forecast_of(history: History, *, error: float, workers: float | None = None) -> Forecast:
+def forecast_of(history: RecordedHistory, *, error: float, workers: float | None = None) -> Forecast:
     """The forecast of the same files first come, first served.
 
     Args:

@@ -36,7 +36,6 @@ __all__ = [
     "Culprit",
     "Denial",
     "Figures",
-    "History",
     "HistoryEmpty",
     "HistoryTooLong",
     "HistoryUnreadable",
@@ -45,6 +44,7 @@ __all__ = [
     "Policy",
     "QueueFigures",
     "Ratios",
+    "RecordedHistory",
     "Replay",
     "ReplayedQueue",
     "Report",
@@ -59,7 +59,7 @@ __all__ = [
 
 # Functions and values that need more than the figures: each is imported at its first use.
 _LATER = {
-    "History": "sqlalchemy_fairqueue.reporting.history",
+    "RecordedHistory": "sqlalchemy_fairqueue.reporting.history",
     "read_archive": "sqlalchemy_fairqueue.reporting.history",
     "read_history": "sqlalchemy_fairqueue.reporting.history",
     "report": "sqlalchemy_fairqueue.reporting.process_report",

@@ -65,7 +65,7 @@ _POLICIES = (
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class RecordedHistory:
     """A history that was read.
 
     Attributes:
@@ -87,7 +87,7 @@ def read_history(
     since: datetime | None = None,
     until: datetime | None = None,
     most: int = MOST_ATTEMPTS,
-) -> History:
+) -> RecordedHistory:
     """Read the history of a database, and the policies of its channels, in one read-only transaction.
 
     It runs on a connection of its own, by psycopg, without statement timeout. No lock is taken that a queue waits for.
@@ -120,7 +120,7 @@ def read_history(
         if not batches:
             raise HistoryEmpty(empty_history())
         policies = _policies(connection, queue, schema)
-    return History(pa.concat_tables(batches).unify_dictionaries(), policies, policies_known=True)
+    return RecordedHistory(pa.concat_tables(batches).unify_dictionaries(), policies, policies_known=True)
 
 
 def read_policies(
@@ -147,7 +147,7 @@ def read_archive(
     since: datetime | None = None,
     until: datetime | None = None,
     policies: Mapping[tuple[str, str], ChannelPolicy] | None = None,
-) -> History:
+) -> RecordedHistory:
     """Read an archive that Spark made, in a local folder.
 
     Args:
@@ -177,7 +177,7 @@ def read_archive(
         raise HistoryUnreadable(f"there is no archive at {str(path)!r}: {error}") from error
     if not len(table):
         raise HistoryEmpty(empty_history())
-    return History(table, policies or {}, policies_known=policies is not None)
+    return RecordedHistory(table, policies or {}, policies_known=policies is not None)
 
 
 def _condition(queue: str | None, since: datetime | None, until: datetime | None) -> tuple[str, dict[str, Any]]:

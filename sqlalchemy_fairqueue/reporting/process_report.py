@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from sqlalchemy_fairqueue.reporting.figures import Advice, Replay
-    from sqlalchemy_fairqueue.reporting.history import History
+    from sqlalchemy_fairqueue.reporting.history import RecordedHistory
     from sqlalchemy_fairqueue.simulation.scenarios import Scenario
 
     Progress = Callable[[str, int, int], None]
 
 
 def report(
-    history: History,
+    history: RecordedHistory,
     *,
     scenarios: Sequence[Scenario] = (),
     output: str | os.PathLike[str] | None = "fairness.html",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
 
-    from sqlalchemy_fairqueue.reporting.history import History
+    from sqlalchemy_fairqueue.reporting.history import RecordedHistory
     from sqlalchemy_fairqueue.simulation.capacity import Capacity
     from sqlalchemy_fairqueue.simulation.scenarios import Scenario
     from sqlalchemy_fairqueue.simulation.trace import Trace
@@ -44,7 +44,7 @@ class RecordedQueue:
     policies: Mapping[str, ChannelPolicy]
 
 
-def recorded_queues(history: History) -> list[RecordedQueue]:
+def recorded_queues(history: RecordedHistory) -> list[RecordedQueue]:
     """The queues of a history, by name.
 
     Raises:

@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue.demo.report import forecast_of, relative_wait
 from sqlalchemy_fairqueue.demo.run import perform
 from sqlalchemy_fairqueue.demo.scenario import BOB, make_scenario
 from sqlalchemy_fairqueue.demo.services import FAIR, FIFO
-from sqlalchemy_fairqueue.reporting import History, read_history
+from sqlalchemy_fairqueue.reporting import RecordedHistory, read_history
 
 if TYPE_CHECKING:
     from sqlalchemy_fairqueue.demo.run import Standings
@@ -52,7 +52,7 @@ def test_the_forecast_of_fifo_is_what_fifo_does(server_url: URL) -> None:
     """
     scenario = make_scenario(seed=1, limit=300)
     outcomes: dict[str, Outcome] = {}
-    history: History | None = None
+    history: RecordedHistory | None = None
     for service in (FAIR, FIFO):
         with migrated_database(server_url) as engine:
             takeover = perform(service, engine, scenario, 2, _Nobody())

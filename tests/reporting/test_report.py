@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy_fairqueue import ChannelPolicy
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting import Scenario, report
-from sqlalchemy_fairqueue.reporting.history import History
+from sqlalchemy_fairqueue.reporting.history import RecordedHistory
 from sqlalchemy_fairqueue.reporting.objectives import Objective
 from sqlalchemy_fairqueue.simulation.replay import replay_queue
 from tests.reporting.tables import table
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _WORKERS = 4
 
 
-def _work(scenario: Scenario) -> History:
+def _work(scenario: Scenario) -> RecordedHistory:
     """A whale's 200 messages of two seconds, and a minnow's of a tenth every three seconds, served as in a scenario."""
     came = [("whale", 0.0, 2.0)] * 200 + [("minnow", 3.0 * number + 0.7, 0.1) for number in range(1, 30)]
     rows: list[dict[str, Any]] = [
@@ -34,7 +34,7 @@ def _work(scenario: Scenario) -> History:
         }
         for number, (channel, at, lasts) in enumerate(came)
     ]  # fmt: skip
-    return History(replay_queue(pa.Table.from_pylist(rows), scenario), policies_known=True)
+    return RecordedHistory(replay_queue(pa.Table.from_pylist(rows), scenario), policies_known=True)
 
 
 def test_a_policy_is_advised_with_its_effect() -> None:
@@ -67,7 +67,7 @@ def test_without_an_objective_and_denials_nothing_is_advised() -> None:
 def test_no_forecast_is_made_from_a_record_that_the_replay_does_not_know() -> None:
     """A line cannot be replayed by turns: its error is told, and no policy is advised."""
     rows = table(served_in_line_and_in_turn())
-    made = report(History(rows), output=None, objective="p95 < 1 s")
+    made = report(RecordedHistory(rows), output=None, objective="p95 < 1 s")
     error = {one.queue: one for one in made.replays[0].replayed}
     assert error["by turns"].trusted
     assert not error["in line"].trusted
