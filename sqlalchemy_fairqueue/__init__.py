@@ -27,12 +27,13 @@ from sqlalchemy_fairqueue.errors import (
     StartError,
     UnhandledKindWarning,
     UnknownChannel,
+    UnknownGroup,
     UnknownSchedule,
     UnsentWork,
     WorkerError,
 )
 from sqlalchemy_fairqueue.models import Channel, Message, RoleGrant, declare_grants, make_models
-from sqlalchemy_fairqueue.queue import Job, Queue
+from sqlalchemy_fairqueue.queue import Group, Job, MemberGroup, Queue
 from sqlalchemy_fairqueue.queue.middleware import AsyncMiddleware, Middleware
 from sqlalchemy_fairqueue.values import (
     Batch,
@@ -46,6 +47,9 @@ from sqlalchemy_fairqueue.values import (
     DeadLetterInfo,
     Delivery,
     Enqueue,
+    GroupCancellation,
+    GroupCounts,
+    GroupStatus,
     Lease,
     MessageDetails,
     MessagePage,
@@ -86,6 +90,10 @@ __all__ = [
     "Enqueue",
     "FairQueueError",
     "FairQueueWarning",
+    "Group",
+    "GroupCancellation",
+    "GroupCounts",
+    "GroupStatus",
     "HandlerCrashed",
     "HandlerTimeout",
     "HandlerTransactionWarning",
@@ -97,6 +105,7 @@ __all__ = [
     "Lease",
     "LeaseLost",
     "LockOrderError",
+    "MemberGroup",
     "Message",
     "MessageCancelled",
     "MessageDetails",
@@ -121,6 +130,7 @@ __all__ = [
     "StartError",
     "UnhandledKindWarning",
     "UnknownChannel",
+    "UnknownGroup",
     "UnknownSchedule",
     "UnsentWork",
     "Worker",

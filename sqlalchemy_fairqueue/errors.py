@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
+    from uuid import UUID
 
 
 _MOST = 4_000
@@ -193,6 +194,23 @@ class UnknownSchedule(FairQueueError, codes=("QF009",)):
         self.queue = queue
         self.channel = channel
         self.schedule = schedule
+
+
+class UnknownGroup(FairQueueError):
+    """A group of messages that does not exist, or that takes no members from here.
+
+    Only the transaction that makes a group and the handlers of its members add members to it. From a COMMIT it fails
+    whole.
+
+    Attributes:
+        queue: The queue.
+        group_id: The group.
+    """
+
+    def __init__(self, problem: str, queue: str | None = None, group_id: UUID | None = None) -> None:
+        super().__init__(problem, queue, group_id)
+        self.queue = queue
+        self.group_id = group_id
 
 
 class NotGranted(FairQueueError, codes=("QF007",)):

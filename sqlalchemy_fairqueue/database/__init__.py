@@ -41,6 +41,17 @@ from sqlalchemy_fairqueue.database.enqueues import (
     max_backlog,
 )
 from sqlalchemy_fairqueue.database.forgetting import Forgetting, forget_after, forget_channels, mark_idle_channels
+from sqlalchemy_fairqueue.database.groups import (
+    Folded,
+    cancel_group,
+    fold_groups,
+    group_status,
+    groups,
+    groups_due,
+    join_group,
+    make_group,
+    prune_groups,
+)
 from sqlalchemy_fairqueue.database.history import PartitionChange, keep_history
 from sqlalchemy_fairqueue.database.leases import ExtendedLease, end_leases, extend, heartbeat, held
 from sqlalchemy_fairqueue.database.messages import (
@@ -101,6 +112,7 @@ __all__ = [
     "EncodedMessage",
     "EnqueuedMessage",
     "ExtendedLease",
+    "Folded",
     "Forgetting",
     "Heard",
     "Hints",
@@ -117,6 +129,7 @@ __all__ = [
     "bury",
     "can_commit_with",
     "cancel",
+    "cancel_group",
     "channel_stats",
     "check_installed",
     "commit_with",
@@ -140,8 +153,12 @@ __all__ = [
     "extend",
     "fail_schedule",
     "find_messages",
+    "fold_groups",
     "forget_after",
     "forget_channels",
+    "group_status",
+    "groups",
+    "groups_due",
     "hear",
     "heartbeat",
     "held",
@@ -152,10 +169,12 @@ __all__ = [
     "hold_messages",
     "hold_queue",
     "holder",
+    "join_group",
     "keep_history",
     "leased",
     "limit_queue",
     "limits",
+    "make_group",
     "mark_idle_channels",
     "max_backlog",
     "message_details",
@@ -164,6 +183,7 @@ __all__ = [
     "pause",
     "pause_schedule",
     "prune_dead_letters",
+    "prune_groups",
     "prune_slots",
     "purge_channel",
     "purge_dead",

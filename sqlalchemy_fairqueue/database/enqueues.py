@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -12,6 +12,7 @@ from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from uuid import UUID
 
     from sqlalchemy import Connection
 
@@ -30,7 +31,7 @@ _MESSAGE_TYPES = {
     "keys": "text[]",
     "max_attempts": "integer[]",
 }
-_ARRAYS = (*_MESSAGE_TYPES, "on_duplicates", "costs")
+_ARRAYS = (*_MESSAGE_TYPES, "on_duplicates", "costs", "groups")
 
 
 class Content(bytes):
@@ -52,12 +53,14 @@ class EncodedMessage:
         content: Its payload, encoded.
         headers: Its headers as JSON text.
         max_attempts: Its own or the queue's.
+        group_id: The group that it is to be a member of.
     """
 
     message: Enqueue
     content: bytes
     headers: str | None
     max_attempts: int
+    group_id: UUID | None = field(default=None, kw_only=True)
 
 
 class EnqueuedMessage(NamedTuple):
@@ -91,6 +94,7 @@ def enqueue_clause(schema: str | None, *, alone: bool = False, refusing: bool = 
         notify="boolean",
         hold="bigint[]",
         costs="integer[]",
+        groups="uuid[]",
     )
 
 
@@ -150,8 +154,9 @@ def enqueue_call(
     # Tuples, for a dict a message keeps the garbage collector busy.
     values = next(rows) if alone else map(list, zip(*rows, strict=True))
     parameters: dict[str, Any] = dict(zip(_ARRAYS, values, strict=True))
-    if not alone and set(parameters["costs"]) == {None}:
-        parameters["costs"] = None
+    for name in () if alone else ("costs", "groups"):
+        if set(parameters[name]) == {None}:
+            parameters[name] = None
     parameters["queue"] = target.queue
     parameters["policy"] = new_policy_json(policy)
     parameters["notify"] = may_notify(connection, notify)
@@ -175,7 +180,13 @@ def _row(encoded: EncodedMessage) -> tuple[Any, ...]:
         encoded.max_attempts,
         message.on_duplicate,
         None if message.cost == 1 else message.cost,
+        None if encoded.group_id is None else str(encoded.group_id),
     )
+
+
+def message_parameters(encoded: EncodedMessage) -> dict[str, Any]:
+    """The element of a message in each of the function's arrays, by name."""
+    return dict(zip(_ARRAYS, _row(encoded), strict=True))
 
 
 @cache

@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.models.base import FairqueueMixin
 from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin
 from sqlalchemy_fairqueue.models.factory import Models, make_models
 from sqlalchemy_fairqueue.models.grants import GrantMixin, declare_grants
+from sqlalchemy_fairqueue.models.groups import GroupFoldMixin, GroupFollowupMixin, GroupMixin, GroupNoteMixin
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
 from sqlalchemy_fairqueue.models.limits import LimitMixin, LimitShareMixin, LimitStateMixin
 from sqlalchemy_fairqueue.models.loads import LoadMixin
@@ -44,6 +45,14 @@ __all__ = [
     "GateMixin",
     "Grant",
     "GrantMixin",
+    "Group",
+    "GroupFold",
+    "GroupFoldMixin",
+    "GroupFollowup",
+    "GroupFollowupMixin",
+    "GroupMixin",
+    "GroupNote",
+    "GroupNoteMixin",
     "History",
     "HistoryMixin",
     "Instant",
@@ -142,6 +151,22 @@ class History(HistoryMixin, _Base):
 
 class Grant(GrantMixin, _Base):
     """A kind of work that a role was granted, in the connection's default schema."""
+
+
+class Group(GroupMixin, _Base):
+    """A group of messages, in the connection's default schema."""
+
+
+class GroupFollowup(GroupFollowupMixin, _Base):
+    """A message that may follow a group, in the connection's default schema."""
+
+
+class GroupNote(GroupNoteMixin, _Base):
+    """A note about members of a group, in the connection's default schema."""
+
+
+class GroupFold(GroupFoldMixin, _Base):
+    """The row that a worker locks to fold notes, in the connection's default schema."""
 
 
 class Limit(LimitMixin, _Base):

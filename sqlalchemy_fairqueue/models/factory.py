@@ -9,6 +9,7 @@ from sqlalchemy.orm import DeclarativeBase, registry
 
 from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin
 from sqlalchemy_fairqueue.models.grants import GrantMixin
+from sqlalchemy_fairqueue.models.groups import GroupFoldMixin, GroupFollowupMixin, GroupMixin, GroupNoteMixin
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
 from sqlalchemy_fairqueue.models.limits import LimitMixin, LimitShareMixin, LimitStateMixin
 from sqlalchemy_fairqueue.models.loads import LoadMixin
@@ -44,6 +45,10 @@ class Models:
         DeadLetter: See :class:`DeadLetterMixin`.
         Gate: See :class:`GateMixin`.
         Grant: See :class:`GrantMixin`.
+        Group: See :class:`GroupMixin`.
+        GroupFold: See :class:`GroupFoldMixin`.
+        GroupFollowup: See :class:`GroupFollowupMixin`.
+        GroupNote: See :class:`GroupNoteMixin`.
         History: See :class:`HistoryMixin`.
         Lease: See :class:`LeaseMixin`.
         Limit: See :class:`LimitMixin`.
@@ -66,6 +71,10 @@ class Models:
     DeadLetter: type[DeadLetterMixin]
     Gate: type[GateMixin]
     Grant: type[GrantMixin]
+    Group: type[GroupMixin]
+    GroupFold: type[GroupFoldMixin]
+    GroupFollowup: type[GroupFollowupMixin]
+    GroupNote: type[GroupNoteMixin]
     History: type[HistoryMixin]
     Lease: type[LeaseMixin]
     Limit: type[LimitMixin]
@@ -89,6 +98,10 @@ _MIXINS: dict[str, type[Any]] = {
     "DeadLetter": DeadLetterMixin,
     "Gate": GateMixin,
     "Grant": GrantMixin,
+    "Group": GroupMixin,
+    "GroupFold": GroupFoldMixin,
+    "GroupFollowup": GroupFollowupMixin,
+    "GroupNote": GroupNoteMixin,
     "History": HistoryMixin,
     "Lease": LeaseMixin,
     "Limit": LimitMixin,

@@ -5,6 +5,7 @@ from __future__ import annotations
 # ruff: noqa: N805 - a declared attribute is given the class
 from datetime import datetime  # noqa: TC003 - SQLAlchemy reads the annotations
 from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import UUID  # noqa: TC003 - SQLAlchemy reads the annotations
 
 from sqlalchemy import (
     BigInteger,
@@ -17,6 +18,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     SmallInteger,
     Text,
+    Uuid,
     case,
     cast,
     false,
@@ -87,7 +89,8 @@ class MessageMixin(ContentMixin):
     ``dequeue_at`` orders the messages of the channel. It is when the message is due, in microseconds since the epoch.
     Of a message with a ``priority`` that is due, it is minus the priority, or a time that is earlier by what its
     channel's policy makes of the priority. ``returned_at`` is since when it is ready again. ``delivered_at`` is kept
-    where the queue records its history. A message that is ``cancelled`` was cancelled while a consumer had leased it.
+    where the queue records its history. ``group_id`` is the group that it is a member of. A message that is
+    ``cancelled`` was cancelled while a consumer had leased it.
 
     Attributes:
         lease: The lease under which a consumer holds the message, or None.
@@ -115,6 +118,7 @@ class MessageMixin(ContentMixin):
     delivered_at: Mapped[datetime | None] = mapped_column(Instant)
     returned_at: Mapped[datetime | None] = mapped_column(Instant)
     cancelled: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    group_id: Mapped[UUID | None] = mapped_column(Uuid)
 
     @hybrid_property
     def due_at(self) -> datetime | None:
@@ -136,6 +140,7 @@ class MessageMixin(ContentMixin):
                 conv("fq_message_ready_ix"), "channel_id", "dequeue_at", "id", postgresql_where=text("lease_id is null")
             ),
             Index(conv("fq_message_lease_ix"), "lease_id", postgresql_where=leased),
+            Index(conv("fq_message_group_ix"), "group_id", postgresql_where=text("group_id is not null")),
             Index(conv("fq_message_cancelled_ix"), "lease_id", postgresql_where=text("cancelled")),
             Index(
                 conv("fq_message_dedupe_key"),

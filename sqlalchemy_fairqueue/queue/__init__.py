@@ -6,6 +6,7 @@ It knows what can be asked; ``unit_of_work``, ``consumer`` and ``database`` know
 from sqlalchemy_fairqueue.queue.configuration import ConfigurationMethods
 from sqlalchemy_fairqueue.queue.dead_letters import DeadLetterMethods
 from sqlalchemy_fairqueue.queue.deliveries import DeliveryMethods
+from sqlalchemy_fairqueue.queue.groups import Group, GroupMethods, MemberGroup
 from sqlalchemy_fairqueue.queue.jobs import Job, JobMethods
 from sqlalchemy_fairqueue.queue.lookups import LookupMethods
 from sqlalchemy_fairqueue.queue.middleware import MiddlewareMethods
@@ -14,7 +15,7 @@ from sqlalchemy_fairqueue.queue.quarantine import QuarantineMethods
 from sqlalchemy_fairqueue.queue.stats import StatsMethods
 from sqlalchemy_fairqueue.queue.withdrawals import WithdrawalMethods
 
-__all__ = ["Job", "Queue"]
+__all__ = ["Group", "Job", "MemberGroup", "Queue"]
 
 
 class Queue(
@@ -27,6 +28,7 @@ class Queue(
     DeadLetterMethods,
     QuarantineMethods,
     JobMethods,
+    GroupMethods,
     MiddlewareMethods,
 ):
     """A named set of channels in a PostgreSQL database, served in turn.

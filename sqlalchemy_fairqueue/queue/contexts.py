@@ -6,12 +6,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.values import MOST_COST, check_count
+from sqlalchemy_fairqueue.queue.groups import MemberGroup
+from sqlalchemy_fairqueue.values import MOST_COST, check_count, counts_of_headers, group_of_headers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sqlalchemy_fairqueue.values import Delivery
+    from sqlalchemy_fairqueue.queue.groups import GroupMethods
+    from sqlalchemy_fairqueue.values import Delivery, GroupCounts
 
 
 T = TypeVar("T")
@@ -39,6 +41,11 @@ class HeldState(Protocol):
     @property
     def timed_out(self) -> bool:
         """Whether the handler has had its time."""
+        ...
+
+    @property
+    def enqueues(self) -> GroupMethods | None:
+        """The queue of the delivery, where it can be used."""
         ...
 
     def check(self) -> None:
@@ -97,6 +104,23 @@ class Context:
             )
         resource: T = self._resources[found[0]]
         return resource
+
+    @property
+    def group(self) -> MemberGroup | None:
+        """The group that the message is a member of, to add members: ``context.group.enqueue(parse, channel, ...)``.
+
+        They are added with the session that the handler takes. None: it is in no group, or the handler has a process of
+        its own.
+        """
+        group_id, queue = group_of_headers(self.delivery.headers), self._held.enqueues
+        if group_id is None or queue is None:
+            return None
+        return MemberGroup(queue, self._session, self.delivery, group_id)
+
+    @property
+    def after_group(self) -> GroupCounts | None:
+        """The group that the message follows, with its counts; None: it follows none."""
+        return counts_of_headers(self.delivery.headers)
 
     @property
     def cancelled(self) -> bool:

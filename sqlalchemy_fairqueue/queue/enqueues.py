@@ -22,17 +22,18 @@ from sqlalchemy_fairqueue.unit_of_work import (
     send_together,
     session_of,
 )
-from sqlalchemy_fairqueue.values import HEADERS_BYTES, Enqueue, Receipt
+from sqlalchemy_fairqueue.values import GROUP_HEADER, HEADERS_BYTES, Enqueue, Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
     from typing import Unpack
+    from uuid import UUID
 
     from sqlalchemy.orm import Session, scoped_session
 
     from sqlalchemy_fairqueue.queue.base import AnySession
-    from sqlalchemy_fairqueue.values import EnqueueWords, OnDuplicate
+    from sqlalchemy_fairqueue.values import Delivery, EnqueueWords, OnDuplicate
 
 
 class _HeadersCodec(JsonCodec):
@@ -261,12 +262,14 @@ class EnqueueMethods(QueueBase):
     def _no_message(message: object) -> InvalidArgument:
         return InvalidArgument(f"messages has {message!r:.80} where an Enqueue is needed")
 
-    def _operation(self, message: object) -> EnqueueMessage:
-        encoded = self._encoded(message)
+    def _operation(
+        self, message: object, group_id: UUID | None = None, adder: Delivery | None = None
+    ) -> EnqueueMessage:
+        encoded = self._encoded(message, group_id, adder)
         self._check_kind(encoded.message.kind)
         return encoded
 
-    def _encoded(self, message: object) -> EnqueueMessage:
+    def _encoded(self, message: object, group_id: UUID | None = None, adder: Delivery | None = None) -> EnqueueMessage:
         if not isinstance(message, Enqueue):
             raise self._no_message(message)
         content = self.codec.encode(message.payload)
@@ -277,10 +280,11 @@ class EnqueueMethods(QueueBase):
                 f"{len(content):,} bytes are more than a message may have, {_CONTENT_BYTES:,}; keep them somewhere "
                 "else, and enqueue where they are"
             )
-        headers = None
+        headers = None if group_id is None else f'{{"{GROUP_HEADER}":"{group_id}"}}'
         if message.headers is not None:
             try:
-                headers = _headers.encode(dict(message.headers)).decode()
+                own = {} if group_id is None else {GROUP_HEADER: str(group_id)}
+                headers = _headers.encode({**message.headers, **own}).decode()
             except PayloadError as error:
                 raise InvalidArgument(f"headers at {error.path}: {error.args[0]}") from error
             except (TypeError, ValueError) as error:
@@ -300,4 +304,6 @@ class EnqueueMethods(QueueBase):
             max_attempts=message.max_attempts or self.max_attempts,
             policy=self.defaults,
             receipt=Receipt(message.channel),
+            group_id=group_id,
+            adder=adder,
         )

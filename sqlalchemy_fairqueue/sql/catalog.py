@@ -128,7 +128,6 @@ from pg_namespace n
 where n.nspname = {stages}
 """
 
-# No version has any of these two: what is found is somebody's own.
 _TRIGGERS = """
 select o.relname || '.' || t.tgname as name,
   replace(replace(pg_get_triggerdef(t.oid),
@@ -140,6 +139,7 @@ join pg_trigger t on t.tgrelid = o.oid and not t.tgisinternal
 order by o.relname, t.tgname
 """
 
+# No version has a rule: what is found is somebody's own.
 _RULES = """
 select o.relname || '.' || r.rulename as name,
   replace(pg_get_ruledef(r.oid), quote_ident(o.nspname) || '.', '') as definition,

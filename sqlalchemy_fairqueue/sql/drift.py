@@ -89,8 +89,8 @@ def recognised_version(connection: Connection, schema: str | None = None) -> int
 def find_drift(connection: Connection, schema: str | None = None) -> list[Difference]:
     """What was changed besides the migrations, by name.
 
-    That is functions and tables, and the columns, indexes, constraints, triggers and rules of our tables. No version
-    has a trigger or a rule, so that each is unexpected: it may keep rows from the functions, or change them.
+    That is functions and tables, and the columns, indexes, constraints, triggers and rules of our tables. Triggers
+    and rules that no version has are unexpected: they may keep rows from the functions, or change them.
 
     The version is the one that is installed, whichever it is; where ``fq_version()`` is gone, the one that the rest
     looks like. It compares who may execute the functions with the grants too, where the role may read them

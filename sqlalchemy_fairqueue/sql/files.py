@@ -84,8 +84,15 @@ def upgrade_step(step: int) -> tuple[str, ...]:
 
 
 def downgrade_step(step: int) -> tuple[str, ...]:
-    """The statements that change this version's tables back; its new tables exist, and are dropped afterwards."""
+    """The statements that change this version's tables back. They come first; its new tables are dropped at the end."""
     return _statements_of(_text(checked_version(step), "downgrade.sql"))
+
+
+def triggers(step: int) -> Mapping[str, str]:
+    """The triggers that a version brings, by name. They are made when its functions are there."""
+    return MappingProxyType(
+        {name: text.removesuffix(";") for name, text in _texts(checked_version(step), "triggers").items()}
+    )
 
 
 def relations(version: int) -> tuple[str, ...]:

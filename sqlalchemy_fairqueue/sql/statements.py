@@ -9,7 +9,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.sql.files import checked_version, downgrade_step, functions, new_tables, tables, upgrade_step
+from sqlalchemy_fairqueue.sql.files import (
+    checked_version,
+    downgrade_step,
+    functions,
+    new_tables,
+    tables,
+    triggers,
+    upgrade_step,
+)
 from sqlalchemy_fairqueue.sql.grants import renew_grants, take_usage
 from sqlalchemy_fairqueue.sql.guards import change_guard, install_guard, installed_guard
 from sqlalchemy_fairqueue.sql.privileges import close_functions, give_back_privileges, note_privileges
@@ -35,14 +43,14 @@ def install_statements(version: int, schema: str | None) -> Iterator[str]:
         ValueError: The version is not known, or PostgreSQL cannot keep the schema's name.
     """
     yield install_guard(version, schema)
-    for statement in (*_table_steps(0, version), *in_order(functions(version)).values()):
+    for statement in (*_table_steps(0, version), *in_order(functions(version)).values(), *_triggers(0, version)):
         yield in_schema(statement, schema)
     yield close_functions(functions(version), schema)
     yield make_stage_schema(schema)
 
 
 def upgrade_statements(old: int, new: int, schema: str | None) -> Iterator[str]:
-    """Statements that make a newer version of an installed one, and keep what is in it: tables first, then functions.
+    """Statements that make a newer version of an installed one, and keep what is in it: tables, functions, triggers.
 
     A function that is called as before is replaced where it is; others are dropped and made again. Both keep their
     privileges. Roles get the functions that their grants stand for in the newer version.
@@ -57,11 +65,13 @@ def upgrade_statements(old: int, new: int, schema: str | None) -> Iterator[str]:
     for statement in _table_steps(old, new):
         yield in_schema(statement, schema)
     yield from _function_changes(old, new, schema)
+    for statement in _triggers(old, new):
+        yield in_schema(statement, schema)
     yield renew_grants(old, new, schema)
 
 
 def downgrade_statements(new: int, old: int, schema: str | None) -> Iterator[str]:
-    """Statements that make an older version of an installed one: functions first, then tables.
+    """Statements that make an older version of an installed one: triggers, functions, then tables.
 
     Messages are kept; what only the newer version can keep is lost.
 
@@ -72,15 +82,18 @@ def downgrade_statements(new: int, old: int, schema: str | None) -> Iterator[str
         problem = f"a downgrade goes to an older version, and {new} to {old} does not; give the newer version first"
         raise ValueError(problem)
     yield change_guard(new, old, schema)
+    for step in range(new, old, -1):
+        for statement in downgrade_step(step):
+            yield in_schema(statement, schema)
     yield from _function_changes(new, old, schema)
     yield renew_grants(new, old, schema)
     for step in range(new, old, -1):
-        for statement in (*downgrade_step(step), *(_drop("table", name) for name in new_tables(step))):
-            yield in_schema(statement, schema)
+        for name in new_tables(step):
+            yield in_schema(_drop("table", name), schema)
 
 
 def drop_statements(version: int, schema: str | None) -> Iterator[str]:
-    """Statements that take a version away with everything in it: a guard, what loads left behind, functions, tables.
+    """Statements that take a version away with everything in it: a guard, what loads left behind, tables, functions.
 
     Nothing is cascaded: where an object of the user's depends on one of ours, PostgreSQL refuses.
 
@@ -90,10 +103,11 @@ def drop_statements(version: int, schema: str | None) -> Iterator[str]:
     yield installed_guard(version, schema)
     yield drop_stage_schema(schema)
     yield take_usage(schema)
-    for name in functions(version):
-        yield in_schema(_drop("function", name), schema)
+    # Triggers go with their tables, and need their functions until then.
     for name in tables(version):
         yield in_schema(_drop("table", name), schema)
+    for name in functions(version):
+        yield in_schema(_drop("function", name), schema)
 
 
 def in_order(texts: Mapping[str, str]) -> Mapping[str, str]:
@@ -136,6 +150,11 @@ def _table_steps(old: int, new: int) -> Iterator[str]:
         for statements in new_tables(step).values():
             yield from statements
         yield from upgrade_step(step)
+
+
+def _triggers(old: int, new: int) -> Iterator[str]:
+    for step in range(old + 1, new + 1):
+        yield from triggers(step).values()
 
 
 def _function_changes(before: int, after: int, schema: str | None) -> Iterator[str]:

@@ -6,6 +6,7 @@ import json
 import math
 from datetime import UTC, datetime, timedelta
 from time import monotonic
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy_fairqueue.codecs import decoded
@@ -83,6 +84,7 @@ def make_context(
     cancelled: bool = False,
     lost: bool = False,
     timed_out: bool = False,
+    queue: Queue | None = None,
 ) -> Context:
     """The context that a worker would give to the handler of a delivery.
 
@@ -94,10 +96,11 @@ def make_context(
         cancelled: Whether the message was cancelled.
         lost: Whether the lease is lost.
         timed_out: Whether the handler's timeout has passed.
+        queue: The queue, to let the handler add members to the group of the delivery.
     """
-    # Only workers need the queue of a delivery.
+    served = None if queue is None else SimpleNamespace(queue=queue)
     lease = TrackedLease(delivery.lease.id, math.inf, monotonic)
-    held = HeldDelivery(delivery, lease, cast("ServedQueue", None), monotonic())
+    held = HeldDelivery(delivery, lease, cast("ServedQueue", served), monotonic())
     held.stopping = stopping
     held.cancelled = cancelled
     held.given_up = lost

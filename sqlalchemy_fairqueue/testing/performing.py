@@ -121,7 +121,8 @@ def drain(
     Nothing is committed: recorded work is sent, messages are dequeued, handlers called and deliveries settled on the
     session's own connection, so that a test that rolls back leaves nothing behind. Handlers that take a session get
     this one, each call in a savepoint, which an Outcome that is raised rolls back. Messages that others have committed
-    are performed, too, in turn order; what is not due yet stays.
+    are performed, too, in turn order; what is not due yet stays. What follows a group is performed when its members
+    are.
 
     Args:
         session: A Session or scoped_session in READ COMMITTED, such as one that joined the test's transaction. Of an
@@ -207,6 +208,9 @@ def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery
             connection, target, limit=1, lease=_LEASE, consumer=consumer.name, lease_id=None, hints=None
         )
         if dequeued.lease is None:
+            folded = database.fold_groups(connection, target.schema, limit=100_000, groups=1_000, notify=False)
+            if folded is not None and folded.finished:
+                continue
             return
         number += 1
         if number > limit:
@@ -251,7 +255,7 @@ def _call(  # noqa: PLR0917 - what a call is made of
                 f"resources={{{name!r}: ...}}"
             )
     around = middleware_for(handler, middleware_of(queue))
-    given = (context or make_context(delivery)).with_session(session if handler.session else None)
+    given = (context or make_context(delivery, queue=queue)).with_session(session if handler.session else None)
     return call_of(handler, around, given.with_resources(resources) if resources else given)
 
 

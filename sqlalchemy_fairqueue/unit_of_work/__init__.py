@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     EnqueueMessage,
     ForgetChannels,
     Limit,
+    MakeGroup,
     Operation,
     Pause,
     PauseSchedule,
@@ -27,7 +28,7 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     Target,
     Verb,
 )
-from sqlalchemy_fairqueue.unit_of_work.records import guard, joined, record, recorded, send_now, send_recorded
+from sqlalchemy_fairqueue.unit_of_work.records import discard, guard, joined, record, recorded, send_now, send_recorded
 from sqlalchemy_fairqueue.unit_of_work.sessions import connection as connection_of
 from sqlalchemy_fairqueue.unit_of_work.sessions import session_of
 from sqlalchemy_fairqueue.unit_of_work.settlement import settle, token_of
@@ -41,6 +42,7 @@ __all__ = [
     "ForgetChannels",
     "Limit",
     "LockOrder",
+    "MakeGroup",
     "Operation",
     "Pause",
     "PauseSchedule",
@@ -54,6 +56,7 @@ __all__ = [
     "Target",
     "Verb",
     "connection_of",
+    "discard",
     "guard",
     "joined",
     "lock_order_of",

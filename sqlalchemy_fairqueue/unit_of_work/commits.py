@@ -26,8 +26,13 @@ def can_commit_with(connection: Connection, routed: Sequence[tuple[Connection, O
     Nobody must have to look at an answer before the COMMIT but the server: enqueues and settlements only.
     """
     return all(
-        where is connection and isinstance(operation, (EnqueueMessage, Settle)) for where, operation in routed
+        where is connection and _needs_no_answer(operation) for where, operation in routed
     ) and database.can_commit_with(connection)
+
+
+def _needs_no_answer(operation: Operation) -> bool:
+    # What is added to a group is counted by what was created.
+    return isinstance(operation, Settle) or (isinstance(operation, EnqueueMessage) and operation.group_id is None)
 
 
 def commit_with(routed: Sequence[tuple[Connection, Operation]]) -> list[ReceiptUpdate]:
@@ -40,7 +45,7 @@ def commit_with(routed: Sequence[tuple[Connection, Operation]]) -> list[ReceiptU
         DuplicateMessage, ChannelFull, LeaseLost: The transaction was not committed, and must be rolled back.
     """
     connection = routed[0][0]
-    enqueues, _, changes, _ = by_kind(routed)
+    enqueues, _, _, changes, _ = by_kind(routed)
     checked(routed, enqueues)
     settles = {target: [one for one in group if isinstance(one, Settle)] for _, target, group in by_queue(changes)}
     steps: list[Step] = []

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from sqlalchemy_fairqueue.unit_of_work.groups import Members
     from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage, ReceiptUpdate, Target
     from sqlalchemy_fairqueue.values import EnqueueOutcome, Receipt
 
@@ -25,6 +26,8 @@ def enqueue(
     enqueues: Sequence[EnqueueMessage],
     later: Sequence[int] = (),
     cancelled: Mapping[int, int] = MappingProxyType({}),
+    *,
+    members: Members | None = None,
 ) -> list[ReceiptUpdate]:
     """Add messages to one queue, in one statement.
 
@@ -35,6 +38,7 @@ def enqueue(
         later: The queue's messages that the transaction settles or cancels afterwards. Where messages are replaced, all
             of them are locked in one order.
         cancelled: Of these the ones that it cancels, each with how many of *enqueues* were asked for before that.
+        members: Gets the number of those that were created, by group.
 
     Raises:
         DuplicateMessage: A key stood already, and the enqueue said to raise. That message was not added. Or a message
@@ -49,7 +53,7 @@ def enqueue(
         notify=all(enqueue.target.notify for enqueue in enqueues),
         lock=_held(enqueues, later),
     )
-    for ordinal, message_id, _, outcome in outcomes:
+    for ordinal, message_id, is_new, outcome in outcomes:
         enqueue = enqueues[ordinal - 1]
         if outcome == "full":
             channel = enqueue.message.channel
@@ -59,6 +63,8 @@ def enqueue(
             is_cancelled = ordinal > cancelled.get(holder, len(enqueues))
             if is_cancelled or (outcome == "duplicate" and enqueue.message.on_duplicate == "raise"):
                 raise _duplicate(enqueue, holder, is_cancelled=is_cancelled)
+        if is_new and members is not None and enqueue.group_id is not None:
+            members.created[enqueue.group_id] += 1
     return _updates(enqueues, outcomes)
 
 

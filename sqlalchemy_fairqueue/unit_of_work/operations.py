@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from sqlalchemy_fairqueue.database import EncodedMessage, ScheduleDefinition, Ta
 
 if TYPE_CHECKING:
     from datetime import timedelta
+    from uuid import UUID
 
     from sqlalchemy_fairqueue.values import (
         CancelReceipt,
@@ -31,6 +32,7 @@ __all__ = [
     "EnqueueMessage",
     "ForgetChannels",
     "Limit",
+    "MakeGroup",
     "MessageChange",
     "Operation",
     "Pause",
@@ -69,11 +71,13 @@ class EnqueueMessage(EncodedMessage):
         target: The queue.
         policy: For its channel, if that is made now and the queue has no configured one.
         receipt: Gets its outcome.
+        adder: The delivery of the member that adds it to a group; None: the transaction makes the group.
     """
 
     target: Target
     policy: ChannelPolicy
     receipt: Receipt
+    adder: Delivery | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +238,29 @@ class PauseSchedule:
     paused: bool
 
 
+@dataclass(frozen=True, slots=True)
+class MakeGroup:
+    """Make a group of messages.
+
+    Attributes:
+        target: The queue.
+        group_id: Its id.
+        then: What follows it.
+        on_failure: What follows it instead, if a member failed or was cancelled.
+        policy: For the channels of these, if they are new by then and the queue has no configured one.
+        sent: Called after the commit.
+    """
+
+    target: Target
+    group_id: UUID
+    then: EncodedMessage | None
+    on_failure: EncodedMessage | None
+    policy: ChannelPolicy
+    sent: ReceiptUpdate
+
+
 QueueSetting = RecordHistory | RetainDeadLetters | ForgetChannels | ShareBy
 Configuration = Configure | ConfigureLimit | Limit | QueueSetting | Pause | Purge
 MessageChange = Settle | Cancel
 ScheduleChange = SetSchedule | RemoveSchedule | PauseSchedule
-Operation = EnqueueMessage | Configuration | MessageChange | ScheduleChange
+Operation = EnqueueMessage | MakeGroup | Configuration | MessageChange | ScheduleChange

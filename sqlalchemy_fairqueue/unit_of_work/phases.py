@@ -16,6 +16,7 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     ConfigureLimit,
     EnqueueMessage,
     Limit,
+    MakeGroup,
     MessageChange,
     Pause,
     Purge,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.unit_of_work.operations import Target
 
-OperationT = TypeVar("OperationT", EnqueueMessage, Configuration, MessageChange, ScheduleChange)
+OperationT = TypeVar("OperationT", EnqueueMessage, MakeGroup, Configuration, MessageChange, ScheduleChange)
 Place = tuple["Connection", "Target"]
 """A queue: targets are equal by what names it."""
 

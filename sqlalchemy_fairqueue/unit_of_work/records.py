@@ -38,6 +38,7 @@ from sqlalchemy_fairqueue.unit_of_work.statements import send_routed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from uuid import UUID
 
     from sqlalchemy import Connection
     from sqlalchemy.orm import SessionTransaction
@@ -181,6 +182,15 @@ def recorded(session: Session) -> list[Operation]:
             found += ours.work
         transaction = transaction.parent
     return found
+
+
+def discard(session: Session, group_id: UUID) -> None:
+    """Forget what the session has recorded of a group that it was about to make."""
+    transaction = session.get_nested_transaction() or session.get_transaction()
+    while transaction is not None:
+        if (ours := _records.get(transaction)) is not None:
+            ours.work = [one for one in ours.work if getattr(one, "group_id", None) != group_id]
+        transaction = transaction.parent
 
 
 def joined(session: Session, target: Target) -> tuple[Connection, LockOrder]:

@@ -9,11 +9,13 @@ from sqlalchemy_fairqueue.database.drivers import check_driver
 from sqlalchemy_fairqueue.unit_of_work import phases
 from sqlalchemy_fairqueue.unit_of_work.administration import configure, removals_of_limits, settings_of_queues
 from sqlalchemy_fairqueue.unit_of_work.enqueues import enqueue
+from sqlalchemy_fairqueue.unit_of_work.groups import members_by_place
 from sqlalchemy_fairqueue.unit_of_work.lock_order import LockOrder, lock_key, lock_order_of
 from sqlalchemy_fairqueue.unit_of_work.operations import (
     Cancel,
     Configuration,
     EnqueueMessage,
+    MakeGroup,
     MessageChange,
     PauseSchedule,
     RemoveSchedule,
@@ -26,7 +28,7 @@ from sqlalchemy_fairqueue.unit_of_work.schedules import change_schedules
 from sqlalchemy_fairqueue.unit_of_work.settlement import settle_and_cancel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -63,13 +65,15 @@ def send_routed(
             asked for before. The transaction must be rolled back, unless it was the only operation: then nothing was
             sent.
         LeaseLost: A delivery is not its holder's any more. The transaction must be rolled back.
+        UnknownGroup, MessageCancelled: From an enqueue into a group. The transaction must be rolled back.
     """
-    enqueues, configurations, changes, schedules = by_kind(routed)
+    enqueues, groups, configurations, changes, schedules = by_kind(routed)
     lock_orders = checked(routed, enqueues)
     several = bool(configurations) and len(routed) > 1
     leased: dict[phases.Place, list[int]] = {}
     if several:
         configurations, leased = _hold(configurations, enqueues)
+    members = members_by_place(enqueues, groups, leased)
     later = {(connection, target): group for connection, target, group in by_queue(changes)}
     updates: list[ReceiptUpdate] = []
     for connection, target, messages in by_queue(enqueues):
@@ -78,13 +82,13 @@ def send_routed(
         if recorded or any(isinstance(change, Cancel) for change in afterwards):
             cancelled = _cancelled(connection, target, [*recorded, *routed])
         hold = [*leased.get((connection, target), ()), *(change.message_id for change in afterwards)]
-        updates += enqueue(connection, target, messages, hold, cancelled)
+        updates += enqueue(connection, target, messages, hold, cancelled, members=members.get((connection, target)))
         lock_orders[connection].advance(lock_key(one) for one in messages)
-    for connection, operation in routed:
-        if not isinstance(operation, (EnqueueMessage, SetSchedule, RemoveSchedule, PauseSchedule)):
-            lock_orders[connection].settled = True
-    if several:
+    _note_settled(routed, lock_orders)
+    if several or leased:
         phases.hold_messages(changes, leased)
+    for (connection, target), joining in members.items():
+        updates += joining.count(connection, target)
     configurations, removals = removals_of_limits(configurations)
     for connection, target, group in [*by_queue(configurations), *by_queue(removals)]:
         updates += configure(connection, target, group)
@@ -93,6 +97,12 @@ def send_routed(
     for connection, target, of_queue in by_queue(schedules):
         change_schedules(connection, target, of_queue)
     return updates
+
+
+def _note_settled(routed: Iterable[tuple[Connection, Operation]], lock_orders: Mapping[Connection, LockOrder]) -> None:
+    for connection, operation in routed:
+        if not isinstance(operation, (EnqueueMessage, MakeGroup, SetSchedule, RemoveSchedule, PauseSchedule)):
+            lock_orders[connection].settled = True
 
 
 def checked(
@@ -167,22 +177,26 @@ def by_kind(
     routed: Iterable[tuple[Connection, Operation]],
 ) -> tuple[
     list[tuple[Connection, EnqueueMessage]],
+    list[tuple[Connection, MakeGroup]],
     list[tuple[Connection, Configuration]],
     list[tuple[Connection, MessageChange]],
     list[tuple[Connection, ScheduleChange]],
 ]:
-    """Operations by kind: enqueues, configuration, settlements and cancels, schedules."""
+    """Operations by kind: enqueues, groups, configuration, settlements and cancels, schedules."""
     enqueues: list[tuple[Connection, EnqueueMessage]] = []
+    groups: list[tuple[Connection, MakeGroup]] = []
     configurations: list[tuple[Connection, Configuration]] = []
     changes: list[tuple[Connection, MessageChange]] = []
     schedules: list[tuple[Connection, ScheduleChange]] = []
     for connection, operation in routed:
         if isinstance(operation, EnqueueMessage):
             enqueues.append((connection, operation))
+        elif isinstance(operation, MakeGroup):
+            groups.append((connection, operation))
         elif isinstance(operation, (Settle, Cancel)):
             changes.append((connection, operation))
         elif isinstance(operation, (SetSchedule, RemoveSchedule, PauseSchedule)):
             schedules.append((connection, operation))
         else:
             configurations.append((connection, operation))
-    return enqueues, configurations, changes, schedules
+    return enqueues, groups, configurations, changes, schedules

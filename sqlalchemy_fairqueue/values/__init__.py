@@ -22,6 +22,16 @@ from sqlalchemy_fairqueue.values.deliveries import (
     Once,
 )
 from sqlalchemy_fairqueue.values.details import DeadLetterGroup, MessageDetails, MessagePage, MessageState, MoveOutcome
+from sqlalchemy_fairqueue.values.groups import (
+    AFTER_GROUP_HEADER,
+    GROUP_HEADER,
+    GroupCancellation,
+    GroupCounts,
+    GroupStatus,
+    checked_group_id,
+    counts_of_headers,
+    group_of_headers,
+)
 from sqlalchemy_fairqueue.values.messages import (
     MOST_COST,
     CancelOutcome,
@@ -67,6 +77,8 @@ from sqlalchemy_fairqueue.values.schedules import (
 from sqlalchemy_fairqueue.values.slots import CatchUp, Plan, Timing, planned
 
 __all__ = [
+    "AFTER_GROUP_HEADER",
+    "GROUP_HEADER",
     "HEADERS_BYTES",
     "MOST_COST",
     "NAME_BYTES",
@@ -90,6 +102,9 @@ __all__ = [
     "EnqueueOutcome",
     "EnqueueWords",
     "FairBy",
+    "GroupCancellation",
+    "GroupCounts",
+    "GroupStatus",
     "Lease",
     "MessageDetails",
     "MessagePage",
@@ -125,6 +140,9 @@ __all__ = [
     "check_instant",
     "check_name",
     "check_text",
+    "checked_group_id",
+    "counts_of_headers",
+    "group_of_headers",
     "planned",
     "policy_changes",
     "policy_fields",

@@ -155,9 +155,9 @@ class Housekeeping:
     """Housekeeping that any worker may do for all, in the schemas of its queues.
 
     It makes partitions of the history ahead, drops old ones, and deletes dead letters that are older than their queue
-    keeps them, old records of the slots of schedules, and channels that have been idle for long. The SQL functions let
-    several workers do it at once, and finish what another one left; so it does not matter which workers do it, how
-    often, or whether one dies in it. It runs in a thread of its own, so that no lease waits for it.
+    keeps them, old records of the slots of schedules, finished groups, and channels that have been idle for long. The
+    SQL functions let several workers do it at once, and finish what another one left; so it does not matter which
+    workers do it, how often, or whether one dies in it. It runs in a thread of its own, so that no lease waits for it.
 
     Args:
         options: The worker's.
@@ -180,7 +180,13 @@ class Housekeeping:
         """Do one round."""
         connection = dedicated_connection(self._options)
         for schema in self._schemas:
-            tasks = (self._keep_history, self._prune_dead_letters, self._prune_slots, self._forget_channels)
+            tasks = (
+                self._keep_history,
+                self._prune_dead_letters,
+                self._prune_slots,
+                self._prune_groups,
+                self._forget_channels,
+            )
             for task in tasks:
                 try:
                     connection.run(partial(task, schema=schema))
@@ -227,6 +233,13 @@ class Housekeeping:
                     schedule,
                     extra={"worker": self._name},
                 )
+
+    def _prune_groups(self, connection: Connection, schema: str | None) -> None:
+        age = timedelta(seconds=self._options.timings.groups_kept)
+        deleted = most = self._options.timings.pruned_at_once
+        while deleted == most:
+            deleted = database.prune_groups(connection, schema, age=age, limit=most)
+            connection.commit()
 
     def _forget_channels(self, connection: Connection, schema: str | None) -> None:
         """Delete the channels that a round before marked, if the transactions of then have ended, and mark others."""

@@ -17,6 +17,7 @@ from sqlalchemy_fairqueue.values import MOST_COST, Lease
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.values import Delivery
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
     from sqlalchemy_fairqueue.worker.timings import Clock
@@ -147,6 +148,12 @@ class HeldDelivery:
     def timed_out(self) -> bool:
         """Whether the handler has had its time."""
         return self.time_over_at is not None and self.lease.clock() >= self.time_over_at
+
+    @property
+    def enqueues(self) -> Queue | None:
+        """The queue, for what the handler adds to its group; None in a child process."""
+        served: ServedQueue | None = self.queue
+        return None if served is None else served.queue
 
     def limit_time(self, timeout: timedelta | None) -> None:
         """The handler begins, and may take so long."""

@@ -12,6 +12,7 @@ from sqlalchemy_fairqueue.worker.decisions import RELEASE
 from sqlalchemy_fairqueue.worker.duties import Duties, Duty, Housekeeping, cut_stuck_calls, hear_signals
 from sqlalchemy_fairqueue.worker.executors.base import Executor
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
+from sqlalchemy_fairqueue.worker.groups import Groups
 from sqlalchemy_fairqueue.worker.health import HealthCheck
 from sqlalchemy_fairqueue.worker.heartbeat import Heartbeat
 from sqlalchemy_fairqueue.worker.leases import LeaseRegistry
@@ -88,10 +89,13 @@ class Runtime(Generic[E]):
             stats=stats,
         )
         self._schedules: Schedules | None = None
+        self._groups: Groups | None = None
         self.duties = self._make_duties(watched=[fetching, settling])
         self._health = HealthCheck(options)
         # How many had been taken when nothing was held, and when that was first seen.
         self._idle: tuple[int, float] | None = None
+        # When nothing was held and groups are to be folded, before queues are polled once more.
+        self._unfolded: float | None = None
         self._threads: dict[object, threading.Thread] = {
             part: threading.Thread(target=run, name=f"{options.name}-{word}", daemon=True)
             for part, run, word in (
@@ -134,14 +138,22 @@ class Runtime(Generic[E]):
     def is_drained(self) -> bool:
         """Whether nothing can be delivered now, and nothing that was taken is left; to be asked again and again.
 
-        Once all is settled, each queue is polled once more: handlers may have enqueued. Nothing was taken since then if
+        Once all is settled, groups are folded and each queue is polled once more: handlers may have enqueued, and what
+        follows a group is enqueued by the fold. Nothing was taken since then if
         the count of what was is the same: it rises when what was taken is held, and before the next poll.
         """
         taken, now = self._stats.taken, self._clock()
         if any(self._leases.held(queue) for queue in self.queues):
-            self._idle = None
+            self._idle = self._unfolded = None
             return False
         if self._idle is None or self._idle[0] != taken:
+            if self._groups is not None:
+                if self._unfolded is None:
+                    self._unfolded = now
+                if self._groups.folded_at is None or self._groups.folded_at < self._unfolded:
+                    self._groups.start()
+                    return False
+                self._unfolded = None
             self._idle = taken, now
             for queue in self.queues:
                 queue.polls.poll_now(now)
@@ -183,6 +195,8 @@ class Runtime(Generic[E]):
         self.duties.stop()
         if self._schedules is not None:
             self._schedules.stop()
+        if self._groups is not None:
+            self._groups.stop()
         until = max(until, self._clock() + 0.1)
         join(self._threads[self.duties], lambda: until - self._clock())
 
@@ -210,6 +224,8 @@ class Runtime(Generic[E]):
             self._schedules = Schedules(connection, self.queues, options)
             look = self._schedules.look
             duties.append(Duty("look for schedules", look, timings.schedules_every, spread=(0.5, 1.0)))
+            self._groups = Groups(connection, self.queues, options)
+            duties.append(Duty("look for groups", self._groups.look, timings.groups_every, spread=(0.5, 1.0)))
             every, first = timings.housekeeping_every, timings.housekeeping_first
             duties.append(Duty("start its housekeeping", start, every, spread=(0.5, 1.5), first=first))
         return Duties(duties, connection, heartbeat.end, options, self._stats)

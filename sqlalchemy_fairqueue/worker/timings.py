@@ -34,6 +34,10 @@ class Timings:
         slots_at_once: Most slots of a schedule that are run in one transaction.
         schedule_again: A schedule that could not be run is tried again after so long.
         slots_kept: The records of slots are kept for so long, and so are schedules that vanished from the code.
+        groups_every: Time between two looks for groups that may be finished.
+        notes_at_once: Most notes of groups that one statement folds.
+        groups_at_once: Most groups that one statement finishes.
+        groups_kept: Finished groups are kept for so long.
         forgotten_at_once: Housekeeping reads, or deletes, so many channels in a transaction.
         unanswered_after: Time from a dequeue without an answer to the first lookup of what it took: the database may
             still be at it when the connection is gone.
@@ -82,6 +86,10 @@ class Timings:
     slots_at_once: int = 100
     schedule_again: float = 60.0
     slots_kept: float = 7 * 86_400.0
+    groups_every: float = 1.0
+    notes_at_once: int = 10_000
+    groups_at_once: int = 100
+    groups_kept: float = 7 * 86_400.0
     forgotten_at_once: int = 1_000
     unanswered_after: float = 2.0
     poll_soon: float = 0.005

@@ -65,7 +65,7 @@ def test_parameters_are_those_of_the_function(name: str) -> None:
     assert list(clause.statement.compile().params) == [name for name, _ in _parameters(_CALLS[name])]
 
 
-@pytest.mark.parametrize(("build", "arrays"), [(enqueue_clause, 11), (complete_clause, 4)])
+@pytest.mark.parametrize(("build", "arrays"), [(enqueue_clause, 12), (complete_clause, 4)])
 def test_one_message_alone(build: Callable[..., Clause], arrays: int) -> None:
     """A clause for one message takes the same parameters, the elements of the arrays instead of these."""
     several, alone = build(None), build(None, alone=True)

@@ -2,6 +2,7 @@ import pickle
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -24,6 +25,7 @@ from sqlalchemy_fairqueue import (
     SchemaMismatch,
     StartError,
     UnknownChannel,
+    UnknownGroup,
     UnknownSchedule,
     UnsentWork,
     WorkerError,
@@ -48,6 +50,7 @@ _ERRORS = [
     PayloadError("is odd", "$.a[0]"),
     SchemaMismatch("x"),
     UnknownChannel("x", "q", "a"),
+    UnknownGroup("x", "q", UUID(int=7)),
     UnknownSchedule("x", "q", "a", "nightly"),
     StartError("documents", "client", "OSError: no"),
     UnsentWork("x"),

@@ -13,10 +13,31 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.cli.doctor.findings import CheckContext
 
 ALL_TABLES = (
-    "fq_queue", "fq_queue_state", "fq_channel", "fq_channel_state", "fq_message", "fq_signal", "fq_lease",
-    "fq_dead_letter", "fq_history", "fq_history_default", "fq_pruned_history", "fq_load", "fq_grant",
-    "fq_gate", "fq_quarantine", "fq_promotion", "fq_schedule", "fq_schedule_slot",
-    "fq_limit", "fq_limit_state", "fq_limit_share",
+    "fq_channel",
+    "fq_channel_state",
+    "fq_dead_letter",
+    "fq_gate",
+    "fq_grant",
+    "fq_group",
+    "fq_group_fold",
+    "fq_group_followup",
+    "fq_group_note",
+    "fq_history",
+    "fq_history_default",
+    "fq_lease",
+    "fq_limit",
+    "fq_limit_share",
+    "fq_limit_state",
+    "fq_load",
+    "fq_message",
+    "fq_promotion",
+    "fq_pruned_history",
+    "fq_quarantine",
+    "fq_queue",
+    "fq_queue_state",
+    "fq_schedule",
+    "fq_schedule_slot",
+    "fq_signal",
 )  # fmt: skip
 """Every table of the installation, apart from the days of the history."""
 

@@ -11,6 +11,7 @@
 -- p_ats microseconds since the epoch (the past means now); at most one of the two a message. p_priorities >= 1: the
 -- position of a message from the time on when it is due, see fq_promote. p_costs: what each costs its channel when it
 -- is delivered, 1 to 1,000,000,000; null: 1.
+-- p_groups: the groups that created messages belong to (since version 2); a message that is replaced stays in its own.
 -- Locks: in the order (channel, key), COLLATE "C": first use of a channel waits for a transaction that is making the
 -- same one, a key for one that is adding, taking, ending or withdrawing the message that holds it. Then messages to
 -- replace, with p_hold (what the transaction settles or cancels later), in the order of their ids; if one of them has
@@ -35,7 +36,8 @@ create function fairqueue.fq_enqueue(
   p_on_duplicates text[] default null,
   p_notify boolean default false,
   p_hold bigint[] default null,
-  p_costs integer[] default null
+  p_costs integer[] default null,
+  p_groups uuid[] default null
 )
 returns table (ordinal integer, message_id bigint, created boolean, outcome text)
 language plpgsql
@@ -123,18 +125,19 @@ begin
         and coalesce(p_on_duplicates[1], 'skip') in ('skip', 'raise', 'replace')
       )
     )
+    and (p_groups is null or array_dims(p_groups) = '[1:1]')
   then
     return query
     with added as (
       insert into fairqueue.fq_message as m (
         channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts,
-        cost
+        cost, group_id
       )
       select c.id, p_kinds[1], p_contents[1], p_headers[1],
         fairqueue.fq_dequeue_at(
           v_now, p_delays[1]::bigint, p_ats[1]::bigint, p_priorities[1]::integer, s.priority_aging
         ),
-        v_now, p_keys[1], p_priorities[1], coalesce(p_max_attempts[1], 20), p_costs[1]
+        v_now, p_keys[1], p_priorities[1], coalesce(p_max_attempts[1], 20), p_costs[1], p_groups[1]
       from fairqueue.fq_channel c
       cross join lateral (
         select n.max_backlog, n.priority_aging, n.forget_xid
@@ -213,6 +216,7 @@ begin
      is distinct from (v_count, v_count, v_count, v_count, v_count, v_count, v_count, v_count)
     or cardinality(p_on_duplicates) <> v_count
     or cardinality(p_costs) <> v_count
+    or cardinality(p_groups) <> v_count
   then
     raise exception 'the arrays of fq_enqueue differ in length'
       using errcode = 'QF001', hint = 'pass arrays of one length, with null where a message has no value';
@@ -294,9 +298,11 @@ begin
         fairqueue.fq_dequeue_at(
           v_now, u.delay::bigint, u.at::bigint, u.priority::integer, null::bigint
         ) as dequeue_at,
-        coalesce(u.max_attempts, 20) as max_attempts, u.cost
-      from unnest(p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_max_attempts, p_costs)
-        with ordinality u(channel, kind, content, headers, delay, at, priority, max_attempts, cost, ord)
+        coalesce(u.max_attempts, 20) as max_attempts, u.cost, u.group_id
+      from unnest(
+        p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_max_attempts, p_costs, p_groups
+      )
+        with ordinality u(channel, kind, content, headers, delay, at, priority, max_attempts, cost, group_id, ord)
       -- lateral with a limit: one index probe a message, also in a plan that was made on empty tables and would read
       -- the whole queue
       cross join lateral (
@@ -309,9 +315,10 @@ begin
     ),
     added as (
       insert into fairqueue.fq_message (
-        channel_id, kind, content, headers, dequeue_at, enqueued_at, priority, max_attempts, cost
+        channel_id, kind, content, headers, dequeue_at, enqueued_at, priority, max_attempts, cost, group_id
       )
-      select g.channel_id, g.kind, g.content, g.headers, g.dequeue_at, v_now, g.priority, g.max_attempts, g.cost
+      select g.channel_id, g.kind, g.content, g.headers, g.dequeue_at, v_now, g.priority, g.max_attempts, g.cost,
+        g.group_id
       from given g
       order by g.ord
       returning id, channel_id, dequeue_at, priority
@@ -399,10 +406,11 @@ begin
           select u.*
           from unnest(
             p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
-            p_on_duplicates, p_costs
+            p_on_duplicates, p_costs, p_groups
           )
             with ordinality u(
-              channel, kind, content, headers, delay, at, priority, key, max_attempts, on_duplicate, cost, ord
+              channel, kind, content, headers, delay, at, priority, key, max_attempts, on_duplicate, cost, group_id,
+              ord
             )
           where v_pass = 1
             or u.ord = any (v_later)
@@ -506,11 +514,11 @@ begin
             if (v_room > 0) is not false then
               insert into fairqueue.fq_message (
                 channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, priority, max_attempts,
-                cost
+                cost, group_id
               )
               values (
                 v_channel_id, r.kind, r.content, r.headers, v_at, v_now, r.key, r.priority,
-                coalesce(r.max_attempts, 20), r.cost
+                coalesce(r.max_attempts, 20), r.cost, r.group_id
               )
               on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
               returning id into v_message_id;

@@ -277,7 +277,8 @@ begin
       from fairqueue.fq_enqueue(
         p_queue, r.channels::text[], r.kinds::text[], r.contents::bytea[], r.headers::jsonb[], r.delays::bigint[],
         r.ats::bigint[], r.priorities::integer[], r.keys::text[], r.max_attempts::integer[], null::jsonb,
-        array_fill(p_on_duplicate, array[r.messages])::text[], false::boolean, null::bigint[], null::integer[]
+        array_fill(p_on_duplicate, array[r.messages])::text[], false::boolean, null::bigint[], null::integer[],
+        null::uuid[]
       ) e;
       if v_full is not null then
         raise exception 'channel % of queue % has no room for the messages of job %',

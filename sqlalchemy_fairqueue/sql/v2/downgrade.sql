@@ -1,24 +1,27 @@
--- Version 2 to 1, in one transaction. Schedules that calls made would be lost, and are refused; those from code, which
--- their workers make again, and the record of slots are dropped. Messages that schedules enqueued stay.
--- It locks the tables of the schedules, ACCESS EXCLUSIVE, in tries of 50 ms, so that no deadlock with a transaction
--- that uses them is found at the cost of that one. Nothing else of the queues is locked.
+-- Version 2 to 1, in one transaction. Schedules that calls made and groups that are open would be lost: both are
+-- refused. Schedules from code, which their workers make again, the record of slots and finished groups are dropped.
+-- It locks their tables and those of messages, whose triggers are dropped, in tries of 50 ms, so that no deadlock
+-- is found at the cost of another transaction. The rest of the migration holds these locks.
 do $$
 declare
   v_timeout text := current_setting('lock_timeout');
   v_tries integer := 0;
   v_made bigint;
+  v_open bigint;
 begin
   loop
     begin
       set local lock_timeout = '50ms';
-      lock table fairqueue.fq_schedule, fairqueue.fq_schedule_slot in access exclusive mode;
+      lock table fairqueue.fq_schedule, fairqueue.fq_schedule_slot, fairqueue.fq_group, fairqueue.fq_group_followup,
+        fairqueue.fq_group_note, fairqueue.fq_group_fold, fairqueue.fq_message, fairqueue.fq_dead_letter,
+        fairqueue.fq_quarantine in access exclusive mode;
       exit;
     exception when lock_not_available then
       v_tries := v_tries + 1;
       if v_tries = 300 then
-        raise exception 'the tables of the schedules were in use at each of % tries', v_tries
+        raise exception 'the tables of messages, groups or schedules were in use at each of % tries', v_tries
           using errcode = '55P03',
-            hint = 'end the transactions that have used the schedules (pg_stat_activity names them), '
+            hint = 'end the transactions that have used them (pg_stat_activity names them), '
               'then downgrade again';
       end if;
       perform pg_sleep(0.2);
@@ -34,5 +37,17 @@ begin
         hint = 'remove them before, or delete the rows of the table fq_schedule in the same migration; '
           'until then older code runs on version 2 as well';
   end if;
+  select count(*) into v_open
+  from fairqueue.fq_group g
+  where num_nulls(g.finished_at) = 1;
+  if v_open > 0 then
+    raise exception 'version 1 cannot finish the % groups that are open', v_open
+      using errcode = 'QF004',
+        hint = 'let their members end, or delete the rows of the table fq_group in the same migration: then nothing '
+          'follows them; until then older code runs on version 2 as well';
+  end if;
+  drop trigger fq_message_member_ended on fairqueue.fq_message;
+  drop trigger fq_dead_letter_member_failed on fairqueue.fq_dead_letter;
+  drop trigger fq_quarantine_member_failed on fairqueue.fq_quarantine;
 end
 $$;

@@ -106,14 +106,21 @@ begin
   end if;
   insert into fairqueue.fq_message (
     id, channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, attempts, max_attempts, deliveries,
-    delivered_at, returned_at, error, priority
+    delivered_at, returned_at, error, priority, cost, group_id
   )
   overriding system value
   values (
     v_held.id, v_channel_id, v_held.kind, v_held.content, v_held.headers, v_held.dequeue_at, v_held.enqueued_at,
     v_held.dedupe_key, v_held.attempts, v_held.max_attempts, v_held.deliveries, v_held.delivered_at,
-    v_held.returned_at, v_held.error, v_held.priority
+    v_held.returned_at, v_held.error, v_held.priority, v_held.cost, v_held.group_id
   );
+  if v_held.group_id is not null then
+    -- A member of a group goes on.
+    delete from fairqueue.fq_group_note n
+    where n.xid = pg_current_xact_id()
+      and n.id = v_held.id
+      and n.group_id = v_held.group_id;
+  end if;
   insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added, bounded)
   values (p_queue, v_channel_id, v_held.dequeue_at, v_held.id, 1, true);
   if p_notify then

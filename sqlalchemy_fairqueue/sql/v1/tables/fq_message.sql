@@ -1,6 +1,6 @@
 -- One row a unit of work, from enqueue to completion. dequeue_at is its position in its channel: when it is due, or
 -- once that has come what fq_position makes of its priority.
--- cost null: 1.
+-- cost null: 1. group_id: for later versions.
 -- No foreign key points at fq_channel: it would cost a multixact a transaction on a busy channel.
 create table fairqueue.fq_message (
   id bigint generated always as identity,
@@ -22,10 +22,12 @@ create table fairqueue.fq_message (
   error text,
   priority integer,
   cost integer,
+  group_id uuid,
   constraint fq_message_pkey primary key (id)
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 create index fq_message_ready_ix on fairqueue.fq_message (channel_id, dequeue_at, id) where lease_id is null;
 create index fq_message_lease_ix on fairqueue.fq_message (lease_id) where lease_id is not null;
 create index fq_message_cancelled_ix on fairqueue.fq_message (lease_id) where cancelled;
+create index fq_message_group_ix on fairqueue.fq_message (group_id) where group_id is not null;
 create unique index fq_message_dedupe_key on fairqueue.fq_message (channel_id, dedupe_key) where dedupe_key is not null;

@@ -1,0 +1,328 @@
+"""Groups of messages: many messages, and one that follows when the last of them has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from uuid import UUID, uuid4
+
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.errors import InvalidArgument, UnknownGroup
+from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
+from sqlalchemy_fairqueue.unit_of_work import MakeGroup, discard, record, session_of
+from sqlalchemy_fairqueue.values import (
+    AFTER_GROUP_HEADER,
+    GROUP_HEADER,
+    Enqueue,
+    GroupStatus,
+    check_count,
+    checked_group_id,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.queue.base import AnySession, AsyncWhere, Where
+    from sqlalchemy_fairqueue.queue.jobs import Job
+    from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage
+    from sqlalchemy_fairqueue.values import Delivery, GroupCancellation, Receipt
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Members:
+    """The calls that add members to a group, on a session."""
+
+    id: UUID
+
+    def __init__(self, queue: GroupMethods, session: AnySession | None, adder: Delivery | None) -> None:
+        self._queue = queue
+        self._session = session
+        self._adder = adder
+
+    def enqueue(self, job: Job[..., P, R], channel: str, *args: P.args, **kwargs: P.kwargs) -> Receipt:
+        """Add a call of a job to the group, as ``Job.enqueue`` adds one: with the session's COMMIT.
+
+        Args:
+            job: A job of the group's queue, also one with options: ``parse.options(delay=...)``.
+            channel: Which channel. A group may have members in many.
+            args: As for ``Job.prepare``.
+            kwargs: As args, by name.
+
+        Raises:
+            TypeError, PayloadError: As ``Job.prepare``.
+            InvalidArgument: The job is another queue's; further as :meth:`enqueue_many`.
+        """
+        other: object = job.queue
+        if other is not self._queue:
+            raise InvalidArgument(
+                f"job {job.kind!r} is of {job.queue!r}, and the group of {self._queue!r}; make one group a queue"
+            )
+        return self.enqueue_many([job.prepare(channel, *args, **kwargs)])[0]
+
+    def enqueue_many(self, messages: Iterable[Enqueue]) -> list[Receipt]:
+        """Add messages to the group: prepared calls of jobs, or any Enqueue. They have the header ``group``, its id.
+
+        A message that is not created is no member: one that is skipped as a duplicate, or dropped.
+
+        Raises:
+            InvalidArgument: A bad message; one with ``on_duplicate="replace"``, which would rewrite a message that may
+                belong to another group; one with a header ``group`` of its own; the group takes no more members.
+            PayloadError: A payload cannot be encoded.
+        """
+        if isinstance(messages, Enqueue) or not isinstance(messages, Iterable):
+            raise InvalidArgument(f"messages is {messages!r:.80}; give a list of Enqueue")
+        session = self._checked_session()
+        return self._queue._add_members(session, self.id, messages, self._adder)  # noqa: SLF001 - its other half
+
+    def _checked_session(self) -> AnySession:
+        if self._session is None:
+            raise InvalidArgument(
+                "the handler takes no session, with whose transaction members could be added; let it take one, or give "
+                "another by context.group.within(session)"
+            )
+        return self._session
+
+
+class Group(_Members):
+    """A group that a transaction makes: ``with queue.group(session, then=...) as group: group.enqueue(...)``.
+
+    Attributes:
+        id: Its id, for ``queue.group_status``. Known from the beginning.
+    """
+
+    def __init__(
+        self, queue: GroupMethods, session: AnySession, then: Enqueue | None, on_failure: Enqueue | None
+    ) -> None:
+        super().__init__(queue, session, None)
+        self.id = uuid4()
+        self._is_open = False
+        self._then = queue._followup("then", then)  # noqa: SLF001 - its other half
+        self._on_failure = queue._followup("on_failure", on_failure)  # noqa: SLF001
+
+    def __enter__(self) -> Self:
+        session = session_of(self._checked_session())
+        if session is None:
+            raise InvalidArgument(f"group got {self._session!r:.80} as session; give a Session or an AsyncSession")
+        queue = self._queue
+        make = MakeGroup(queue._target, self.id, self._then, self._on_failure, queue.defaults, self._close)  # noqa: SLF001
+        record(session, [make])
+        self._is_open = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._is_open = False
+        session = session_of(self._checked_session())
+        if kind is not None and session is not None:
+            discard(session, self.id)
+
+    def enqueue_many(self, messages: Iterable[Enqueue]) -> list[Receipt]:
+        """Add messages to the group, as :meth:`MemberGroup.enqueue_many` does."""
+        if not self._is_open:
+            raise InvalidArgument(
+                f"group {self.id} takes no more members: its block has ended, or its transaction; enqueue within the "
+                "block and before the commit, or from the handler of a member by context.group"
+            )
+        return super().enqueue_many(messages)
+
+    def _close(self) -> None:
+        self._is_open = False
+
+
+class MemberGroup(_Members):
+    """The group of a message that a handler works on, as ``context.group``: the handler may add members.
+
+    They are added with the session of the handler, whose COMMIT must come while the message is the handler's: if its
+    lease was lost by then, the COMMIT fails with LeaseLost, and if it was cancelled, with MessageCancelled. The group
+    is not finished before what its members added has ended too.
+
+    Attributes:
+        id: Its id.
+    """
+
+    def __init__(self, queue: GroupMethods, session: AnySession | None, delivery: Delivery, group_id: UUID) -> None:
+        super().__init__(queue, session, delivery)
+        self._delivery = delivery
+        self.id = group_id
+
+    def within(self, session: AnySession) -> MemberGroup:
+        """The same with a session of the handler's own, which it commits before it returns."""
+        return MemberGroup(self._queue, session, self._delivery, self.id)
+
+
+class GroupMethods(EnqueueMethods):
+    """Groups: made on a session; shown and cancelled at once."""
+
+    def group(self, session: AnySession, *, then: Enqueue | None = None, on_failure: Enqueue | None = None) -> Group:
+        """Make a group: the messages that are added to it in a ``with`` block, and one that follows them.
+
+        The group and its members exist with the session's COMMIT, and never if that rolls back. A savepoint that is
+        rolled back takes its members with it. If the block raises, nothing of the group is enqueued. After the commit
+        only handlers of members add further members, by ``context.group``.
+
+        When the last member has ended, a worker of any queue of the installation enqueues *then*, exactly once, within
+        a second or so; without members, at once. A member has ended when it is completed, a dead letter, cancelled or
+        purged. One that is retried, or whose worker dies, has not. A dead letter that is redriven later is delivered
+        outside of the group. A member whose key another message replaces stays a member, with the other's content.
+
+        The follow-up has the counts as ``context.after_group``, in the header ``after_group``. While its channel is
+        full, it waits.
+
+        Nothing of a group is a row that its members update: they do not wait for each other.
+
+        Args:
+            session: A session; on an AsyncSession it is a plain ``with``, too, since all is recorded.
+            then: What follows, a prepared call of a job, ``then=report.prepare(channel="customer-7", run=1)``, or an
+                Enqueue of this queue. None: nothing; the group only counts.
+            on_failure: What follows instead of *then*, if a member failed or was cancelled. None: *then* does.
+
+        Raises:
+            InvalidArgument: A bad argument; a follow-up that raises or replaces when its key stands, or that has
+                a cost.
+            PayloadError: The payload of a follow-up cannot be encoded.
+        """
+        return Group(self, session, then, on_failure)
+
+    def group_status(self, where: Where, group_id: UUID | str) -> GroupStatus:
+        """How far a group is, at once. It reads what workers have not counted yet, of the last second or so.
+
+        Groups are kept for seven days after they are finished.
+
+        Args:
+            where: A session, connection or engine.
+            group_id: The id of the group.
+
+        Raises:
+            InvalidArgument: The id is none.
+            UnknownGroup: There is no such group in the queue, or not any more.
+        """
+        found = checked_group_id(group_id)
+        return self._known(self._ask(where, self._group_status(found)), found)
+
+    def groups(
+        self, where: Where, *, is_open: bool | None = None, limit: int = 1000, before: GroupStatus | None = None
+    ) -> list[GroupStatus]:
+        """Groups of the queue, the newest first, as workers have counted them up to the last second or so.
+
+        Args:
+            where: A session, connection or engine.
+            is_open: Only those that are open, or with False only those that are finished.
+            limit: Most to return, 1 to 100,000.
+            before: Only those before this one: the last of the page before.
+
+        Raises:
+            InvalidArgument: A bad argument.
+        """
+        return self._ask(where, self._groups(is_open, limit, before))
+
+    def cancel_group(self, where: Where, group_id: UUID | str) -> GroupCancellation:
+        """Withdraw all members of a group that have not ended, at once, in the transaction of a session or connection.
+
+        As :meth:`cancel` does with each. A cancelled member adds no further ones. What follows the group is enqueued
+        when the members that consumers hold have ended: the one for its failure, if there is one.
+
+        Locks the members until the transaction ends; waits for transactions that have one locked. In the lock order it
+        counts as a settlement: enqueue before it.
+
+        Returns:
+            How many are gone, and how many consumers hold.
+
+        Raises:
+            InvalidArgument: The id is none.
+            UnknownGroup: There is no such group in the queue, or not any more.
+        """
+        found = checked_group_id(group_id)
+        return self._known(self._ask(where, self._cancel_group(found), settles=True), found)
+
+    async def agroup_status(self, where: AsyncWhere, group_id: UUID | str) -> GroupStatus:
+        """As :meth:`group_status`, on an AsyncSession, AsyncConnection or AsyncEngine."""
+        found = checked_group_id(group_id)
+        return self._known(await self._aask(where, self._group_status(found)), found)
+
+    async def agroups(
+        self, where: AsyncWhere, *, is_open: bool | None = None, limit: int = 1000, before: GroupStatus | None = None
+    ) -> list[GroupStatus]:
+        """As :meth:`groups`, on an AsyncSession, AsyncConnection or AsyncEngine."""
+        return await self._aask(where, self._groups(is_open, limit, before))
+
+    async def acancel_group(self, where: AsyncWhere, group_id: UUID | str) -> GroupCancellation:
+        """As :meth:`cancel_group`, on an AsyncSession, AsyncConnection or AsyncEngine."""
+        found = checked_group_id(group_id)
+        return self._known(await self._aask(where, self._cancel_group(found), settles=True), found)
+
+    def _group_status(self, group_id: UUID) -> Callable[[Connection], GroupStatus | None]:
+        return partial(database.group_status, target=self._target, group_id=group_id)
+
+    def _cancel_group(self, group_id: UUID) -> Callable[[Connection], GroupCancellation | None]:
+        return partial(database.cancel_group, target=self._target, group_id=group_id)
+
+    def _groups(
+        self,
+        is_open: bool | None,  # noqa: FBT001 - passed on from the keyword
+        limit: int,
+        before: GroupStatus | None,
+    ) -> Callable[[Connection], list[GroupStatus]]:
+        check_count("limit", limit, 1, 100_000)
+        if before is not None and not isinstance(before, GroupStatus):
+            raise InvalidArgument(f"before is {before!r:.80}; give the last GroupStatus of the page before")
+        return partial(database.groups, target=self._target, is_open=is_open, before=before, limit=limit)
+
+    def _known(self, found: R | None, group_id: UUID) -> R:
+        if found is None:
+            raise UnknownGroup(
+                f"queue {self.name!r} has no group {group_id}; correct the id, or note that groups are forgotten seven "
+                "days after they are finished",
+                self.name,
+                group_id,
+            )
+        return found
+
+    def _followup(self, what: str, message: Enqueue | None) -> EnqueueMessage | None:
+        if message is None:
+            return None
+        if not isinstance(message, Enqueue):
+            raise InvalidArgument(f"{what} is {message!r:.80}; give a prepared call, like report.prepare(...)")
+        if message.on_duplicate != "skip":
+            raise InvalidArgument(
+                f"{what} has on_duplicate={message.on_duplicate!r}; when it is enqueued nobody is there to be told: "
+                "leave it out, and nothing is added if its key stands by then"
+            )
+        if message.cost != 1:
+            raise InvalidArgument(f"{what} has cost={message.cost!r}, which no group keeps; leave it out")
+        if AFTER_GROUP_HEADER in (message.headers or {}):
+            raise InvalidArgument(f"{what} has a header {AFTER_GROUP_HEADER!r}, which the group sets; rename it")
+        [sent] = self._sent([message])
+        return self._operation(sent)
+
+    def _add_members(
+        self, session: AnySession, group_id: UUID, messages: Iterable[Enqueue], adder: Delivery | None
+    ) -> list[Receipt]:
+        found = session_of(session)
+        if found is None:
+            raise self._no_session(session)
+        found_messages = list(messages)
+        for message in found_messages:
+            _check_member(message)
+        members = [self._operation(each, group_id, adder) for each in self._sent(found_messages)]
+        if members:
+            record(found, list(members))
+        return [one.receipt for one in members]
+
+
+def _check_member(message: Any) -> None:
+    if not isinstance(message, Enqueue):
+        raise InvalidArgument(f"messages has {message!r:.80} where an Enqueue is needed")
+    if message.on_duplicate == "replace":
+        raise InvalidArgument(
+            "a member of a group has on_duplicate='replace'; it would rewrite a message that may belong to another "
+            "group: leave it out, or enqueue the message outside of the group"
+        )
+    if GROUP_HEADER in (message.headers or {}):
+        raise InvalidArgument(f"a member of a group has a header {GROUP_HEADER!r}, which the group sets; rename it")

@@ -1,0 +1,68 @@
+-- fq_cancel_group: withdraw all members of a group that have not ended, in the caller's transaction. Returns how many
+-- are gone, and how many a consumer holds, which are gone unless it completes them; no row: there is no such group.
+-- Guarantees: as fq_cancel for each member. A member that was cancelled adds no further ones, so that none is left out.
+-- The group is finished when those that consumers hold have ended, and its follow-up is enqueued then, as ever.
+-- Locks: the members, in the order of their ids; waits for transactions that have one locked. A group of a million
+-- members takes tens of seconds. Index: fq_group_pkey, fq_message_group_ix. Errors: as fq_cancel; QF007.
+create function fairqueue.fq_cancel_group(p_queue text, p_group_id uuid)
+returns table (cancelled bigint, leased bigint)
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_ids bigint[];
+  v_leased bigint;
+  v_missing bigint;
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, w.channels::text[])
+    from (
+      select coalesce(array_agg(distinct c.name::text), '{}'::text[]) as channels
+      from fairqueue.fq_message m
+      join fairqueue.fq_channel c on c.id = m.channel_id and c.queue = p_queue
+      where m.group_id = p_group_id
+    ) w
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  perform
+  from fairqueue.fq_group g
+  where g.group_id = p_group_id
+    and g.queue = p_queue;
+  if not found then
+    return;
+  end if;
+  cancelled := 0;
+  leased := 0;
+  -- Again for those that a member added before it was cancelled.
+  loop
+    select array_agg(m.id order by m.id) into v_ids
+    from fairqueue.fq_message m
+    where m.group_id = p_group_id
+      and not m.cancelled
+      and exists (
+        select
+        from fairqueue.fq_channel c
+        where c.id = m.channel_id
+          and c.queue = p_queue
+      );
+    exit when v_ids is null;
+    select count(*) filter (where c.outcome = 'leased'), count(*) filter (where c.outcome = 'missing')
+    into v_leased, v_missing
+    from fairqueue.fq_cancel(p_queue::text, v_ids::bigint[]) c;
+    leased := leased + v_leased;
+    cancelled := cancelled + cardinality(v_ids) - v_leased - v_missing;
+    exit when current_setting('transaction_isolation') <> 'read committed';
+  end loop;
+  return next;
+end
+$$;

@@ -1,0 +1,210 @@
+-- fq_fold_groups: count what has become of the members of groups, and finish groups whose members have all ended, in
+-- the caller's transaction, which should end at once. Up to p_limit notes are folded; groups are finished once none is
+-- left, up to p_groups of them. p_notify: as fq_enqueue. Returns one row: how many notes were folded and groups
+-- finished, and whether there may be more to do; none: another transaction folds.
+-- Guarantees: exactly one of a group's follow-ups is enqueued, with the transaction that writes down that it is
+-- finished: the one for its failure, if there is one and a member failed or was cancelled, else the other one. A group
+-- is finished when each member that was ever added has ended: all notes that this statement's snapshot has are folded,
+-- and only members add members. A follow-up that cannot be enqueued (its channel is full, or another transaction makes
+-- it and a lock_timeout ended the wait) stays, with the problem, and is tried again after a second, a minute if it is
+-- not passing; other groups go on.
+-- Locks: the row of fq_group_fold, skip locked; then rows that nobody else updates; then, by group in the order
+-- (queue, channel, key), what fq_enqueue locks.
+-- Index: fq_group_note_pkey from floor_xid on, fq_group_pkey, fq_group_due_ix, fq_message_group_ix.
+-- Errors: QF001 bad argument.
+create function fairqueue.fq_fold_groups(p_limit integer, p_groups integer, p_notify boolean)
+returns table (folded bigint, finished bigint, more boolean)
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_floor xid8;
+  v_xmin xid8 := pg_snapshot_xmin(pg_current_snapshot());
+  v_message_id bigint;
+  v_outcome text;
+  v_problem text;
+  v_wait bigint;
+  r record;
+begin
+  if (p_limit between 1 and 1000000) is not true or (p_groups between 1 and 10000) is not true then
+    raise exception 'fq_fold_groups has limits % and %', coalesce(p_limit::text, 'null'),
+      coalesce(p_groups::text, 'null')
+      using errcode = 'QF001', hint = 'fold 1 to 1000000 notes and finish 1 to 10000 groups at once';
+  end if;
+  folded := 0;
+  finished := 0;
+  more := false;
+  select coalesce(
+    (
+      select f.floor_xid
+      from fairqueue.fq_group_fold f
+      where f.single = 1
+    ),
+    '0'::xid8
+  ) into v_floor;
+  -- A restored dump may come from a server that was further.
+  if v_floor > v_xmin then
+    v_floor := '0'::xid8;
+  end if;
+  perform
+  from fairqueue.fq_group_fold f
+  where f.single = 1
+  for update skip locked;
+  if not found then
+    -- It is made once.
+    perform
+    from fairqueue.fq_group_fold f
+    where f.single = 1;
+    if found then
+      return;
+    end if;
+    insert into fairqueue.fq_group_fold (floor_xid)
+    values ('0')
+    on conflict (single) do nothing;
+    if not found then
+      return;
+    end if;
+  end if;
+
+  -- One statement, so that all notes of a transaction are folded at once unless the limit is met.
+  with chosen as materialized (
+    select n.xid, n.id, n.group_id
+    from fairqueue.fq_group_note n
+    where n.xid >= v_floor
+    order by n.xid, n.id, n.group_id
+    limit p_limit
+  ),
+  taken as (
+    delete from fairqueue.fq_group_note n
+    using chosen c
+    where n.xid = c.xid
+      and n.id = c.id
+      and n.group_id = c.group_id
+    returning n.group_id, n.added, n.done, n.failed, n.cancelled
+  ),
+  sums as materialized (
+    select t.group_id, count(*) as notes, sum(t.added) as added, sum(t.done) as done, sum(t.failed) as failed,
+      sum(t.cancelled) as cancelled
+    from taken t
+    group by t.group_id
+  ),
+  counted as (
+    update fairqueue.fq_group g
+    set added = g.added + s.added,
+      done = g.done + s.done,
+      failed = g.failed + s.failed,
+      cancelled = g.cancelled + s.cancelled,
+      due_at = case
+        when num_nulls(g.finished_at) = 1
+          and g.added + s.added <= g.done + s.done + g.failed + s.failed + g.cancelled + s.cancelled
+        then v_now
+      end
+    from sums s
+    where g.group_id = s.group_id
+  )
+  select coalesce(sum(s.notes), 0) into folded
+  from sums s;
+  more := folded = p_limit;
+  if more then
+    return next;
+    return;
+  end if;
+  if folded > 0 then
+    update fairqueue.fq_group_fold f
+    set floor_xid = v_xmin
+    where f.single = 1;
+  end if;
+
+  for r in
+    select g.group_id, g.queue, g.added, g.done, g.failed, g.cancelled, w.on_failure, w.channel,
+      w.kind, w.content, w.headers, w.delay, w.at, w.priority, w.dedupe_key, w.max_attempts, w.policy
+    from (
+      select d.*
+      from fairqueue.fq_group d
+      where d.due_at <= v_now
+      order by d.due_at
+      limit p_groups
+    ) g
+    left join lateral (
+      select f.*
+      from fairqueue.fq_group_followup f
+      where f.group_id = g.group_id
+        and (not f.on_failure or g.failed + g.cancelled > 0)
+      order by f.on_failure desc
+      limit 1
+    ) w on true
+    order by g.queue, w.channel, w.dedupe_key nulls first, g.group_id
+  loop
+    finished := finished + 1;
+    v_message_id := null;
+    v_problem := null;
+    v_wait := null;
+    -- A message that was enqueued with the group without being counted: its end is noted, too.
+    perform
+    from fairqueue.fq_message m
+    where m.group_id = r.group_id
+    limit 1;
+    if found then
+      v_wait := null;
+      v_problem := 'it has messages that were not counted as its members, and is finished when they end';
+    elsif r.channel is not null then
+      begin
+        select e.message_id, e.outcome into v_message_id, v_outcome
+        from fairqueue.fq_enqueue(
+          r.queue::text, array[r.channel]::text[], array[r.kind]::text[], array[r.content]::bytea[],
+          array[
+            fairqueue.fq_group_headers(
+              r.headers::jsonb, r.group_id::uuid, r.added::bigint, r.done::bigint,
+              r.failed::bigint, r.cancelled::bigint
+            )
+          ]::jsonb[],
+          array[r.delay]::bigint[], array[r.at]::bigint[], array[r.priority]::integer[], array[r.dedupe_key]::text[],
+          array[r.max_attempts]::integer[], r.policy::jsonb, null::text[], p_notify, null::bigint[],
+          null::integer[], null::uuid[]
+        ) e;
+        if v_outcome in ('full', 'dropped') then
+          raise exception 'channel % is full', quote_literal(left(r.channel, 80))
+            using errcode = 'QF005';
+        end if;
+      exception
+        when sqlstate 'QF005' or sqlstate 'QF007' or lock_not_available or deadlock_detected then
+          v_problem := sqlerrm;
+          v_wait := 1000000;
+        when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error
+          or sqlstate 'QF001'
+        then
+          v_problem := sqlerrm;
+          v_wait := 60000000;
+      end;
+    end if;
+    if v_problem is not null then
+      update fairqueue.fq_group g
+      set problem = left(v_problem, 2000),
+        due_at = v_now + v_wait
+      where g.group_id = r.group_id;
+      continue;
+    end if;
+    update fairqueue.fq_group g
+    set finished_at = v_now,
+      message_id = v_message_id,
+      due_at = null,
+      problem = null
+    where g.group_id = r.group_id;
+    delete from fairqueue.fq_group_followup f
+    where f.group_id = r.group_id;
+  end loop;
+  more := finished = p_groups;
+  return next;
+end
+$$;

@@ -1,0 +1,73 @@
+-- fq_join_group: count messages that the caller's transaction has enqueued as members of a group, p_added of them.
+-- p_message_id null: the transaction made the group, also if it adds no member. Else a member adds them, while a
+-- consumer works on it: its delivery's token, and the caller has locked it by fq_hold_messages.
+-- Guarantees: returns 'joined'; 'lost': the delivery is not its holder's any more; 'cancelled': it was cancelled, and
+-- adds no further members; 'stranger': the group was not made by this transaction, or the message is none of its
+-- members. Unless it joined, the caller rolls back. A member that is locked has not ended when this commits, so that a
+-- group is never finished before what its members add.
+-- Locks: none of other transactions' rows. Index: fq_group_pkey, fq_message_pkey, fq_group_note_pkey.
+-- Errors: QF001 bad argument; QF007.
+create function fairqueue.fq_join_group(
+  p_queue text, p_group_id uuid, p_added integer, p_message_id bigint, p_lease_id bigint, p_deliveries integer
+)
+returns text
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_group_id uuid;
+  v_cancelled boolean;
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['producer']::text[], p_queue, '{}'::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  if (p_added >= 0) is not true then
+    raise exception 'fq_join_group adds % members', coalesce(p_added::text, 'null')
+      using errcode = 'QF001', hint = 'give the number of messages that were created with the group';
+  end if;
+  if num_nulls(p_message_id) = 1 then
+    perform
+    from fairqueue.fq_group g
+    where g.group_id = p_group_id
+      and g.queue = p_queue
+      and g.created_xid = pg_current_xact_id();
+    if not found then
+      return 'stranger';
+    end if;
+  else
+    select m.group_id, m.cancelled into v_group_id, v_cancelled
+    from fairqueue.fq_message m
+    where m.id = p_message_id
+      and m.lease_id = p_lease_id
+      and m.deliveries = p_deliveries
+      and exists (
+        select
+        from fairqueue.fq_channel c
+        where c.id = m.channel_id
+          and c.queue = p_queue
+      );
+    if not found then
+      return 'lost';
+    elsif (v_group_id = p_group_id) is not true then
+      return 'stranger';
+    elsif v_cancelled then
+      return 'cancelled';
+    end if;
+  end if;
+  insert into fairqueue.fq_group_note as n (id, group_id, added)
+  values (0, p_group_id, p_added)
+  on conflict (xid, id, group_id) do update
+  set added = n.added + excluded.added;
+  return 'joined';
+end
+$$;

@@ -1,0 +1,41 @@
+-- fq_prune_groups: delete groups that were finished p_age microseconds ago, up to p_limit of them. Returns how many.
+-- Guarantees: an open group stays, however old. Several calls at once wait for none and delete nothing twice.
+-- Locks: the rows, skip locked. Index: fq_group_finished_ix. Errors: QF001 bad argument.
+create function fairqueue.fq_prune_groups(p_age bigint, p_limit integer)
+returns bigint
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_before bigint := fairqueue.fq_now() - p_age;
+  v_groups bigint;
+begin
+  if (p_age between 0 and 3153600000000000) is not true or (p_limit between 1 and 1000000) is not true then
+    raise exception 'fq_prune_groups has age % and limit %', coalesce(p_age::text, 'null'),
+      coalesce(p_limit::text, 'null')
+      using errcode = 'QF001', hint = 'give an age of 0 or more microseconds, and delete 1 to 1000000 groups at once';
+  end if;
+  with doomed as materialized (
+    select g.group_id
+    from fairqueue.fq_group g
+    where g.finished_at < v_before
+    order by g.finished_at
+    limit p_limit
+    for update skip locked
+  )
+  delete from fairqueue.fq_group g
+  using doomed u
+  where g.group_id = u.group_id;
+  get diagnostics v_groups = row_count;
+  return v_groups;
+end
+$$;

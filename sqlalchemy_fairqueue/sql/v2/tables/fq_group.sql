@@ -1,0 +1,21 @@
+-- One row a group of messages. added, done, failed and cancelled are what fq_fold_groups has counted; what has happened
+-- since stands in fq_group_note. due_at: when it is to be finished, as all of its members have ended; null before and
+-- afterwards. finished_at: when its follow-up was enqueued, as message_id; null there: it has none.
+create table fairqueue.fq_group (
+  group_id uuid not null,
+  queue text collate "C" not null,
+  added bigint not null default 0,
+  done bigint not null default 0,
+  failed bigint not null default 0,
+  cancelled bigint not null default 0,
+  created_at bigint not null,
+  created_xid xid8 not null default pg_current_xact_id(),
+  due_at bigint,
+  finished_at bigint,
+  message_id bigint,
+  problem text,
+  constraint fq_group_pkey primary key (group_id)
+);
+create index fq_group_queue_ix on fairqueue.fq_group (queue, created_at, group_id);
+create index fq_group_due_ix on fairqueue.fq_group (due_at) where due_at is not null;
+create index fq_group_finished_ix on fairqueue.fq_group (finished_at) where finished_at is not null;

@@ -1,0 +1,16 @@
+-- The messages that may follow a group, until one of them does: the one for its failure, and the other one.
+create table fairqueue.fq_group_followup (
+  group_id uuid not null,
+  on_failure boolean not null,
+  channel text collate "C" not null,
+  kind text not null,
+  content bytea not null,
+  headers jsonb,
+  delay bigint,
+  at bigint,
+  priority integer,
+  dedupe_key text collate "C",
+  max_attempts integer not null,
+  policy jsonb,
+  constraint fq_group_followup_pkey primary key (group_id, on_failure)
+);

@@ -1,0 +1,103 @@
+"""Groups of messages as values: how far one is, and what was cancelled of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy_fairqueue.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+GROUP_HEADER = "group"
+"""The header of a member: the id of its group."""
+AFTER_GROUP_HEADER = "after_group"
+"""The header of the message that follows a group: its id and counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCounts:
+    """The members of a group when it was finished. Its follow-up has them as ``context.after_group``.
+
+    Attributes:
+        id: The group.
+        total: How many members it had, those that members added included.
+        done: How many were completed.
+        failed: How many became dead letters, or were quarantined.
+        cancelled: How many were cancelled or purged.
+    """
+
+    id: UUID
+    total: int
+    done: int
+    failed: int
+    cancelled: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus(GroupCounts):
+    """How far a group is.
+
+    Attributes:
+        pending: How many members have not ended: ready, scheduled, out, or to be tried again.
+        created_at: When the transaction that made it sent it.
+        finished_at: When its follow-up was enqueued, or without one when it was seen that all members have ended; None:
+            it is open.
+        message_id: The follow-up; None before, and without one.
+        problem: Why its follow-up could not be enqueued at the last try; it is tried again.
+    """
+
+    pending: int
+    created_at: datetime
+    finished_at: datetime | None
+    message_id: int | None
+    problem: str | None
+
+
+class GroupCancellation(NamedTuple):
+    """What was cancelled of a group.
+
+    Attributes:
+        cancelled: How many members are gone.
+        leased: How many a consumer holds. They are gone unless it completes them.
+    """
+
+    cancelled: int
+    leased: int
+
+
+def checked_group_id(group_id: object) -> UUID:
+    """The id of a group, given as a UUID or as its text.
+
+    Raises:
+        InvalidArgument: It is none.
+    """
+    if isinstance(group_id, UUID):
+        return group_id
+    if isinstance(group_id, str):
+        try:
+            return UUID(group_id)
+        except ValueError:
+            pass
+    raise InvalidArgument(f"group_id is {group_id!r:.80}; give the id of a group, a UUID")
+
+
+def group_of_headers(headers: Mapping[str, Any] | None) -> UUID | None:
+    """The group that a message says it is a member of."""
+    try:
+        return checked_group_id((headers or {}).get(GROUP_HEADER))
+    except InvalidArgument:
+        return None
+
+
+def counts_of_headers(headers: Mapping[str, Any] | None) -> GroupCounts | None:
+    """The group that a message follows."""
+    found: Any = (headers or {}).get(AFTER_GROUP_HEADER)
+    try:
+        counts = [int(found[name]) for name in ("total", "done", "failed", "cancelled")]
+        return GroupCounts(checked_group_id(found["id"]), *counts)
+    except (InvalidArgument, LookupError, TypeError, ValueError):
+        return None

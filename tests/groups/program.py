@@ -1,0 +1,41 @@
+"""A worker whose members add members, until it is killed: ``python -m tests.groups.program URL``."""
+
+import sys
+from datetime import timedelta
+
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Bury, Context, Enqueue, Queue, Worker
+from tests.worker.helpers import retimed
+
+queue = Queue("documents", check_kinds=False)
+
+
+@queue.job
+def work(context: Context, session: Session, *, depth: int) -> None:
+    """Add two members a level; one in eight fails."""
+    assert context.group is not None
+    if depth:
+        context.group.enqueue_many(work.prepare("a", depth=depth - 1) for _ in range(2))
+        session.flush()
+    elif context.delivery.message_id % 8 == 0:
+        raise Bury("unlucky")
+
+
+def main(url: str) -> None:
+    """Work."""
+    worker = Worker(create_engine(url), queue, lease=timedelta(seconds=1), concurrency=4)
+    with retimed(worker, groups_every=0.02):
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+
+
+def root(depth: int) -> Enqueue:
+    """The first member of a group."""
+    return work.prepare("a", depth=depth)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
