@@ -44,7 +44,28 @@ def list_dead(
     *,
     channel: Channel = None,
     kind: Kind = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, metavar="N", help="At most so many.")] = 100,
+    error: Annotated[
+        str | None, typer.Option("--error", metavar="TEXT", help="Only with this text in the reason or the error.")
+    ] = None,
+    since: Annotated[
+        timedelta | None,
+        typer.Option(
+            "--since",
+            parser=option_parser(parse_duration),
+            metavar="DURATION",
+            help="Only those that died within so much time, like 2h.",
+        ),
+    ] = None,
+    until: Annotated[
+        timedelta | None,
+        typer.Option(
+            "--until",
+            parser=option_parser(parse_duration),
+            metavar="DURATION",
+            help="Only those that died longer ago, like 1h.",
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=99_999, metavar="N", help="At most so many.")] = 100,
     after: Annotated[
         int | None, typer.Option("--after", metavar="ID", help="The page after this one: the last id of it.")
     ] = None,
@@ -53,7 +74,17 @@ def list_dead(
     with open_installation(options) as installation:
         queue = installation.single_queue()
         start = None if after is None else _dead_letter(queue, installation.engine, after)
-        found = queue.dead_letters(installation.engine, channel=channel, kind=kind, limit=limit + 1, after=start)
+        now = installation.now() if since is not None or until is not None else None
+        found = queue.dead_letters(
+            installation.engine,
+            channel=channel,
+            kind=kind,
+            error=error,
+            since=now - since if now is not None and since is not None else None,
+            until=now - until if now is not None and until is not None else None,
+            limit=limit + 1,
+            after=start,
+        )
         quarantined = [one.message_id for one in queue.quarantined(installation.engine)]
     page, more = found[:limit], len(found) > limit
     rows = [
@@ -61,7 +92,8 @@ def list_dead(
          dead.reason, error_summary(dead.error))
         for dead in page
     ]  # fmt: skip
-    parts: list[Any] = [Text(_none(queue, channel, kind, after))]
+    such = "" if error is None and since is None and until is None else "such "
+    parts: list[Any] = [Text(_none(queue, channel, kind, after, such))]
     if page:
         parts = [text_table(_COLUMNS, rows)]
     if quarantined:
@@ -227,12 +259,12 @@ def _selection(
     return f"all dead letters {where}"
 
 
-def _none(queue: Queue, channel: str | None, kind: str | None, after: int | None = None) -> str:
+def _none(queue: Queue, channel: str | None, kind: str | None, after: int | None = None, such: str = "") -> str:
     """What is said where there are no dead letters."""
     where = f" in channel {channel!r}" if channel is not None else ""
     where += f" of kind {kind!r}" if kind is not None else ""
     where += f" after {after}" if after is not None else ""
-    return f"queue {queue.name!r} has no dead letters{where}"
+    return f"queue {queue.name!r} has no {such}dead letters{where}"
 
 
 _WIDTH = 60

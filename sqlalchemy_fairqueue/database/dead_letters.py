@@ -36,11 +36,17 @@ class DeadLetterFilter:
         ids: Only these messages.
         channel: Only those of this channel.
         kind: Only those of this kind.
+        error: Only those whose reason or error contains this text. To read alone, as the next ones.
+        since: Only those that died then or later.
+        until: Only those that died before then.
     """
 
     ids: list[int] | None = None
     channel: str | None = None
     kind: str | None = None
+    error: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
 
     def parameters(self, target: Target) -> dict[str, Any]:
         """As the functions take them."""
@@ -62,6 +68,9 @@ def dead_letters_clause(schema: str | None) -> Clause:
         died_at="bigint",
         message_id="bigint",
         limit="integer",
+        error="text",
+        since="bigint",
+        until="bigint",
     )
 
 
@@ -88,6 +97,9 @@ def dead_letters(
         "limit": limit,
         "died_at": None if after is None else instant_microseconds(after.died_at),
         "message_id": None if after is None else after.message_id,
+        "error": which.error,
+        "since": None if which.since is None else instant_microseconds(which.since),
+        "until": None if which.until is None else instant_microseconds(which.until),
     }
     parameters = which.parameters(target) | page
     doing = f"read the dead letters of queue {target.queue!r}"

@@ -38,23 +38,34 @@ class DeadLetterMethods(QueueBase):
         *,
         channel: str | None = None,
         kind: str | None = None,
+        error: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
         limit: int = 100,
         after: DeadLetterInfo | None = None,
     ) -> list[DeadLetterInfo]:
         """The messages that will not be tried again, the oldest death first.
+
+        It reads what it returns, by an index. A channel, a kind and an error have none: with these it reads the dead
+        letters between *since* and *until*, after *after*, until it has found *limit*.
 
         Args:
             where: As for the class.
             message_ids: Only these, one or several. None: all.
             channel: Only those of this channel.
             kind: Only those of this kind.
+            error: Only those whose reason or error contains this text.
+            since: Only those that died then or later (aware).
+            until: Only those that died before then (aware).
             limit: Most to return, 1 to 100,000.
             after: Only those that died after this one: the last of the page before.
 
         Raises:
             InvalidArgument: A bad argument.
         """
-        return self._ask(where, self._dead_letters(_filter(message_ids, channel, kind), limit, after))
+        return self._ask(
+            where, self._dead_letters(_filter(message_ids, channel, kind, error, since, until), limit, after)
+        )
 
     def redrive(
         self,
@@ -126,11 +137,16 @@ class DeadLetterMethods(QueueBase):
         *,
         channel: str | None = None,
         kind: str | None = None,
+        error: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
         limit: int = 100,
         after: DeadLetterInfo | None = None,
     ) -> list[DeadLetterInfo]:
         """As :meth:`dead_letters`."""
-        return await self._aask(where, self._dead_letters(_filter(message_ids, channel, kind), limit, after))
+        return await self._aask(
+            where, self._dead_letters(_filter(message_ids, channel, kind, error, since, until), limit, after)
+        )
 
     async def aredrive(
         self,
@@ -175,11 +191,22 @@ class DeadLetterMethods(QueueBase):
         return partial(database.purge_dead, target=self._target, which=which, before=before)
 
 
-def _filter(message_ids: Ids, channel: str | None, kind: str | None) -> DeadLetterFilter:
-    for what, name in (("channel", channel), ("kind", kind)):
+def _filter(  # noqa: PLR0917 - as dead_letters has them
+    message_ids: Ids,
+    channel: str | None,
+    kind: str | None,
+    error: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> DeadLetterFilter:
+    for what, name in (("channel", channel), ("kind", kind), ("error", error)):
         if name is not None:
             check_name(what, name)
-    return DeadLetterFilter(None if message_ids is None else checked_ids(message_ids), channel, kind)
+    for what, instant in (("since", since), ("until", until)):
+        if instant is not None:
+            check_instant(what, instant)
+    ids = None if message_ids is None else checked_ids(message_ids)
+    return DeadLetterFilter(ids, channel, kind, error, since, until)
 
 
 def checked_ids(message_ids: int | Iterable[int]) -> list[int]:

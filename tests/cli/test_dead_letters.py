@@ -61,6 +61,17 @@ def test_pages(cli: Cli, engine: Engine) -> None:
     assert cli("dead", "list", "--limit", "2").out.splitlines()[-1] == f"there are more: --after {ids[1]}"
 
 
+def test_list_by_error_and_time(cli: Cli, engine: Engine) -> None:
+    """A text and how long ago they died restrict the list."""
+    [dead] = bury(engine, "a")
+    assert [one["message_id"] for one in cli("dead", "list", "--since", "1h", "--json").document["dead_letters"]] == [
+        dead
+    ]
+    assert cli("dead", "list", "--until", "1h").out == "queue 'documents' has no such dead letters\n"
+    assert cli("dead", "list", "--error", "none of it").out == "queue 'documents' has no such dead letters\n"
+    assert cli("dead", "list", "--limit", "99999").status == 0
+
+
 def test_show(cli: Cli, engine: Engine) -> None:
     """One dead letter is shown whole, its payload decoded and its traceback line by line."""
     [message_id] = bury(engine, "köln", payload={"page": 7}, headers={"trace": "abc"}, key="k1")

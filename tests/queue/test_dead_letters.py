@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import (
     AutocommitError,
     BytesCodec,
+    InvalidArgument,
     LockOrderError,
     PayloadError,
     Queue,
@@ -81,6 +82,29 @@ def test_what_is_asked_for(queue: Queue, engine: Engine, dead: list[int]) -> Non
         last = page[-1]
     assert pages == [dead[:4], dead[4:]]
     assert Queue("others").dead_letters(engine) == []
+
+
+def test_by_error_and_time(queue: Queue, engine: Engine, dead: list[int]) -> None:
+    """A text of the reason or the error, and times, restrict them; pages go on behind what was found."""
+    found = queue.dead_letters(engine)
+    times = [one.died_at for one in found]
+
+    def ids(**asked: Any) -> list[int]:
+        return [one.message_id for one in queue.dead_letters(engine, **asked)]
+
+    assert ids(error="reason 2") == ids(error="error 2") == [dead[2]]
+    assert ids(error="r") == dead
+    assert ids(error="%") == ids(error="_") == ids(error="R") == []
+    assert ids(error="error", limit=2) == dead[:2]
+    assert ids(error="error", limit=2, after=found[1]) == dead[2:4]
+    assert ids(error="error", channel="b", kind="y") == [dead[3], dead[5]]
+    assert ids(since=times[2]) == dead[2:]
+    assert ids(until=times[2]) == dead[:2]
+    assert ids(since=times[1], until=times[4], kind="x") == dead[1:3]
+    assert ids(since=times[3], after=found[4]) == [dead[5]]
+    for wrong in ({"error": ""}, {"since": datetime(2026, 1, 1)}, {"until": 7}):  # noqa: DTZ001 - what is refused
+        with pytest.raises(InvalidArgument, match=next(iter(wrong))):
+            queue.dead_letters(engine, **wrong)
 
 
 def test_payload_of_another_codec(engine: Engine, queue: Queue, dead: list[int]) -> None:

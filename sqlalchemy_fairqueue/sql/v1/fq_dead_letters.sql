@@ -1,8 +1,10 @@
 -- fq_dead_letters: dead letters of a queue, the oldest death first. Null restricts nothing; p_died_at and p_message_id
--- are those of the last one of the page before.
+-- are those of the last one of the page before. p_error: a text that the reason or the error contains. p_since, p_until:
+-- died from then on, died before then.
 -- Guarantees: one row a letter. Of one that cannot be read the texts, the content and the headers are null, and
 -- unreadable says why: it costs no other one.
--- Locks: none. Index: fq_dead_letter_died_ix or fq_dead_letter_pkey, fq_channel_pkey. Errors: QF007; none of a
+-- Cost: what is returned, but for p_channel, p_kind and p_error, which no index has: the letters between the times, or
+-- after the page before, until there are p_limit. Locks: none. Index: fq_dead_letter_died_ix or fq_dead_letter_pkey, fq_channel_pkey. Errors: QF007; none of a
 -- row's.
 create function fairqueue.fq_dead_letters(
   p_queue text,
@@ -11,7 +13,10 @@ create function fairqueue.fq_dead_letters(
   p_kind text default null,
   p_died_at bigint default null,
   p_message_id bigint default null,
-  p_limit integer default 100
+  p_limit integer default 100,
+  p_error text default null,
+  p_since bigint default null,
+  p_until bigint default null
 )
 returns table (
   message_id bigint,
@@ -38,6 +43,8 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
+  v_found integer := 0;
+  v_matches boolean;
   r record;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
@@ -52,10 +59,25 @@ begin
       and (p_ids is null or d.message_id = any (p_ids))
       and (p_channel is null or c.name = p_channel)
       and (p_kind is null or d.kind = p_kind)
+      and d.died_at >= coalesce(p_since, 0)
+      and d.died_at < coalesce(p_until, 9223372036854775807)
       and (p_died_at is null or (d.died_at, d.message_id) > (p_died_at, p_message_id))
     order by d.died_at, d.message_id
-    limit p_limit
+    limit case when p_error is null then p_limit end
   loop
+    if p_error is not null then
+      exit when v_found >= p_limit;
+      begin
+        select strpos(d.reason, p_error) > 0 or (strpos(d.error, p_error) > 0) is true into v_matches
+        from fairqueue.fq_dead_letter d
+        where d.message_id = r.message_id;
+      exception
+        when data_exception or program_limit_exceeded or internal_error then
+          v_matches := false;
+      end;
+      continue when not v_matches;
+      v_found := v_found + 1;
+    end if;
     message_id := r.message_id;
     channel := r.name;
     enqueued_at := r.enqueued_at;
