@@ -93,6 +93,11 @@ def _grace(command: list[str]) -> timedelta:
     return parse_duration(command[command.index("--grace") + 1])
 
 
+def _is_done(queue: Queue, engine: Engine) -> bool:
+    stats = queue.stats(engine)
+    return stats.ready == stats.leased == 0
+
+
 @pytest.mark.parametrize("where", COMMANDS)
 def test_the_command_line_runs(database: Database, engine: Engine, tmp_path: Path, where: str) -> None:
     """It handles a message, answers the probes of its unit, and ends well at the supervisor's SIGTERM."""
@@ -115,9 +120,7 @@ def test_the_command_line_runs(database: Database, engine: Engine, tmp_path: Pat
         text=True,
     ) as worker:
         try:
-            until(
-                lambda: worker.poll() is not None or queue.stats(engine).leased + queue.stats(engine).ready == 0, where
-            )
+            until(lambda: worker.poll() is not None or _is_done(queue, engine), f"{where} has handled it")
             for probe in ("livenessProbe", "readinessProbe") if where == "kubernetes" else ():
                 asked = _container()[probe]["httpGet"]
                 assert str(asked["port"]) == _PORT
