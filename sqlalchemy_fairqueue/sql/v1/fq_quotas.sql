@@ -3,8 +3,8 @@
 -- channel to read; p_all: whether these are all ready channels, and not only the first ones.
 -- Guarantees: tags and rests as the state rows have them, which the caller has locked. What the quotas name is the
 -- beginning of the order of start tags: no message that is left, of any channel, starts before the last one named. They
--- are p_limit together or, where a channel has more than p_depth, fewer. A channel without a message that is due gets 1,
--- so that its head is found anew.
+-- are p_limit together or, where a channel has more than p_depth, fewer. A channel without a message that is due gets
+-- 1, so that its head is found anew.
 -- Locks: none. Index: fq_message_ready_ix; state rows by ctid. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
 create function fairqueue.fq_quotas(

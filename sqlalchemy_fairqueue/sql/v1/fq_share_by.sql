@@ -1,8 +1,8 @@
 -- fq_share_by: say what the channels of a queue get equal parts of, in the caller's transaction: 'messages', as before
 -- it is set; 'cost', what p_costs of fq_enqueue and fq_correct_costs say; 'seconds', the milliseconds that workers
 -- measure and tell by fq_correct_costs.
--- Guarantees: takes effect on the next dequeue after the commit. The channels are moved into the other order as they are
--- served: no message is lost or passed over.
+-- Guarantees: takes effect on the next dequeue after the commit. The channels are moved into the other order as they
+-- are served: no message is lost or passed over.
 -- Locks: the queue's row; waits for another configuration of the same queue. Index: fq_queue_pkey. Errors: QF001 bad
 -- name or word; 40001; QF007.
 create function fairqueue.fq_share_by(p_queue text, p_fair_by text)

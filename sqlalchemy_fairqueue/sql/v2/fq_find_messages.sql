@@ -1,12 +1,12 @@
 -- fq_find_messages: the ids of messages of a queue that are not settled, a page of up to p_limit, and where they stand.
 -- Of a channel: first those that consumers hold (step 1, by id), then those that wait, in the order of their delivery
 -- (step 2, by at and id). Of the whole queue: by id (step 3), or with p_state 'leased' those that consumers hold
--- (step 4, by id). p_state: null, 'leased', 'ready' or 'scheduled'. p_key needs a channel. p_step, p_at and p_message_id
--- are those of the last row of the page before.
--- Guarantees: one snapshot. The last row has no message_id if there may be more, and says where to go on. At most p_scan
--- messages are looked at, so that a page may have fewer than p_limit, or none, and still not be the last. A message
--- that keeps its step and place is on one page and no other, whatever is added or settled meanwhile.
--- Cost: the messages that are looked at; of steps 1 and 4 what the queue has of messages out. Locks: none.
+-- (step 4, by id). p_state: null, 'leased', 'ready' or 'scheduled'. p_key needs a channel. p_step, p_at and
+-- p_message_id are those of the last row of the page before.
+-- Guarantees: one snapshot. The last row has no message_id if there may be more, and says where to go on. At most
+-- p_scan messages are looked at, so that a page may have fewer than p_limit, or none, and still not be the last. A
+-- message that keeps its step and place is on one page and no other, whatever is added or settled meanwhile. Cost: the
+-- messages that are looked at; of steps 1 and 4 what the queue has of messages out. Locks: none.
 -- Index: fq_message_ready_ix, fq_message_dedupe_key, fq_message_pkey, fq_channel_queue_name_key, fq_lease_expires_ix,
 -- fq_message_lease_ix. Errors: QF001 a bad limit or state, a key without a channel; QF007; none of a row's.
 create function fairqueue.fq_find_messages(

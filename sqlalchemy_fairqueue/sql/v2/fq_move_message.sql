@@ -4,9 +4,9 @@
 -- consumer holds it; 'duplicate': another message of that channel holds its key; 'missing'. Only 'moved' changes
 -- anything, besides that the channel is made. A bound of the backlog is not asked. p_policy: of a channel that is new,
 -- if the queue has no defaults. p_notify: wake waiting consumers (false in a two-phase transaction).
--- Locks: in the order of fq_enqueue: the first use of a channel and the key in it, which a message that is deleted again
--- holds meanwhile, wait for a transaction that adds the same one; then the message, waits for who settles, replaces,
--- cancels or delivers it. Index: fq_message_pkey, fq_message_dedupe_key, fq_channel_queue_name_key.
+-- Locks: in the order of fq_enqueue: the first use of a channel and the key in it, which a message that is deleted
+-- again holds meanwhile, wait for a transaction that adds the same one; then the message, waits for who settles,
+-- replaces, cancels or delivers it. Index: fq_message_pkey, fq_message_dedupe_key, fq_channel_queue_name_key.
 -- Errors: QF001 a bad name; 40001; QF007.
 create function fairqueue.fq_move_message(
   p_queue text, p_message_id bigint, p_channel text, p_policy jsonb, p_notify boolean
