@@ -292,3 +292,11 @@ def test_dear_and_cheap_get_the_same(kernel: Kernel, open_kernel: OpenKernel, co
             marks.append(served["dear"] - served["cheap"])
     assert max(marks) - min(marks) <= 101
     assert served["cheap"] > 500
+
+
+def test_a_rate_that_is_set_changes_no_turn(kernel: Kernel) -> None:
+    """A ready channel that gets a rate stands where it stood, as long as the rate allows."""
+    kernel.enqueue(*["a", "b"] * 60)
+    assert sorted(kernel.dequeue(2).channels) == ["a", "b"]
+    kernel.configure("a", interval=1_000_000, burst=1000)
+    assert Counter(kernel.dequeue(40).channels) == {"a": 20, "b": 20}

@@ -48,6 +48,11 @@ select format('I8: channel %s is put off until %s, head %s, rate %s',
 from state s
 where s.next_dequeue_at > greatest(s.head_dequeue_at, (select last_value from public.test_clock) + 11000, s.rate_at)
 union all
+select format('I4: channel %s stands at %s, and its start tag is %s', s.name, s.next_dequeue_at, s.tag)
+from state s
+where s.next_dequeue_at < 0
+  and s.next_dequeue_at is distinct from s.tag
+union all
 select format('I4: channel %s has a credit of %s, its weight is %s', s.name, s.credit, s.weight)
 from state s
 where s.credit not between 0 and s.weight

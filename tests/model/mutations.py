@@ -42,7 +42,7 @@ _KERNEL = [
     Mutation("an old hand-out completes", "fq_complete", "and m.deliveries = u.deliveries", "", slow=True),
 ]
 _COSTS = [
-    Mutation("a cost moves no tag", "fq_charge", "    tag = n.tag_after,", "    tag = n.tag,"),
+    Mutation("a cost moves no tag", "fq_charge", "is_ready then n.tag_after", "is_ready then n.tag"),
     Mutation(
         "a batch is filled channel by channel", "fq_quotas", "order by t.start, t.rank, t.ord", "order by t.ord, t.rank"
     ),
