@@ -29,6 +29,7 @@ class Turns:
     pairs: dict[tuple[str, str], dict[str, Fraction]] = field(default_factory=dict)
     by_cost: bool = False
     late: set[str] = field(default_factory=set)
+    always: set[str] | None = None
 
     def corrected(self, channel: str) -> None:
         """A cost was corrected. When the dispatcher hears of it is not predicted: its pairs do not count any more."""
@@ -49,6 +50,10 @@ class Turns:
             weights: Messages a turn, of each channel.
         """
         left = {name: count for name, count in backlog.items() if count and name not in self.late}
+        if self.by_cost:
+            # A channel that was locked, say, catches up what it missed, and the virtual time stood still meanwhile.
+            self.always = set(left) if self.always is None else self.always & set(left)
+            left = {name: count for name, count in left.items() if name in self.always}
         self.pairs = {
             pair: self.pairs.get(pair, dict.fromkeys(pair, Fraction())) for pair in combinations(sorted(left), 2)
         }
