@@ -29,6 +29,7 @@ from sqlalchemy_fairqueue.cli.policies import (
     rate_changes,
     rate_document,
     rate_option,
+    reset_option,
 )
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import key_values
@@ -51,35 +52,56 @@ def configure_channel(
     no_max_backlog: Annotated[bool, flag_option("--no-max-backlog", "No bound of undelivered messages.")] = False,
     on_full: Annotated[str | None, on_full_option("--on-full")] = None,
     priority_aging: Annotated[Any, aging_option("--priority-aging")] = None,
+    plan: Annotated[
+        str | None, typer.Option("--plan", metavar="NAME", help="Follow this plan.", show_default=False)
+    ] = None,
+    no_plan: Annotated[bool, flag_option("--no-plan", "Follow no plan; the values stay.")] = False,
+    reset: Annotated[list[str] | None, reset_option("--reset")] = None,
 ) -> Result:
     """Set how a channel is served; without an option, show it.
 
     Options that are not given leave the policy as it is. A channel that does not exist is made, with the defaults of
-    its queue. The change takes effect on the next dequeue.
+    its queue. The change takes effect on the next dequeue. What an option sets is the channel's own, whatever plan it
+    follows, until it is reset.
     """
     changes = changes_by_options(
         {"max_concurrency": max_concurrency, "weight": weight, "max_backlog": max_backlog, "on_full": on_full},
         {"max_concurrency": no_max_concurrency, "max_backlog": no_max_backlog},
     )
     changes |= rate_changes(rate, burst) | aging_changes(priority_aging)
+    check_contradiction("plan", given=plan is not None, removed=no_plan)
+    wanted: dict[str, Any] = dict(changes)
+    if plan is not None or no_plan:
+        wanted["plan"] = plan
+    if reset:
+        wanted["reset"] = "all" if "all" in reset else reset
     with open_installation(options) as installation:
-        queue = installation.single_queue(may_be_new=bool(changes))
+        queue = installation.single_queue(may_be_new=bool(wanted))
         found = queue.channels(installation.engine, channel=channel)
-        if not found and not changes:
+        if not found and not wanted:
             raise channel_not_found(queue, channel)
-        before = found[0].policy if found else None
-        if changes:
-            queue.configure_channel(installation.engine, channel, **changes)
+        before = found[0] if found else None
+        if wanted:
+            queue.configure_channel(installation.engine, channel, **wanted)
             found = queue.channels(installation.engine, channel=channel)
-        policy = found[0].policy
+    after = found[0]
     what = f"channel {channel!r} of queue {queue.name!r}"
+    rows = policy_rows(after.policy)
+    if after.plan is not None:
+        rows = [("plan", after.plan), *rows, ("its own", ", ".join(after.overridden) or None)]
     return Result(
         {
-            "queue": queue.name, "channel": channel, "created": before is None, "changed": policy != before,
-            "policy": policy_document(policy),
+            "queue": queue.name,
+            "channel": channel,
+            "created": before is None,
+            "changed": before is None
+            or (before.policy, before.plan, before.overridden) != (after.policy, after.plan, after.overridden),
+            "policy": policy_document(after.policy),
+            "plan": after.plan,
+            "overridden": list(after.overridden),
         },
-        (Text(what + (" is served like this now" if changes else "")), key_values(policy_rows(policy))),
-    )  # fmt: skip
+        (Text(what + (" is served like this now" if wanted else "")), key_values(rows)),
+    )
 
 
 def configure_queue(
@@ -114,6 +136,11 @@ def configure_queue(
         ),
     ] = None,
     dead_letter_retention: Annotated[list[Any] | None, dead_letter_option("--dead-letter-retention")] = None,
+    default_plan: Annotated[
+        str | None,
+        typer.Option("--default-plan", metavar="NAME", help="New channels follow this plan.", show_default=False),
+    ] = None,
+    no_default_plan: Annotated[bool, flag_option("--no-default-plan", "New channels follow no plan.")] = False,
     forget_channels_after: Annotated[Any, forget_option("--forget-channels-after")] = None,
     fair_by: Annotated[str | None, fair_by_option("--fair-by")] = None,
     channel_max_concurrency: Annotated[
@@ -159,6 +186,9 @@ def configure_queue(
     check_contradiction("limit", given=bool(limit), removed=no_limit)
     if limit or no_limit:
         wanted["limits"] = limit
+    check_contradiction("default_plan", given=default_plan is not None, removed=no_default_plan)
+    if default_plan is not None or no_default_plan:
+        wanted["default_plan"] = default_plan
     if history is not None:
         wanted["history"] = history
     if retention is not None:
@@ -199,7 +229,9 @@ def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfigur
         Text(f"queue {queue.name!r}" + (" is configured like this now" if changed else "")),
         key_values(rows),
     ]
-    if after.defaults is None:
+    if after.default_plan is not None:
+        parts.append(Text(f"new channels follow the plan {after.default_plan!r}"))
+    elif after.defaults is None:
         parts.append(Text("new channels take the policy that their first enqueue brings"))
     else:
         parts += [Text("new channels start with"), key_values(policy_rows(after.defaults))]
@@ -216,6 +248,7 @@ def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfigur
             "dead_letter_retention_seconds": after.dead_letters,
             "dead_letter_retention_seconds_by_kind": dict(after.dead_letters_by_kind),
             "forget_channels_after_seconds": after.idle_channels,
+            "default_plan": after.default_plan,
             "defaults": None if after.defaults is None else policy_document(after.defaults),
         },
         tuple(parts),

@@ -66,6 +66,20 @@ def _on_full(words: str) -> str:
     return words
 
 
+def reset_option(name: str) -> Any:
+    """An option that takes a field that its plan decides again."""
+    words = f"The plan decides this field again: {', '.join(policy_fields())} or all. Repeatable."
+    return typer.Option(name, parser=option_parser(_field), metavar="FIELD", help=words, show_default=False)
+
+
+def _field(words: str) -> str:
+    name = words.strip().lower().replace("-", "_")
+    if name not in {*policy_fields(), "all"}:
+        problem = f"{words!r} is no field of a policy; give {', '.join(policy_fields())} or all"
+        raise ValueError(problem)
+    return name
+
+
 def changes_by_options(given: Mapping[str, object], lifted: Mapping[str, bool]) -> PolicyChanges:
     """The fields of a policy that options change.
 
@@ -175,6 +189,7 @@ class QueueConfiguration:
         dead_letters_by_kind: The same for single kinds.
         idle_channels: How long idle channels are kept; None: for ever.
         fair_by: What its channels get equal parts of.
+        default_plan: The plan that new channels follow; None: none.
     """
 
     defaults: ChannelPolicy | None = None
@@ -187,6 +202,7 @@ class QueueConfiguration:
     dead_letters_by_kind: Mapping[str, timedelta] = field(default_factory=dict)
     idle_channels: timedelta | None = timedelta(days=30)
     fair_by: str = "messages"
+    default_plan: str | None = None
 
 
 def queue_configuration(connection: Connection, schema: str, queue: str) -> QueueConfiguration:
@@ -205,4 +221,5 @@ def queue_configuration(connection: Connection, schema: str, queue: str) -> Queu
         {kind: duration(retention) for kind, retention in (row.dead_letter_retention_by_kind or {}).items()},
         None if row.forget_channels_after is None else duration(row.forget_channels_after),
         row.fair_by,
+        row.default_plan,
     )

@@ -18,6 +18,7 @@ from sqlalchemy_fairqueue.cli.history import prune_history
 from sqlalchemy_fairqueue.cli.limits import configure_limit, limits
 from sqlalchemy_fairqueue.cli.messages import list_messages, move_messages, show_message
 from sqlalchemy_fairqueue.cli.metrics import metrics
+from sqlalchemy_fairqueue.cli.plans import list_plans, remove_plan, set_plan
 from sqlalchemy_fairqueue.cli.quarantine import quarantine
 from sqlalchemy_fairqueue.cli.report import make_report
 from sqlalchemy_fairqueue.cli.results import ExitStatus
@@ -56,6 +57,7 @@ program = typer.Typer(
 dead = typer.Typer(no_args_is_help=True, help="Dead letters: messages that will not be tried again.")
 messages = typer.Typer(no_args_is_help=True, help="Messages that are not settled: which there are, and why they wait.")
 configure = typer.Typer(no_args_is_help=True, help="How a queue or a channel is served.")
+plans = typer.Typer(no_args_is_help=True, help="Plans: policies with a name, which channels follow.")
 schedules = typer.Typer(no_args_is_help=True, help="Schedules: messages that recur.")
 history = typer.Typer(no_args_is_help=True, help="The history: a record of attempts.")
 spark = typer.Typer(no_args_is_help=True, help="The data pipeline: bulk loads, archive, fairness report, replay.")
@@ -107,6 +109,9 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
     (messages, "show", show_message),
     (messages, "cancel", cancel),
     (messages, "move", move_messages),
+    (plans, "list", list_plans),
+    (plans, "set", set_plan),
+    (plans, "remove", remove_plan),
     (schedules, "list", list_schedules),
     (schedules, "add", add_schedule),
     (schedules, "pause", pause_schedule),
@@ -135,6 +140,7 @@ program.add_typer(configure, name="configure")
 program.add_typer(dead, name="dead")
 program.add_typer(messages, name="messages")
 program.add_typer(history, name="history")
+program.add_typer(plans, name="plans")
 program.add_typer(schedules, name="schedules")
 program.add_typer(spark, name="spark")
 

@@ -49,6 +49,7 @@ CHANNEL_COLUMNS = (
     number_column("dead", BLANK),
     number_column("dropped", BLANK),
     number_column("oldest ready"),
+    Column("plan", blank=BLANK),
     Column("state", blank=BLANK),
 )
 
@@ -88,6 +89,7 @@ def channel_row(stats: ChannelStats, now: datetime) -> list[Text]:
         cell(stats.dead, "red" if stats.dead else ""),
         cell(stats.dropped),
         cell(age(stats.oldest_ready_at, now)),
+        cell(stats.plan),
         paused_text(stats.paused_at),
     ]
 

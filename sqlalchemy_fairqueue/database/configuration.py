@@ -6,20 +6,20 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
-from sqlalchemy_fairqueue.database.policies import new_policy_json, policy_json
+from sqlalchemy_fairqueue.database.policies import channel_changes_json, new_policy_json, policy_json
 from sqlalchemy_fairqueue.errors import UnknownChannel
 from sqlalchemy_fairqueue.times import duration, microseconds
-from sqlalchemy_fairqueue.values import Rate, SharedLimit
+from sqlalchemy_fairqueue.values import UNSET, Rate, SharedLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from datetime import timedelta
 
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Clause
     from sqlalchemy_fairqueue.database.targets import Target
-    from sqlalchemy_fairqueue.values import ChannelPolicy, PolicyChanges, QueueLimits
+    from sqlalchemy_fairqueue.values import ChannelPolicy, PolicyChanges, QueueLimits, Unset
 
 
 @cache
@@ -56,13 +56,26 @@ def configure_channel(
     changes: PolicyChanges,
     *,
     policy: ChannelPolicy,
+    plan: str | Unset | None = UNSET,
+    reset: Collection[str] = (),
     notify: bool,
 ) -> None:
-    """Change the policy of a channel. One that is new starts with the queue's defaults, or else with *policy*."""
+    """Change the policy of a channel. One that is new starts with the queue's defaults, or else with *policy*.
+
+    Args:
+        connection: In a transaction.
+        target: The queue.
+        channel: The channel.
+        changes: The fields to change.
+        policy: Of a channel that is new, if the queue has no defaults.
+        plan: The plan that it follows. None: none.
+        reset: Fields that the plan decides again.
+        notify: Whether consumers are woken.
+    """
     parameters = {
         "queue": target.queue,
         "channel": channel,
-        "changes": policy_json(changes),
+        "changes": channel_changes_json(changes, plan, reset),
         "policy": new_policy_json(policy),
         "notify": may_notify(connection, notify),
     }

@@ -9,16 +9,26 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.times import duration, microseconds
-from sqlalchemy_fairqueue.values import ChannelPolicy, Rate
+from sqlalchemy_fairqueue.values import UNSET, ChannelPolicy, Rate, policy_fields
 from sqlalchemy_fairqueue.values.rates import checked_rate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
-    from sqlalchemy_fairqueue.values import PolicyChanges
+    from sqlalchemy_fairqueue.values import PolicyChanges, Unset
 
 # A field's column has its name, but for these.
 _COLUMNS = {"rate": ("rate_interval", "rate_burst"), "on_full": ("drop_when_full",)}
+
+
+def channel_changes_json(changes: PolicyChanges, plan: str | Unset | None, reset: Collection[str]) -> str:
+    """Changes of a channel: fields of its policy, its plan, and the fields that the plan decides again."""
+    members: dict[str, object] = json.loads(policy_json(changes))
+    if plan is not UNSET:
+        members["plan"] = plan
+    if reset:
+        members["reset"] = field_columns(reset)
+    return json.dumps(members)
 
 
 def policy_json(values: PolicyChanges | Mapping[str, object]) -> str:
@@ -52,6 +62,17 @@ def policy_values(columns: Mapping[str, Any]) -> dict[str, Any]:
             case name:
                 values[name] = columns[name]
     return values
+
+
+def field_columns(names: Iterable[str]) -> list[str]:
+    """The columns of fields."""
+    return [column for name in names for column in _COLUMNS.get(name, (name,))]
+
+
+def fields_of_columns(columns: Iterable[str]) -> tuple[str, ...]:
+    """The fields that have one of the columns, in their order."""
+    found = set(columns)
+    return tuple(name for name in policy_fields() if found.intersection(_COLUMNS.get(name, (name,))))
 
 
 def policy_columns() -> frozenset[str]:

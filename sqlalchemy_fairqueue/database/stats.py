@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.database.calls import call, fetch
-from sqlalchemy_fairqueue.database.policies import policy_columns, policy_values
+from sqlalchemy_fairqueue.database.policies import fields_of_columns, policy_columns, policy_values
 from sqlalchemy_fairqueue.times import any_instant, duration
 from sqlalchemy_fairqueue.values import ChannelStats, QueueStats, Rate
 
@@ -56,7 +56,8 @@ def stats(connection: Connection, target: Target) -> QueueStats:
 def channel_stats_clause(schema: str | None) -> Clause:
     """``fq_channel_stats``."""
     # The name as bytes: one that the connection's encoding lacks would cost the whole page.
-    columns = ", ".join(["convert_to(channel, 'UTF8') as channel", *_CHANNEL_COUNTS, *sorted(policy_columns())])
+    names = ["convert_to(channel, 'UTF8') as channel", "convert_to(plan, 'UTF8') as plan", "overridden"]
+    columns = ", ".join([*names, *_CHANNEL_COUNTS, *sorted(policy_columns())])
     return call(
         schema, "fq_channel_stats", columns, queue="text", channels="text[]", limit="integer", after="text",
         busy="boolean",
@@ -102,7 +103,14 @@ def _channel(target: Target, row: Row[Any]) -> ChannelStats:
     columns = _columns(row)
     counts = {name: columns[name] for name in _CHANNEL_COUNTS}
     name = str(row.channel, "utf-8")
-    return ChannelStats(queue=target.queue, channel=name, **counts, **policy_values(columns))
+    return ChannelStats(
+        queue=target.queue,
+        channel=name,
+        plan=None if row.plan is None else str(row.plan, "utf-8"),
+        overridden=fields_of_columns(row.overridden),
+        **counts,
+        **policy_values(columns),
+    )
 
 
 def _columns(row: Row[Any]) -> dict[str, Any]:

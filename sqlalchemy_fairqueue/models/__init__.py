@@ -26,6 +26,7 @@ from sqlalchemy_fairqueue.models.messages import (
     QuarantineMixin,
     SignalMixin,
 )
+from sqlalchemy_fairqueue.models.plans import ChannelPlanMixin, PlanMixin
 from sqlalchemy_fairqueue.models.queues import GateMixin, QueueConfigMixin, QueueStateMixin
 from sqlalchemy_fairqueue.models.read_only import ReadOnlyModel
 from sqlalchemy_fairqueue.models.schedules import ScheduleMixin, ScheduleSlotMixin
@@ -35,6 +36,8 @@ from sqlalchemy_fairqueue.sql import RoleGrant
 __all__ = [
     "Channel",
     "ChannelMixin",
+    "ChannelPlan",
+    "ChannelPlanMixin",
     "ChannelState",
     "ChannelStateMixin",
     "DeadLetter",
@@ -69,6 +72,8 @@ __all__ = [
     "Message",
     "MessageMixin",
     "Models",
+    "Plan",
+    "PlanMixin",
     "Promotion",
     "PromotionMixin",
     "PrunedHistory",
@@ -119,6 +124,14 @@ class Channel(ChannelMixin, _Base):
 
 class ChannelState(ChannelStateMixin, _Base):
     """The dispatcher's view of a channel, in the connection's default schema."""
+
+
+class ChannelPlan(ChannelPlanMixin, _Base):
+    """The plan that a channel follows, in the connection's default schema."""
+
+
+class Plan(PlanMixin, _Base):
+    """A plan, in the connection's default schema."""
 
 
 class Message(MessageMixin, _Base):

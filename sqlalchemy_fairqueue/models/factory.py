@@ -21,6 +21,7 @@ from sqlalchemy_fairqueue.models.messages import (
     QuarantineMixin,
     SignalMixin,
 )
+from sqlalchemy_fairqueue.models.plans import ChannelPlanMixin, PlanMixin
 from sqlalchemy_fairqueue.models.queues import GateMixin, QueueConfigMixin, QueueStateMixin
 from sqlalchemy_fairqueue.models.schedules import ScheduleMixin, ScheduleSlotMixin
 from sqlalchemy_fairqueue.sql import named_schema
@@ -41,6 +42,7 @@ class Models:
 
     Attributes:
         Channel: See :class:`ChannelMixin`.
+        ChannelPlan: See :class:`ChannelPlanMixin`.
         ChannelState: See :class:`ChannelStateMixin`.
         DeadLetter: See :class:`DeadLetterMixin`.
         Gate: See :class:`GateMixin`.
@@ -56,6 +58,7 @@ class Models:
         LimitState: See :class:`LimitStateMixin`.
         Load: See :class:`LoadMixin`.
         Message: See :class:`MessageMixin`.
+        Plan: See :class:`PlanMixin`.
         Promotion: See :class:`PromotionMixin`.
         PrunedHistory: See :class:`PrunedHistoryMixin`.
         Quarantine: See :class:`QuarantineMixin`.
@@ -67,6 +70,7 @@ class Models:
     """
 
     Channel: type[ChannelMixin]
+    ChannelPlan: type[ChannelPlanMixin]
     ChannelState: type[ChannelStateMixin]
     DeadLetter: type[DeadLetterMixin]
     Gate: type[GateMixin]
@@ -82,6 +86,7 @@ class Models:
     LimitState: type[LimitStateMixin]
     Load: type[LoadMixin]
     Message: type[MessageMixin]
+    Plan: type[PlanMixin]
     Promotion: type[PromotionMixin]
     PrunedHistory: type[PrunedHistoryMixin]
     Quarantine: type[QuarantineMixin]
@@ -94,6 +99,7 @@ class Models:
 
 _MIXINS: dict[str, type[Any]] = {
     "Channel": ChannelMixin,
+    "ChannelPlan": ChannelPlanMixin,
     "ChannelState": ChannelStateMixin,
     "DeadLetter": DeadLetterMixin,
     "Gate": GateMixin,
@@ -109,6 +115,7 @@ _MIXINS: dict[str, type[Any]] = {
     "LimitState": LimitStateMixin,
     "Load": LoadMixin,
     "Message": MessageMixin,
+    "Plan": PlanMixin,
     "Promotion": PromotionMixin,
     "PrunedHistory": PrunedHistoryMixin,
     "Quarantine": QuarantineMixin,

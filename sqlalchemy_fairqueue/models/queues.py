@@ -39,7 +39,8 @@ class QueueConfigMixin(FairqueueMixin):
     ``rate_interval`` in microseconds; None: new channels take the policy that their first enqueue brings.
     ``max_concurrency`` and the rate are those of the whole queue; ``limits`` are the names of the shared limits
     that it draws from. ``history_retention`` None is 30 days. ``dead_letter_retention`` None is for ever;
-    ``dead_letter_retention_by_kind`` has those of single kinds, in microseconds.
+    ``dead_letter_retention_by_kind`` has those of single kinds, in microseconds. ``default_plan`` is the plan that
+    new channels follow; ``plans``: whether the queue has, or had, any.
 
     Attributes:
         channels: The queue's channels.
@@ -69,6 +70,8 @@ class QueueConfigMixin(FairqueueMixin):
     dead_letter_retention: Mapped[timedelta | None] = mapped_column(Duration)
     dead_letter_retention_by_kind: Mapped[dict[str, int] | None] = mapped_column(JSONB)
     forget_channels_after: Mapped[timedelta | None] = mapped_column(Duration, server_default=text("2592000000000"))
+    default_plan: Mapped[str | None] = mapped_column(Text(collation="C"))
+    plans: Mapped[bool] = mapped_column(Boolean, server_default=false())
 
     @hybrid_property
     def is_paused(self) -> bool:

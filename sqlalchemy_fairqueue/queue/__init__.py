@@ -8,9 +8,11 @@ from sqlalchemy_fairqueue.queue.dead_letters import DeadLetterMethods
 from sqlalchemy_fairqueue.queue.deliveries import DeliveryMethods
 from sqlalchemy_fairqueue.queue.groups import Group, GroupMethods, MemberGroup
 from sqlalchemy_fairqueue.queue.jobs import Job, JobMethods
+from sqlalchemy_fairqueue.queue.limits import SharedLimitMethods
 from sqlalchemy_fairqueue.queue.lookups import LookupMethods
 from sqlalchemy_fairqueue.queue.middleware import MiddlewareMethods
 from sqlalchemy_fairqueue.queue.moves import MoveMethods
+from sqlalchemy_fairqueue.queue.plans import PlanMethods
 from sqlalchemy_fairqueue.queue.quarantine import QuarantineMethods
 from sqlalchemy_fairqueue.queue.stats import StatsMethods
 from sqlalchemy_fairqueue.queue.withdrawals import WithdrawalMethods
@@ -22,6 +24,8 @@ class Queue(
     DeliveryMethods,
     WithdrawalMethods,
     ConfigurationMethods,
+    PlanMethods,
+    SharedLimitMethods,
     StatsMethods,
     LookupMethods,
     MoveMethods,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.unit_of_work import (
     Configure,
-    ConfigureLimit,
     ForgetChannels,
     Limit,
     Pause,
     RecordHistory,
     RetainDeadLetters,
+    SetDefaultPlan,
     ShareBy,
 )
 from sqlalchemy_fairqueue.values import (
@@ -24,8 +24,10 @@ from sqlalchemy_fairqueue.values import (
     Unset,
     check_choice,
     check_duration,
+    check_field_names,
     check_name,
     policy_changes,
+    policy_fields,
 )
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class ConfigurationMethods(QueueBase):
         history: bool | None = None,
         history_retention: timedelta | Unset | None = UNSET,
         dead_letter_retention: DeadLetterRetention | Unset = UNSET,
+        default_plan: str | Unset | None = UNSET,
         forget_channels_after: timedelta | Unset | None = UNSET,
         fair_by: FairBy | None = None,
     ) -> None:
@@ -83,6 +86,8 @@ class ConfigurationMethods(QueueBase):
             dead_letter_retention: For how long dead letters are kept; housekeeping of workers then deletes them. None:
                 for ever, as before it is set. A dict of kinds, ``{"parse": timedelta(days=1)}``, changes those of its
                 kinds, where None means as all others, and leaves the rest; its key None stands for all others.
+            default_plan: The plan, made by :meth:`configure_plan`, that channels made from now on follow. It goes
+                before the defaults. Channels that exist keep their plan, or none. None: none.
             forget_channels_after: Housekeeping of workers deletes channels that have been idle for so long, without
                 messages and dead letters: their names, and how much they had dropped. The next enqueue makes such a
                 channel anew. One that is paused, or that configure_channel has set, stays. None: all stay. Before it is
@@ -97,7 +102,7 @@ class ConfigurationMethods(QueueBase):
         the other. Keep such transactions short and apart from others.
 
         Raises:
-            InvalidArgument: A bad value, or nothing to set.
+            InvalidArgument: A bad value, nothing to set, or a plan that does not exist.
             IsolationError: max_concurrency or rate in a REPEATABLE READ or SERIALIZABLE transaction.
         """
         self._perform(
@@ -110,52 +115,20 @@ class ConfigurationMethods(QueueBase):
                 history=history,
                 history_retention=history_retention,
                 dead_letter_retention=dead_letter_retention,
+                default_plan=default_plan,
                 forget_channels_after=forget_channels_after,
                 fair_by=fair_by,
             ),
         )
-
-    def configure_limit(
-        self,
-        where: AnySession | Connection | Engine,
-        name: str,
-        *,
-        max_concurrency: int | Unset | None = UNSET,
-        rate: Rate | str | Unset | None = UNSET,
-    ) -> None:
-        """Make a limit that several queues share, or change it: ``configure_limit(session, "openai", rate="50/s")``.
-
-        Queues draw from it when ``configure(where, limits=["openai"])`` names it. What they take together never
-        exceeds it. Queues that always have messages get equal parts, and what one leaves is for the others.
-
-        Args:
-            where: As for the class.
-            name: Its name, within the schema of the queue.
-            max_concurrency: Most messages of all its queues that consumers hold at once, exactly. None: no limit.
-            rate: Most messages of all its queues in a time, exactly. None: no rate.
-
-        What is not given stays as it is. Dequeues of its queues run one after the other. A consumer that it holds back
-        polls 50 times a second. Locks the limit until the transaction ends, and its queues are not served meanwhile.
-
-        Raises:
-            InvalidArgument: A bad name or value, or nothing to set.
-        """
-        self._perform(where, [self._configure_limit(name, max_concurrency, rate)])
-
-    def remove_limit(self, where: AnySession | Connection | Engine, name: str) -> None:
-        """Remove a shared limit, from which no queue may draw any more. One that does not exist is no error.
-
-        Raises:
-            InvalidArgument: A bad name, or queues draw from it. On a session that comes from the COMMIT.
-        """
-        check_name("limit", name)
-        self._perform(where, [ConfigureLimit(self._target, name, None)])
 
     def configure_channel(
         self,
         where: AnySession | Connection | Engine,
         channel: str,
         policy: ChannelPolicy | None = None,
+        *,
+        plan: str | Unset | None = UNSET,
+        reset: Collection[str] | Literal["all"] = (),
         **changes: Unpack[PolicyChanges],
     ) -> None:
         """Change how one channel is served: ``configure_channel(session, "customer-7", max_backlog=500)``.
@@ -164,23 +137,32 @@ class ConfigurationMethods(QueueBase):
             where: As for the class.
             channel: The channel. One that is new is made, and starts with the queue's configured defaults, or else with
                 ``Queue(defaults=...)``.
-            policy: A policy that replaces all of the channel's.
+            policy: A policy that replaces all of the channel's, its plan and what was configured for it alone included:
+                it follows no plan then.
+            plan: The :meth:`plan <configure_plan>` that the channel follows from now on. None: none; the values that
+                hold now stay.
+            reset: Names of fields, such as ``["weight"]``, that are configured for this channel alone no longer: the
+                plan decides them again, or where there is none, the queue's configured defaults. ``"all"``: every
+                field.
             changes: Fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` to change, instead of a policy. Fields that
                 are not named stay as they are; ``max_concurrency=None``, ``rate=None`` and ``max_backlog=None`` lift a
-                limit, a rate and a bound.
+                limit, a rate and a bound. A field that is named, with None too, is the channel's own until it is
+                reset: changes of its plan do not change it.
 
         It takes effect on the next dequeue after the commit and breaks no limit. The database applies it to the locked
         policy: of two concurrent changes of different fields both last.
 
-        Locks the channel's state and, when it sets max_concurrency, the channel's leased messages: it waits for
-        transactions that are completing one. Until the transaction ends the channel is not served; no other call waits
-        for it. Keep such transactions short and apart from others.
+        Locks the channel's state and, when it sets max_concurrency (by a plan too), the channel's leased messages: it
+        waits for transactions that are completing one, and for one that removes the plan. Until the transaction ends
+        the channel is not served; no other call waits for it. Keep such transactions short and apart from others.
 
         Raises:
-            InvalidArgument: A bad name or value, both a policy and changes, or neither.
+            InvalidArgument: A bad name or value, both a policy and changes, nothing to set, or a plan that does not
+                exist. On a session that comes from the COMMIT.
             TypeError: A change of something that is no field of a policy.
         """
-        self._perform(where, [self._configure(channel, policy_changes("configure_channel", policy, changes))])
+        operation = self._configure_channel("configure_channel", channel, policy, changes, plan=plan, reset=reset)
+        self._perform(where, [operation])
 
     def pause(self, where: AnySession | Connection | Engine, channel: str | None = None, *, new: bool = False) -> None:
         """Stop serving a channel, or with channel None the whole queue, until it is resumed.
@@ -218,6 +200,7 @@ class ConfigurationMethods(QueueBase):
         history: bool | None = None,
         history_retention: timedelta | Unset | None = UNSET,
         dead_letter_retention: DeadLetterRetention | Unset = UNSET,
+        default_plan: str | Unset | None = UNSET,
         forget_channels_after: timedelta | Unset | None = UNSET,
         fair_by: FairBy | None = None,
     ) -> None:
@@ -232,36 +215,25 @@ class ConfigurationMethods(QueueBase):
                 history=history,
                 history_retention=history_retention,
                 dead_letter_retention=dead_letter_retention,
+                default_plan=default_plan,
                 forget_channels_after=forget_channels_after,
                 fair_by=fair_by,
             ),
         )
-
-    async def aconfigure_limit(
-        self,
-        where: AsyncConnection | AsyncEngine,
-        name: str,
-        *,
-        max_concurrency: int | Unset | None = UNSET,
-        rate: Rate | str | Unset | None = UNSET,
-    ) -> None:
-        """As :meth:`configure_limit`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [self._configure_limit(name, max_concurrency, rate)])
-
-    async def aremove_limit(self, where: AsyncConnection | AsyncEngine, name: str) -> None:
-        """As :meth:`remove_limit`, at once on an AsyncConnection or AsyncEngine."""
-        check_name("limit", name)
-        await self._aperform(where, [ConfigureLimit(self._target, name, None)])
 
     async def aconfigure_channel(
         self,
         where: AsyncConnection | AsyncEngine,
         channel: str,
         policy: ChannelPolicy | None = None,
+        *,
+        plan: str | Unset | None = UNSET,
+        reset: Collection[str] | Literal["all"] = (),
         **changes: Unpack[PolicyChanges],
     ) -> None:
         """As :meth:`configure_channel`, at once on an AsyncConnection or AsyncEngine."""
-        await self._aperform(where, [self._configure(channel, policy_changes("aconfigure_channel", policy, changes))])
+        operation = self._configure_channel("aconfigure_channel", channel, policy, changes, plan=plan, reset=reset)
+        await self._aperform(where, [operation])
 
     async def apause(
         self, where: AsyncConnection | AsyncEngine, channel: str | None = None, *, new: bool = False
@@ -283,12 +255,13 @@ class ConfigurationMethods(QueueBase):
         history: bool | None,
         history_retention: timedelta | Unset | None,
         dead_letter_retention: DeadLetterRetention | Unset,
+        default_plan: str | Unset | None,
         forget_channels_after: timedelta | Unset | None,
         fair_by: FairBy | None,
     ) -> list[Operation]:
         changes: list[Operation] = []
         if defaults is not None:
-            changes.append(self._configure(None, _changed_defaults(defaults)))
+            changes.append(Configure(self._target, None, _changed_defaults(defaults), self.defaults))
         if history is not None or history_retention is not UNSET:
             _check_history(history)
             changes.append(RecordHistory(self._target, history, _retention(history_retention)))
@@ -300,19 +273,13 @@ class ConfigurationMethods(QueueBase):
         if forget_channels_after is not UNSET:
             changes.append(ForgetChannels(self._target, _checked_time(forget_channels_after)))
         changes += self._shares(fair_by)
-        own: PolicyChanges = {}
-        if max_concurrency is not UNSET:
-            own["max_concurrency"] = max_concurrency
-        if rate is not UNSET:
-            own["rate"] = rate
-        wanted = cast("QueueLimits", policy_changes("configure", None, own) if own else {})
-        if limits is not UNSET:
-            wanted["limits"] = _limit_names(limits)
-        if wanted:
+        if not isinstance(default_plan, Unset):
+            changes.append(SetDefaultPlan(self._target, _checked_plan(default_plan)))
+        if wanted := _queue_limits(max_concurrency, rate, limits):
             changes.append(Limit(self._target, wanted))
         if not changes:
             raise InvalidArgument(
-                "configure has nothing to set; give defaults, max_concurrency, rate, limits, history, "
+                "configure has nothing to set; give defaults, default_plan, max_concurrency, rate, limits, history, "
                 "history_retention, dead_letter_retention, forget_channels_after or fair_by"
             )
         return changes
@@ -323,23 +290,26 @@ class ConfigurationMethods(QueueBase):
         check_choice("fair_by", fair_by, ("messages", "cost", "seconds"))
         return [ShareBy(self._target, fair_by)]
 
-    def _configure_limit(
-        self, name: str, max_concurrency: int | Unset | None, rate: Rate | str | Unset | None
-    ) -> ConfigureLimit:
-        check_name("limit", name)
-        changes: PolicyChanges = {}
-        if max_concurrency is not UNSET:
-            changes["max_concurrency"] = max_concurrency
-        if rate is not UNSET:
-            changes["rate"] = rate
-        if not changes:
-            raise InvalidArgument("configure_limit has nothing to set; give max_concurrency or rate")
-        return ConfigureLimit(self._target, name, policy_changes("configure_limit", None, changes))
-
-    def _configure(self, channel: str | None, changes: PolicyChanges) -> Configure:
-        if channel is not None:
-            check_name("channel", channel)
-        return Configure(self._target, channel, changes, self.defaults)
+    def _configure_channel(
+        self, call: str, channel: str, policy: object, changes: PolicyChanges, *, plan: object, reset: object
+    ) -> Configure:
+        check_name("channel", channel)
+        fields = _reset_fields(call, reset)
+        if policy is not None:
+            if plan is not UNSET or fields:
+                raise InvalidArgument(
+                    f"{call} has a ChannelPolicy, which replaces all fields and the plan, and a plan or fields to "
+                    "reset; give single fields beside those, such as weight=3"
+                )
+            # What it sets is nobody's exception: a plan that the channel is put on later decides all of it.
+            whole = policy_changes(call, policy, changes)
+            return Configure(self._target, channel, whole, self.defaults, None, policy_fields())
+        check_field_names(call, changes)
+        wanted = plan if isinstance(plan, Unset) else _checked_plan(plan)
+        named: PolicyChanges = {}
+        if changes or (wanted is UNSET and not fields):
+            named = policy_changes(call, None, changes)
+        return Configure(self._target, channel, named, self.defaults, wanted, fields)
 
     def _pause(self, channel: str | None, *, paused: bool, new: bool = False) -> Pause:
         if channel is not None:
@@ -347,6 +317,38 @@ class ConfigurationMethods(QueueBase):
         if not isinstance(new, bool):
             raise InvalidArgument(f"new is {new!r:.80}; give True or False")
         return Pause(self._target, channel, paused, new)
+
+
+def _checked_plan(plan: object) -> str | None:
+    if plan is None:
+        return None
+    if not isinstance(plan, str):
+        raise InvalidArgument(f"plan is {plan!r:.80}; give the name of a plan, or None for none")
+    check_name("plan", plan)
+    return plan
+
+
+def _queue_limits(
+    max_concurrency: int | Unset | None, rate: Rate | str | Unset | None, limits: Collection[str] | Unset | None
+) -> QueueLimits:
+    own: PolicyChanges = {}
+    if max_concurrency is not UNSET:
+        own["max_concurrency"] = max_concurrency
+    if rate is not UNSET:
+        own["rate"] = rate
+    wanted = cast("QueueLimits", policy_changes("configure", None, own) if own else {})
+    if limits is not UNSET:
+        wanted["limits"] = _limit_names(limits)
+    return wanted
+
+
+def _reset_fields(call: str, reset: object) -> tuple[str, ...]:
+    if reset == "all":
+        return policy_fields()
+    if isinstance(reset, str) or not isinstance(reset, Collection):
+        raise InvalidArgument(f"reset is {reset!r:.80}; give names of fields as a list, such as ['weight'], or 'all'")
+    check_field_names(f"reset of {call}", dict.fromkeys(map(str, reset)))
+    return tuple(name for name in policy_fields() if name in reset)
 
 
 def _limit_names(limits: object) -> list[str] | None:

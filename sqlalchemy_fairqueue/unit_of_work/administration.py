@@ -9,12 +9,14 @@ from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.unit_of_work.operations import (
     Configure,
     ConfigureLimit,
+    ConfigurePlan,
     ForgetChannels,
     Limit,
     Pause,
     Purge,
     RecordHistory,
     RetainDeadLetters,
+    SetDefaultPlan,
     ShareBy,
 )
 
@@ -40,10 +42,19 @@ def configure(connection: Connection, target: Target, changes: Sequence[Configur
                 database.configure_queue(connection, target, change.changes, policy=change.policy)
             case Configure(channel=str(channel)):
                 database.configure_channel(
-                    connection, target, channel, change.changes, policy=change.policy, notify=notify
+                    connection,
+                    target,
+                    channel,
+                    change.changes,
+                    policy=change.policy,
+                    plan=change.plan,
+                    reset=change.reset,
+                    notify=notify,
                 )
             case ConfigureLimit():
                 _change_limit(connection, change)
+            case ConfigurePlan() | SetDefaultPlan():
+                _change_plan(connection, change)
             case Limit():
                 database.limit_queue(connection, target, change.changes, notify=notify)
             case RecordHistory() | RetainDeadLetters() | ForgetChannels() | ShareBy():
@@ -59,29 +70,30 @@ def configure(connection: Connection, target: Target, changes: Sequence[Configur
 def settings_of_queues(
     routed: Iterable[tuple[Connection, Configuration]],
 ) -> tuple[list[tuple[Connection, Configuration]], list[tuple[Connection, Configuration]]]:
-    """The settings that are the queue's own and lock nothing but its row, those of shared limits, and other changes."""
+    """The settings of queues, which lock nothing but their rows, of plans and shared limits; and the other changes."""
     own: list[tuple[Connection, Configuration]] = []
     other: list[tuple[Connection, Configuration]] = []
     for connection, change in routed:
         of_queue = (
             isinstance(change, (RecordHistory, RetainDeadLetters, ForgetChannels, ShareBy))
             or (isinstance(change, (Configure, Pause)) and change.channel is None)
-            or (isinstance(change, ConfigureLimit) and change.changes is not None)
+            or isinstance(change, SetDefaultPlan)
+            or (isinstance(change, (ConfigureLimit, ConfigurePlan)) and change.changes is not None)
         )
         (own if of_queue else other).append((connection, change))
     return own, other
 
 
-def removals_of_limits(
+def removals(
     routed: Iterable[tuple[Connection, Configuration]],
 ) -> tuple[list[tuple[Connection, Configuration]], list[tuple[Connection, Configuration]]]:
-    """The other changes, and the removals of shared limits, which no queue may draw from by then."""
+    """The other changes, and the removals of plans and shared limits, which nothing may use by then."""
     others: list[tuple[Connection, Configuration]] = []
-    removals: list[tuple[Connection, Configuration]] = []
+    removed: list[tuple[Connection, Configuration]] = []
     for connection, change in routed:
-        is_removal = isinstance(change, ConfigureLimit) and change.changes is None
-        (removals if is_removal else others).append((connection, change))
-    return others, removals
+        is_removal = isinstance(change, (ConfigureLimit, ConfigurePlan)) and change.changes is None
+        (removed if is_removal else others).append((connection, change))
+    return others, removed
 
 
 def _change_limit(connection: Connection, change: ConfigureLimit) -> None:
@@ -89,6 +101,15 @@ def _change_limit(connection: Connection, change: ConfigureLimit) -> None:
         database.remove_limit(connection, change.target.schema, change.name)
     else:
         database.configure_limit(connection, change.target.schema, change.name, change.changes)
+
+
+def _change_plan(connection: Connection, change: ConfigurePlan | SetDefaultPlan) -> None:
+    if isinstance(change, SetDefaultPlan):
+        database.set_default_plan(connection, change.target, change.plan)
+    elif change.changes is None:
+        database.remove_plan(connection, change.target, change.name)
+    else:
+        database.configure_plan(connection, change.target, change.name, change.changes, notify=change.target.notify)
 
 
 def _keep(connection: Connection, change: RecordHistory | RetainDeadLetters | ForgetChannels | ShareBy) -> None:
@@ -115,11 +136,13 @@ def _lock_key(change: Configuration) -> tuple[int, bytes]:
     match change:
         case ConfigureLimit():
             return 0, change.name.encode()
+        case ConfigurePlan():
+            return 1, change.name.encode()
         case Limit():
+            return 3, b""
+        case RecordHistory() | RetainDeadLetters() | ForgetChannels() | ShareBy() | SetDefaultPlan():
             return 2, b""
-        case RecordHistory() | RetainDeadLetters() | ForgetChannels() | ShareBy():
-            return 1, b""
-    return 1, (change.channel or "").encode()
+    return 2, (change.channel or "").encode()
 
 
 def _update(receipt: PurgeReceipt, purged: int) -> None:

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database import EncodedMessage, ScheduleDefinition, Target
+from sqlalchemy_fairqueue.values import UNSET
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         PurgeReceipt,
         QueueLimits,
         Receipt,
+        Unset,
     )
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "Configuration",
     "Configure",
     "ConfigureLimit",
+    "ConfigurePlan",
     "EnqueueMessage",
     "ForgetChannels",
     "Limit",
@@ -43,6 +46,7 @@ __all__ = [
     "RemoveSchedule",
     "RetainDeadLetters",
     "ScheduleChange",
+    "SetDefaultPlan",
     "SetSchedule",
     "Settle",
     "ShareBy",
@@ -89,12 +93,23 @@ class Configure:
         channel: The channel.
         changes: The fields to change.
         policy: Before the change, of a channel that is new or of a queue that has none.
+        plan: The plan that a channel follows from now on. None: none.
+        reset: Fields of a channel that its plan decides again.
     """
 
     target: Target
     channel: str | None
     changes: PolicyChanges
     policy: ChannelPolicy
+    plan: str | Unset | None = UNSET
+    reset: tuple[str, ...] = ()
+
+    @property
+    def limits_concurrency(self) -> bool:
+        """Whether the channel may get a max_concurrency by it."""
+        if "max_concurrency" in self.changes:
+            return self.changes["max_concurrency"] is not None
+        return isinstance(self.plan, str) or "max_concurrency" in self.reset
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +127,23 @@ class ConfigureLimit:
     target: Target
     name: str
     changes: PolicyChanges | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurePlan:
+    """Make or change a plan of a queue. Changes None: remove it."""
+
+    target: Target
+    name: str
+    changes: PolicyChanges | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetDefaultPlan:
+    """Say which plan channels follow that are made from now on; None: none."""
+
+    target: Target
+    plan: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +292,7 @@ class MakeGroup:
 
 
 QueueSetting = RecordHistory | RetainDeadLetters | ForgetChannels | ShareBy
-Configuration = Configure | ConfigureLimit | Limit | QueueSetting | Pause | Purge
+Configuration = Configure | ConfigureLimit | ConfigurePlan | Limit | Pause | Purge | QueueSetting | SetDefaultPlan
 MessageChange = Settle | Cancel
 ScheduleChange = SetSchedule | RemoveSchedule | PauseSchedule
 Operation = EnqueueMessage | MakeGroup | Configuration | MessageChange | ScheduleChange

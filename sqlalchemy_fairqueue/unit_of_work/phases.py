@@ -1,7 +1,7 @@
 """Phases of queue work: the locks that a transaction with work of several kinds takes before the work itself.
 
 One call takes its locks in one order by itself. A transaction with several calls takes them in phases, of all its
-queues: the rows of queues, the states of channels, keys, messages by id. Whatever could wait in a later phase is
+queues: the rows of queues, plans, the states of channels, keys, messages by id. Whatever could wait in a later phase is
 locked in its own, so that two transactions never wait for each other in a circle. This module changes nothing.
 """
 
@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     Configuration,
     Configure,
     ConfigureLimit,
+    ConfigurePlan,
     EnqueueMessage,
     Limit,
     MakeGroup,
@@ -55,6 +56,15 @@ def hold_queues(configurations: Iterable[tuple[Connection, Configuration]]) -> N
             database.hold_queue(connection, target)
 
 
+def hold_plans(configurations: Iterable[tuple[Connection, Configuration]]) -> None:
+    """Lock the plans that are removed, and those that channels are put on."""
+    for connection, target, group in by_queue(configurations):
+        removed = [change.name for change in group if isinstance(change, ConfigurePlan) and change.changes is None]
+        used = [change.plan for change in group if isinstance(change, Configure) and isinstance(change.plan, str)]
+        if removed or used:
+            database.hold_plans(connection, target, removed, used)
+
+
 def hold_channels(
     configurations: Iterable[tuple[Connection, Configuration]], enqueues: Iterable[tuple[Connection, EnqueueMessage]]
 ) -> None:
@@ -86,9 +96,7 @@ def leased_messages(configurations: Iterable[tuple[Connection, Configuration]]) 
         limited = [
             change.channel
             for change in group
-            if isinstance(change, Configure)
-            and change.channel is not None
-            and change.changes.get("max_concurrency") is not None
+            if isinstance(change, Configure) and change.channel is not None and change.limits_concurrency
         ]
         ids: list[int] = []
         if limited:

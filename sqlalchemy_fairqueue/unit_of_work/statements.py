@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue.database import check_installed
 from sqlalchemy_fairqueue.database.drivers import check_driver
 from sqlalchemy_fairqueue.unit_of_work import phases
-from sqlalchemy_fairqueue.unit_of_work.administration import configure, removals_of_limits, settings_of_queues
+from sqlalchemy_fairqueue.unit_of_work.administration import configure, removals, settings_of_queues
 from sqlalchemy_fairqueue.unit_of_work.enqueues import enqueue
 from sqlalchemy_fairqueue.unit_of_work.groups import members_by_place
 from sqlalchemy_fairqueue.unit_of_work.lock_order import LockOrder, lock_key, lock_order_of
@@ -89,8 +89,8 @@ def send_routed(
         phases.hold_messages(changes, leased)
     for (connection, target), joining in members.items():
         updates += joining.count(connection, target)
-    configurations, removals = removals_of_limits(configurations)
-    for connection, target, group in [*by_queue(configurations), *by_queue(removals)]:
+    configurations, removed = removals(configurations)
+    for connection, target, group in [*by_queue(configurations), *by_queue(removed)]:
         updates += configure(connection, target, group)
     for (connection, target), afterwards in later.items():
         updates += settle_and_cancel(connection, target, afterwards)
@@ -129,6 +129,7 @@ def _hold(
         own, configurations = settings_of_queues(configurations)
         for connection, target, group in by_queue(own):
             configure(connection, target, group)
+    phases.hold_plans(configurations)
     phases.hold_channels(configurations, enqueues)
     return configurations, phases.leased_messages(configurations)
 

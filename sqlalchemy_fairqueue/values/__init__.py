@@ -62,6 +62,7 @@ from sqlalchemy_fairqueue.values.rates import Rate
 from sqlalchemy_fairqueue.values.reports import (
     ChannelStats,
     DeadLetterInfo,
+    PlanInfo,
     QuarantinedInfo,
     QueueStats,
     SharedLimit,
@@ -115,6 +116,7 @@ __all__ = [
     "Once",
     "Outcome",
     "Plan",
+    "PlanInfo",
     "PolicyChanges",
     "PolicyFields",
     "PurgeReceipt",

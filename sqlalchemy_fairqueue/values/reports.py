@@ -73,6 +73,25 @@ class SharedLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanInfo:
+    """A plan at the time of the call: a policy with a name, which channels follow.
+
+    Attributes:
+        name: Its name.
+        policy: The policy of the channels that follow it, but for the fields that were configured for one alone.
+        channels: How many channels follow it.
+        is_default: Whether channels that are made from now on follow it.
+        spread: Whether its last change is with all of its channels. Consumers bring it to them.
+    """
+
+    name: str
+    policy: ChannelPolicy
+    channels: int
+    is_default: bool
+    spread: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelStats(PolicyFields):
     """The state of a channel at the time of the call.
 
@@ -92,6 +111,8 @@ class ChannelStats(PolicyFields):
         paused_at: When the channel was paused, in UTC. None: it is not.
         oldest_ready_at: Since when the oldest of the ready messages waits, in UTC. None: nothing is ready.
         last_dequeue_at: When the channel was last served, in UTC. None: never.
+        plan: The plan that the channel follows. None: none.
+        overridden: The fields of its policy that were configured for it alone.
     """
 
     queue: str
@@ -106,6 +127,8 @@ class ChannelStats(PolicyFields):
     paused_at: datetime | None
     oldest_ready_at: datetime | None
     last_dequeue_at: datetime | None
+    plan: str | None = None
+    overridden: tuple[str, ...] = ()
 
     @property
     def policy(self) -> ChannelPolicy:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 ALL_TABLES = (
     "fq_channel",
+    "fq_channel_plan",
     "fq_channel_state",
     "fq_dead_letter",
     "fq_gate",
@@ -30,6 +31,7 @@ ALL_TABLES = (
     "fq_limit_state",
     "fq_load",
     "fq_message",
+    "fq_plan",
     "fq_promotion",
     "fq_pruned_history",
     "fq_quarantine",

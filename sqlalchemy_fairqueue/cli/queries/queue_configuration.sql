@@ -10,5 +10,6 @@ select
   q.dead_letter_retention,
   q.dead_letter_retention_by_kind,
   q.forget_channels_after,
-  q.fair_by
+  q.fair_by,
+  q.default_plan
 from fairqueue.fq_queue_settings(cast(:queue as text)) q

@@ -2,14 +2,16 @@
 -- p_channels (null: of all). p_busy: only those that fq_busy_channels names.
 -- Guarantees: one snapshot. backlog is what nobody holds: ready (due by now) and scheduled; oldest_ready_at is when the
 -- longest waiting of the ready ones became due, last_dequeue_at when the channel was last served. Times in microseconds
--- since the epoch.
--- Cost: three index probes a channel of the answer, its scheduled and its prioritised messages, and what the queue has
+-- since the epoch. plan: the plan that the channel follows; overridden: the columns of its policy that were configured
+-- for it alone.
+-- Cost: four index probes a channel of the answer, its scheduled and its prioritised messages, and what the queue has
 -- of leased messages, dead letters and signals not heard. With p_busy, one index entry more for each busy channel. The
 -- ready messages are not read: the dispatcher counts them.
 -- Planned anew by each call: a plan for any arguments would read all channels of the queue for one of them, or for a
 -- page.
 -- Locks: none. Index: fq_channel_queue_name_key, fq_channel_pkey, those of fq_busy_channels,
--- fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_died_ix.
+-- fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_died_ix, fq_channel_plan_pkey,
+-- fq_plan_pkey.
 -- Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_channel_stats(
   p_queue text,
@@ -36,7 +38,9 @@ returns table (
   paused_at bigint,
   oldest_ready_at bigint,
   last_dequeue_at bigint,
-  dead bigint
+  dead bigint,
+  plan text,
+  overridden text[]
 )
 language plpgsql
 stable
@@ -111,7 +115,8 @@ begin
     coalesce(h.messages, 0), (s.current_concurrency - coalesce(t.freed, 0))::integer, s.max_concurrency,
     s.rate_interval, s.rate_burst, s.weight, s.max_backlog, s.drop_when_full, s.priority_aging,
     greatest(later.messages, s.backlog + coalesce(t.added, 0)), s.dropped + coalesce(t.dropped, 0), s.paused_at,
-    least(ordinary.since, urgent.since), nullif(s.last_dequeue_at, 0), coalesce(b.messages, 0)
+    least(ordinary.since, urgent.since), nullif(s.last_dequeue_at, 0), coalesce(b.messages, 0),
+    p.plan, coalesce(p.overridden, '{}')
   from named n
   cross join lateral (
     select v.*
@@ -146,6 +151,18 @@ begin
       and m.lease_id is null
       and m.dequeue_at < 0
   ) urgent
+  left join lateral (
+    select (
+        select f.name
+        from fairqueue.fq_plan f
+        where f.queue = p_queue
+          and f.name = o.plan
+      ) as plan,
+      o.overridden
+    from fairqueue.fq_channel_plan o
+    where o.channel_id = n.id
+    limit 1
+  ) p on true
   order by n.name;
 end
 $$;

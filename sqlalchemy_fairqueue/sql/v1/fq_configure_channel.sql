@@ -1,16 +1,21 @@
 -- fq_configure_channel: change the policy of one channel, in the caller's transaction. p_changes: the fields to change,
--- as fq_changed_policy takes them; the others stay. A new channel is made as by fq_make_channels, with p_policy.
+-- as fq_changed_policy takes them; the others stay. Two members more: plan, the name of the plan that it follows (null:
+-- none, and the values stay), and reset, an array of fields that come from the plan again, or without one from what new
+-- channels start with. A field that is named stays as it is when the plan changes, unless it is in reset too. A new
+-- channel is made as by fq_make_channels, with p_policy.
 -- Guarantees: takes effect on the next dequeue after the commit. The locked state row is changed, so concurrent changes
 -- of different fields both last. No limit is broken: leased messages are counted when max_concurrency is set, and each
 -- frees what its own row says it holds, so that the count is right however the limit is set, lowered and lifted. A
 -- signal lets the next hearing find the channel, whatever hints the consumers keep. When max_backlog is set, the
 -- backlog is counted anew. p_notify: wake waiting consumers.
--- Locks: the channel's state row; if max_concurrency is set, its leased messages that hold no slot, in the order of
--- their ids; waits for a transaction that has one. Until the commit the channel is not served (dequeue passes by), and
+-- Locks: the plan that is named, for key share; the channel's state row; if max_concurrency is set, its leased messages
+-- that hold no slot, in the order of their ids; waits for a transaction that has one, and for one that removes the
+-- plan. Until the commit the channel is not served (dequeue passes by), and
 -- nobody waits for it.
--- Index: fq_channel_state_newest_ix, fq_lease_expires_ix, fq_message_lease_ix; counting reads the channel's stretch of
+-- Index: fq_channel_state_newest_ix, fq_channel_plan_pkey, fq_plan_pkey, fq_lease_expires_ix, fq_message_lease_ix;
+-- counting reads the channel's stretch of
 -- fq_message_ready_ix and the queue's signals.
--- Errors: QF001 bad policy or name; 40001; QF007.
+-- Errors: QF001 bad policy or name, no such plan; 40001; QF007.
 create function fairqueue.fq_configure_channel(
   p_queue text,
   p_channel text,
@@ -39,10 +44,33 @@ declare
   v_policy fairqueue.fq_channel_state;
   v_marked integer := 0;
   v_backlog bigint;
+  v_changes jsonb;
+  v_reset text[] := '{}';
+  v_plan text;
+  v_overridden text[];
+  v_of_plan jsonb;
+  v_revision bigint;
+  c_rate constant text[] := array['rate_interval', 'rate_burst'];
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  if jsonb_typeof(p_changes) <> 'object' then
+    perform fairqueue.fq_changed_policy(null::jsonb, p_changes);
+  end if;
+  v_changes := p_changes - array['plan', 'reset'];
+  if p_changes ->> 'plan' is not null then
+    -- Before the state row, as a transaction that removes the plan does.
+    perform
+    from fairqueue.fq_plan n
+    where n.queue = p_queue
+      and n.name = p_changes ->> 'plan'
+    for key share;
+    if not found then
+      raise exception 'queue % has no plan %', left(p_queue, 80), left(p_changes ->> 'plan', 80)
+        using errcode = 'QF001', hint = 'make it first: configure_plan(where, name, ...)';
+    end if;
   end if;
   perform fairqueue.fq_make_channels(p_queue, array[p_channel]::text[], p_policy);
   select c.id into strict v_channel_id
@@ -55,11 +83,68 @@ begin
   order by s.channel_id desc, s.turn desc
   limit 1
   for no key update;
+  if p_changes ? 'reset' then
+    if jsonb_typeof(p_changes -> 'reset') <> 'array'
+      or not fairqueue.fq_changed_policy(null::jsonb, null::jsonb) ?& array(
+        select jsonb_array_elements_text(p_changes -> 'reset')
+        where jsonb_typeof(p_changes -> 'reset') = 'array'
+      )
+    then
+      raise exception 'the fields to reset are %', left(p_changes ->> 'reset', 200)
+        using errcode = 'QF001', hint = 'give an array of names of fields of a policy, such as ["weight"]';
+    end if;
+    v_reset := array(
+      select jsonb_array_elements_text(p_changes -> 'reset')
+      union
+      select unnest(c_rate)
+      where p_changes -> 'reset' ?| c_rate
+    );
+  end if;
+  -- Nobody else changes these while the state row is locked.
+  select o.plan, o.overridden into v_plan, v_overridden
+  from fairqueue.fq_channel_plan o
+  where o.channel_id = v_channel_id;
+  v_overridden := array(
+    select unnest(v_overridden)
+    union
+    select jsonb_object_keys(v_changes)
+    union
+    select unnest(c_rate)
+    where v_changes ?| c_rate
+    except
+    select unnest(v_reset)
+    order by 1
+  );
+  if p_changes ? 'plan' then
+    v_plan := p_changes ->> 'plan';
+  end if;
+  if v_plan is not null then
+    select n.policy, n.revision into v_of_plan, v_revision
+    from fairqueue.fq_plan n
+    where n.queue = p_queue
+      and n.name = v_plan;
+  end if;
+  if v_of_plan is not null then
+    v_before := v_before || (v_of_plan - v_overridden);
+  elsif v_reset <> '{}' then
+    select v_before || coalesce(jsonb_object_agg(f.key, f.value), '{}') into v_before
+    from jsonb_each(
+      fairqueue.fq_changed_policy(
+        (
+          select q.defaults
+          from fairqueue.fq_queue q
+          where q.name = p_queue
+        )::jsonb,
+        null::jsonb
+      )
+    ) f
+    where f.key = any (v_reset);
+  end if;
   v_policy := jsonb_populate_record(
-    null::fairqueue.fq_channel_state, fairqueue.fq_changed_policy(v_before, p_changes)
+    null::fairqueue.fq_channel_state, fairqueue.fq_changed_policy(v_before, v_changes)
   );
 
-  if p_changes ->> 'max_concurrency' is not null then
+  if v_policy.max_concurrency is not null and (v_changes ? 'max_concurrency' or p_changes ?| array['plan', 'reset']) then
     perform fairqueue.fq_hold_leased(p_queue, 1::integer, v_channel_id);
     -- A new statement, which sees the commits that it waited for.
     update fairqueue.fq_message m
@@ -73,7 +158,7 @@ begin
   end if;
 
   -- One statement, one snapshot: nobody else applies signals of a channel whose state row is locked.
-  if p_changes ->> 'max_backlog' is not null then
+  if v_policy.max_backlog is not null and (v_changes ? 'max_backlog' or p_changes ?| array['plan', 'reset']) then
     select (
       select count(*)
       from fairqueue.fq_message m
@@ -127,6 +212,12 @@ begin
   select p_queue, v_channel_id, c.head_dequeue_at, c.head_message_id
   from configured c
   where c.next_dequeue_at is not null;
+  insert into fairqueue.fq_channel_plan as o (channel_id, queue, plan, overridden, revision)
+  values (v_channel_id, p_queue, v_plan, v_overridden, coalesce(v_revision, 0))
+  on conflict (channel_id) do update
+  set plan = excluded.plan,
+    overridden = excluded.overridden,
+    revision = excluded.revision;
   if p_notify then
     perform fairqueue.fq_wake(p_queue);
   end if;

@@ -1,8 +1,9 @@
 -- fq_dequeue: lease up to p_limit ready messages of a queue, taking channels in turn.
--- Guarantees: never more than the limit, the queue's limit or rate, a channel's max_concurrency or rate; contents and
--- headers (as text) of no more than p_max_bytes (null: any), or one message that is larger; nothing of a
--- paused queue or channel; within a channel by (dequeue_at, id); the rows come in turn order. Of a queue that is fair
--- by cost, see fq_share_by, they come in the order of start tags in virtual time.
+-- Guarantees: never more than the limit, the queue's limit or rate, a channel's max_concurrency or rate, or those of
+-- its plan that were committed when the call began; contents and headers (as text) of no more than p_max_bytes (null:
+-- any), or one message that is larger; nothing of a paused queue or channel; within a channel by (dequeue_at, id); the
+-- rows come in turn order. Of a queue that is fair by cost, see fq_share_by, they come in the order of start tags in
+-- virtual time.
 -- One row a message, then one row about the call (message_id null): the lease, scan hints to pass to the next call (the
 -- seventh says whether messages of this one hold slots of a limit, which their end frees, the eleventh whether the
 -- queue is fair by seconds), microseconds until something
@@ -125,6 +126,9 @@ declare
   v_below boolean := not v_full and (v_now >= v_below_at or v_below_at > v_now + 60000000 or v_channel_floor > v_now);
   -- the queue's shared limits and rate
   v_limits text[];
+  v_plans boolean;
+  v_spreading boolean;
+  v_spread_in bigint;
   v_drawn_room integer;
   v_rate_at bigint;
   v_rate_interval bigint;
@@ -224,7 +228,16 @@ begin
     v_scan_cost := -fairqueue.fq_now();
   end if;
   -- One statement answers all questions, since starting a statement costs more than running it.
-  select q.paused_at is not null, q.history, q.limits,
+  select q.paused_at is not null, q.history, q.limits, q.plans,
+    case
+      when q.plans then
+        exists (
+          select
+          from fairqueue.fq_plan n
+          where n.queue = p_queue
+            and num_nonnulls(n.spread_after) = 1
+        )
+    end,
     q.max_concurrency is not null or (q.rate_interval > 0) is true or q.limits is not null,
     (q.fair_by <> 'messages') is true, q.fair_by,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
@@ -253,8 +266,8 @@ begin
       where g.queue = p_queue
         and g.id > case when v_full then 0 else v_signal_floor end
     )
-  into v_paused, v_history, v_limits, v_limited_queue, v_by_cost, v_fair_by, v_ended_xid, v_unwritten, v_expired_at,
-    v_promoted_at, v_signalled
+  into v_paused, v_history, v_limits, v_plans, v_spreading, v_limited_queue, v_by_cost, v_fair_by, v_ended_xid,
+    v_unwritten, v_expired_at, v_promoted_at, v_signalled
   from (values (p_queue)) asked (name)
   left join fairqueue.fq_queue q on q.name = asked.name;
   v_expired := num_nonnulls(v_expired_at, v_promoted_at) > 0;
@@ -285,6 +298,10 @@ begin
   end if;
   if v_promoted_at is not null then
     perform fairqueue.fq_promote(p_queue, c_chunk, v_promoted_at, v_now);
+  end if;
+  if v_spreading then
+    select p.due_in, v_expired or p.followed > 0 into v_spread_in, v_expired
+    from fairqueue.fq_spread_plans(p_queue, c_chunk) p;
   end if;
   if v_expired then
     v_signalled := true;
@@ -512,6 +529,17 @@ begin
     v_bare := v_found = 0;
     continue when v_bare;
     v_channel_floor := v_first;
+    -- What follows a plan that has changed gets the new values before anything is taken from it.
+    if v_plans and exists (
+      select
+      from fairqueue.fq_follow_plans(
+        p_queue, (case when v_several then v_channels else array[v_channel_id] end)::bigint[]
+      ) f
+      where f.followed + f.deferred > 0
+    ) then
+      v_empty := v_empty + 1;
+      continue;
+    end if;
 
     if v_lease_id is null and not v_limited_queue then
       -- A transaction that sets the queue's first limit counts the messages that are out; none may be added to them
@@ -1000,6 +1028,7 @@ begin
     end;
     due_in := least(v_now - v_locked_since, c_longest);
   end if;
+  due_in := least(due_in, v_spread_in);
 
   message_id := null;
   row_id := null;

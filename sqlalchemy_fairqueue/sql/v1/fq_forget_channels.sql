@@ -102,6 +102,8 @@ begin
     delete from fairqueue.fq_channel_state s
     where s.ctid = any (v_rows)
       and s.channel_id = any (v_deleted);
+    delete from fairqueue.fq_channel_plan o
+    where o.channel_id = any (v_deleted);
     delete from fairqueue.fq_channel c
     where c.id = any (v_deleted);
     forgotten := forgotten + coalesce(cardinality(v_deleted), 0);

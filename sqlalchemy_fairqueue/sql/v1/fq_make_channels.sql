@@ -1,9 +1,10 @@
 -- fq_make_channels: make the named channels of a queue where they are new.
 -- Guarantees: none of them is marked to be forgotten any more. One identity row and one state row a channel, with the
--- queue's defaults; if it has none, with p_policy (its fields as fq_changed_policy takes them; null: without limits).
+-- queue's default plan, which it follows, else with the queue's defaults, else with p_policy (its fields as
+-- fq_changed_policy takes them; null: without limits).
 -- Locks: first use of a channel waits for another transaction that is making the same one; names are taken in COLLATE
 -- "C" order.
--- Index: fq_channel_queue_name_key. Errors: QF001 for a bad policy, or a name that is empty or longer
+-- Index: fq_channel_queue_name_key, fq_plan_pkey. Errors: QF001 for a bad policy, or a name that is empty or longer
 -- than 512 bytes; 40001 under REPEATABLE READ and SERIALIZABLE when another transaction made the channel since the
 -- snapshot.
 create function fairqueue.fq_make_channels(p_queue text, p_names text[], p_policy jsonb default null)
@@ -23,10 +24,13 @@ declare
   v_defaults jsonb;
   v_policy fairqueue.fq_channel_state;
   v_channel_id bigint;
+  v_plan text;
+  v_revision bigint;
 begin
   perform fairqueue.fq_check_names((p_queue || p_names)::text[]);
-  select q.defaults into v_defaults
+  select coalesce(n.policy, q.defaults), n.name, n.revision into v_defaults, v_plan, v_revision
   from fairqueue.fq_queue q
+  left join fairqueue.fq_plan n on n.queue = q.name and n.name = q.default_plan
   where q.name = p_queue;
   v_policy := jsonb_populate_record(
     null::fairqueue.fq_channel_state,
@@ -75,6 +79,12 @@ begin
     ) w
     on conflict (queue, name) do nothing
     returning id
+  ),
+  following as (
+    insert into fairqueue.fq_channel_plan (channel_id, queue, plan, revision)
+    select m.id, p_queue, v_plan, v_revision
+    from made m
+    where v_plan is not null
   )
   insert into fairqueue.fq_channel_state (
     channel_id, queue, max_concurrency, rate_interval, rate_burst, weight, max_backlog, drop_when_full,

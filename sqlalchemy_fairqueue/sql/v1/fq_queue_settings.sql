@@ -14,7 +14,8 @@ returns table (
   dead_letter_retention bigint,
   dead_letter_retention_by_kind jsonb,
   forget_channels_after bigint,
-  fair_by text
+  fair_by text,
+  default_plan text
 )
 language plpgsql
 stable
@@ -30,7 +31,7 @@ begin
   end if;
   return query
   select q.name, q.defaults, q.max_concurrency, q.rate_interval, q.rate_burst, q.limits, q.history, q.history_retention,
-    q.dead_letter_retention, q.dead_letter_retention_by_kind, q.forget_channels_after, q.fair_by
+    q.dead_letter_retention, q.dead_letter_retention_by_kind, q.forget_channels_after, q.fair_by, q.default_plan
   from fairqueue.fq_queue q
   where p_queue is null
     or q.name = p_queue

@@ -1,8 +1,9 @@
 -- One row a configured queue: the policy that channels made from now on start with (defaults), and what holds for the
 -- whole queue (the rest; max_concurrency and the rate are those of all its channels together, limits the names of
 -- the shared limits that it draws from, in their order).
--- Written by fq_configure_queue, fq_limit_queue, fq_record_queue, fq_retain_dead_letters, fq_forget_after, fq_share_by,
--- fq_pause and fq_resume.
+-- default_plan: the plan that new channels follow, before defaults. plans: it has, or had, plans.
+-- Written by fq_configure_queue, fq_set_default_plan, fq_configure_plan, fq_limit_queue, fq_record_queue,
+-- fq_retain_dead_letters, fq_forget_after, fq_share_by, fq_pause and fq_resume.
 -- A queue without a row, or without defaults, works: its channels take the policy that their first enqueue brings.
 -- defaults has all fields that fq_changed_policy knows; a field that it lacks has its initial value.
 create table fairqueue.fq_queue (
@@ -19,6 +20,8 @@ create table fairqueue.fq_queue (
   dead_letter_retention_by_kind jsonb,
   forget_channels_after bigint default 2592000000000,
   fair_by text not null default 'messages',
+  default_plan text collate "C",
+  plans boolean not null default false,
   constraint fq_queue_pkey primary key (name),
   constraint fq_queue_defaults_check check (jsonb_typeof(defaults) = 'object'),
   constraint fq_queue_limits_check check (

@@ -1,0 +1,136 @@
+"""``plans``: plans listed, set and removed."""
+
+# Annotations are read when the program starts, so that they must not be postponed.
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.cli.errors import not_found_error
+from sqlalchemy_fairqueue.cli.installation import open_installation
+from sqlalchemy_fairqueue.cli.options import Options
+from sqlalchemy_fairqueue.cli.policies import (
+    aging_changes,
+    aging_option,
+    changes_by_options,
+    count_option,
+    flag_option,
+    on_full_option,
+    policy_document,
+    rate_changes,
+    rate_option,
+)
+from sqlalchemy_fairqueue.cli.results import Result
+from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, text_table
+from sqlalchemy_fairqueue.values import PlanInfo
+
+_COLUMNS = (
+    Column("plan"),
+    number_column("channels"),
+    number_column("max concurrency", BLANK),
+    number_column("rate", BLANK),
+    number_column("weight", frozenset({"1"})),
+    number_column("max backlog", BLANK),
+    Column("on full", blank=frozenset({"raise"})),
+    number_column("priority aging", BLANK),
+    Column("state", blank=BLANK),
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+
+
+def list_plans(options: Options) -> Result:
+    """List the plans of a queue, with their policies and how many channels follow each."""
+    with open_installation(options) as installation:
+        queue = installation.single_queue(may_be_new=True)
+        return _result(queue, queue.plans(installation.engine))
+
+
+def set_plan(
+    options: Options,
+    *,
+    name: Name,
+    max_concurrency: Annotated[
+        int | None, count_option("--max-concurrency", "Most messages of each channel out at once.")
+    ] = None,
+    no_max_concurrency: Annotated[
+        bool, flag_option("--no-max-concurrency", "No limit of messages out at once.")
+    ] = False,
+    rate: Annotated[Any, rate_option("--rate")] = None,
+    burst: Annotated[
+        int | None, count_option("--burst", "Messages that may come in a row before the rate applies.")
+    ] = None,
+    weight: Annotated[int | None, count_option("--weight", "Messages a turn.")] = None,
+    max_backlog: Annotated[int | None, count_option("--max-backlog", "Most undelivered messages.")] = None,
+    no_max_backlog: Annotated[bool, flag_option("--no-max-backlog", "No bound of undelivered messages.")] = False,
+    on_full: Annotated[str | None, on_full_option("--on-full")] = None,
+    priority_aging: Annotated[Any, aging_option("--priority-aging")] = None,
+    default: Annotated[bool, flag_option("--default", "Channels that are made from now on follow it.")] = False,
+) -> Result:
+    """Make a plan, or change it; without an option, show it.
+
+    Options that are not given leave the plan as it is. The change holds for all channels that follow it, but for the
+    fields that were configured for one alone. Channels follow it by: configure channel NAME --plan PLAN.
+    """
+    changes = changes_by_options(
+        {"max_concurrency": max_concurrency, "weight": weight, "max_backlog": max_backlog, "on_full": on_full},
+        {"max_concurrency": no_max_concurrency, "max_backlog": no_max_backlog},
+    )
+    changes |= rate_changes(rate, burst) | aging_changes(priority_aging)
+    with open_installation(options) as installation:
+        queue = installation.single_queue(may_be_new=bool(changes))
+        if changes:
+            queue.configure_plan(installation.engine, name, **changes)
+        if default:
+            queue.configure(installation.engine, default_plan=name)
+        found = queue.plans(installation.engine, name)
+    if not found:
+        raise not_found_error(
+            f"queue {queue.name!r} has no plan {name!r}; give options, such as --weight 2, to make it"
+        )
+    return _result(queue, found)
+
+
+def remove_plan(options: Options, *, name: Name) -> Result:
+    """Remove a plan that no channel follows, and that is not the default of its queue."""
+    with open_installation(options) as installation:
+        queue = installation.single_queue()
+        if not queue.plans(installation.engine, name):
+            raise not_found_error(f"queue {queue.name!r} has no plan {name!r}")
+        queue.remove_plan(installation.engine, name)
+        return _result(queue, queue.plans(installation.engine))
+
+
+def _result(queue: Queue, found: list[PlanInfo]) -> Result:
+    rows = [
+        [
+            cell(one.name, "bold"),
+            cell(one.channels),
+            cell(one.policy.max_concurrency),
+            cell(one.policy.rate and str(one.policy.rate)),
+            cell(one.policy.weight),
+            cell(one.policy.max_backlog),
+            cell(one.policy.on_full),
+            cell(one.policy.priority_aging),
+            cell(_state(one)),
+        ]
+        for one in found
+    ]
+    documents = [
+        {
+            "name": one.name,
+            "channels": one.channels,
+            "is_default": one.is_default,
+            "spread": one.spread,
+            "policy": policy_document(one.policy),
+        }
+        for one in found
+    ]
+    nothing = Text(f"queue {queue.name!r} has no plans")
+    return Result({"queue": queue.name, "plans": documents}, (text_table(_COLUMNS, rows) if rows else nothing,))
+
+
+def _state(plan: PlanInfo) -> str:
+    states = [*(["default"] if plan.is_default else []), *([] if plan.spread else ["being brought to its channels"])]
+    return ", ".join(states)

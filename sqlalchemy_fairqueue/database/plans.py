@@ -1,0 +1,118 @@
+"""Plans: policies with a name, which channels of a queue follow."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
+from sqlalchemy_fairqueue.database.policies import policy_json, policy_values
+from sqlalchemy_fairqueue.times import duration
+from sqlalchemy_fairqueue.values import ChannelPolicy, PlanInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.database.calls import Clause
+    from sqlalchemy_fairqueue.database.targets import Target
+    from sqlalchemy_fairqueue.values import PolicyChanges
+
+
+@cache
+def configure_plan_clause(schema: str | None) -> Clause:
+    """``fq_configure_plan``."""
+    return call(schema, "fq_configure_plan", "1", queue="text", name="text", changes="jsonb", notify="boolean")
+
+
+def configure_plan(connection: Connection, target: Target, name: str, changes: PolicyChanges, *, notify: bool) -> None:
+    """Make a plan, or change fields of its policy."""
+    parameters = {
+        "queue": target.queue,
+        "name": name,
+        "changes": policy_json(changes),
+        "notify": may_notify(connection, notify),
+    }
+    doing = f"configure plan {name!r} of queue {target.queue!r}"
+    fetch(connection, configure_plan_clause(target.schema), parameters, doing)
+
+
+@cache
+def remove_plan_clause(schema: str | None) -> Clause:
+    """``fq_remove_plan``."""
+    return call(schema, "fq_remove_plan", "fq_remove_plan as removed", queue="text", name="text")
+
+
+def remove_plan(connection: Connection, target: Target, name: str) -> None:
+    """Remove a plan that nothing follows. One that does not exist is no error."""
+    parameters = {"queue": target.queue, "name": name}
+    fetch(connection, remove_plan_clause(target.schema), parameters, f"remove plan {name!r} of queue {target.queue!r}")
+
+
+@cache
+def set_default_plan_clause(schema: str | None) -> Clause:
+    """``fq_set_default_plan``."""
+    return call(schema, "fq_set_default_plan", "1", queue="text", plan="text")
+
+
+def set_default_plan(connection: Connection, target: Target, plan: str | None) -> None:
+    """Say which plan channels follow that are made from now on; None: none."""
+    parameters = {"queue": target.queue, "plan": plan}
+    doing = f"set the default plan of queue {target.queue!r}"
+    fetch(connection, set_default_plan_clause(target.schema), parameters, doing)
+
+
+@cache
+def hold_plans_clause(schema: str | None) -> Clause:
+    """``fq_hold_plans``."""
+    return call(schema, "fq_hold_plans", "1", queue="text", removed="text[]", used="text[]")
+
+
+def hold_plans(connection: Connection, target: Target, removed: Sequence[str], used: Sequence[str]) -> None:
+    """Lock plans that are removed, and those that channels are put on."""
+    parameters = {"queue": target.queue, "removed": list(removed), "used": list(used)}
+    fetch(connection, hold_plans_clause(target.schema), parameters, f"lock plans of queue {target.queue!r}")
+
+
+@cache
+def plans_clause(schema: str | None) -> Clause:
+    """``fq_plans``."""
+    return call(schema, "fq_plans", "*", queue="text", name="text")
+
+
+def plans(connection: Connection, target: Target, name: str | None) -> list[PlanInfo]:
+    """The plans of a queue by name, or only that one."""
+    parameters = {"queue": target.queue, "name": name}
+    return [
+        PlanInfo(
+            name=row.name,
+            policy=ChannelPolicy(**policy_values(row.policy)),
+            channels=row.channels,
+            is_default=row.is_default,
+            spread=row.spread,
+        )
+        for row in fetch(
+            connection, plans_clause(target.schema), parameters, f"list the plans of queue {target.queue!r}"
+        )
+    ]
+
+
+@cache
+def spread_plans_clause(schema: str | None) -> Clause:
+    """``fq_spread_plans``."""
+    return call(schema, "fq_spread_plans", "*", queue="text", limit="integer")
+
+
+def spread_plans(connection: Connection, target: Target, limit: int) -> timedelta | None:
+    """Bring changes of plans to up to *limit* of the channels that follow them.
+
+    Returns:
+        When there is more to do, from now on. None: the changes are with all channels.
+    """
+    parameters = {"queue": target.queue, "limit": limit}
+    [row] = fetch(
+        connection, spread_plans_clause(target.schema), parameters, f"spread the plans of queue {target.queue!r}"
+    )
+    return None if row.due_in is None else duration(row.due_in)

@@ -1,0 +1,86 @@
+"""Methods of shared limits, which several queues draw from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.unit_of_work import ConfigureLimit
+from sqlalchemy_fairqueue.values import UNSET, Unset, check_name, policy_changes
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+    from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
+    from sqlalchemy_fairqueue.queue.base import AnySession
+    from sqlalchemy_fairqueue.values import PolicyChanges, Rate
+
+
+class SharedLimitMethods(QueueBase):
+    """configure_limit and remove_limit: recorded on a session, sent at once on a Connection or Engine."""
+
+    def configure_limit(
+        self,
+        where: AnySession | Connection | Engine,
+        name: str,
+        *,
+        max_concurrency: int | Unset | None = UNSET,
+        rate: Rate | str | Unset | None = UNSET,
+    ) -> None:
+        """Make a limit that several queues share, or change it: ``configure_limit(session, "openai", rate="50/s")``.
+
+        Queues draw from it when ``configure(where, limits=["openai"])`` names it. What they take together never
+        exceeds it. Queues that always have messages get equal parts, and what one leaves is for the others.
+
+        Args:
+            where: As for the class.
+            name: Its name, within the schema of the queue.
+            max_concurrency: Most messages of all its queues that consumers hold at once, exactly. None: no limit.
+            rate: Most messages of all its queues in a time, exactly. None: no rate.
+
+        What is not given stays as it is. Dequeues of its queues run one after the other. A consumer that it holds back
+        polls 50 times a second. Locks the limit until the transaction ends, and its queues are not served meanwhile.
+
+        Raises:
+            InvalidArgument: A bad name or value, or nothing to set.
+        """
+        self._perform(where, [self._configure_limit(name, max_concurrency, rate)])
+
+    def remove_limit(self, where: AnySession | Connection | Engine, name: str) -> None:
+        """Remove a shared limit, from which no queue may draw any more. One that does not exist is no error.
+
+        Raises:
+            InvalidArgument: A bad name, or queues draw from it. On a session that comes from the COMMIT.
+        """
+        check_name("limit", name)
+        self._perform(where, [ConfigureLimit(self._target, name, None)])
+
+    async def aconfigure_limit(
+        self,
+        where: AsyncConnection | AsyncEngine,
+        name: str,
+        *,
+        max_concurrency: int | Unset | None = UNSET,
+        rate: Rate | str | Unset | None = UNSET,
+    ) -> None:
+        """As :meth:`configure_limit`, at once on an AsyncConnection or AsyncEngine."""
+        await self._aperform(where, [self._configure_limit(name, max_concurrency, rate)])
+
+    async def aremove_limit(self, where: AsyncConnection | AsyncEngine, name: str) -> None:
+        """As :meth:`remove_limit`, at once on an AsyncConnection or AsyncEngine."""
+        check_name("limit", name)
+        await self._aperform(where, [ConfigureLimit(self._target, name, None)])
+
+    def _configure_limit(
+        self, name: str, max_concurrency: int | Unset | None, rate: Rate | str | Unset | None
+    ) -> ConfigureLimit:
+        check_name("limit", name)
+        changes: PolicyChanges = {}
+        if max_concurrency is not UNSET:
+            changes["max_concurrency"] = max_concurrency
+        if rate is not UNSET:
+            changes["rate"] = rate
+        if not changes:
+            raise InvalidArgument("configure_limit has nothing to set; give max_concurrency or rate")
+        return ConfigureLimit(self._target, name, policy_changes("configure_limit", None, changes))

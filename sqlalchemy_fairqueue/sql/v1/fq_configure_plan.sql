@@ -1,0 +1,46 @@
+-- fq_configure_plan: make a plan of a queue, or change it, in the caller's transaction. p_changes: the fields to change,
+-- as fq_changed_policy takes them; the others stay, and a new plan has no limits. p_notify: wake waiting consumers.
+-- Guarantees: one row is written, however many channels follow the plan. A dequeue that begins after the commit takes
+-- no message of a channel under older values of max_concurrency, rate and weight. Consumers bring the change to the
+-- channels that nobody takes from, and wake those that it frees; until then max_backlog, drop_when_full and
+-- priority_aging of such a channel are the old ones.
+-- Locks: the queue's row if this is its first plan, and the plan's; waits for another change of the plan.
+-- Index: fq_plan_pkey, fq_queue_pkey. Errors: QF001 bad name or policy; 40001; QF007.
+create function fairqueue.fq_configure_plan(p_queue text, p_name text, p_changes jsonb, p_notify boolean default true)
+returns void
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  perform fairqueue.fq_check_names(array[p_queue, p_name]::text[]);
+  insert into fairqueue.fq_queue as q (name, plans)
+  values (p_queue, true)
+  on conflict (name) do update
+  set plans = true
+  where not q.plans;
+  insert into fairqueue.fq_plan as n (queue, name, policy, revision, spread_after)
+  values (p_queue, p_name, fairqueue.fq_changed_policy(null::jsonb, p_changes), fairqueue.fq_now(), 0)
+  on conflict (queue, name) do update
+  set policy = fairqueue.fq_changed_policy(n.policy::jsonb, p_changes),
+    revision = greatest(n.revision + 1, fairqueue.fq_now()),
+    spread_after = 0,
+    spread_again = null,
+    spread_at = 0;
+  if p_notify then
+    perform fairqueue.fq_wake(p_queue);
+  end if;
+end
+$$;

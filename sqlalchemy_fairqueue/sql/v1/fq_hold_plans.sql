@@ -1,0 +1,55 @@
+-- fq_hold_plans: lock plans of a queue before verbs of one transaction that lock channels or messages as well, in the
+-- order of their names: those in p_removed for their removal, those in p_used for channels that are put on them. A plan
+-- that does not exist is passed over.
+-- Guarantees: until the transaction ends nobody else removes them, or puts a channel on those that are removed.
+-- Locks: the plans' rows, for update or for key share; waits for a transaction that has one. Index: fq_plan_pkey.
+-- Errors: 40001; QF007.
+create function fairqueue.fq_hold_plans(p_queue text, p_removed text[], p_used text[])
+returns void
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  r record;
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  for r in
+    select u.name, bool_or(u.removed) as removed
+    from (
+      select n.name collate "C" as name, true as removed
+      from unnest(p_removed) n(name)
+      union all
+      select n.name collate "C", false
+      from unnest(p_used) n(name)
+    ) u
+    group by u.name
+    order by u.name
+  loop
+    if r.removed then
+      perform
+      from fairqueue.fq_plan n
+      where n.queue = p_queue
+        and n.name = r.name
+      for update;
+    else
+      perform
+      from fairqueue.fq_plan n
+      where n.queue = p_queue
+        and n.name = r.name
+      for key share;
+    end if;
+  end loop;
+end
+$$;

@@ -1,0 +1,89 @@
+-- fq_spread_plans: bring the changes of a queue's plans to the channels that follow them, one chunk: up to p_limit
+-- channels of one plan, in the order of their ids. followed: channels that got their policy. due_in: microseconds until
+-- there is more to do; null: each change is with all of its channels. A dequeue calls it while there is more.
+-- Guarantees: a channel that somebody has locked is visited again, once the others were, in 20 ms at the earliest. It
+-- does nothing in another transaction than a READ COMMITTED one, whose snapshot would be older than its locks.
+-- Locks: the plan's row and what fq_follow_plans locks, all skip locked: it waits for none.
+-- Index: fq_plan_pkey, fq_channel_plan_followers_ix, fq_channel_plan_pkey. Errors: QF001 bad limit; QF007.
+create function fairqueue.fq_spread_plans(p_queue text, p_limit integer, out followed integer, out due_in bigint)
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  c_again constant bigint := 20000;
+  v_now bigint := fairqueue.fq_now();
+  v_plan fairqueue.fq_plan;
+  v_ids bigint[];
+  v_last bigint;
+  v_count integer;
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator', 'consumer']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  if p_queue is null or p_limit is null or p_limit not between 1 and 1000000 then
+    raise exception 'fq_spread_plans has queue % and limit %', p_queue, p_limit
+      using errcode = 'QF001', hint = 'name a queue, and visit 1 to 1000000 channels at once';
+  end if;
+  followed := 0;
+  select n.* into v_plan
+  from fairqueue.fq_plan n
+  where n.queue = p_queue
+    and current_setting('transaction_isolation') = 'read committed'
+    and num_nonnulls(n.spread_after) = 1
+    and n.spread_at <= v_now
+  order by n.queue, n.name
+  limit 1
+  for no key update skip locked;
+  if found then
+    -- A new statement, whose snapshot is younger than the lock.
+    select array_agg(o.channel_id) filter (where o.revision <> v_plan.revision), max(o.channel_id), count(*)
+    into v_ids, v_last, v_count
+    from (
+      select c.channel_id, c.revision
+      from fairqueue.fq_channel_plan c
+      where c.queue = p_queue
+        and c.plan = v_plan.name
+        and c.channel_id > v_plan.spread_after
+      order by c.queue, c.plan, c.channel_id
+      limit p_limit
+    ) o;
+    if v_ids is not null then
+      select f.followed into followed
+      from fairqueue.fq_follow_plans(p_queue, v_ids) f;
+      if followed < cardinality(v_ids) then
+        select least(v_plan.spread_again, min(u.id) - 1) into v_plan.spread_again
+        from unnest(v_ids) u(id)
+        cross join lateral (
+          select c.plan, c.revision
+          from fairqueue.fq_channel_plan c
+          where c.channel_id = u.id
+          limit 1
+        ) o
+        where o.plan = v_plan.name
+          and o.revision <> v_plan.revision;
+      end if;
+    end if;
+    update fairqueue.fq_plan n
+    set spread_after = case when v_count = p_limit then v_last else v_plan.spread_again end,
+      spread_again = case when v_count = p_limit then v_plan.spread_again end,
+      spread_at = case when v_count = p_limit then 0 else v_now + c_again end
+    where n.queue = p_queue
+      and n.name = v_plan.name;
+  end if;
+  select case when count(*) > 0 then greatest(case when found then 0 else c_again end, min(n.spread_at) - v_now) end
+  into due_in
+  from fairqueue.fq_plan n
+  where n.queue = p_queue
+    and num_nonnulls(n.spread_after) = 1;
+end
+$$;

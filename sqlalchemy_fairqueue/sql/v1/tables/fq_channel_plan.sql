@@ -1,0 +1,15 @@
+-- One row a channel that follows a plan, or that was configured by itself: the plan (null: none), the fields of its
+-- policy that were configured for it alone (overridden), and the revision of the plan that its state row has.
+-- The effective policy is in fq_channel_state. Written while that row is locked, or made with it.
+-- A plan that is gone, because it was removed while a transaction was making the channel, counts as none.
+create table fairqueue.fq_channel_plan (
+  channel_id bigint not null,
+  queue text collate "C" not null,
+  plan text collate "C",
+  overridden text[] collate "C" not null default '{}',
+  revision bigint not null default 0,
+  constraint fq_channel_plan_pkey primary key (channel_id)
+)
+with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
+create index fq_channel_plan_followers_ix on fairqueue.fq_channel_plan (queue, plan, channel_id)
+  where plan is not null;
