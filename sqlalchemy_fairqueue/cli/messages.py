@@ -2,6 +2,7 @@
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import json
+from dataclasses import asdict
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
@@ -11,13 +12,12 @@ from rich.text import Text
 
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.errors import not_found_error
-from sqlalchemy_fairqueue.cli.installation import Installation, open_installation
+from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, key_values, number_column, text_table
 from sqlalchemy_fairqueue.errors import PayloadError
-from sqlalchemy_fairqueue.figures import Reason, tenants_of
-from sqlalchemy_fairqueue.values import MessageDetails
+from sqlalchemy_fairqueue.values import MessageDetails, Wait
 
 _PLACES = 1000
 """Places in a channel that a look-up counts; beyond, only that they are beyond."""
@@ -118,7 +118,6 @@ def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(
                 f"'fairqueue dead show {message_id}'"
             )
         now = installation.now()
-        reason = _reason(installation, queue, found, now)
     payload = _payload(queue, found)
     rows = [
         ("id", str(found.message_id)),
@@ -127,7 +126,9 @@ def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(
         ("kind", found.kind),
         ("key", found.key),
         ("state", found.state(now)),
-        ("waits for", reason),
+        ("waits for", found.wait and str(found.wait.reason)),
+        ("shared limit", found.wait and found.wait.limit),
+        ("which has", found.wait and (", ".join(_takers(found.wait)) or None)),
         ("place in its channel", None if found.consumer is not None else _place(found)),
         ("enqueued (UTC)", found.enqueued_at),
         ("due (UTC)", found.due_at),
@@ -138,7 +139,7 @@ def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(
         ("payload", payload),
         ("error", found.error),
     ]
-    document = _document(found, now) | {"waits_for": reason, "place": found.place, "payload": payload}
+    document = _document(found, now) | _waits(found.wait) | {"place": found.place, "payload": payload}
     return Result({"queue": queue.name} | document, (key_values([row for row in rows if row[1] is not None]),))
 
 
@@ -201,18 +202,21 @@ def _place(message: MessageDetails) -> str:
     return f"beyond {_PLACES:,}" if message.place is None else f"{message.place:,}"
 
 
-def _reason(installation: Installation, queue: Queue, message: MessageDetails, now: datetime) -> str | None:
-    """Why a message waits, in words; None: a consumer has it."""
-    state = message.state(now)
-    if state == "leased":
-        return None
-    if state == "scheduled":
-        return "its time"
-    stats = queue.stats(installation.engine)
-    tenants = tenants_of(stats, queue.contention(installation.engine, limit=_PLACES), now)
-    found = next((one.reason for one in tenants if one.channel == message.channel), None)
-    # A channel that is not among those that wait longest waits for these.
-    return str(found or Reason.TURN)
+def _takers(wait: Wait) -> list[str]:
+    """Who has what a message waits for, the other queues of a shared limit first."""
+    queues = [f"queue {one.queue}: {one.leased:,}" for one in wait.queues if one.leased]
+    return queues + [f"{one.channel}: {one.leased:,}" for one in wait.takers]
+
+
+def _waits(wait: Wait | None) -> dict[str, Any]:
+    """Why a message waits, as members of a document."""
+    return {
+        "waits_for": str(wait.reason) if wait else None,
+        "waits_until": wait.until if wait else None,
+        "shared_limit": wait.limit if wait else None,
+        "taken_by": [asdict(one) for one in wait.takers] if wait else [],
+        "taken_by_queues": [asdict(one) for one in wait.queues] if wait else [],
+    }
 
 
 def _payload(queue: Queue, message: MessageDetails) -> str | None:

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.figures import Figures, QueueFigures, Tenant
 
 _LONG_SECONDS = 60
+_QUEUES = 3
+"""Queues that are named as those that draw from a shared limit."""
 
 
-def reason_detail(tenant: Tenant, queue: QueueFigures) -> str:  # noqa: C901, PLR0911 - one case a reason
+def reason_detail(tenant: Tenant, queue: QueueFigures) -> str:  # noqa: C901, PLR0911, PLR0912 - one case a reason
     """What holds a tenant up, in numbers."""
     demand, stats = tenant.demand, queue.stats
     match tenant.reason:
@@ -38,6 +40,8 @@ def reason_detail(tenant: Tenant, queue: QueueFigures) -> str:  # noqa: C901, PL
             wait = max(tenant.until - queue.at, queue.at - queue.at) if tenant.until else None
             rate = f" of {stats.rate.per_time()}" if stats.rate else ""
             return f"the queue's rate{rate} allows the next message in {format_duration(wait)}" if wait else rate
+        case Reason.SHARED_LIMIT | Reason.SHARED_RATE:
+            return _shared(tenant, queue)
         case Reason.CAPACITY:
             return f"it has its share, and more work: {demand.leased:,} out, {demand.ready:,} ready; add workers"
         case Reason.TURN:
@@ -48,6 +52,22 @@ def reason_detail(tenant: Tenant, queue: QueueFigures) -> str:  # noqa: C901, PL
             return f"{plural(demand.scheduled, 'message')} for later"
         case None:
             return "nothing waits"
+
+
+def _shared(tenant: Tenant, queue: QueueFigures) -> str:
+    held = tenant.waits_for
+    limit = next((one for one in queue.limits if held and one.name == held.limit), None)
+    if held is None or limit is None:
+        return ""
+    if held.reason is Reason.SHARED_LIMIT:
+        used = f"{limit.current_concurrency:,} of the {limit.max_concurrency or 0:,} messages"
+        words = f"{used} of the shared limit {limit.name} are out"
+    else:
+        wait = max(held.until - queue.at, queue.at - queue.at) if held.until else queue.at - queue.at
+        rate = f" of {limit.rate.per_time()}" if limit.rate else ""
+        words = f"the rate{rate} of the shared limit {limit.name} allows the next message in {format_duration(wait)}"
+    others = ", ".join(f"{one.queue} has {one.leased:,} out" for one in held.queues[:_QUEUES])
+    return f"{words}; queue {others}" if others else words
 
 
 def _clock(instant: datetime | None) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
 from sqlalchemy_fairqueue.database.policies import channel_changes_json, new_policy_json, policy_json
 from sqlalchemy_fairqueue.errors import UnknownChannel
-from sqlalchemy_fairqueue.times import duration, microseconds
+from sqlalchemy_fairqueue.times import any_instant, duration, microseconds
 from sqlalchemy_fairqueue.values import UNSET, Rate, SharedLimit
 
 if TYPE_CHECKING:
@@ -124,20 +124,24 @@ def remove_limit(connection: Connection, schema: str | None, name: str) -> None:
 @cache
 def limits_clause(schema: str | None) -> Clause:
     """``fq_limits``."""
-    return call(schema, "fq_limits", "*", name="text")
+    return call(schema, "fq_limits", "*", name="text", queue="text")
 
 
-def limits(connection: Connection, schema: str | None, name: str | None) -> list[SharedLimit]:
-    """The shared limits by name, or only that one."""
+def limits(
+    connection: Connection, schema: str | None, name: str | None = None, *, queue: str | None = None
+) -> list[SharedLimit]:
+    """The shared limits by name; only that one, or only those that a queue draws from."""
     return [
         SharedLimit(
             name=row.name,
             max_concurrency=row.max_concurrency,
             rate=Rate.of(duration(row.rate_interval), row.rate_burst),
+            rate_allows_at=None if row.rate_allows_at is None else any_instant(row.rate_allows_at),
             current_concurrency=row.current_concurrency,
             queues=tuple(row.queues),
+            leased=tuple(row.leased),
         )
-        for row in fetch(connection, limits_clause(schema), {"name": name}, "list the limits")
+        for row in fetch(connection, limits_clause(schema), {"name": name, "queue": queue}, "list the limits")
     ]
 
 

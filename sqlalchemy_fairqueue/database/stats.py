@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.calls import Clause
     from sqlalchemy_fairqueue.database.targets import Target
 
-_CHANNEL_INSTANTS = ("paused_at", "oldest_ready_at", "last_dequeue_at")
-_INSTANTS = (*_CHANNEL_INSTANTS, "rate_allows_at")
+_INSTANTS = ("paused_at", "oldest_ready_at", "last_dequeue_at", "rate_allows_at")
 _COUNTS = ("ready", "scheduled", "leased", "dead", "dropped", "current_concurrency", "backlog")
-_CHANNEL_COUNTS = (*_COUNTS, *_CHANNEL_INSTANTS)
+_CHANNEL_COUNTS = (*_COUNTS, *_INSTANTS)
 
 
 @cache

@@ -6,21 +6,22 @@ They are read in one snapshot and know the time by the database's clock. Nothing
 from sqlalchemy_fairqueue.figures.channels import ChannelSample, Sample, messages_of, take_sample
 from sqlalchemy_fairqueue.figures.queues import Figures, QueueFigures, read_figures
 from sqlalchemy_fairqueue.figures.shared import SharedFigures
-from sqlalchemy_fairqueue.figures.tenants import Reason, Taker, Tenant, tenants_of
 from sqlalchemy_fairqueue.figures.times import age
+from sqlalchemy_fairqueue.values.waits import QueueTaker, Reason, Taker, Tenant, Wait
 
 __all__ = [
     "ChannelSample",
     "Figures",
     "QueueFigures",
+    "QueueTaker",
     "Reason",
     "Sample",
     "SharedFigures",
     "Taker",
     "Tenant",
+    "Wait",
     "age",
     "messages_of",
     "read_figures",
     "take_sample",
-    "tenants_of",
 ]

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.figures.tenants import tenants_of
 from sqlalchemy_fairqueue.figures.times import age
 from sqlalchemy_fairqueue.queue import Queue
+from sqlalchemy_fairqueue.values.waits import tenants_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.figures.tenants import Tenant
-    from sqlalchemy_fairqueue.values import ConsumerInfo, Contention, QueueStats
+    from sqlalchemy_fairqueue.values import ConsumerInfo, Contention, QueueStats, SharedLimit
+    from sqlalchemy_fairqueue.values.waits import Tenant
 
 SHOWN = 200
 """Channels of each sort that the figures hold, and consumers."""
@@ -34,6 +34,7 @@ class QueueFigures:
         stats: Its counts.
         contention: The channels that wait longest and those that hold most.
         consumers: Its consumers, those with the most messages.
+        limits: The shared limits that it draws from.
         records_history: Whether it records its history, from which completions are counted.
         completed: Completed attempts since the figures before. None: these are the first, or it records no history.
         completed_per_second: The same a second.
@@ -45,6 +46,7 @@ class QueueFigures:
     stats: QueueStats
     contention: Contention
     consumers: Sequence[ConsumerInfo]
+    limits: Sequence[SharedLimit]
     records_history: bool
     completed: int | None = None
     completed_per_second: float | None = None
@@ -74,7 +76,7 @@ class QueueFigures:
     @cached_property
     def tenants(self) -> tuple[Tenant, ...]:
         """The channels of the contention with the reasons of their waits, the longest wait first."""
-        return tenants_of(self.stats, self.contention, self.at)
+        return tenants_of(self.stats, self.contention, self.limits, self.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,7 @@ def read_figures(
             queue.stats(connection),
             queue.contention(connection, limit=SHOWN),
             queue.consumers(connection, limit=SHOWN),
+            database.limits(connection, queue.schema, queue=queue.name),
             queue.name in recorded,
         )
         if previous is not None and since is not None:

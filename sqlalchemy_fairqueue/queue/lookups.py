@@ -9,13 +9,23 @@ from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import MessageFilter, MessagePosition
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
-from sqlalchemy_fairqueue.values import MessagePage, MessageState, check_choice, check_count, check_name
+from sqlalchemy_fairqueue.values import (
+    MessagePage,
+    MessageState,
+    Reason,
+    Wait,
+    check_choice,
+    check_count,
+    check_name,
+    wait_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sqlalchemy import Connection
 
+    from sqlalchemy_fairqueue.database import Target
     from sqlalchemy_fairqueue.queue.base import AsyncWhere, Where
     from sqlalchemy_fairqueue.values import MessageDetails
 
@@ -23,6 +33,8 @@ _WHOLE = 256 * 2**20
 _BEGINNING = 65_536
 _PLACES = 1000
 _SCAN = 5000
+_CHANNELS = 20
+"""Channels among which those are found that have most of what a message waits for."""
 
 
 class LookupMethods(QueueBase):
@@ -36,7 +48,9 @@ class LookupMethods(QueueBase):
     ) -> MessageDetails | None:
         """One message that is not settled, by its id, or by its channel and key, with its whole content and its place.
 
-        ``queue.codec.decode(found.content)`` is its payload. Dead letters are found by :meth:`dead_letters`.
+        ``queue.codec.decode(found.content)`` is its payload. Dead letters are found by :meth:`dead_letters`. Its
+        ``wait`` says why it waits and who has what it waits for: other channels, and with a shared limit other queues.
+        To know that costs about what :meth:`stats` and :meth:`contention` cost.
 
         Args:
             where: A session, Connection or Engine.
@@ -142,7 +156,8 @@ class LookupMethods(QueueBase):
             if not found or found[0].consumer is not None:
                 return found[0] if found else None
             before = database.message_place(connection, self._target, found[0].message_id, most=_PLACES)
-            return replace(found[0], place=None if before is None or before == _PLACES else before + 1)
+            place = None if before is None or before == _PLACES else before + 1
+            return replace(found[0], place=place, wait=_wait(connection, self._target, found[0]))
 
         return work
 
@@ -171,6 +186,21 @@ class LookupMethods(QueueBase):
             return MessagePage(messages, None if end is None else ".".join(map(str, end)))
 
         return work
+
+
+def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wait | None:
+    """Why a message waits that nobody holds."""
+    now = database.sample_context(connection, target.schema).at
+    if message.due_at > now:
+        return Wait(Reason.SCHEDULED, message.due_at)
+    [channel] = database.channel_stats(connection, target, [message.channel], limit=1)
+    return wait_of(
+        database.stats(connection, target),
+        database.contention(connection, target, limit=_CHANNELS),
+        database.limits(connection, target.schema, queue=target.queue),
+        channel,
+        now,
+    )
 
 
 def _position(after: object, which: MessageFilter) -> MessagePosition:

@@ -76,6 +76,7 @@ from sqlalchemy_fairqueue.values.schedules import (
     timing_of,
 )
 from sqlalchemy_fairqueue.values.slots import CatchUp, Plan, Timing, planned
+from sqlalchemy_fairqueue.values.waits import QueueTaker, Reason, Taker, Wait, wait_of
 
 __all__ = [
     "AFTER_GROUP_HEADER",
@@ -123,7 +124,9 @@ __all__ = [
     "QuarantinedInfo",
     "QueueLimits",
     "QueueStats",
+    "QueueTaker",
     "Rate",
+    "Reason",
     "Receipt",
     "Recurrence",
     "RecurrenceWords",
@@ -133,8 +136,10 @@ __all__ = [
     "ScheduleInfo",
     "ScheduleState",
     "SharedLimit",
+    "Taker",
     "Timing",
     "Unset",
+    "Wait",
     "check_choice",
     "check_count",
     "check_duration",
@@ -150,4 +155,5 @@ __all__ = [
     "policy_fields",
     "schedule_state",
     "timing_of",
+    "wait_of",
 ]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal, overload
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from sqlalchemy_fairqueue.values.waits import Wait
+
 MessageState = Literal["leased", "scheduled", "ready"]
 MoveOutcome = Literal["moved", "unchanged", "leased", "duplicate", "missing"]
 
@@ -39,6 +41,8 @@ class MessageDetails:
         unreadable: Why it cannot be read. None: it can.
         place: Its place among the messages of its channel that wait, from 1 to 1,000. None: it is beyond, or a
             consumer holds it, or it is one of a page.
+        wait: Why it waits, if :meth:`~sqlalchemy_fairqueue.Queue.message` was asked. None: a consumer holds it, or it
+            was not asked.
     """
 
     message_id: int
@@ -61,6 +65,7 @@ class MessageDetails:
     error: str | None
     unreadable: str | None
     place: int | None = None
+    wait: Wait | None = None
 
     def state(self, now: datetime) -> MessageState:
         """Its state: "leased", a consumer holds it; "scheduled", it is due after *now*; "ready", it waits."""

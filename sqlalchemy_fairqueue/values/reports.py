@@ -61,15 +61,19 @@ class SharedLimit:
         name: Its name.
         max_concurrency: Most messages of its queues together that consumers hold at once. None: no limit.
         rate: Most messages of its queues together in a time. None: no rate.
+        rate_allows_at: When that allows the next message, in UTC, or allowed it. None: no rate.
         current_concurrency: How many messages of its queues consumers hold.
         queues: The queues that draw from it.
+        leased: How many messages of each of these queues consumers hold, in the same order.
     """
 
     name: str
     max_concurrency: int | None
     rate: Rate | None
+    rate_allows_at: datetime | None
     current_concurrency: int
     queues: tuple[str, ...]
+    leased: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +115,7 @@ class ChannelStats(PolicyFields):
         paused_at: When the channel was paused, in UTC. None: it is not.
         oldest_ready_at: Since when the oldest of the ready messages waits, in UTC. None: nothing is ready.
         last_dequeue_at: When the channel was last served, in UTC. None: never.
+        rate_allows_at: When its rate allows the next delivery, in UTC. None: it has no rate.
         plan: The plan that the channel follows. None: none.
         overridden: The fields of its policy that were configured for it alone.
     """
@@ -127,6 +132,7 @@ class ChannelStats(PolicyFields):
     paused_at: datetime | None
     oldest_ready_at: datetime | None
     last_dequeue_at: datetime | None
+    rate_allows_at: datetime | None = None
     plan: str | None = None
     overridden: tuple[str, ...] = ()
 

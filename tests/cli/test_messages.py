@@ -45,7 +45,7 @@ def test_show(cli: Cli, engine: Engine) -> None:
     QUEUE.pause(engine)
     assert reason() == "queue paused"
     [later] = enqueue(engine, "a", delay=timedelta(hours=1))
-    assert reason(later) == "its time"
+    assert reason(later) == "scheduled"
 
 
 def test_one_that_is_not_there(cli: Cli, engine: Engine) -> None:

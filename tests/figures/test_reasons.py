@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue
-from sqlalchemy_fairqueue.figures import Reason, SharedFigures, Tenant
+from sqlalchemy_fairqueue.figures import QueueTaker, Reason, SharedFigures, Tenant
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.database import Database
 
@@ -75,6 +75,79 @@ def test_queue_rate(engine: Engine) -> None:
     assert [taker.channel for taker in tenant.takers] == ["b", "c"]
     assert tenant.until is not None
     assert tenant.until == QUEUE.stats(engine).rate_allows_at
+
+
+def _shared(engine: Engine, **limit: object) -> Queue:
+    """Another queue that draws from the same limit, with two messages out; a message waits here."""
+    QUEUE.configure_limit(engine, "api", **limit)  # type: ignore[arg-type]
+    other = Queue("summaries")
+    enqueue(engine, "y", "y", queue=other)
+    for queue in (QUEUE, other):
+        queue.configure(engine, limits=["api"])
+    _consume(engine, "b")
+    assert len(lease(engine, 10, queue=other)) == 2
+    enqueue(engine, "a")
+    return other
+
+
+def test_shared_limit(engine: Engine) -> None:
+    """A limit that other queues draw from too is used up: it is named, with the queues and channels that have it."""
+    other = _shared(engine, max_concurrency=3)
+    wait = _tenant(engine, "a").waits_for
+    assert wait is not None
+    assert (wait.reason, wait.limit, wait.queues) == (Reason.SHARED_LIMIT, "api", (QueueTaker("summaries", 2),))
+    assert [taker.channel for taker in wait.takers] == ["b"]
+    [held, _] = other.messages(engine, channel="y")
+    QUEUE.configure_limit(engine, "api", max_concurrency=4)
+    assert held.wait is None
+    assert _tenant(engine, "a").reason is Reason.TURN
+
+
+def test_shared_rate(engine: Engine) -> None:
+    """The rate of a shared limit allows the next message later; when is told."""
+    _shared(engine, rate="1/h, burst 3")
+    wait = _tenant(engine, "a").waits_for
+    assert wait is not None
+    assert (wait.reason, wait.limit) == (Reason.SHARED_RATE, "api")
+    assert wait.until is not None
+    assert wait.until == QUEUE.limits(engine)[0].rate_allows_at
+
+
+def _prepare(engine: Engine, reason: Reason) -> None:
+    match reason:
+        case Reason.QUEUE_PAUSED:
+            QUEUE.pause(engine)
+        case Reason.PAUSED:
+            QUEUE.pause(engine, "a", new=True)
+        case Reason.OWN_LIMIT | Reason.RATE:
+            limit = {"max_concurrency": 1} if reason is Reason.OWN_LIMIT else {"rate": "1/h, burst 1"}
+            QUEUE.configure_channel(engine, "a", **limit)
+            _consume(engine, "a")
+        case Reason.QUEUE_LIMIT | Reason.QUEUE_RATE:
+            QUEUE.configure(engine, **({"max_concurrency": 1} if reason is Reason.QUEUE_LIMIT else {"rate": "1/h"}))
+            _consume(engine, "b")
+        case Reason.SHARED_LIMIT | Reason.SHARED_RATE:
+            _shared(engine, **({"max_concurrency": 3} if reason is Reason.SHARED_LIMIT else {"rate": "1/h, burst 3"}))
+        case Reason.CAPACITY:
+            _consume(engine, "a")
+        case Reason.TURN:
+            _consume(engine, "b")
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_message_has_the_reason_of_its_tenant(engine: Engine, reason: Reason) -> None:
+    """Each reason, for the message as for its tenant, with the same takers; none while a consumer holds it."""
+    _prepare(engine, reason)
+    [message_id] = enqueue(engine, "a", delay=timedelta(hours=reason is Reason.SCHEDULED))
+    found = QUEUE.message(engine, message_id)
+    assert found is not None
+    assert found.wait is not None
+    assert found.wait.reason is reason
+    expected = _tenant(engine, "a").waits_for
+    assert expected is not None
+    assert (found.wait.reason, found.wait.takers, found.wait.limit, found.wait.queues) == (
+        expected.reason, expected.takers, expected.limit, expected.queues,
+    )  # fmt: skip
 
 
 def test_others_turn(engine: Engine) -> None:

@@ -39,6 +39,7 @@ returns table (
   oldest_ready_at bigint,
   last_dequeue_at bigint,
   dead bigint,
+  rate_allows_at bigint,
   plan text,
   overridden text[]
 )
@@ -116,7 +117,7 @@ begin
     s.rate_interval, s.rate_burst, s.weight, s.max_backlog, s.drop_when_full, s.priority_aging,
     greatest(later.messages, s.backlog + coalesce(t.added, 0)), s.dropped + coalesce(t.dropped, 0), s.paused_at,
     least(ordinary.since, urgent.since), nullif(s.last_dequeue_at, 0), coalesce(b.messages, 0),
-    p.plan, coalesce(p.overridden, '{}')
+    fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst), p.plan, coalesce(p.overridden, '{}')
   from named n
   cross join lateral (
     select v.*

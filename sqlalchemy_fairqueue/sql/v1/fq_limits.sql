@@ -1,15 +1,19 @@
--- fq_limits: the shared limits, by name, with the queues that draw from each and what they have out. p_name: only this
--- one, null: all.
--- Guarantees: one snapshot of each limit. rate_interval 0: no rate. Locks: none. Index: fq_limit_pkey; those of
--- fq_limit_members. Errors: QF007: for monitors and operators of all queues.
-create function fairqueue.fq_limits(p_name text)
+-- fq_limits: the shared limits, by name, with the queues that draw from each, what each of these has out (leased, in the
+-- same order), what they have out together, and when the rate allows the next message. p_name: only this one; p_queue:
+-- only those that this queue draws from; null: all.
+-- Guarantees: one snapshot of each limit. rate_interval 0: no rate. Locks: none. Index: fq_limit_pkey, fq_queue_pkey,
+-- fq_limit_state_newest_ix; those of fq_limit_members. Errors: QF007: for monitors and operators of the queue, or else
+-- of all queues.
+create function fairqueue.fq_limits(p_name text, p_queue text default null)
 returns table (
   name text,
   max_concurrency integer,
   rate_interval bigint,
   rate_burst integer,
+  rate_allows_at bigint,
   current_concurrency bigint,
-  queues text[]
+  queues text[],
+  leased bigint[]
 )
 language plpgsql
 volatile
@@ -19,19 +23,36 @@ as $$
 #variable_conflict use_column
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], null::text, null::text[])
+    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
   return query
-  select f.name, f.max_concurrency, f.rate_interval, f.rate_burst, coalesce(m.messages_out, 0)::bigint,
-    coalesce(m.queues, '{}')
+  select f.name, f.max_concurrency, f.rate_interval, f.rate_burst,
+    (
+      select fairqueue.fq_rate_allows_at(s.rate_at, f.rate_interval, f.rate_burst)
+      from fairqueue.fq_limit_state s
+      where s.limit_name = f.name
+      order by s.limit_name desc, s.turn desc
+      limit 1
+    ),
+    coalesce(m.messages_out, 0)::bigint, coalesce(m.queues, '{}'), coalesce(m.leased, '{}')
   from fairqueue.fq_limit f
   cross join lateral (
-    select sum(x.messages_out) as messages_out, array_agg(x.queue order by x.queue) as queues
+    select sum(x.messages_out) as messages_out, array_agg(x.queue order by x.queue) as queues,
+      array_agg(x.messages_out order by x.queue) as leased
     from fairqueue.fq_limit_members(f.name::text) x
   ) m
-  where p_name is null
-    or f.name = p_name
+  where (p_name is null or f.name = p_name)
+    and (
+      p_queue is null
+      or f.name = any (
+        (
+          select q.limits
+          from fairqueue.fq_queue q
+          where q.name = p_queue
+        )::text[]
+      )
+    )
   order by f.name;
 end
 $$;
