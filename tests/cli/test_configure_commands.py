@@ -106,6 +106,7 @@ def test_what_is_not_named_stays(cli: Cli, engine: Engine) -> None:
             "max_concurrency": None, "rate": {"interval_seconds": 60.0, "burst": 1}, "weight": 3,
             "max_backlog": 9, "on_full": "drop", "priority_aging": None,
         },
+        "plan": None, "overridden": ["max_concurrency", "rate"],
     }  # fmt: skip
     assert cli("configure", "channel", "a", "--no-max-backlog", "--rate", "none", "--json").document["policy"] == {
         "max_concurrency": None, "rate": None, "weight": 3,
@@ -140,6 +141,7 @@ def test_a_queue(cli: Cli, engine: Engine) -> None:
         "queue": "documents", "changed": True, "max_concurrency": 50, "rate": None, "limits": [], "history": False,
         "history_retention_seconds": None, "dead_letter_retention_seconds": None, "fair_by": "messages",
         "dead_letter_retention_seconds_by_kind": {}, "forget_channels_after_seconds": 2592000.0, "defaults": None,
+        "default_plan": None,
     }  # fmt: skip
 
     rate = cli("configure", "queue", "--rate", "50/s", "--burst", "9", "--json").document["rate"]
