@@ -189,18 +189,12 @@ def configure_queue(
     check_contradiction("default_plan", given=default_plan is not None, removed=no_default_plan)
     if default_plan is not None or no_default_plan:
         wanted["default_plan"] = default_plan
-    if history is not None:
-        wanted["history"] = history
-    if retention is not None:
-        wanted["history_retention"] = retention
-    if changes:
-        wanted["defaults"] = changes
+    plain = {"history": history, "history_retention": retention, "fair_by": fair_by, "defaults": changes or None}
+    wanted |= {name: value for name, value in plain.items() if value is not None}
     if dead_letter_retention:
         wanted["dead_letter_retention"] = dict(dead_letter_retention)
     if forget_channels_after is not None:
         wanted["forget_channels_after"] = None if forget_channels_after == "none" else forget_channels_after
-    if fair_by is not None:
-        wanted["fair_by"] = fair_by
     with open_installation(options) as installation:
         queue = installation.single_queue(may_be_new=bool(wanted))
         before = _configuration(installation, queue)
