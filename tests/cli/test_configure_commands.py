@@ -141,7 +141,7 @@ def test_a_queue(cli: Cli, engine: Engine) -> None:
         "queue": "documents", "changed": True, "max_concurrency": 50, "rate": None, "limits": [], "history": False,
         "history_retention_seconds": None, "dead_letter_retention_seconds": None, "fair_by": "messages",
         "dead_letter_retention_seconds_by_kind": {}, "forget_channels_after_seconds": 2592000.0, "defaults": None,
-        "default_plan": None, "fair_by": "messages",
+        "default_plan": None,
     }  # fmt: skip
 
     rate = cli("configure", "queue", "--rate", "50/s", "--burst", "9", "--json").document["rate"]
@@ -203,7 +203,7 @@ def test_show_a_queue(cli: Cli, engine: Engine) -> None:
     enqueue(engine, "a")
     assert cli("configure", "queue").rows() == [
         ["queue 'documents'"], ["max concurrency", "-"], ["rate", "-"], ["burst", "-"],
-        ["fair by", "messages"], ["history", "no"], ["retention", "-"],
+        ["history", "no"], ["retention", "-"],
         ["dead letters", "kept"], ["new channels take the policy that their first enqueue brings"],
     ]  # fmt: skip
 
