@@ -144,7 +144,9 @@ begin
     null::fairqueue.fq_channel_state, fairqueue.fq_changed_policy(v_before, v_changes)
   );
 
-  if v_policy.max_concurrency is not null and (v_changes ? 'max_concurrency' or p_changes ?| array['plan', 'reset']) then
+  if v_policy.max_concurrency is not null
+    and (v_changes ? 'max_concurrency' or p_changes ?| array['plan', 'reset'])
+  then
     perform fairqueue.fq_hold_leased(p_queue, 1::integer, v_channel_id);
     -- A new statement, which sees the commits that it waited for.
     update fairqueue.fq_message m

@@ -1,5 +1,6 @@
--- fq_configure_plan: make a plan of a queue, or change it, in the caller's transaction. p_changes: the fields to change,
--- as fq_changed_policy takes them; the others stay, and a new plan has no limits. p_notify: wake waiting consumers.
+-- fq_configure_plan: make a plan of a queue, or change it, in the caller's transaction. p_changes: the fields to
+-- change, as fq_changed_policy takes them; the others stay, and a new plan has no limits. p_notify: wake waiting
+-- consumers.
 -- Guarantees: one row is written, however many channels follow the plan. A dequeue that begins after the commit takes
 -- no message of a channel under older values of max_concurrency, rate and weight. Consumers bring the change to the
 -- channels that nobody takes from, and wake those that it frees; until then max_backlog, drop_when_full and

@@ -1,6 +1,6 @@
--- fq_limits: the shared limits, by name, with the queues that draw from each, what each of these has out (leased, in the
--- same order), what they have out together, and when the rate allows the next message. p_name: only this one; p_queue:
--- only those that this queue draws from; null: all.
+-- fq_limits: the shared limits, by name, with the queues that draw from each, what each of these has out (leased, in
+-- the same order), what they have out together, and when the rate allows the next message. p_name: only this one;
+-- p_queue: only those that this queue draws from; null: all.
 -- Guarantees: one snapshot of each limit. rate_interval 0: no rate. Locks: none. Index: fq_limit_pkey, fq_queue_pkey,
 -- fq_limit_state_newest_ix; those of fq_limit_members. Errors: QF007: for monitors and operators of the queue, or else
 -- of all queues.
