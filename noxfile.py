@@ -142,7 +142,7 @@ def matrix(session: nox.Session, alembic: str, sqlalchemy: str, server: int) -> 
     if programs is None:
         session.skip(f"PostgreSQL {server}: none found in the distribution's folders, and no wheel holds it")
     folders = [f"tests/{name}" for name in _ON_EVERY_VERSION]
-    session.run("pytest", *(session.posargs or folders), env={"FAIRQUEUE_POSTGRES_BIN": str(programs)})
+    session.run("pytest", "--whole", *(session.posargs or folders), env={"FAIRQUEUE_POSTGRES_BIN": str(programs)})
 
 
 @nox.session

@@ -128,6 +128,7 @@ def test_tables_of_the_user(project: Project, empty_database: Database, caplog: 
     assert [line for line in said if "'fq_mine(id)', assuming SERIAL" in line] != []
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("models", "base", "options", "schemas"),
     [

@@ -171,6 +171,7 @@ def test_a_dropped_role(project: Project, empty_database: Database) -> None:
     assert drift(empty_database) == []
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("script", [False, True], ids=["online", "script"])
 def test_steps_renew_grants(project: Project, make_database: MakeDatabase, schema: str | None, *, script: bool) -> None:
     """Roles have in every version what their grants stand for there; what was granted by hand stays."""

@@ -32,6 +32,7 @@ def ladder(project: Project, database: Database, schema: str | None, old: int, n
     project.point_at(database.url)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("old", "new"), STEPS)
 def test_steps_leave_what_an_installation_does(
     project: Project, make_database: MakeDatabase, schema: str | None, old: int, new: int

@@ -33,6 +33,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("version", [1, LATEST])
 @pytest.mark.parametrize("change", CHANGES)
 def test_repair(

@@ -284,4 +284,9 @@ def test_documents() -> None:
     assert document["wait"] == {"p50_seconds": 0.1, "p95_seconds": 2.0, "p99_seconds": 30.0, "max_seconds": 400.0}
     assert document["longest_starvation"]["lasted_seconds"] == 75
     assert document["policy"]["rate_interval_seconds"] == 1
+
+
+@pytest.mark.spark
+def test_frames() -> None:
+    """Figures are frames of pandas, which comes with Spark, under the same names."""
     assert set(report("a").channels.columns) >= {"channel", "wait_p95", "mean_wait", "longest_starvation_lasted"}

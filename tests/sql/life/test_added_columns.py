@@ -31,6 +31,7 @@ def add_columns(kernel: Kernel, kind: str) -> None:
         kernel.rows(f"alter table {table} {added}")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("kind", ["text not null default 'theirs'", "bigint"])
 @pytest.mark.parametrize("recorded", [False, True], ids=["no history", "history"])
 def test_every_table_takes_further_columns(kernel: Kernel, clock: Clock, kind: str, *, recorded: bool) -> None:
