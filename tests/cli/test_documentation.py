@@ -9,7 +9,7 @@ import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue.cli.program import program
 from sqlalchemy_fairqueue.cli.results import ExitStatus
 from tests.cli.conftest import Cli
-from tests.cli.messages import bury, enqueue
+from tests.cli.messages import QUEUE, bury, enqueue
 
 _PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "cli.md"
 _TEXT = _PAGE.read_text() if _PAGE.is_file() else ""
@@ -38,6 +38,7 @@ def test_examples_run(cli: Cli, engine: Engine, example: str) -> None:
     """Every example of the page runs as it stands."""
     assert 3 in bury(engine, *["customer-7"] * 6)
     assert 17 in enqueue(engine, *["customer-7"] * 11)
+    QUEUE.configure_plan(engine, "gold", weight=5)
 
     found = cli(*shlex.split(example)[1:])
     # doctor finds that the server of the tests has no autovacuum.
