@@ -127,7 +127,6 @@ declare
   -- the queue's shared limits and rate
   v_limits text[];
   v_plans boolean;
-  v_spreading boolean;
   v_spread_in bigint;
   v_drawn_room integer;
   v_rate_at bigint;
@@ -229,15 +228,6 @@ begin
   end if;
   -- One statement answers all questions, since starting a statement costs more than running it.
   select q.paused_at is not null, q.history, q.limits, q.plans,
-    case
-      when q.plans then
-        exists (
-          select
-          from fairqueue.fq_plan n
-          where n.queue = p_queue
-            and num_nonnulls(n.spread_after) = 1
-        )
-    end,
     q.max_concurrency is not null or (q.rate_interval > 0) is true or q.limits is not null,
     (q.fair_by <> 'messages') is true, q.fair_by,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
@@ -266,8 +256,8 @@ begin
       where g.queue = p_queue
         and g.id > case when v_full then 0 else v_signal_floor end
     )
-  into v_paused, v_history, v_limits, v_plans, v_spreading, v_limited_queue, v_by_cost, v_fair_by, v_ended_xid,
-    v_unwritten, v_expired_at, v_promoted_at, v_signalled
+  into v_paused, v_history, v_limits, v_plans, v_limited_queue, v_by_cost, v_fair_by, v_ended_xid, v_unwritten,
+    v_expired_at, v_promoted_at, v_signalled
   from (values (p_queue)) asked (name)
   left join fairqueue.fq_queue q on q.name = asked.name;
   v_expired := num_nonnulls(v_expired_at, v_promoted_at) > 0;
@@ -299,9 +289,17 @@ begin
   if v_promoted_at is not null then
     perform fairqueue.fq_promote(p_queue, c_chunk, v_promoted_at, v_now);
   end if;
-  if v_spreading then
-    select p.due_in, v_expired or p.followed > 0 into v_spread_in, v_expired
-    from fairqueue.fq_spread_plans(p_queue, c_chunk) p;
+  if v_plans then
+    -- In an if of its own, as below: a condition with a query is started also where it need not be run.
+    if exists (
+      select
+      from fairqueue.fq_plan n
+      where n.queue = p_queue
+        and num_nonnulls(n.spread_after) = 1
+    ) then
+      select p.due_in, v_expired or p.followed > 0 into v_spread_in, v_expired
+      from fairqueue.fq_spread_plans(p_queue, c_chunk) p;
+    end if;
   end if;
   if v_expired then
     v_signalled := true;
@@ -530,15 +528,17 @@ begin
     continue when v_bare;
     v_channel_floor := v_first;
     -- What follows a plan that has changed gets the new values before anything is taken from it.
-    if v_plans and exists (
-      select
-      from fairqueue.fq_follow_plans(
-        p_queue, (case when v_several then v_channels else array[v_channel_id] end)::bigint[]
-      ) f
-      where f.followed + f.deferred > 0
-    ) then
-      v_empty := v_empty + 1;
-      continue;
+    if v_plans then
+      if exists (
+        select
+        from fairqueue.fq_follow_plans(
+          p_queue, (case when v_several then v_channels else array[v_channel_id] end)::bigint[]
+        ) f
+        where f.followed + f.deferred > 0
+      ) then
+        v_empty := v_empty + 1;
+        continue;
+      end if;
     end if;
 
     if v_lease_id is null and not v_limited_queue then
