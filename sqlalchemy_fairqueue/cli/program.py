@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.cli.dashboard import dashboard
 from sqlalchemy_fairqueue.cli.dead_letters import list_dead, purge_dead, redrive_dead, show_dead
 from sqlalchemy_fairqueue.cli.doctor.command import doctor
 from sqlalchemy_fairqueue.cli.errors import CommandError, usage_error
+from sqlalchemy_fairqueue.cli.groups import cancel_group, list_groups, show_group
 from sqlalchemy_fairqueue.cli.history import prune_history
 from sqlalchemy_fairqueue.cli.limits import configure_limit, limits
 from sqlalchemy_fairqueue.cli.messages import list_messages, move_messages, show_message
@@ -59,6 +60,7 @@ messages = typer.Typer(no_args_is_help=True, help="Messages that are not settled
 configure = typer.Typer(no_args_is_help=True, help="How a queue or a channel is served.")
 plans = typer.Typer(no_args_is_help=True, help="Plans: policies with a name, which channels follow.")
 schedules = typer.Typer(no_args_is_help=True, help="Schedules: messages that recur.")
+groups = typer.Typer(no_args_is_help=True, help="Groups: messages that one message follows when the last has ended.")
 history = typer.Typer(no_args_is_help=True, help="The history: a record of attempts.")
 spark = typer.Typer(no_args_is_help=True, help="The data pipeline: bulk loads, archive, fairness report, replay.")
 
@@ -109,6 +111,9 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
     (messages, "show", show_message),
     (messages, "cancel", cancel),
     (messages, "move", move_messages),
+    (groups, "list", list_groups),
+    (groups, "show", show_group),
+    (groups, "cancel", cancel_group),
     (plans, "list", list_plans),
     (plans, "set", set_plan),
     (plans, "remove", remove_plan),
@@ -139,6 +144,7 @@ for _group, _name, _function in _COMMANDS:
 program.add_typer(configure, name="configure")
 program.add_typer(dead, name="dead")
 program.add_typer(messages, name="messages")
+program.add_typer(groups, name="groups")
 program.add_typer(history, name="history")
 program.add_typer(plans, name="plans")
 program.add_typer(schedules, name="schedules")

@@ -1,9 +1,11 @@
 import re
 import shlex
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
 import sqlalchemy_fairqueue
 from sqlalchemy_fairqueue.cli.program import program
@@ -13,6 +15,7 @@ from tests.cli.messages import QUEUE, bury, enqueue
 
 _PAGE = Path(sqlalchemy_fairqueue.__file__).parents[1] / "docs" / "cli.md"
 _TEXT = _PAGE.read_text() if _PAGE.is_file() else ""
+_GROUP = UUID("0b5c8a52-7a3e-4a0c-9d55-0c1a4f1f2a77")
 _BLOCK = re.compile(r"(<!-- not run -->\n)?```console\n(.*?)```", re.DOTALL)
 
 
@@ -39,6 +42,11 @@ def test_examples_run(cli: Cli, engine: Engine, example: str) -> None:
     assert 3 in bury(engine, *["customer-7"] * 6)
     assert 17 in enqueue(engine, *["customer-7"] * 11)
     QUEUE.configure_plan(engine, "gold", weight=5)
+    with Session(engine) as session, session.begin():
+        group = QUEUE.group(session)
+        group.id = _GROUP
+        with group:
+            pass
 
     found = cli(*shlex.split(example)[1:])
     # doctor finds that the server of the tests has no autovacuum.

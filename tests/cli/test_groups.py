@@ -1,0 +1,98 @@
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Enqueue
+from tests.cli.conftest import Cli
+from tests.cli.messages import ODD_NAMES, QUEUE, bury, lease
+from tests.fixtures.database import Database
+from tests.groups.conftest import fold
+
+OWN = ("--queue", "documents")
+
+
+def make(engine: Engine, members: int = 2, then: str = "reports") -> str:
+    """A group; its id."""
+    follows = Enqueue(channel=then, payload="all", kind="report")
+    with Session(engine) as session, session.begin(), QUEUE.group(session, then=follows) as group:
+        group.enqueue_many([Enqueue(channel="a", payload=number) for number in range(members)])
+    return str(group.id)
+
+
+def test_list(cli: Cli, engine: Engine, database: Database) -> None:
+    """Groups are listed with their counts, the newest first, by state and page by page."""
+    first, second = make(engine), make(engine, members=0)
+    fold(database)
+    found = cli("groups", "list", *OWN)
+    assert found.rows()[0][:5] == ["id", "state", "members", "pending", "done"]
+    assert [row[:4] for row in found.rows()[1:]] == [[second, "finished", "0", "0"], [first, "open", "2", "2"]]
+
+    page = cli("groups", "list", *OWN, "--limit", "1", "--json").document
+    assert ([one["group_id"] for one in page["groups"]], page["more"]) == ([second], True)
+    assert f"--after {second}" in cli("groups", "list", *OWN, "--limit", "1").out
+    rest = cli("groups", "list", *OWN, "--after", second, "--json").document
+    assert ([one["group_id"] for one in rest["groups"]], rest["more"]) == ([first], False)
+    of_state = [
+        [one["group_id"] for one in cli("groups", "list", *OWN, "--state", state, "--json").document["groups"]]
+        for state in ("open", "finished")
+    ]
+    assert of_state == [[first], [second]]
+    assert cli("groups", "list", "--queue", "mails").out == "queue 'mails' has no groups\n"
+
+
+def test_show(cli: Cli, engine: Engine, database: Database) -> None:
+    """One group is shown with what has become of its members, also before a worker has counted them."""
+    group = make(engine)
+    done, failed = lease(engine, 2)
+    QUEUE.complete(engine, [done])
+    QUEUE.bury(engine, [failed], reason="cannot be read")
+    before = cli("groups", "show", group, *OWN, "--json").document
+    assert (before["state"], before["total"], before["pending"], before["done"], before["failed"]) == (
+        "open", 2, 0, 1, 1,
+    )  # fmt: skip
+    fold(database)
+    after = cli("groups", "show", group, *OWN, "--json").document
+    [follows] = lease(engine)
+    assert (after["state"], after["message_id"], after["problem"]) == ("finished", follows.message_id, None)
+    assert ["follow-up", str(follows.message_id)] in cli("groups", "show", group, *OWN).rows()
+
+
+def test_cancel(cli: Cli, engine: Engine, database: Database) -> None:
+    """It asks first. Members that wait are withdrawn; those that consumers hold are told of."""
+    group = make(engine, members=3)
+    lease(engine, 1)
+    assert cli("groups", "cancel", group, *OWN).status == 2
+    assert cli("groups", "cancel", group, *OWN, answer="n\n").status == 1
+    assert QUEUE.group_status(engine, group).pending == 3
+    found = cli("groups", "cancel", group, *OWN, answer="y\n")
+    assert found.out == f"2 members of group {group} cancelled; consumers hold 1, and are told\n"
+    again = cli("groups", "cancel", group, *OWN, "--yes", "--json").document
+    assert (again["group_id"], again["cancelled"], again["leased"]) == (group, 0, 0)
+    fold(database)
+    assert cli("groups", "show", group, *OWN, "--json").document["cancelled"] == 2
+
+
+def test_unknown(cli: Cli, engine: Engine) -> None:
+    """An id that is none, or of no group of the queue, is told, and changes nothing."""
+    bury(engine, "a")
+    for words in (("show",), ("cancel", "--yes"), ("list", "--after")):
+        name, *options = words
+        assert cli("groups", name, *options, "7", *OWN).status == 2
+        unknown = cli("groups", name, *options, str(uuid4()), *OWN)
+        assert unknown.status == 1
+        assert "'fairqueue groups list' shows them" in unknown.err
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_odd_names(cli: Cli, engine: Engine, database: Database, name: str) -> None:
+    """Nothing of a name, also within a problem, is taken for markup or a terminal's control."""
+    QUEUE.configure_channel(engine, name, max_backlog=1)
+    QUEUE.enqueue_now(engine, channel=name, payload=0)
+    group = make(engine, members=0, then=name)
+    fold(database)
+    found = cli("groups", "show", group, *OWN)
+    assert "is full" in found.out
+    assert "\x1b" not in found.out + cli("groups", "list", *OWN).out
+    assert UUID(cli("groups", "show", group, *OWN, "--json").document["group_id"]) == UUID(group)
