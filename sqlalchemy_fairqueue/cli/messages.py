@@ -19,8 +19,8 @@ from sqlalchemy_fairqueue.cli.tables import BLANK, Column, key_values, number_co
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.values import MessageDetails, Wait
 
-_PLACES = 1000
-"""Places in a channel that a look-up counts; beyond, only that they are beyond."""
+_MOST_AHEAD = 1000
+"""Messages ahead of one that a look-up counts."""
 
 _COLUMNS = (
     number_column("id"),
@@ -57,14 +57,14 @@ def list_messages(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="N", help="At most so many.")] = 100,
     after: Annotated[
-        str | None, typer.Option("--after", metavar="PLACE", help="The page after this one: what the last one said.")
+        str | None, typer.Option("--after", metavar="NEXT", help="The page after this one: what the last one said.")
     ] = None,
 ) -> Result:
     """List messages that are not settled, page by page.
 
     Those of a channel: first those that consumers hold, then the others in the order of delivery. Those of the whole
-    queue: by their ids. By kind, and by state without a channel, a page looks at 5,000 messages at most, so that it may
-    be short and not the last one.
+    queue: by their ids. By kind, and by state without a channel, a page reads 5,000 messages at most, so that it may be
+    short and not the last one.
     """
     with open_installation(options) as installation:
         queue = installation.single_queue()
@@ -91,7 +91,7 @@ def list_messages(
     such = "" if state is None and kind is None and key is None else "such "
     shown: list[Any] = [text_table(columns, rows)] if rows else [Text(f"{whose} has no {such}messages")]
     if found.next is not None:
-        shown = shown if rows else [Text(f"no {such}messages of {whose} among those that were looked at")]
+        shown = shown if rows else [Text(f"no {such}messages of {whose} among those that were read")]
         shown.append(Text(f"there may be more: --after={found.next}"))
     return Result(
         {
@@ -105,7 +105,7 @@ def list_messages(
 
 
 def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(metavar="ID", min=1)]) -> Result:
-    """Show a message that is not settled: its state, why it waits, its place in its channel, its payload.
+    """Show a message that is not settled: its state, why it waits, how many come before it, its payload.
 
     The payload is decoded as JSON, or by the codec of the application's queue if --app names one.
     """
@@ -129,7 +129,7 @@ def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(
         ("waits for", found.wait and str(found.wait.reason)),
         ("shared limit", found.wait and found.wait.limit),
         ("which has", found.wait and (", ".join(_takers(found.wait)) or None)),
-        ("place in its channel", None if found.consumer is not None else _place(found)),
+        ("messages ahead", None if found.consumer is not None else _ahead(found)),
         ("enqueued (UTC)", found.enqueued_at),
         ("due (UTC)", found.due_at),
         ("attempts", f"{found.attempts} of {found.max_attempts}, handed out {found.deliveries} times"),
@@ -139,7 +139,7 @@ def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(
         ("payload", payload),
         ("error", found.error),
     ]
-    document = _document(found, now) | _waits(found.wait) | {"place": found.place, "payload": payload}
+    document = _document(found, now) | _waits(found.wait) | {"messages_ahead": found.messages_ahead, "payload": payload}
     return Result({"queue": queue.name} | document, (key_values([row for row in rows if row[1] is not None]),))
 
 
@@ -198,8 +198,8 @@ def _document(one: MessageDetails, now: datetime) -> dict[str, Any]:
     }
 
 
-def _place(message: MessageDetails) -> str:
-    return f"beyond {_PLACES:,}" if message.place is None else f"{message.place:,}"
+def _ahead(message: MessageDetails) -> str:
+    return f"{_MOST_AHEAD:,} or more" if message.messages_ahead is None else f"{message.messages_ahead:,}"
 
 
 def _takers(wait: Wait) -> list[str]:

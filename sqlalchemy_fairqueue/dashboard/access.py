@@ -1,4 +1,4 @@
-"""Access to the dashboard: who looks, what they may do, and the record of what they did."""
+"""Access to the dashboard: users, their roles, and the record of what they did."""
 
 from __future__ import annotations
 

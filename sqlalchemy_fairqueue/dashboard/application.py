@@ -55,7 +55,7 @@ def create_dashboard(
 ) -> Starlette:
     """Make the dashboard, an ASGI application to mount in another one or to serve alone.
 
-    The figures are read once in a while for all who look, and never while nobody does. Whoever reaches the dashboard
+    The figures are read once in a while for all viewers, and never without one. Whoever reaches the dashboard
     without *authorize* sees figures and names, and can change nothing.
 
     Args:

@@ -100,7 +100,7 @@ class Reading:
         return found[1]
 
     def forget(self) -> None:
-        """Read anew at the next look: something was changed."""
+        """Read anew when the figures are requested next: something was changed."""
         self._kept = {key: kept for key, kept in self._kept.items() if key == "health"}
         self.figures.forget()
 

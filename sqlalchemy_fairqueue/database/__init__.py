@@ -58,7 +58,7 @@ from sqlalchemy_fairqueue.database.messages import (
     MessageFilter,
     MessagePosition,
     find_messages,
-    message_place,
+    messages_ahead,
     move_message,
 )
 from sqlalchemy_fairqueue.database.plans import (
@@ -188,7 +188,7 @@ __all__ = [
     "mark_idle_channels",
     "max_backlog",
     "message_details",
-    "message_place",
+    "messages_ahead",
     "move_message",
     "pause",
     "pause_schedule",

@@ -82,8 +82,8 @@ def call(
 ) -> Clause:
     """A select from a function, each argument a parameter of its type, in the order of the function's parameters.
 
-    Every parameter is passed, by its place and with its exact type: no function that another role has added under the
-    same name fits as well.
+    Every parameter is passed, in its position and with its exact type: no function that another role has added under
+    the same name fits as well.
 
     Args:
         schema: Of the installation.

@@ -188,7 +188,7 @@ def groups_due_clause(schema: str | None) -> Clause:
 
 def groups_due(connection: Connection, schema: str | None) -> bool:
     """Whether there is anything to fold or to finish."""
-    [row] = fetch(connection, groups_due_clause(schema), {}, "look for groups")
+    [row] = fetch(connection, groups_due_clause(schema), {}, "poll for groups")
     return cast("bool", row.due)
 
 

@@ -109,20 +109,20 @@ def find_messages(
 
 
 @cache
-def message_place_clause(schema: str | None) -> Clause:
-    """``fq_message_place``."""
+def messages_ahead_clause(schema: str | None) -> Clause:
+    """``fq_messages_ahead``."""
     types = {"message_id": "bigint", "most": "integer"}
-    return call(schema, "fq_message_place", "fq_message_place as before", queue="text", **types)
+    return call(schema, "fq_messages_ahead", "fq_messages_ahead as ahead", queue="text", **types)
 
 
-def message_place(connection: Connection, target: Target, message_id: int, *, most: int) -> int | None:
-    """How many messages wait before a message in its channel, counted up to *most*; None: it does not wait."""
+def messages_ahead(connection: Connection, target: Target, message_id: int, *, most: int) -> int | None:
+    """How many messages come before a message in its channel, counted up to *most*; None: it does not wait."""
     parameters = {"queue": target.queue, "message_id": message_id, "most": most}
     [row] = fetch(
-        connection, message_place_clause(target.schema), parameters, f"count messages of queue {target.queue!r}"
+        connection, messages_ahead_clause(target.schema), parameters, f"count messages of queue {target.queue!r}"
     )
-    before: int | None = row.before
-    return before
+    ahead: int | None = row.ahead
+    return ahead
 
 
 @cache

@@ -12,7 +12,7 @@ TOKEN_TYPES = {"ids": "bigint[]", "rows": "tid[]", "lease_ids": "bigint[]", "del
 
 
 class Token(NamedTuple):
-    """The proof that a consumer holds a message: the SQL functions settle the delivery only while it is valid.
+    """The fencing token of a delivery: the SQL functions settle the delivery only while it is valid.
 
     Attributes:
         message_id: The message.

@@ -111,7 +111,7 @@ class Waits:
 
 
 def measure(service: str, engine: Engine, scenario: Scenario, takeover: Takeover | None) -> Outcome:
-    """Read the outcome of a run, and check that each upload has one result and nothing is left in the line.
+    """Read the outcome of a run, and check that each upload has one result and nothing is left in the queue.
 
     Args:
         service: Its name.
@@ -156,6 +156,6 @@ def _verify(service: str, scenario: Scenario, uploads: set[str], results: Counte
     if uploads != expected or missing or twice or left:
         problem = (
             f"{service}: of {len(expected)} files {len(uploads)} were uploaded; {len(missing)} of these have no result"
-            f"{sorted(missing)[:3] or ''} and {len(twice)} more than one{twice[:3] or ''}; {left} are left in the line"
+            f"{sorted(missing)[:3] or ''} and {len(twice)} more than one{twice[:3] or ''}; {left} are left in the queue"
         )
         raise DemoError(problem)

@@ -1,4 +1,4 @@
-"""Shared figures: one reading of the database for all who look, however many they are."""
+"""Shared figures: one reading of the database for all viewers."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class SharedFigures:
         return tuple(self._past.get(queue, ()))
 
     def forget(self) -> None:
-        """Read anew at the next look: something was changed."""
+        """Read anew when the figures are requested next: something was changed."""
         self._good_until = 0.0
 
     def completed(self, queue: str) -> int:

@@ -100,7 +100,7 @@ class _OpenTelemetry:
             "fairqueue.message.settled", "{message}", "Deliveries that a worker settled, by how."
         )
 
-    def sending(self, queue: str, messages: Sequence[Enqueue]) -> Sequence[Enqueue]:
+    def before_enqueue(self, queue: str, messages: Sequence[Enqueue]) -> Sequence[Enqueue]:
         """A send span for the call, whose context all of its messages carry."""
         one = messages[0] if len(messages) == 1 else None
         attributes: dict[str, Any] = _common(queue, "send", "enqueue")

@@ -12,7 +12,7 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEng
 from sqlalchemy_fairqueue.database.engines import arun, arun_transaction, refused, run, run_transaction
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import QueueBase
-from sqlalchemy_fairqueue.queue.instrumentation import installed, sending
+from sqlalchemy_fairqueue.queue.instrumentation import before_enqueue, installed
 from sqlalchemy_fairqueue.unit_of_work import (
     EnqueueMessage,
     record,
@@ -256,7 +256,7 @@ class EnqueueMethods(QueueBase):
         for one in found:
             if not isinstance(one, Enqueue):
                 raise self._no_message(one)
-        return sending(self.name, cast("list[Enqueue]", found)) if found else ()
+        return before_enqueue(self.name, cast("list[Enqueue]", found)) if found else ()
 
     @staticmethod
     def _no_message(message: object) -> InvalidArgument:

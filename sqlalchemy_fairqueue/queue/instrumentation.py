@@ -1,6 +1,6 @@
-"""Instrumentation of this process: what is told of enqueues, handlers and settlements, if anything is installed.
+"""Instrumentation of this process: hooks on enqueues, handlers and settlements, if anything is installed.
 
-Without it each of them costs the look at one attribute.
+Without it each of them costs the read of one attribute.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Instrumentation(Protocol):
-    """What is told of the work of this process. Its methods must not raise."""
+    """Hooks on the work of this process. Its methods must not raise."""
 
-    def sending(self, queue: str, messages: Sequence[Enqueue]) -> Sequence[Enqueue]:
-        """Messages are about to be enqueued: those that are enqueued in their place, with more headers."""
+    def before_enqueue(self, queue: str, messages: Sequence[Enqueue]) -> Sequence[Enqueue]:
+        """Return the messages to enqueue instead of those given: the same ones with more headers."""
         ...
 
     def around(self, context: Context, proceed: Callable[[], Any]) -> Any:
@@ -41,7 +41,7 @@ class Instrumentation(Protocol):
 
 
 class _Installed:
-    """The place of the instrumentation."""
+    """Holder of the instrumentation of this process."""
 
     __slots__ = ("instrumentation",)
 
@@ -53,10 +53,10 @@ installed = _Installed()
 """The instrumentation of this process, or None in it."""
 
 
-def sending(queue: str, messages: Sequence[Enqueue]) -> Sequence[Enqueue]:
+def before_enqueue(queue: str, messages: Sequence[Enqueue]) -> Sequence[Enqueue]:
     """The messages with what the instrumentation adds."""
     instrumentation = installed.instrumentation
-    return messages if instrumentation is None else instrumentation.sending(queue, messages)
+    return messages if instrumentation is None else instrumentation.before_enqueue(queue, messages)
 
 
 def settling(queue: str, verb: str, deliveries: Callable[[], Sequence[Delivery]]) -> AbstractContextManager[object]:

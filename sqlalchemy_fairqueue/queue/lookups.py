@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _WHOLE = 256 * 2**20
 _BEGINNING = 65_536
-_PLACES = 1000
+_MOST_AHEAD = 1000
 _SCAN = 5000
 _CHANNELS = 20
 """Channels among which those are found that have most of what a message waits for."""
@@ -46,7 +46,7 @@ class LookupMethods(QueueBase):
     def message(
         self, where: Where, message_id: int | None = None, *, channel: str | None = None, key: str | None = None
     ) -> MessageDetails | None:
-        """One message that is not settled, by its id, or by its channel and key, with its whole content and its place.
+        """One message that is not settled, by its id, or by its channel and key, with its whole content.
 
         ``queue.codec.decode(found.content)`` is its payload. Dead letters are found by :meth:`dead_letters`. Its
         ``wait`` says why it waits and who has what it waits for: other channels, and with a shared limit other queues.
@@ -55,7 +55,7 @@ class LookupMethods(QueueBase):
         Args:
             where: A session, Connection or Engine.
             message_id: The message.
-            channel: In place of the id, with *key*: its channel.
+            channel: Instead of the id, with *key*: its channel.
             key: The key that it holds. One that was cancelled while a consumer holds it has no key any more.
 
         Returns:
@@ -84,14 +84,14 @@ class LookupMethods(QueueBase):
         the order of their delivery. Those of the whole queue come by their ids, so in the order of their enqueues.
         What is given restricts: all of it must be met.
 
-        ``page.next`` says where the next page begins, and is None on the last one. A message whose place in the order
+        ``page.next`` says where the next page begins, and is None on the last one. A message whose rank in the order
         does not change is on one page and no other, whatever else is enqueued or settled meanwhile; one that is
         delivered or returned between two pages may be on both or on none. Each message is shown as it is when it is
         read.
 
         It costs O(log n) and what is returned, where a channel, a key or a state of a channel is given, and for the
         whole queue if the installation has no other. A *kind*, and a *state* of the whole queue, have no index: the
-        call looks at *scan* messages at most, and gives what it found among them, which may be nothing on a page that
+        call reads *scan* messages at most, and returns what it found among them, which may be nothing on a page that
         is not the last one. Where the state is not given or "leased", it also reads the ids of what consumers hold of
         the queue.
 
@@ -103,7 +103,7 @@ class LookupMethods(QueueBase):
             key: Only the one that holds this key in the channel, which must be given.
             limit: Most to return, 1 to 10,000.
             after: ``page.next`` of the page before, with the same channel, state and kind.
-            scan: Most messages to look at, 1 to 1,000,000.
+            scan: Most messages to read, 1 to 1,000,000.
 
         Raises:
             InvalidArgument: A bad argument.
@@ -155,9 +155,9 @@ class LookupMethods(QueueBase):
             found = database.message_details(connection, self._target, ids, content_bytes=_WHOLE)
             if not found or found[0].consumer is not None:
                 return found[0] if found else None
-            before = database.message_place(connection, self._target, found[0].message_id, most=_PLACES)
-            place = None if before is None or before == _PLACES else before + 1
-            return replace(found[0], place=place, wait=_wait(connection, self._target, found[0]))
+            ahead = database.messages_ahead(connection, self._target, found[0].message_id, most=_MOST_AHEAD)
+            counted = None if ahead == _MOST_AHEAD else ahead
+            return replace(found[0], messages_ahead=counted, wait=_wait(connection, self._target, found[0]))
 
         return work
 

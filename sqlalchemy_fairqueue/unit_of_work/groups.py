@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage, MakeGroup, ReceiptUpdate, Target
-    from sqlalchemy_fairqueue.unit_of_work.phases import Place
+    from sqlalchemy_fairqueue.unit_of_work.phases import ConnectedTarget
     from sqlalchemy_fairqueue.values import Delivery
 
 
@@ -70,24 +70,24 @@ class Members:
         raise LeaseLost((adder.message_id,), adder.lease.id, adder.lease.expires_at, holder)
 
 
-def members_by_place(
+def members_by_target(
     enqueues: Iterable[tuple[Connection, EnqueueMessage]],
     groups: Iterable[tuple[Connection, MakeGroup]],
-    leased: dict[Place, list[int]],
-) -> dict[Place, Members]:
+    leased: dict[ConnectedTarget, list[int]],
+) -> dict[ConnectedTarget, Members]:
     """What a transaction has to do with groups, by queue in lock order.
 
     The members that add members are put into *leased*: they are locked with the messages that are settled, so that none
     of them ends before the transaction does.
     """
-    found: dict[Place, Members] = {}
+    found: dict[ConnectedTarget, Members] = {}
     for connection, target, makes in by_queue(groups):
         found.setdefault((connection, target), Members()).makes += makes
     for connection, one in enqueues:
         if one.group_id is None:
             continue
-        place = connection, one.target
-        found.setdefault(place, Members()).adders[one.group_id] = one.adder
+        to = connection, one.target
+        found.setdefault(to, Members()).adders[one.group_id] = one.adder
         if one.adder is not None:
-            leased.setdefault(place, []).append(one.adder.message_id)
+            leased.setdefault(to, []).append(one.adder.message_id)
     return found

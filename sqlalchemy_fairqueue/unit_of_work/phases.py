@@ -33,24 +33,24 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.unit_of_work.operations import Target
 
 OperationT = TypeVar("OperationT", EnqueueMessage, MakeGroup, Configuration, MessageChange, ScheduleChange)
-Place = tuple["Connection", "Target"]
-"""A queue: targets are equal by what names it."""
+ConnectedTarget = tuple["Connection", "Target"]
+"""A queue and the connection of its calls: targets are equal by what names them."""
 
 
 def by_queue(
     routed: Iterable[tuple[Connection, OperationT]],
 ) -> Iterator[tuple[Connection, Target, list[OperationT]]]:
     """Operations by queue, in lock order."""
-    groups: dict[Place, list[OperationT]] = {}
+    groups: dict[ConnectedTarget, list[OperationT]] = {}
     for connection, operation in routed:
         groups.setdefault((connection, operation.target), []).append(operation)
     # Nearly always there is one, and a URL takes time to write.
-    for place in sorted(groups, key=_place) if len(groups) > 1 else groups:
-        yield place[0], groups[place][0].target, groups[place]
+    for one in sorted(groups, key=_lock_order) if len(groups) > 1 else groups:
+        yield one[0], groups[one][0].target, groups[one]
 
 
 def hold_queues(configurations: Iterable[tuple[Connection, Configuration]]) -> None:
-    """Lock the rows of queues whose own settings change."""
+    """Lock the rows of queues whose own configuration changes."""
     for connection, target, group in by_queue(configurations):
         if any(_channel_of(change) is None and not isinstance(change, ConfigureLimit) for change in group):
             database.hold_queue(connection, target)
@@ -86,12 +86,12 @@ def hold_channels(
             database.hold_channels(connection, target, channels)
 
 
-def leased_messages(configurations: Iterable[tuple[Connection, Configuration]]) -> dict[Place, list[int]]:
+def leased_messages(configurations: Iterable[tuple[Connection, Configuration]]) -> dict[ConnectedTarget, list[int]]:
     """The leased messages that new limits count and lock, none of which is added to: the gates of queues are closed.
 
     The states of the channels are held.
     """
-    found: dict[Place, list[int]] = {}
+    found: dict[ConnectedTarget, list[int]] = {}
     for connection, target, group in by_queue(configurations):
         limited = [
             change.channel
@@ -112,17 +112,19 @@ def leased_messages(configurations: Iterable[tuple[Connection, Configuration]]) 
     return found
 
 
-def hold_messages(changes: Iterable[tuple[Connection, MessageChange]], leased: Mapping[Place, list[int]]) -> None:
-    """Lock the messages that new limits count and those that are settled or cancelled, before settings lock others."""
+def hold_messages(
+    changes: Iterable[tuple[Connection, MessageChange]], leased: Mapping[ConnectedTarget, list[int]]
+) -> None:
+    """Lock the messages that new limits count and those that are settled or cancelled, before a change locks others."""
     found = {(connection, target): list(ids) for (connection, target), ids in leased.items()}
     for connection, target, group in by_queue(changes):
         found.setdefault((connection, target), []).extend(change.message_id for change in group)
-    for connection, target in sorted(found, key=_place) if len(found) > 1 else found:
+    for connection, target in sorted(found, key=_lock_order) if len(found) > 1 else found:
         database.hold_messages(connection, target, set(found[connection, target]))
 
 
-def _place(place: Place) -> tuple[bytes, bytes, str]:
-    connection, target = place
+def _lock_order(one: ConnectedTarget) -> tuple[bytes, bytes, str]:
+    connection, target = one
     return (target.schema or "").encode(), target.queue.encode(), connection.engine.url.render_as_string()
 
 

@@ -9,7 +9,7 @@ from sqlalchemy_fairqueue.database.drivers import check_driver
 from sqlalchemy_fairqueue.unit_of_work import phases
 from sqlalchemy_fairqueue.unit_of_work.administration import configure, removals, settings_of_queues
 from sqlalchemy_fairqueue.unit_of_work.enqueues import enqueue
-from sqlalchemy_fairqueue.unit_of_work.groups import members_by_place
+from sqlalchemy_fairqueue.unit_of_work.groups import members_by_target
 from sqlalchemy_fairqueue.unit_of_work.lock_order import LockOrder, lock_key, lock_order_of
 from sqlalchemy_fairqueue.unit_of_work.operations import (
     Cancel,
@@ -70,10 +70,10 @@ def send_routed(
     enqueues, groups, configurations, changes, schedules = by_kind(routed)
     lock_orders = checked(routed, enqueues)
     several = bool(configurations) and len(routed) > 1
-    leased: dict[phases.Place, list[int]] = {}
+    leased: dict[phases.ConnectedTarget, list[int]] = {}
     if several:
         configurations, leased = _hold(configurations, enqueues)
-    members = members_by_place(enqueues, groups, leased)
+    members = members_by_target(enqueues, groups, leased)
     later = {(connection, target): group for connection, target, group in by_queue(changes)}
     updates: list[ReceiptUpdate] = []
     for connection, target, messages in by_queue(enqueues):
@@ -121,7 +121,7 @@ def checked(
 
 def _hold(
     configurations: list[tuple[Connection, Configuration]], enqueues: Sequence[tuple[Connection, EnqueueMessage]]
-) -> tuple[list[tuple[Connection, Configuration]], dict[phases.Place, list[int]]]:
+) -> tuple[list[tuple[Connection, Configuration]], dict[phases.ConnectedTarget, list[int]]]:
     """Take the locks that configuration shares with other work; return what is left of it, and what it will count."""
     phases.hold_queues(configurations)
     if not enqueues:

@@ -1,4 +1,4 @@
-"""Details of single messages and of groups of dead letters, for those who look into a queue."""
+"""Details of single messages and of groups of dead letters, for inspection and the command line."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class MessageDetails:
         expires_at: When that consumer's lease expires unless it is extended, in UTC.
         error: The last error, or None.
         unreadable: Why it cannot be read. None: it can.
-        place: Its place among the messages of its channel that wait, from 1 to 1,000. None: it is beyond, or a
-            consumer holds it, or it is one of a page.
+        messages_ahead: How many messages of its channel come before it. None: 1,000 or more, or a consumer holds it,
+            or it is one of a page.
         wait: Why it waits, if :meth:`~sqlalchemy_fairqueue.Queue.message` was asked. None: a consumer holds it, or it
             was not asked.
     """
@@ -64,7 +64,7 @@ class MessageDetails:
     expires_at: datetime | None
     error: str | None
     unreadable: str | None
-    place: int | None = None
+    messages_ahead: int | None = None
     wait: Wait | None = None
 
     def state(self, now: datetime) -> MessageState:

@@ -27,7 +27,7 @@ class Groups:
     """The groups of the installations of one worker's queues.
 
     Args:
-        connection: Of the thread that calls :meth:`look`.
+        connection: Of the thread that calls :meth:`poll`.
         queues: The queues.
         options: The worker's.
 
@@ -48,7 +48,7 @@ class Groups:
         self._stopping = False
         self.folded_at: float | None = None
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Begin a round in a thread of its own if there is anything to do: no lease waits for it."""
         if any(self._connection.run(partial(database.groups_due, schema=schema)) for schema in self._notify):
             self.start()

@@ -222,10 +222,10 @@ class Runtime(Generic[E]):
         if options.housekeeping:
             start = Housekeeping(options).start
             self._schedules = Schedules(connection, self.queues, options)
-            look = self._schedules.look
-            duties.append(Duty("look for schedules", look, timings.schedules_every, spread=(0.5, 1.0)))
+            poll = self._schedules.poll
+            duties.append(Duty("poll its schedules", poll, timings.schedules_every, spread=(0.5, 1.0)))
             self._groups = Groups(connection, self.queues, options)
-            duties.append(Duty("look for groups", self._groups.look, timings.groups_every, spread=(0.5, 1.0)))
+            duties.append(Duty("poll its groups", self._groups.poll, timings.groups_every, spread=(0.5, 1.0)))
             every, first = timings.housekeeping_every, timings.housekeeping_first
             duties.append(Duty("start its housekeeping", start, every, spread=(0.5, 1.5), first=first))
         return Duties(duties, connection, heartbeat.end, options, self._stats)

@@ -1,6 +1,6 @@
 """Schedules of a worker's queues: slots that are due are run.
 
-No worker is a leader: all of them look for schedules that are due, and :func:`database.run_slots` lets the first one
+No worker is a leader: all of them poll for schedules that are due, and :func:`database.run_slots` lets the first one
 run a slot. So a worker may die at any moment, and another one does what is left. A schedule that cannot be run costs
 itself alone: what is wrong is noted in its row, and it is tried again after a minute.
 """
@@ -58,7 +58,7 @@ class Schedules:
     """The schedules of one worker's queues.
 
     Args:
-        connection: That of the worker's duties; only their thread calls :meth:`look`.
+        connection: That of the worker's duties; only their thread calls :meth:`poll`.
         queues: The queues.
         options: The worker's.
     """
@@ -79,7 +79,7 @@ class Schedules:
         self._thread: threading.Thread | None = None
         self._stopping = False
 
-    def look(self) -> float | None:
+    def poll(self) -> float | None:
         """Begin to run what is due, in a thread of its own. Seconds until the next one is due; None: not soon."""
         if self._thread is not None and self._thread.is_alive():
             return None
@@ -106,7 +106,7 @@ class Schedules:
                 while self._run_due(connection, schema) and not self._stopping:
                     pass
             self._running.succeeded()
-        except Exception as error:  # noqa: BLE001 - the next look, or another worker, does it
+        except Exception as error:  # noqa: BLE001 - the next poll, or another worker, does it
             self._running.failed(error)
         finally:
             connection.close()
@@ -139,7 +139,7 @@ class Schedules:
                     )
                 self._undeclared.remove(queue)
             self._declaring.succeeded()
-        except Exception as error:  # noqa: BLE001 - tried again by the next look
+        except Exception as error:  # noqa: BLE001 - tried again by the next poll
             self._declaring.failed(error)
 
     def _run_due(self, connection: DedicatedConnection, schema: str | None) -> bool:

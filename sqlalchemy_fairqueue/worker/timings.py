@@ -29,12 +29,12 @@ class Timings:
         housekeeping_every: Time between two rounds of housekeeping, give or take half of it.
         history_days: Housekeeping makes the partitions of so many days ahead.
         pruned_at_once: Housekeeping deletes so many dead letters of a queue in a transaction.
-        schedules_every: Time between two looks for schedules that are due, where none is known to be due sooner.
-        schedules_at_once: Most schedules of a queue that one look finds.
+        schedules_every: Time between two polls for schedules that are due, where none is known to be due sooner.
+        schedules_at_once: Most schedules of a queue that one poll finds.
         slots_at_once: Most slots of a schedule that are run in one transaction.
         schedule_again: A schedule that could not be run is tried again after so long.
         slots_kept: The records of slots are kept for so long, and so are schedules that vanished from the code.
-        groups_every: Time between two looks for groups that may be finished.
+        groups_every: Time between two polls for groups that may be finished.
         notes_at_once: Most notes of groups that one statement folds.
         groups_at_once: Most groups that one statement finishes.
         groups_kept: Finished groups are kept for so long.

@@ -140,10 +140,10 @@ def test_settings_of_the_session(empty_database: Database, isolation: str) -> No
 
 def test_triggers_and_rules_by_their_definitions(latest: Connection, schema: str | None) -> None:
     """What a trigger or a rule does is told without its schema's name, and so is that it is switched off."""
-    place = schema or "apps"
-    latest.execute(CreateSchema(place))
-    install(latest, schema=place, version=versions()[-1])
-    own = quoted(place)
+    name = schema or "apps"
+    latest.execute(CreateSchema(name))
+    install(latest, schema=name, version=versions()[-1])
+    own = quoted(name)
     for statement in (
         f"create function {own}.audit() returns trigger language plpgsql as 'begin return new; end'",
         f"create trigger mine after insert on {own}.fq_message for each row execute function {own}.audit('x')",
@@ -153,7 +153,7 @@ def test_triggers_and_rules_by_their_definitions(latest: Connection, schema: str
         f"alter table {own}.fq_lease disable rule mine",
     ):
         latest.exec_driver_sql(statement, execution_options={"no_parameters": True})
-    found = catalog.read_catalog(latest, place)
+    found = catalog.read_catalog(latest, name)
     found = {name: facts for name, facts in found.items() if name.startswith(("trigger ", "rule "))}
     expected = catalog.expected_catalog(versions()[-1])
     own_triggers = {name: facts for name, facts in expected.items() if name.startswith("trigger ")}

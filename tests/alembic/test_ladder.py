@@ -163,10 +163,10 @@ def test_staging_tables_go(project: Project, empty_database: Database, schema: s
     )
     project.point_at(empty_database.url)
     project.run("upgrade", "one")
-    place = "" if schema is None else f"{quoted(schema)}."
-    run_script(empty_database, f"select {place}fq_make_stage(3600000000) from generate_series(1, 2)")
-    run_script(empty_database, f"create table {place}fq_stage_1_mine (id bigint)")
-    run_script(empty_database, f"create unlogged table {place}fq_stage_1_0123456789ab (id bigint)")
+    prefix = "" if schema is None else f"{quoted(schema)}."
+    run_script(empty_database, f"select {prefix}fq_make_stage(3600000000) from generate_series(1, 2)")
+    run_script(empty_database, f"create table {prefix}fq_stage_1_mine (id bigint)")
+    run_script(empty_database, f"create unlogged table {prefix}fq_stage_1_0123456789ab (id bigint)")
     if script:
         run_script(empty_database, project.run("downgrade", "one:base", "--sql"))
     else:

@@ -25,8 +25,8 @@ def _calls_what_is_planted(database: Database) -> bool:
     return False
 
 
-@pytest.mark.parametrize("place", [None, "apps"])
-def test_planted_functions_are_not_called(project: Project, make_database: MakeDatabase, place: str | None) -> None:
+@pytest.mark.parametrize("schema", [None, "apps"])
+def test_planted_functions_are_not_called(project: Project, make_database: MakeDatabase, schema: str | None) -> None:
     """Online and as a script, from the installation to its end: nothing but PostgreSQL's own functions is called."""
     online, offline = (make_database(installed=False) for _ in range(2))
     for database in online, offline:
@@ -35,12 +35,12 @@ def test_planted_functions_are_not_called(project: Project, make_database: MakeD
         assert _calls_what_is_planted(database)
     project.point_at(online.url)
     steps = [
-        "op.execute('select 1')" if place is None else f"op.execute(sa.schema.CreateSchema({place!r}))",
-        f"op.create_fairqueue(version=1, schema={place!r})",
-        f"op.upgrade_fairqueue(1, {LATEST}, schema={place!r})",
-        f"op.repair_fairqueue({LATEST}, schema={place!r})",
-        f"op.downgrade_fairqueue({LATEST}, 1, schema={place!r})",
-        f"op.drop_fairqueue(version=1, schema={place!r})",
+        "op.execute('select 1')" if schema is None else f"op.execute(sa.schema.CreateSchema({schema!r}))",
+        f"op.create_fairqueue(version=1, schema={schema!r})",
+        f"op.upgrade_fairqueue(1, {LATEST}, schema={schema!r})",
+        f"op.repair_fairqueue({LATEST}, schema={schema!r})",
+        f"op.downgrade_fairqueue({LATEST}, 1, schema={schema!r})",
+        f"op.drop_fairqueue(version=1, schema={schema!r})",
         # Of the transaction's settings none is left changed.
         "op.execute(\"create table looked as select current_setting('search_path') as path\")",
     ]

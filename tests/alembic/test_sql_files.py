@@ -103,12 +103,12 @@ def test_works_from_a_zip(tmp_path: Path) -> None:
         subprocess.run(
             [sys.executable, "-c", program],
             cwd=tmp_path,  # the working directory comes before PYTHONPATH
-            env={"PYTHONPATH": str(place)},
+            env={"PYTHONPATH": str(folder)},
             capture_output=True,
             text=True,
             check=True,
         ).stdout.splitlines()
-        for place in (archive, ROOT.parent.parent)
+        for folder in (archive, ROOT.parent.parent)
     ]
     assert outputs[0][0].startswith(str(archive))
     assert outputs[0][1] == outputs[1][1]

@@ -254,7 +254,7 @@ def test_a_server_that_cannot_be_written_to(bare_cli: Cli, database: Database) -
 
 
 def test_doctor_changes_nothing(cli: Cli, database: Database, engine: Engine) -> None:
-    """Looking leaves every table as it was."""
+    """An examination leaves every table as it was."""
     enqueue(engine, "a")
     bury(engine, "b")
     query = "select (select count(*) from fq_message) + (select sum(turn) from fq_channel_state)"

@@ -105,11 +105,11 @@ def test_short_transactions_beside_an_old_one(bare_cli: Cli, database: Database,
 
 
 def test_snapshots_of_the_same_role(bare_cli: Cli, database: Database) -> None:
-    """Where every session has the same role nothing is hidden, whatever the role may do: doctor looks once."""
+    """Where every session has the same role nothing is hidden, whatever the role may do: doctor reads once."""
     name = f"{database.name}_worker"
 
     def never() -> None:
-        raise AssertionError("looked again")
+        raise AssertionError("read again")
 
     with role(database, name):
         database.execute(f'alter role "{name}" login')

@@ -52,7 +52,7 @@ def test_connections(cli: Cli, engine: Engine, words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("command", ["stats", "channels"])
-def test_no_right_to_look(bare_cli: Cli, engine: Engine, database: Database, command: str) -> None:
+def test_no_right_to_read(bare_cli: Cli, engine: Engine, database: Database, command: str) -> None:
     """What the server refuses for many queues is told as it is for one."""
     for queue in _OTHERS:
         enqueue(engine, "a", queue=queue)

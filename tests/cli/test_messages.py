@@ -26,18 +26,18 @@ def test_list(cli: Cli, engine: Engine) -> None:
 
 
 def test_show(cli: Cli, engine: Engine) -> None:
-    """One message is shown with its payload, its place, and the reason for which it waits."""
+    """One message is shown with its payload, how many come before it, and the reason for which it waits."""
     first, second = enqueue(engine, "a", "a", payload={"page": 7})
 
     def reason(message_id: int = second) -> object:
         return cli("messages", "show", str(message_id), "--json").document["waits_for"]
 
     document = cli("messages", "show", str(second), "--json").document
-    assert (document["state"], document["place"], document["payload"]) == ("ready", 2, '{"page": 7}')
+    assert (document["state"], document["messages_ahead"], document["payload"]) == ("ready", 1, '{"page": 7}')
     assert reason() == "no consumer"
     lease(engine, 1)
     assert reason(first) is None
-    assert ["place in its channel", "1"] in cli("messages", "show", str(second)).rows()
+    assert ["messages ahead", "0"] in cli("messages", "show", str(second)).rows()
     QUEUE.configure_channel(engine, "a", max_concurrency=1)
     assert reason() == "own limit"
     QUEUE.pause(engine, "a")

@@ -93,7 +93,7 @@ def test_a_role_that_sees_a_part(tenant: Tenant, database: Database, engine: Eng
 
 
 def test_monitors(tenant: Tenant, database: Database) -> None:
-    """Who only looks is warned that figures are of a part."""
+    """A reader is warned that figures are of a part."""
     protect(database, "fq_history", f"mine on fq_history to \"{tenant.name}\" using (queue = 'mine')")
 
     [(level, message, _)] = tenant.told("monitor")

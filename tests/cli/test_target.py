@@ -144,7 +144,7 @@ def test_which_database_wins(
 
 
 @pytest.mark.parametrize(
-    ("place", "complaint"),
+    ("target", "complaint"),
     [
         ("nonsense", "give module:name, like shop.queues:documents"),
         (":x", "give module:name"),
@@ -158,7 +158,7 @@ def test_which_database_wins(
         ("{several}:documents", "has several engines: a, b; say which database is meant by --app {several}:a"),
     ],
 )
-def test_applications_that_cannot_be_used(bare_cli: Cli, module: Module, place: str, complaint: str) -> None:
+def test_applications_that_cannot_be_used(bare_cli: Cli, module: Module, target: str, complaint: str) -> None:
     """An application that cannot be loaded is told with what is missing and what there is."""
     url = "postgresql+psycopg://u@127.0.0.1:1/x"
     source = _ENGINE.format(url=url, name="db", make="create_engine")
@@ -169,7 +169,7 @@ def test_applications_that_cannot_be_used(bare_cli: Cli, module: Module, place: 
         "several": module(_ENGINE.format(url=url, name="a", make="create_engine") + "b = create_engine(URL)"),
     }
 
-    found = bare_cli("stats", "--json", "--app", place.format(**names))
+    found = bare_cli("stats", "--json", "--app", target.format(**names))
 
     assert (found.status, found.error["kind"]) == (2, "usage")
     assert complaint.format(**names) in found.err

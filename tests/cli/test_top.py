@@ -27,7 +27,7 @@ def test_nothing(cli: Cli) -> None:
 
 
 def test_one_sample(cli: Cli, engine: Engine) -> None:
-    """One look has the counts of each channel; rates need two."""
+    """One reading has the counts of each channel; rates need two."""
     enqueue(engine, "a", "b", "b", "c", "c", "c")
     enqueue(engine, "a", "a", delay=timedelta(hours=1))
     lease(engine, 1)

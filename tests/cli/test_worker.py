@@ -286,8 +286,8 @@ def test_what_handlers_say_is_escaped(shop: Shop) -> None:
 def test_the_engine_of_the_application(shop: Shop, database: Database, make: str, source: str) -> None:
     """Where nothing else names a database the engine beside the queue is used, and decides on threads or tasks."""
     enqueue(shop.engine, "a")
-    place = "sqlalchemy.ext.asyncio" if "async" in make else "sqlalchemy"
-    engines = f"\nfrom {place} import {make}\nengine = {make}({url_of(database)!r})\n"
+    package = "sqlalchemy.ext.asyncio" if "async" in make else "sqlalchemy"
+    engines = f"\nfrom {package} import {make}\nengine = {make}({url_of(database)!r})\n"
 
     with shop.worker(source + engines, "--json", **{DATABASE_URL_VARIABLE: ""}) as process:
         shop.waits.until("select 1 from parsed")
@@ -330,7 +330,7 @@ workers.AsyncWorker.run = run
 def test_the_sessions_of_the_application(shop: Shop, database: Database, kind: str, words: list[str]) -> None:
     """Handlers get what the factory makes, with what the application has put on it; other settings arrive, too."""
     enqueue(shop.engine, "a")
-    place, make, name, wait = {
+    package, make, name, wait = {
         "sync": ("sqlalchemy.orm", "sessionmaker", "Session", ""),
         "async": ("sqlalchemy.ext.asyncio", "async_sessionmaker", "AsyncSession", "await "),
     }[kind]
@@ -338,7 +338,7 @@ def test_the_sessions_of_the_application(shop: Shop, database: Database, kind: s
     source = f"""{_QUEUE}
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import create_async_engine
-from {place} import {make}, {name}
+from {package} import {make}, {name}
 
 class Audited({name}):
     pass

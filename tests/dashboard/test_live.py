@@ -1,4 +1,4 @@
-"""Open pages are told of new figures, at a cost that does not grow with those who look."""
+"""Open pages are told of new figures, at a cost that does not grow with the viewers."""
 
 from datetime import timedelta
 

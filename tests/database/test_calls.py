@@ -58,7 +58,7 @@ def test_every_function_is_typed() -> None:
 
 @pytest.mark.parametrize("name", sorted(_CALLS))
 def test_parameters_are_those_of_the_function(name: str) -> None:
-    """A clause passes every parameter of the function in its place, with its type, so that no overload fits as well."""
+    """A clause passes every parameter of the function in its position and type, so that no overload fits as well."""
     clause = _CLAUSES[name](None)
     arguments = str(clause.statement).partition(f"{_CALLS[name]}(")[2].removesuffix(")")
     assert arguments == ", ".join(f"cast(:{name} as {type_})" for name, type_ in _parameters(_CALLS[name]))

@@ -55,7 +55,7 @@ def test_each_code(face: Face, code: str) -> None:
 
 @pytest.mark.parametrize("code", ["40001", "40P01", "55P03", "23505", "22P05", "57014"])
 def test_codes_without_a_class(face: Face, code: str) -> None:
-    """What workers and loads look at is found as well."""
+    """What workers and loads read is found as well."""
     error = face.on_connection(lambda connection: _refused(connection, code))
     assert sqlstate_of(error) == code
     assert translated(error, "do something") is None

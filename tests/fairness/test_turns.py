@@ -117,7 +117,7 @@ def test_going_idle_gains_nothing(kernel: Kernel, priority: int | None) -> None:
     assert _spread(served, ("a", "b", "c", "sly")) <= 1
 
 
-def test_a_scheduled_message_does_not_jump_the_line(kernel: Kernel) -> None:
+def test_a_scheduled_message_gets_no_earlier_turn(kernel: Kernel) -> None:
     """A message whose time is long past when it is enqueued stands behind what was enqueued before, in its channel and
     among channels.
     """

@@ -5,27 +5,27 @@ from dataclasses import replace
 from tests.model.transactions import Plan, Scene
 from tests.model.work import Configured, Defaulted, Limited, Paused, Purged, Recorded, Wanted, Work
 
-Setting = Configured | Defaulted | Paused | Recorded | Limited | Purged
+Configuration = Configured | Defaulted | Paused | Recorded | Limited | Purged
 
 
 def hold(scene: Scene, works: list[Work], found: Plan) -> frozenset[int] | None:
-    """Say what a transaction with settings and other work locks first.
+    """Say what a transaction with configurations and other work locks first.
 
-    Returns the messages that new limits count; None: there are no settings.
+    Returns the messages that new limits count; None: there are no configurations.
     """
-    settings = sorted((one for one in works if isinstance(one, Setting)), key=_place)
-    if not settings:
+    configurations = sorted((one for one in works if isinstance(one, Configuration)), key=_lock_order)
+    if not configurations:
         return None
-    for work in settings:
+    for work in configurations:
         if getattr(work, "channel", None) is None:
             _lock_queue(scene, found)
             if isinstance(work, Defaulted) and not any(isinstance(one, Wanted) for one in works):
                 # What is made now takes them.
                 found.effects.defaults.append(work.policy)
-    for work in settings:
+    for work in configurations:
         _hold_channel(scene, work, works, found)
     counted = frozenset[int]()
-    for work in settings:
+    for work in configurations:
         if isinstance(work, Configured) and work.sets_limit:
             counted |= {one for one in _marked(scene, 1) if scene.books.messages[one].channel == work.channel}
         elif isinstance(work, Limited) and work.most is not None:
@@ -45,9 +45,9 @@ def _hold_channel(scene: Scene, work: Work, works: list[Work], found: Plan) -> N
 
 
 def administer(scene: Scene, works: list[Work], found: Plan) -> None:
-    """Say what settings do to the plan: what is the queue's first, then channel by channel, its limit last."""
-    settings = [one for one in works if isinstance(one, Setting)]
-    for work in sorted(settings, key=_place):
+    """Say what configurations do to the plan: what is the queue's first, then channel by channel, its limit last."""
+    configurations = [one for one in works if isinstance(one, Configuration)]
+    for work in sorted(configurations, key=_lock_order):
         match work:
             case Configured():
                 _configure(scene, work, found)
@@ -65,7 +65,7 @@ def administer(scene: Scene, works: list[Work], found: Plan) -> None:
                 _purge(scene, work, found)
 
 
-def _place(work: Work) -> tuple[bool, str]:
+def _lock_order(work: Work) -> tuple[bool, str]:
     return isinstance(work, Limited), getattr(work, "channel", None) or ""
 
 

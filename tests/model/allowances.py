@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from sqlalchemy_fairqueue import Batch
-from tests.model.books import LOOK_AGAIN, Books, Message
+from tests.model.books import POLL_AGAIN, Books, Message
 from tests.model.work import Effects
 
 
@@ -82,7 +82,7 @@ def put_off(books: Books, offered: dict[str, Offer], now: int) -> None:
     """Note which channels were found with locked messages: they may be left alone for a moment."""
     for name, offer in offered.items():
         if offer.skipped:
-            books.channels[name].put_off_until = now + LOOK_AGAIN
+            books.channels[name].put_off_until = now + POLL_AGAIN
 
 
 def unhindered(books: Books, offered: dict[str, Offer]) -> dict[str, int]:

@@ -9,8 +9,8 @@ from sqlalchemy_fairqueue.times import microseconds
 End = Literal["completed", "dead", "cancelled", "purged", "quarantined"]
 Outcome = Literal["completed", "retried", "released", "buried", "expired", "cancelled"]
 
-LOOK_AGAIN = 12_000
-"""Microseconds in which a channel whose messages were all locked need not be looked at: 10 ms and some clock ticks."""
+POLL_AGAIN = 12_000
+"""Microseconds in which a channel whose messages were all locked need not be polled: 10 ms and some clock ticks."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Message:
     promoted_at: int | None = field(default=None, compare=False)
 
     @property
-    def place(self) -> tuple[int, int]:
+    def order(self) -> tuple[int, int]:
         """Where it stands in its channel."""
         return self.dequeue_at, self.id
 
@@ -108,7 +108,7 @@ class Channel:
 
 @dataclass(slots=True)
 class Lease:
-    """A consumer's claim."""
+    """A consumer's lease."""
 
     consumer: int
     expires_at: int
@@ -240,7 +240,7 @@ class Books:
     def of_channel(self, name: str) -> list[Message]:
         """A channel's messages that are in nobody's hands, in order."""
         free = (one for one in self.messages.values() if one.channel == name and one.lease_id is None)
-        return sorted(free, key=lambda one: one.place)
+        return sorted(free, key=lambda one: one.order)
 
     def slots_of(self, name: str) -> int:
         """How many slots of a channel are held."""

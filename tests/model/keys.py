@@ -35,8 +35,8 @@ class Keys(Administration):
     ) -> None:
         """The messages that hold keys are asked for again: recorded, at once, or in a transaction of their own."""
         keyed = [one for _, one in sorted(self.books.messages.items()) if one.key is not None]
-        places = {(one.channel, one.key) for one in (keyed[number % len(keyed)] for number in which)}
-        wanted = [self.wanted(channel, key, when, on_duplicate) for channel, key in sorted(places)]
+        names = {(one.channel, one.key) for one in (keyed[number % len(keyed)] for number in which)}
+        wanted = [self.wanted(channel, key, when, on_duplicate) for channel, key in sorted(names)]
         if tx is None:
             self.commit_messages(wanted)
             return

@@ -44,7 +44,7 @@ class Letters(Keys):
         self._done(tx, Effects(letters=set(taken), redriven=dict.fromkeys(back, window)))
 
     def _redriven(self, message_id: int, taken: list[int], own: Effects) -> str:
-        channel, key = place = self.books.dead[message_id].channel, self.books.dead[message_id].key
+        channel, key = name = self.books.dead[message_id].channel, self.books.dead[message_id].key
         if key is None:
             return "redriven"
         holder = self.books.holder_of(channel, key)
@@ -52,9 +52,9 @@ class Letters(Keys):
         added = [one.wanted for one in own.added if one.outcome == "created"]
         stands = (
             (holder is not None and holder.id not in own.without_key())
-            or any((one.channel, one.key) == place and one.number not in own.purged_new for one in added)
+            or any((one.channel, one.key) == name and one.number not in own.purged_new for one in added)
             or any(
-                (self.books.dead[one].channel, self.books.dead[one].key) == place and one not in own.purged
+                (self.books.dead[one].channel, self.books.dead[one].key) == name and one not in own.purged
                 for one in older
             )
         )

@@ -38,7 +38,7 @@ _KERNEL = [
     ),
     Mutation("a batch is cut after what is too much", "fq_dequeue", "(u.ord, u.rank) < (v", "(u.ord, u.rank) <= (v"),
     Mutation("a channel left out by a cut batch loses its turn", "fq_dequeue", "v_quotas[i] := 0", "v_empty := 0"),
-    Mutation("the limit is not looked at", "fq_dequeue", "  s.max_concurrency - s.current_concurrency,", ""),
+    Mutation("the limit is not read", "fq_dequeue", "  s.max_concurrency - s.current_concurrency,", ""),
     Mutation("an old hand-out completes", "fq_complete", "and m.deliveries = u.deliveries", "", slow=True),
 ]
 _COSTS = [
@@ -71,7 +71,7 @@ _SERVING = [
         "",
     ),
     Mutation(
-        "the queue's limit is not looked at",
+        "the queue's limit is not read",
         "fq_dequeue",
         "          p_limit,\n          s.max_concurrency - s.current_concurrency,\n",
         "          p_limit,\n",
@@ -110,7 +110,7 @@ _KEYS = [
         "max_attempts = coalesce(p_max_attempts[1], 20),\n",
         slow=True,
     ),
-    Mutation("a replaced message keeps its place", "fq_enqueue", "dequeue_at = v_at,\n", ""),
+    Mutation("a replaced message keeps its turn order", "fq_enqueue", "dequeue_at = v_at,\n", ""),
     Mutation(
         "a replaced message is told to nobody",
         "fq_enqueue",
@@ -209,13 +209,13 @@ _BOUNDS = [
 
 _ROLES = [
     Mutation(
-        "the channels of a grant are not looked at",
+        "the channels of a grant are not read",
         "fq_check_grant",
         "where (n.name = any (v_covered)) is not true",
         "where false",
     ),
     Mutation(
-        "the queues of a grant are not looked at",
+        "the queues of a grant are not read",
         "fq_check_grant",
         "bool_or((g.queues is null or p_queue = any (g.queues)) is true and g.channels is null)",
         "bool_or(g.channels is null)",

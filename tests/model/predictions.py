@@ -37,7 +37,7 @@ def plan(scene: Scene, own: Transaction, works: list[Work]) -> Plan:
         if found.error is not None:
             return found
     if held is not None or len({type(work) for work in ends}) > 1:
-        # Settlements and cancels, or settings too: all of their messages are locked together before one changes.
+        # Settlements and cancels, or configurations too: all of their messages are locked together before one changes.
         found.waits |= bool((later | (held or frozenset())) & scene.others.messages)
     administer(scene, works, found)
     for verb in Verb:

@@ -20,11 +20,11 @@ class Signal:
 
 @dataclass(slots=True)
 class Signals:
-    """The signals of the last look, and what was committed since.
+    """The signals of the last inspection, and what was committed since.
 
     Attributes:
         known: Their ids, and whether each was below the last one of its channel that was heard.
-        unbounded: Channels without a bound to which messages were added since the last look.
+        unbounded: Channels without a bound to which messages were added since the last inspection.
     """
 
     known: dict[int, bool] = field(default_factory=dict)

@@ -54,9 +54,9 @@ class Stage(RuleBasedStateMachine):
 
     def apply(self, effects: Effects) -> None:
         """A commit: the books take what it did, after a look at the rows that it left."""
-        places: dict[int, int] = {}
+        due: dict[int, int] = {}
         if effects.returned or effects.redriven:
-            places = dict(self.world.rows("select id, dequeue_at from fq_message"))
+            due = dict(self.world.rows("select id, dequeue_at from fq_message"))
         for name, policy in effects.made.items():
             self.books.channels[name] = Channel(policy)
         self._enqueue(effects)
@@ -65,8 +65,8 @@ class Stage(RuleBasedStateMachine):
         for message_id, how in effects.ended.items():
             self.books.end(message_id, how)
         for message_id, work in effects.returned.items():
-            self._give_back(message_id, work, places[message_id])
-        self._redrive(effects, places)
+            self._give_back(message_id, work, due[message_id])
+        self._redrive(effects, due)
         for message_id in effects.withdrawn & self.books.messages.keys():
             message = self.books.messages[message_id]
             message.cancelled, message.key = True, None
@@ -115,10 +115,10 @@ class Stage(RuleBasedStateMachine):
                 )
                 message.promoted_at = addition.promoted_at
 
-    def _redrive(self, effects: Effects, places: dict[int, int]) -> None:
+    def _redrive(self, effects: Effects, due: dict[int, int]) -> None:
         last = 0
         for message_id, (before, after) in effects.redriven.items():
-            at = places.get(message_id, 0)
+            at = due.get(message_id, 0)
             letter = self.books.dead[message_id]
             if message_id not in effects.purged and at < 0:
                 assert at == -(letter.priority or 0), "a dead letter has its priority again"
@@ -182,19 +182,19 @@ class Stage(RuleBasedStateMachine):
             if self.books.messages[message_id].lease_id is not None:
                 self.books.messages[message_id].slots |= slot
 
-    def _give_back(self, message_id: int, work: Settled, place: int) -> None:
+    def _give_back(self, message_id: int, work: Settled, due: int) -> None:
         message = self.books.messages[message_id]
         message.give_back(counted=work.verb is Verb.RETRY)
         if work.delay:
             before, after = self.windows[message_id]
-            assert before + work.delay <= place <= after + work.delay, "a delay counts from the call"
-            message.dequeue_at = place
-            message.promoted_at = None if message.priority is None else place
+            assert before + work.delay <= due <= after + work.delay, "a delay counts from the call"
+            message.dequeue_at = due
+            message.promoted_at = None if message.priority is None else due
 
     @invariant()
     def tables_agree_with_the_books(self) -> None:
         """Every committed message is where the model has it, and the invariants of docs/invariants.md hold."""
-        seen = self.world.look()
+        seen = self.world.inspect()
         assert seen.present() == self.books.messages
         assert seen.letters() == {id_: one.key for id_, one in self.books.dead.items()}
         assert {row["id"] for row in seen.quarantined} == self.books.quarantined.keys()

@@ -50,9 +50,9 @@ class Transaction:
     def note_sent(self, works: list[Work], effects: Effects) -> None:
         """Work was sent at once."""
         self.layers[-1].sent.merge(effects)
-        places = [work.position for work in works if isinstance(work, Wanted)]
-        self.furthest = max(places, default=self.furthest)
-        self.settled |= len(places) < len(works)
+        positions = [work.position for work in works if isinstance(work, Wanted)]
+        self.furthest = max(positions, default=self.furthest)
+        self.settled |= len(positions) < len(works)
 
     def end_savepoint(self, *, keep: bool) -> None:
         """Release the innermost savepoint, or roll back to it."""

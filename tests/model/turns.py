@@ -24,7 +24,7 @@ _ROUNDING = Fraction(2, 2520)
 
 @dataclass(slots=True)
 class Turns:
-    """What each pair of channels was given since both have been waiting in line."""
+    """What each pair of channels was given since both have been ready."""
 
     pairs: dict[tuple[str, str], dict[str, Fraction]] = field(default_factory=dict)
     by_cost: bool = False

@@ -202,11 +202,11 @@ class Effects:
 
     def touches_key(self, books: Books, channel: str, key: str) -> bool:
         """Whether who needs the key waits: it was added, or the message that holds it is locked."""
-        place, holder = (channel, key), books.holder_of(channel, key)
+        name, holder = (channel, key), books.holder_of(channel, key)
         return (
             (holder is not None and holder.id in self.messages)
-            or any((one.wanted.channel, one.wanted.key) == place for one in self.added if one.outcome == "created")
-            or any((books.dead[one].channel, books.dead[one].key) == place for one in self.redriven)
+            or any((one.wanted.channel, one.wanted.key) == name for one in self.added if one.outcome == "created")
+            or any((books.dead[one].channel, books.dead[one].key) == name for one in self.redriven)
         )
 
     def merge(self, later: "Effects") -> None:

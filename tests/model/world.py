@@ -132,7 +132,7 @@ class World:
             by=by // timedelta(microseconds=1),
         )
 
-    def look(self) -> Sight:
+    def inspect(self) -> Sight:
         """All that is committed, in one snapshot, and the invariants that do not hold in it."""
         [[seen]] = self.rows(SIGHT)
         return Sight(**seen)

@@ -157,7 +157,7 @@ def test_extend_needs_a_delivery(queue: Queue, engine: Engine) -> None:
         assert not session.in_transaction()
 
 
-async def test_sync_calls_with_async_places(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+async def test_sync_calls_with_async_targets(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
     """A sync call that is given an async engine or connection points to the awaited twin."""
     with Session(engine) as session:
         queue.enqueue(session, channel="a", payload=1)
@@ -190,7 +190,7 @@ async def test_sync_calls_with_async_places(queue: Queue, engine: Engine, async_
                 queue.enqueue(wrong, channel="a", payload=1)
 
 
-async def test_async_calls_with_sync_places(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+async def test_async_calls_with_sync_targets(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
     """An awaited call that is given a sync engine, or any session, points to the plain one."""
     with Session(engine) as plain:
         queue.enqueue(plain, channel="a", payload=1)

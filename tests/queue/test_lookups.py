@@ -112,8 +112,8 @@ def test_filters(engine: Engine) -> None:
         assert whole(kind="print", state="leased") == other
 
 
-def test_a_bounded_look(engine: Engine) -> None:
-    """A page looks at so many messages at most, and says where the next one begins, also if it found nothing."""
+def test_a_bounded_page(engine: Engine) -> None:
+    """A page reads so many messages at most, and says where the next one begins, also if it found nothing."""
     ids = _enqueue(engine, *range(10))
     [last] = _enqueue(engine, 1, kind="print")
     for asked in ({}, {"channel": "customer-7"}):
@@ -123,7 +123,7 @@ def test_a_bounded_look(engine: Engine) -> None:
 
 
 def test_pages_while_the_queue_lives(engine: Engine) -> None:
-    """What stays in its place is on one page and no other, though others come, go, and are delivered between them."""
+    """A message that keeps its rank is on one page and no other, though others come, go, and are delivered."""
     ids = _enqueue(engine, *range(6))
     first = queue.messages(engine, channel="customer-7", limit=2)
     assert [one.message_id for one in first] == ids[:2]
@@ -138,18 +138,18 @@ def test_pages_while_the_queue_lives(engine: Engine) -> None:
     assert urgent[0] not in rest
 
 
-def test_by_key_and_place(engine: Engine) -> None:
-    """A message is found by its channel and key, and knows its place among those that wait."""
+def test_by_key_and_messages_ahead(engine: Engine) -> None:
+    """A message is found by its channel and key, and says how many come before it."""
     held, first = _enqueue(engine, 1, 2)
     [second] = _enqueue(engine, 3, key="k")
     [urgent] = _enqueue(engine, 4, priority=1, key="u")
     found = queue.message(engine, channel="customer-7", key="k")
     assert found is not None
-    assert (found.message_id, found.place) == (second, 4)
+    assert (found.message_id, found.messages_ahead) == (second, 3)
     [delivery] = queue.dequeue(engine)
     assert delivery.message_id == urgent
-    places = [queue.message(engine, one) for one in (urgent, held, first, second)]
-    assert [one and one.place for one in places] == [None, 1, 2, 3]
+    shown = [queue.message(engine, one) for one in (urgent, held, first, second)]
+    assert [one and one.messages_ahead for one in shown] == [None, 0, 1, 2]
     assert queue.message(engine, channel="customer-7", key="none") is None
     assert queue.message(engine, channel="none", key="k") is None
     assert Queue("others").message(engine, channel="customer-7", key="k") is None
@@ -157,7 +157,7 @@ def test_by_key_and_place(engine: Engine) -> None:
     [beyond] = _enqueue(engine, 5)
     found = queue.message(engine, beyond)
     assert found is not None
-    assert found.place is None
+    assert found.messages_ahead is None
 
 
 async def test_the_awaited_twins(engine: Engine, async_engine: AsyncEngine) -> None:

@@ -176,7 +176,7 @@ def test_two_moves(queue: Queue, engine: Engine, connect: Connect, waits: Waits,
     assert queue.move(holder, message_id, "b") == "moved"
     again = waits.start(partial(queue.move, message_id=message_id, channel="d")).blocked()
     same_key = waits.start(partial(queue.move, message_id=other, channel="b")).blocked()
-    # A dequeue waits for nobody, and takes neither of the message's places meanwhile.
+    # A dequeue waits for nobody, and takes the message from neither channel meanwhile.
     taken = waits.unhindered(lambda own: queue.dequeue(own, limit=10))
     assert [one.message_id for one in taken] == [other]
     holder.commit()

@@ -133,7 +133,7 @@ def test_a_lowered_limit_holds_from_the_commit(queue: Queue, engine: Engine, dat
     _seed(engine, queue, *names, count=5)
     held = _take(engine, queue, limit=60)
     _change_unseen(queue, engine, "gold", max_concurrency=3)
-    # The pass over all channels is kept away: only what a dequeue takes from is looked at.
+    # The pass over all channels is kept away: only what a dequeue takes from is read.
     database.execute("update fq_plan set spread_after = 9223372036854775807")
     taken = _take(engine, queue)
     counts = dict.fromkeys(names, 0)

@@ -42,7 +42,7 @@ def test_a_rate_holds_over_all_channels(queue: Queue, engine: Engine, clock: Clo
 
 
 def test_the_next_poll_is_when_the_rate_allows(queue: Queue, engine: Engine) -> None:
-    """A consumer neither polls before something may come, nor sleeps beyond; a lifted rate lets all go at once."""
+    """A consumer neither polls before something may come, nor waits beyond; a lifted rate lets all go at once."""
     _seed(queue, engine, "aaaa")
     queue.configure(engine, rate=Rate(1, per=HOUR, burst=1))
     first = queue.dequeue(engine, limit=10, lease=3 * HOUR)

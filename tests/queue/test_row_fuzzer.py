@@ -44,7 +44,7 @@ def _send(connection: psycopg.Connection[object], row: Row) -> bool:
 
 
 def _look(queue: Queue, engine: Engine) -> None:
-    """All looks at a queue, each of which reads every row that it concerns."""
+    """All reads of a queue, each of which returns every row that it concerns."""
     queue.stats(engine)
     for channel in queue.channels(engine):
         assert channel.queue == "documents"
@@ -60,7 +60,7 @@ def _read(delivery: Delivery) -> None:
 
 
 def test_no_row_stops_a_queue(engine: Engine, database: Database, start: StartWorker) -> None:
-    """After each round of rows the next dequeue delivers a message of somebody else, all looks work, and at the end a
+    """After each round of rows the next dequeue delivers a message of somebody else, all reads work, and at the end a
     worker handles what is due.
     """
     queue = Queue("documents", codec=BytesCodec())

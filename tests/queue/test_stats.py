@@ -99,7 +99,7 @@ def test_pages_of_channels(queue: Queue, engine: Engine) -> None:
     assert pages == [["Z", "a"], ["b", "é"], ["ü"]]
 
 
-async def test_places(queue: Queue, engine: Engine, async_engine: AsyncEngine, connect: Connect) -> None:
+async def test_targets(queue: Queue, engine: Engine, async_engine: AsyncEngine, connect: Connect) -> None:
     """Both are answered in the transaction of a session or connection, seeing what it has sent, or in their own."""
     connection = connect()
     queue.enqueue_now(connection, channel="a", payload=1)
@@ -126,7 +126,7 @@ async def test_places(queue: Queue, engine: Engine, async_engine: AsyncEngine, c
     assert await queue.astats(async_engine) == NOTHING
 
 
-async def test_wrong_places(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
+async def test_wrong_targets(queue: Queue, engine: Engine, async_engine: AsyncEngine) -> None:
     """A target that is none is refused by its kind; a sync call with an async one points to its twin."""
     wrong: Any
     for wrong in (async_engine, AsyncSession(async_engine)):

@@ -15,7 +15,7 @@ QUEUE = "documents"
 
 
 def main(url: str) -> None:
-    """Look for schedules again and again, without a pause, on two connections."""
+    """Poll schedules again and again, without a pause, on two connections."""
     queue = Queue(QUEUE)
     options = Worker(create_engine(url), queue)._options
     options = replace(options, timings=replace(options.timings, schedules_at_once=50, slots_at_once=7))
@@ -25,7 +25,7 @@ def main(url: str) -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     while True:
-        schedules.look()
+        schedules.poll()
         pause.wait(0.02)
 
 

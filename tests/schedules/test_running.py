@@ -31,7 +31,7 @@ def queue_that_waits() -> Queue:
 
 @contextmanager
 def working(engine: Engine, queue: Queue, **timings: float) -> Iterator[Worker]:
-    """A worker that looks for schedules all the time, and does not take messages."""
+    """A worker that polls schedules all the time, and does not take messages."""
     queue.pause(engine)
     with retimed(Worker(engine, queue, lease=LONG_LEASE), **{**OFTEN, **timings}) as worker:
         yield worker

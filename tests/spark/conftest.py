@@ -88,7 +88,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A queue in the test's database, as options of the data source: ``.options(**place.options)``."""
+    """A queue in the test's database, as options of the data source: ``.options(**target.options)``."""
 
     database: Database
     queue: str

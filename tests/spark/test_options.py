@@ -155,15 +155,15 @@ def test_a_dsn_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg", "postgresql+asyncpg"])
 def test_an_url_of_sqlalchemy_will_do(database: Database, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever driver it names, and wherever it comes from."""
-    monkeypatch.setenv("PLACE", database.conninfo.replace("postgresql", scheme, 1))
-    with connect(TargetOptions(dsn_env="PLACE"), "test") as connection:
+    monkeypatch.setenv("TARGET", database.conninfo.replace("postgresql", scheme, 1))
+    with connect(TargetOptions(dsn_env="TARGET"), "test") as connection:
         assert connection.execute("select current_database()").fetchone() == (database.name,)
         assert connection.execute("show application_name").fetchone() == ("fairqueue spark test",)
         assert find_installation(connection, None).schema == "public"
 
 
 def test_an_installation_is_needed(database: Database, empty_database: Database) -> None:
-    """The message says where it was looked for, and what to do."""
+    """The message says where it was searched, and what to do."""
     with connect(TargetOptions(dsn=empty_database.conninfo), "test") as connection:
         with pytest.raises(SchemaMismatch, match="not installed in the connection's default schema"):
             find_installation(connection, None)

@@ -68,7 +68,7 @@ def test_file(tmp_path: Path) -> None:
     ],
 )
 def test_refused(tmp_path: Path, text: str, words: str) -> None:
-    """What cannot be replayed is told by file, place and value."""
+    """What cannot be replayed is named by file, key and value."""
     file = tmp_path / "scenarios.toml"
     file.write_text(text)
 

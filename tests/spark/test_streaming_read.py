@@ -298,7 +298,7 @@ def test_days_that_go_while_a_batch_is_read_are_noticed(database: Database, cloc
 
 
 def test_a_lost_connection_is_replaced(database: Database, waits: Waits, follow: Follow) -> None:
-    """A server that restarted between two batches is connected to anew, without losing the place."""
+    """A server that restarted between two batches is connected to anew, without losing its position."""
     follower = follow()
     add(database, 2)
     assert follower.batch() == [1, 2]

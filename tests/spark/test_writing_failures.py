@@ -265,7 +265,7 @@ def test_workers_drain_while_a_load_merges(database: Database, engine: Engine) -
     there = threading.Event()
 
     def watch() -> None:
-        # None is completed before the first look that finds some: that look must find all.
+        # None is completed before the first poll that finds some: that poll must find all.
         statement = text("select count(*) from fq_message where convert_from(content, 'UTF8') like '\"load%'")
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             while not seen - {0}:

@@ -83,8 +83,8 @@ def test_maps_are_objects() -> None:
     assert json_texts(values, {}).to_pylist() == ['{"k":[{"x":{"y":1}},null]}', "{}"]
 
 
-def test_what_json_has_no_word_for_is_told_with_its_place() -> None:
-    """The rows are named by their place, the values by their path, and nothing of a payload is shown."""
+def test_values_that_json_cannot_encode_are_named_with_their_row() -> None:
+    """The rows are named by their number, the values by their path, and nothing of a payload is shown."""
     kind = pa.struct([("f", pa.float64()), ("t", pa.string()), ("l", pa.list_(pa.float64()))])
     rows = [
         {"f": float("nan"), "t": "secret", "l": []},

@@ -53,12 +53,12 @@ def _split(text: str) -> list[str]:
 
 
 def _group(text: str, start: int) -> str:
-    """What is in the parentheses that were opened before the place."""
+    """What is in the parentheses that were opened before an offset."""
     depth = 1
-    for place in range(start, len(text)):
-        depth += (text[place] in "([") - (text[place] in ")]")
+    for offset in range(start, len(text)):
+        depth += (text[offset] in "([") - (text[offset] in ")]")
         if not depth:
-            return text[start:place]
+            return text[start:offset]
     raise AssertionError(text[start:])
 
 
@@ -90,7 +90,7 @@ def _is_exact(argument: str, wanted: str, declared: dict[str, set[str]]) -> bool
 
 @pytest.mark.parametrize("name", sorted(_FILES))
 def test_calls_are_exact(name: str) -> None:
-    """A function passes every argument to others by its place, each in the type of the parameter."""
+    """A function passes every argument to others in its position, each in the type of the parameter."""
     declared: dict[str, set[str]] = {}
     for variable, type_ in re.findall(rf"\b([pvc]_\w+) (?:constant )?({_TYPES})(?=[;,\s:)])", _FILES[name]):
         declared.setdefault(variable, set()).add(type_)

@@ -30,7 +30,7 @@ def _insert(kernel: Kernel, table: str, values: dict[str, object]) -> None:
     ids=lambda value: " ".join(f"{k} {v!s:.20}" for k, v in value.items()),
 )  # fmt: skip
 def test_dead_letters(kernel: Kernel, value: dict[str, object]) -> None:
-    """A letter takes no value that a look at it could not return."""
+    """A letter takes no value that a reader could not return."""
     plain: dict[str, object] = {
         "message_id": 1, "queue": "'q'", "channel_id": 1, "kind": "'k'", "content": "''", "enqueued_at": 1,
         "attempts": 1, "max_attempts": 1, "deliveries": 1, "reason": "'r'", "died_at": 1,

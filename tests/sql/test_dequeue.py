@@ -43,7 +43,7 @@ def test_a_live_lease_is_used_again(kernel: Kernel) -> None:
 
 
 def test_the_hint_stays_at_the_start_of_the_call(kernel: Kernel) -> None:
-    """A batch that needs a second pass over the line hints at no place after its start, where work became due."""
+    """A batch that needs a second scan of the ready order hints at no time after its start, where work became due."""
     kernel.enqueue(*["a"] * 5, *["b"] * 5)
     call = kernel.dequeue(7, lease=HOUR)
     started = kernel.value("select expires_at from fq_lease") - HOUR - HOUR // 8

@@ -14,9 +14,9 @@ def _hints(kernel: Kernel, call: Call) -> list[int | None]:
     return [*call.hints[:4], kernel.value("select fq_now()") + 10 * SECOND]
 
 
-@pytest.mark.parametrize("looks", [0, 1], ids=["at once", "after a look that found nothing"])
+@pytest.mark.parametrize("polls", [0, 1], ids=["at once", "after a poll that found nothing"])
 def test_what_an_open_transaction_signalled_lies_below_no_floor(
-    kernel: Kernel, open_kernel: OpenKernel, looks: int
+    kernel: Kernel, open_kernel: OpenKernel, polls: int
 ) -> None:
     """A transaction with the newest id of all, and a signal below one that was heard, commits late: its message is
     found by hints.
@@ -27,7 +27,7 @@ def test_what_an_open_transaction_signalled_lies_below_no_floor(
     older, newer = open_kernel(), open_kernel()
     older.rows("select pg_current_xact_id()")
     (late,) = newer.enqueue("a")
-    for _ in range(looks):
+    for _ in range(polls):
         # Under a lease that is alive, as a worker that holds messages does.
         call = kernel.dequeue(7, lease=HOUR, lease_id=call.lease_id, hints=_hints(kernel, call))
     (early,) = older.enqueue("b")
@@ -66,8 +66,8 @@ def test_several_channels_below_the_hint_are_taken_in_turn(kernel: Kernel) -> No
     assert kernel.dequeue(4, hints=[now, 0, None, None, now + SECOND]).channels == ["a", "b", "a", "b"]
 
 
-def test_what_stands_below_the_hint_is_found_when_it_is_time_to_look(kernel: Kernel) -> None:
-    """To look below takes a thirtieth of the time: until then a call that finds nothing says when it is due."""
+def test_what_stands_below_the_hint_is_found_by_the_next_full_scan(kernel: Kernel) -> None:
+    """A scan below it takes a thirtieth of the time: until then a call that finds nothing says when it is due."""
     kernel.enqueue("a", "b")
     kernel.hear()
     now = kernel.value("select fq_now()")
@@ -84,7 +84,7 @@ def test_what_stands_below_the_hint_is_found_when_it_is_time_to_look(kernel: Ker
 def test_a_channel_in_other_hands_is_not_forgotten_for_one_that_is_taken(
     kernel: Kernel, open_kernel: OpenKernel, *, full: bool
 ) -> None:
-    """What stands first and is locked stays the hint, and is looked for again at once."""
+    """What stands first and is locked stays the hint, and is polled again at once."""
     kernel.enqueue("a", "a")
     kernel.enqueue("b")
     kernel.hear()
@@ -109,7 +109,7 @@ def test_a_hint_ahead_of_the_clock_hides_nothing(kernel: Kernel) -> None:
 
 
 def test_a_channel_heard_of_below_the_hint_is_not_the_only_one(kernel: Kernel) -> None:
-    """Its place lowers the floor, and another one that was ready below the hint stands behind it."""
+    """Its turn order lowers the floor, and another one that was ready below the hint stands behind it."""
     kernel.enqueue("a", "b")
     kernel.drain()
     kernel.enqueue(*"bbbb")
@@ -131,7 +131,7 @@ def test_who_looked_in_vain_many_times_is_due_again(
     bystander = open_kernel()
     bystander.rows("select from fq_message for update")
     install_clock(database)
-    # Each look at the clock takes longer than a channel whose messages were locked is left alone.
+    # Each read of the clock takes longer than a channel whose messages were locked is left alone.
     kernel.rows(
         "create or replace function fq_now() returns bigint language sql volatile as $$"
         " select 4000000000000000 + 20000 * nextval('public.test_clock') $$"

@@ -163,7 +163,7 @@ def test_a_short_way_does_what_the_long_one_does(twins: list[Twin], seed: int) -
 @pytest.mark.parametrize("way", [(limit, *_NARROW) for limit in (3, 7)], ids=["3", "7"])
 @pytest.mark.parametrize("seed", range(8))
 def test_a_few_channels_at_a_time_give_what_all_at_once_would(twins: list[Twin], seed: int) -> None:
-    """The same messages in the same order, whatever the channels' weights. Their places differ by microseconds."""
+    """The same messages in the same order, whatever the channels' weights. Their turn orders differ by microseconds."""
     program = [Random(seed) for _ in twins]  # noqa: S311 - both twins draw the same
     for twin, chance in zip(twins, program, strict=True):
         _configure(twin, chance)
@@ -210,7 +210,7 @@ def test_a_locked_message_is_passed_by_and_stays_the_head(kernel: Kernel, open_k
 
 
 def test_one_finds_what_lies_before_its_hint(kernel: Kernel) -> None:
-    """A hint past everything that is ready costs a second look, not the message."""
+    """A hint past everything that is ready costs a second scan, not the message."""
     (only,) = kernel.enqueue("a")
     later = kernel.value("select fq_now()")
     assert kernel.dequeue(hints=[later + SECOND, 0, None, None, later + SECOND]).ids == [only.message_id]

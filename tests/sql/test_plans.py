@@ -96,7 +96,7 @@ def test_every_verb_is_frugal_on_a_fresh_install_with_a_million_messages(
 def test_a_hundred_thousand_ready_channels_cost_no_more_than_a_few(
     kernel: Kernel, open_kernel: OpenKernel, limit: int
 ) -> None:
-    """A dequeue looks at as many channels as its batch needs, however many are ready."""
+    """A dequeue reads as many channels as its batch needs, however many are ready."""
     _warm(kernel)
     _fill(open_kernel(autocommit=True), 200_000, 100_000)
     assert_frugal(kernel, BOUND, lambda: kernel.dequeue(limit))
@@ -104,7 +104,7 @@ def test_a_hundred_thousand_ready_channels_cost_no_more_than_a_few(
 
 
 def test_settling_by_place_reads_no_index_of_messages(kernel: Kernel) -> None:
-    """A delivery whose row has not moved is settled by its place: under SERIALIZABLE that avoids false conflicts. Its
+    """A delivery whose row has not moved is settled by its ctid: under SERIALIZABLE that avoids false conflicts. Its
     channel, which never changes, says of which queue it is.
     """
     kernel.enqueue(*["a"] * 12)
@@ -114,10 +114,10 @@ def test_settling_by_place_reads_no_index_of_messages(kernel: Kernel) -> None:
         kernel.release(*hands[3:6])
         kernel.retry(*hands[6:9])
         kernel.bury(*hands[9:])
-    places = {(scan.table, scan.node) for scan in scans}
+    reads = {(scan.table, scan.node) for scan in scans}
     # A letter looks for the note that its message has left if that was a member of a group.
     letters = ("fq_group_note", "Index Scan")
-    assert places == {("fq_message", "Tid Scan"), ("fq_channel", "Index Scan"), letters}
+    assert reads == {("fq_message", "Tid Scan"), ("fq_channel", "Index Scan"), letters}
 
 
 def test_reclaim_reads_expired_leases_only(kernel: Kernel) -> None:

@@ -26,7 +26,7 @@ def test_a_locked_message_is_passed_by_and_not_lost(
     getattr(holder, end)()
     left = [] if (lock, end) == ("cancel", "commit") else ids[:2]
     call = kernel.dequeue(10)
-    # Where only locked ones were left, the channel is looked at again shortly.
+    # Where only locked ones were left, the channel is polled again shortly.
     if not call.hands and left:
         kernel.rows("update fq_channel_state set next_dequeue_at = 0")
         call = kernel.dequeue(10)
@@ -148,7 +148,7 @@ def test_what_is_counted_is_what_was_taken(kernel: Kernel) -> None:
     assert kernel.state("a")["current_concurrency"] == 2
 
 
-def test_a_past_time_does_not_jump_the_line(kernel: Kernel) -> None:
+def test_a_past_time_gets_no_earlier_turn(kernel: Kernel) -> None:
     """A time in the past means now: the message stands behind what was there, whatever the year it names."""
     kernel.enqueue(*["a", "b"] * 3)
     late = [

@@ -77,13 +77,13 @@ def test_an_open_snapshot_does_not_make_calls_dearer(kernel: Kernel, open_kernel
 def test_an_open_snapshot_does_not_make_the_end_of_the_line_dearer(
     kernel: Kernel, open_kernel: OpenKernel, *, locked: bool
 ) -> None:
-    """A call that gets less than it asks for looks for what is next from where it found the last, and says so in its
+    """A call that gets less than it asks for searches what is next from where it found the last, and says so in its
     hints, also when all that is left is locked.
     """
     hints = _age(kernel, open_kernel(isolation="REPEATABLE_READ"))
     before = _entries_read(kernel)
     for _ in range(20):
-        # Both looks at the whole line far away: each takes a thirtieth of the time.
+        # Both full scans far away: each takes a thirtieth of the time.
         hints[4] = hints[5] = kernel.value("select fq_now() + 50000000")
         kernel.enqueue("a")
         other = open_kernel()
@@ -142,7 +142,7 @@ def test_a_lease_that_was_committed_after_its_end_is_found(kernel: Kernel, late:
 
 def _age(kernel: Kernel, reader: Kernel, *, left: int = 0) -> list[int | None]:
     """Serve 900 messages of three channels one by one while the reader's snapshot keeps every version of their rows;
-    give the hints of the last call. So many messages more are left in line.
+    give the hints of the last call. So many messages more are left ready.
     """
     kernel.enqueue(*["a", "b", "c"] * (300 + left // 3))
     kernel.hear()

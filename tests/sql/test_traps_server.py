@@ -26,7 +26,7 @@ def test_a_publication_of_all_tables_hinders_nothing(kernel: Kernel) -> None:
 
 
 def test_serializable_completion_and_follow_up_never_fail(kernel: Kernel, open_kernel: OpenKernel) -> None:
-    """Rows are reached by place: serializable transactions that complete and enqueue on different channels, rows side
+    """Rows are reached by ctid: serializable transactions that complete and enqueue on different channels, rows side
     by side, all commit.
     """
     names = ("a", "b", "c")

@@ -101,7 +101,7 @@ def test_statements_are_sent_sorted(engine: Engine) -> None:
 
 @WHERE
 def test_out_of_order(engine: Engine, database: Database, where: Where) -> None:
-    """An immediate enqueue out of order is refused before it is sent, with both places, and the transaction goes on."""
+    """An immediate enqueue out of order is refused before it is sent, with both positions, and the transaction goes on."""
     with where(engine) as target:
         QUEUE.enqueue_now(target, channel="b", payload=1)
         with pytest.raises(LockOrderError, match=r"channel 'a' of queue 'documents' after channel 'b'") as caught:
@@ -117,14 +117,14 @@ def test_out_of_order(engine: Engine, database: Database, where: Where) -> None:
 
 def test_what_the_order_is(engine: Engine) -> None:
     """The order is (queue, channel, key) by UTF-8 bytes, no key first; the same key twice is in order."""
-    places = [("a", "Z", None), ("a", "a", None), ("a", "a", "1"), ("a", "a", "2"), ("a", "é", None), ("b", "", "x")]
-    places[-1] = ("b", "A", None)
-    for first, second in permutations(range(len(places)), 2):
+    keys = [("a", "Z", None), ("a", "a", None), ("a", "a", "1"), ("a", "a", "2"), ("a", "é", None), ("b", "", "x")]
+    keys[-1] = ("b", "A", None)
+    for first, second in permutations(range(len(keys)), 2):
         with Session(engine) as session:
             for number in (first, first):
-                queue, channel, key = places[number]
+                queue, channel, key = keys[number]
                 Queue(queue).enqueue_now(session, channel=channel, key=key, payload=1)
-            queue, channel, key = places[second]
+            queue, channel, key = keys[second]
             if first < second:
                 Queue(queue).enqueue_now(session, channel=channel, key=key, payload=1)
             else:

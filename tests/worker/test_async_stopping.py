@@ -294,12 +294,12 @@ def test_handlers_are_told_before_anything_is_waited_for(
     contexts: list[Context] = []
     stop_fetching = Runtime.stop_fetching
 
-    def look_first(runtime: Runtime[Any], left: Callable[[], float]) -> None:
+    def read_first(runtime: Runtime[Any], left: Callable[[], float]) -> None:
         told.extend(context.stopping for context in contexts)
         go.set()
         stop_fetching(runtime, left)
 
-    monkeypatch.setattr(Runtime, "stop_fetching", look_first)
+    monkeypatch.setattr(Runtime, "stop_fetching", read_first)
     started, go = threading.Event(), threading.Event()
 
     def handle(_: Delivery, context: Context) -> None:
@@ -324,7 +324,7 @@ def test_handlers_are_told_before_anything_is_waited_for(
 
 @pytest.mark.parametrize("kind", [Worker, AsyncWorker])
 def test_signal_handlers_come_back(queue: Queue, engine: Engine, kind: type[Worker | AsyncWorker]) -> None:
-    """After run the program's own handlers are in their places, and a loop's own work while it runs."""
+    """After run the program's own handlers are back, and a loop's own work while it runs."""
     queue.handler()(lambda _: None)
     heard: list[int] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -142,7 +142,7 @@ def test_a_slow_settler_is_fed_no_more(
     """While more deliveries wait to be settled than a worker may owe, it takes no others."""
     sending, go = threading.Event(), threading.Event()
     taken: list[int] = []
-    send_now, look_around = SettlementWriter.write, Fetcher._round
+    send_now, one_round = SettlementWriter.write, Fetcher._round
 
     def slow(*arguments: Any) -> Any:
         sending.set()
@@ -152,7 +152,7 @@ def test_a_slow_settler_is_fed_no_more(
     def watched(fetcher: Fetcher, now: float) -> float:
         owes = sending.is_set() and fetcher._settler.backlog > 20
         before = fetcher._stats.taken
-        wait = look_around(fetcher, now)
+        wait = one_round(fetcher, now)
         if owes:
             taken.append(fetcher._stats.taken - before)
         return wait
@@ -169,7 +169,7 @@ def test_a_slow_settler_is_fed_no_more(
         runtime.trigger.set()
         return len(taken) >= 10
 
-    until(has_gone_its_rounds, "it has looked around")
+    until(has_gone_its_rounds, "it has done a round")
     go.set()
     assert not any(taken)
 
@@ -196,7 +196,7 @@ def test_a_slot_that_is_freed_is_looked_for(
     ],
     ids=["done", "done, limited", "retried later", "retried later, limited", "given back"],
 )
-def test_what_makes_no_room_is_no_reason_to_look(
+def test_what_makes_no_room_is_no_reason_to_poll(
     queue: Queue,
     engine: Engine,
     start: StartWorker,

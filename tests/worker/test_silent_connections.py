@@ -93,7 +93,7 @@ def test_a_connection_that_is_being_made(queue: Queue, make_engine: Callable[[st
         own.close()
 
 
-def test_those_that_were_given_up_take_no_place(queue: Queue, database: Database) -> None:
+def test_those_that_were_given_up_are_not_counted(queue: Queue, database: Database) -> None:
     """However many attempts were left behind, the next one is made as soon as somebody answers."""
     hanging, go = [True], threading.Event()
     own = create_engine(database.url, pool_size=1, max_overflow=0, pool_timeout=0.01)

@@ -69,7 +69,7 @@ def test_while_all_are_at_work(
 def test_a_dequeue_that_comes_late(
     queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a network delivered to the database long after the worker had looked is found by a later look."""
+    """What a network delivered to the database long after the worker's lookup is found by a later one."""
     go, lookups = threading.Event(), []
     queue.handler()(lambda _: until(go.is_set, "it may end"))
     held = calls.held
@@ -87,7 +87,7 @@ def test_a_dequeue_that_comes_late(
     [unanswered] = worker._runtime.fetcher.unanswered.values()
     unanswered.add(lease_id)
     worker._runtime.trigger.set()
-    until(lambda: lookups, "the worker has looked")
+    until(lambda: lookups, "the worker has looked it up")
     send(engine, queue, 2)
     late = Consumer(queue._target, queue.codec)
     late._leases = ((timedelta(seconds=1), lease_id),)

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.drivers.base import RunInLoop
 
 
-def _row_id(place: str) -> tuple[int, ...]:
-    return tuple(map(int, place.strip("()").split(",")))
+def _row_id(ctid: str) -> tuple[int, ...]:
+    return tuple(map(int, ctid.strip("()").split(",")))
 
 
-def _row_ids(places: Iterable[str]) -> list[tuple[int, ...]]:
-    return list(map(_row_id, places))
+def _row_ids(ctids: Iterable[str]) -> list[tuple[int, ...]]:
+    return list(map(_row_id, ctids))
 
 
 class Asyncpg(Driver):

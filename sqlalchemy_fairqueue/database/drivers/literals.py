@@ -51,9 +51,9 @@ def integers(numbers: Iterable[int | None]) -> str:
     return f"{{{','.join(map(str, numbers))}}}".replace("None", "null")
 
 
-def row_ids(places: Iterable[str]) -> str:
+def row_ids(ctids: Iterable[str]) -> str:
     """Row ids, like ``(0,1)``, as a literal."""
-    return '{"' + '","'.join(places) + '"}'
+    return '{"' + '","'.join(ctids) + '"}'
 
 
 LITERALS: dict[str, Any] = {

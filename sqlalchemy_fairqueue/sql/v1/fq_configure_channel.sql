@@ -192,7 +192,7 @@ begin
       rate_at = n.rate_at,
       next_dequeue_at = case
         when s.next_dequeue_at is null then null
-        -- of a start tag the place is found anew by the next hearing
+        -- the next hearing gives a start tag anew
         when s.next_dequeue_at < 0 then greatest(0, n.allowed_at)
         when s.next_dequeue_at <= v_now then greatest(s.next_dequeue_at, n.allowed_at)
         else greatest(s.head_dequeue_at, s.last_dequeue_at, n.allowed_at)

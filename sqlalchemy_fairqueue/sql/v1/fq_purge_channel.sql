@@ -70,7 +70,7 @@ begin
       when n.id is null or s.paused_at is not null then null
       else greatest(
         n.dequeue_at,
-        -- of a start tag the place is found anew by the next hearing or dequeue
+        -- the next hearing or dequeue gives a start tag anew
         case when s.next_dequeue_at < 0 then 0 end,
         coalesce(
           s.next_dequeue_at,

@@ -20,16 +20,16 @@ set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
-  select array_agg(s.start order by s.place), array_agg(s.cost order by s.place)
+  select array_agg(s.start order by s.number), array_agg(s.cost order by s.number)
   from (
-    select c.place, c.cost,
+    select c.number, c.cost,
       fairqueue.fq_tag_after(
         (p_tags[c.ord])::bigint, (p_rests[c.ord])::bigint,
         (sum(c.cost) over (partition by c.ord order by c.rank) - c.cost)::bigint, (p_weights[c.ord])::integer
       ) as start
     from (
-      select u.ord, u.rank, u.place, greatest(0, coalesce(m.cost, 1))::bigint as cost
-      from unnest(p_rows, p_ords, p_ranks) with ordinality u(row, ord, rank, place)
+      select u.ord, u.rank, u.number, greatest(0, coalesce(m.cost, 1))::bigint as cost
+      from unnest(p_rows, p_ords, p_ranks) with ordinality u(row, ord, rank, number)
       join fairqueue.fq_message m on m.ctid = u.row
     ) c
   ) s

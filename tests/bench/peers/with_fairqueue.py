@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Fairqueue:
-    """See `tests.bench.peers.speaking.SocketWatch`."""
+    """See `tests.bench.peers.speaking.Peer`."""
 
     def __init__(self, url: str, prefetch: str = "", weight: str = "1") -> None:
         self._prefetch = int(prefetch or MOST_PREFETCH)

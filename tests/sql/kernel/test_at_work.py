@@ -74,7 +74,7 @@ class Clients:
 
     def check(self, kernel: Kernel) -> None:
         """Everything was done once, and the sums come out at nought."""
-        # A channel whose last look met another consumer's locks is passed by for a few milliseconds.
+        # A channel whose last poll met another consumer's locks is passed by for a few milliseconds.
         while kernel.value("select count(*) from fq_message"):
             self.done.update(hand.id for hand in kernel.drain())
         assert set(self.done.values()) == {1}

@@ -6,15 +6,15 @@ _ATTEMPT = """
 insert into fq_history (queue, channel_id, channel, message_id, kind, attempt, enqueued_at, ready_at, started_at,
   finished_at, outcome)
 values ('q', 1, 'a', 1, 'work', 1, 1, 1, 1, %(at)s, 'completed')
-returning id, recorded_xid::text, pg_current_xact_id()::text as xid, tableoid::regclass::text as place
+returning id, recorded_xid::text, pg_current_xact_id()::text as xid, tableoid::regclass::text as day
 """
 
 
 def test_the_history_takes_any_time(kernel: Kernel) -> None:
-    """An attempt finds a place whether its day was made or not, with the next id and the transaction that wrote it."""
+    """An attempt is recorded whether its day was made or not, with the next id and the transaction that wrote it."""
     kernel.rows("create table day partition of fq_history for values from (1000) to (2000)")
     rows = [kernel.rows(_ATTEMPT, at=at)[0] for at in (0, 1500, 2**62)]
-    assert [row["place"] for row in rows] == ["fq_history_default", "day", "fq_history_default"]
+    assert [row["day"] for row in rows] == ["fq_history_default", "day", "fq_history_default"]
     assert [row["id"] for row in rows] == [1, 2, 3]
     assert all(row["recorded_xid"] == row["xid"] for row in rows)
     assert kernel.value("select count(distinct recorded_xid) from fq_history") == 3

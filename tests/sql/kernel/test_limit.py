@@ -40,7 +40,7 @@ def test_a_limit_holds_over_all_channels(kernel: Kernel, size: int) -> None:
 
 
 def test_one_of_several_free_slots_fills_a_call(kernel: Kernel) -> None:
-    """A call takes no more than what is left of the limit, in the order of the line."""
+    """A call takes no more than what is left of the limit, in the ready order."""
     limit(kernel, 3)
     kernel.enqueue(*"abcde")
     kernel.dequeue(2)

@@ -175,11 +175,11 @@ def test_what_can_be_served_again_is_found_below_every_hint(kernel: Kernel, how:
     else:
         kernel.configure("a", 2)
     if hearing == "hear":
-        place = kernel.hear(0).scheduled_at
-        assert place is not None
+        heard = kernel.hear(0).scheduled_at
+        assert heard is not None
         assert hints[0] is not None
-        assert place < hints[0]
-        hints[0] = place
+        assert heard < hints[0]
+        hints[0] = heard
     assert kernel.dequeue(hints=hints).channels == ["a"]
 
 

@@ -21,10 +21,10 @@ union all
 select format('%s counts %s slots, but %s are held and %s freed', name, current_concurrency, held, freed)
 from channel where current_concurrency <> held + freed
 union all
-select format('paused channel %s has place %s', name, next_dequeue_at)
+select format('paused channel %s has turn order %s', name, next_dequeue_at)
 from channel where paused_at is not null and next_dequeue_at is not null
 union all
-select format('channel %s has head %s and no place', name, head_message_id)
+select format('channel %s has head %s and no turn order', name, head_message_id)
 from channel where paused_at is null and head_message_id is not null and next_dequeue_at is null
 union all
 select format('queue %s counts %s slots, but %s are held and %s freed', q.queue, q.current_concurrency, n.held, n.freed)

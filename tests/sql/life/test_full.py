@@ -112,8 +112,8 @@ def test_room_is_counted_within_a_call_and_a_transaction(kernel: Kernel, open_ke
 
 
 def test_producers_at_the_edge_do_not_wait(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
-    """Two producers at the last place both get it, for neither sees the other's open transaction; each is counted once,
-    and the next one finds the channel full.
+    """Two producers of the last message that fits both add it, for neither sees the other's open transaction. Each is
+    counted once, and the next one finds the channel full.
     """
     bound(kernel, "a", 2)
     enqueue(kernel, "a")

@@ -122,7 +122,7 @@ def test_batches_and_moved_rows_are_recorded_once_each(kernel: Kernel) -> None:
 
 
 def test_priorities_are_ready_from_their_enqueue(kernel: Kernel) -> None:
-    """A prioritised message, whose place in its channel is no time, was ready when it was enqueued."""
+    """A prioritised message, whose order in its channel is no time, was ready when it was enqueued."""
     record(kernel, True)
     kernel.enqueue("a", priorities=[5])
     kernel.complete(*kernel.dequeue().hands)

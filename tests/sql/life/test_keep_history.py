@@ -109,7 +109,7 @@ def test_what_goes_is_noted(kernel: Kernel, open_kernel: OpenKernel, noon: Clock
 
 
 def _position(kernel: Kernel) -> tuple[int, int]:
-    """Record an attempt; its place in the order of readers."""
+    """Record an attempt; its position in the history."""
     kernel.complete(_attempt(kernel))
     row = history(kernel)[-1]
     return int(row["recorded_xid"]), row["id"]

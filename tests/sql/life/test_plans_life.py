@@ -181,10 +181,10 @@ def test_history_off_reads_nothing_more(kernel: Kernel) -> None:
         kernel.release(*hands[3:5])
         kernel.retry(*hands[5:7])
         kernel.bury(hands[7])
-    places = {(scan.table, scan.node) for scan in scans}
+    reads = {(scan.table, scan.node) for scan in scans}
     # A letter looks for the note that its message has left if that was a member of a group.
     letters = ("fq_group_note", "Index Scan")
-    assert places == {("fq_message", "Tid Scan"), ("fq_channel", "Index Scan"), letters}
+    assert reads == {("fq_message", "Tid Scan"), ("fq_channel", "Index Scan"), letters}
 
 
 def test_signals_that_an_old_snapshot_keeps_are_passed_over(kernel: Kernel, open_kernel: OpenKernel) -> None:

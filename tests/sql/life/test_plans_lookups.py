@@ -36,8 +36,8 @@ def full(kernel: Kernel) -> Kernel:
 def _find(kernel: Kernel, **asked: object) -> list[dict[str, Any]]:
     names = ("channel", "state", "kind", "key", "step", "at", "message_id")
     types = ("text", "text", "text", "text", "integer", "bigint", "bigint")
-    places = ", ".join(f"%({name})s::{kind}" for name, kind in zip(names, types, strict=True))
-    call = f"select * from fq_find_messages('q', {places}, {PAGE}, 5000)"
+    marks = ", ".join(f"%({name})s::{kind}" for name, kind in zip(names, types, strict=True))
+    call = f"select * from fq_find_messages('q', {marks}, {PAGE}, 5000)"
     return kernel.rows(call, **{name: asked.get(name) for name in names})
 
 
@@ -66,7 +66,7 @@ def test_a_page_reads_a_page(full: Kernel, asked: dict[str, object]) -> None:
 
 
 def test_what_no_index_has_is_bounded(full: Kernel) -> None:
-    """A kind and a state of the whole queue look at so many messages, and no more."""
+    """A kind and a state of the whole queue read so many messages, and no more."""
     for asked in ({"kind": "none"}, {"state": "scheduled"}, {"channel": "c1", "kind": "none"}):
         assert_frugal(full, 5000 + BOUND, partial(_find, full, **asked))
         [row] = _find(full, **asked)
@@ -76,5 +76,5 @@ def test_what_no_index_has_is_bounded(full: Kernel) -> None:
 def test_a_place_reads_what_it_counts(full: Kernel) -> None:
     """A message at the end of a long channel is counted up to the bound."""
     last = full.value("select max(id) from fq_message where lease_id is null")
-    assert_frugal(full, 100 + BOUND, lambda: full.value("select fq_message_place('q', %(id)s, 100)", id=last))
-    assert full.value("select fq_message_place('q', %(id)s, 100)", id=last) == 100
+    assert_frugal(full, 100 + BOUND, lambda: full.value("select fq_messages_ahead('q', %(id)s, 100)", id=last))
+    assert full.value("select fq_messages_ahead('q', %(id)s, 100)", id=last) == 100

@@ -185,7 +185,7 @@ def test_a_purge_waits_for_a_dequeue_and_hinders_none(kernel: Kernel, open_kerne
 
 
 def test_a_purge_passes_by_what_is_locked(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
-    """A message that somebody has locked is passed by, stays in line and is delivered; the purge goes on."""
+    """A message that somebody has locked is passed by, stays ready and is delivered; the purge goes on."""
     one, two, three = enqueue(kernel, *["a"] * 3)
     holder = open_kernel()
     holder.rows("select from fq_message where id = %(id)s for update", id=two.message_id)

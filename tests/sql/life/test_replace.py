@@ -121,7 +121,7 @@ def test_several_policies_in_a_batch(kernel: Kernel) -> None:
 
 
 def test_a_replacement_leaves_one_signal_that_adds_nothing(kernel: Kernel) -> None:
-    """The channel hears of the new place of a replaced message, and its backlog does not grow."""
+    """The channel hears of the new turn order of a replaced message, and its backlog does not grow."""
     enqueue(kernel, "a", keys=["k"])
     kernel.hear()
     (again,) = enqueue(kernel, "a", keys=["k"], on="replace")

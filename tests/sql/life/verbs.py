@@ -177,7 +177,7 @@ def wait(kernel: Kernel, lease_id: int | None = None, wait: int | None = 50 * SE
 
 
 def wake(kernel: Kernel) -> bool:
-    """fq_wake: whether somebody slept."""
+    """fq_wake: whether somebody waited."""
     woken: bool = kernel.value("select fq_wake(%(queue)s)", queue=kernel.queue)
     return woken
 

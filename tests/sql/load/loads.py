@@ -26,8 +26,8 @@ def make_stage(kernel: Kernel, ttl: int = 24 * HOUR) -> str:
 def copy(kernel: Kernel, stage: str, *channels: str, attempt: int = 1, **columns: Any) -> None:
     """One copy into a stage: a message a channel named, further columns as lists."""
     names = ["attempt", "channel", *columns]
-    for place, channel in enumerate(channels):
-        values = {"attempt": attempt, "channel": channel} | {name: given[place] for name, given in columns.items()}
+    for number, channel in enumerate(channels):
+        values = {"attempt": attempt, "channel": channel} | {name: given[number] for name, given in columns.items()}
         values = {"kind": "work", "content": channel.encode()} | values
         kernel.rows(
             f"insert into public_stages.{stage} ({', '.join(values)})"

@@ -1,7 +1,7 @@
 -- fq_release: give deliveries back, their attempt not counted, in the caller's transaction.
 -- Guarantees: as fq_complete for the token; the message is ready again where it stood, or p_delays microseconds from
 -- now. Returns the lost ones. One that was cancelled while it was out is gone instead. p_note: written on them.
--- p_notify: wake consumers that sleep (never in a two-phase transaction).
+-- p_notify: wake consumers that wait (never in a two-phase transaction).
 -- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: QF001 bad delay; 40001.
 create function fairqueue.fq_release(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_delays bigint[],

@@ -1,8 +1,8 @@
--- fq_message_place: the number of messages that wait before a message in its channel, counted up to p_most.
+-- fq_messages_ahead: the number of messages that come before a message in its channel, counted up to p_most.
 -- Guarantees: one snapshot. Null: no such message waits in the queue: a consumer holds it, or it is gone.
 -- Cost: the messages that are counted. Locks: none. Index: fq_message_pkey, fq_channel_pkey, fq_message_ready_ix.
 -- Errors: QF001 bad bound; QF007.
-create function fairqueue.fq_message_place(p_queue text, p_message_id bigint, p_most integer)
+create function fairqueue.fq_messages_ahead(p_queue text, p_message_id bigint, p_most integer)
 returns integer
 language plpgsql
 stable
@@ -18,14 +18,14 @@ as $$
 declare
   v_channel_id bigint;
   v_at bigint;
-  v_before integer;
+  v_ahead integer;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
   if p_most is null or p_most < 1 then
-    raise exception 'fq_message_place counts to %', p_most
+    raise exception 'fq_messages_ahead counts to %', p_most
       using errcode = 'QF001', hint = 'let 1 message or more be counted';
   end if;
   select m.channel_id, m.dequeue_at into v_channel_id, v_at
@@ -37,7 +37,7 @@ begin
   if not found then
     return null;
   end if;
-  select count(*) into v_before
+  select count(*) into v_ahead
   from (
     select
     from fairqueue.fq_message m
@@ -46,6 +46,6 @@ begin
       and (m.dequeue_at, m.id) < (v_at, p_message_id)
     limit p_most
   ) b;
-  return v_before;
+  return v_ahead;
 end
 $$;
