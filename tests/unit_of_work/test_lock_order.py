@@ -101,7 +101,7 @@ def test_statements_are_sent_sorted(engine: Engine) -> None:
 
 @WHERE
 def test_out_of_order(engine: Engine, database: Database, where: Where) -> None:
-    """An immediate enqueue out of order is refused before it is sent, with both positions, and the transaction goes on."""
+    """An immediate enqueue out of order is refused before it is sent, with both keys, and the transaction goes on."""
     with where(engine) as target:
         QUEUE.enqueue_now(target, channel="b", payload=1)
         with pytest.raises(LockOrderError, match=r"channel 'a' of queue 'documents' after channel 'b'") as caught:
