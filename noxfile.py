@@ -268,6 +268,7 @@ def types(session: nox.Session) -> None:
     """Check the types of source and tests."""
     session.install("-e", ".[dev]")
     session.run("mypy")
+    session.run("pytest", "-n", "0", "tests/types")
 
 
 @nox.session

@@ -62,7 +62,7 @@ class Reading:
         self.engine = engine
         self.schema = schema
         self.keep = keep
-        self.figures = SharedFigures(engine, queues or None, schema=schema, keep=keep)
+        self.figures: SharedFigures = SharedFigures(engine, queues or None, schema=schema, keep=keep)
         self._given = {queue.name: queue for queue in queues}
         self._kept: dict[Hashable, tuple[float, asyncio.Task[Any]]] = {}
         self._health: Health | None = None

@@ -53,7 +53,7 @@ class QueueCollector(Collector):
             raise TypeError("QueueCollector needs an engine or figures, and not both")
         if schema is None and queues:
             schema = queues[0].schema
-        self.figures = figures or SharedFigures(engine, queues or None, schema=schema)  # type: ignore[arg-type]
+        self.figures: SharedFigures = figures or SharedFigures(engine, queues or None, schema=schema)  # type: ignore[arg-type]
         self._workers = tuple(workers)
 
     def describe(self) -> Iterable[Metric]:

@@ -45,7 +45,7 @@ class ChannelMixin(FairqueueMixin):
         "use queue.enqueue(session, channel=...) or queue.configure_channel(session, ...), which make it"
     )
     __tablename__ = "fq_channel"
-    __fairqueue_related__: ClassVar = {
+    __fairqueue_related__: ClassVar[dict[str, Related]] = {
         "state": Related("fq_channel_state", own="id", other="channel_id"),
         "queue_config": Related("fq_queue", own="queue", other="name", foreign_key_here=True),
         "messages": Related("fq_message", own="id", other="channel_id", many=True),
@@ -99,7 +99,7 @@ class ChannelStateMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "the dispatcher writes it; a policy is set by queue.configure_channel(session, ...)"
     __tablename__ = "fq_channel_state"
-    __fairqueue_related__: ClassVar = {
+    __fairqueue_related__: ClassVar[dict[str, Related]] = {
         "channel": Related("fq_channel", own="channel_id", other="id", foreign_key_here=True)
     }
     if TYPE_CHECKING:

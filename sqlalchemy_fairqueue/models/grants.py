@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # ruff: noqa: N805 - a declared attribute is given the class
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Boolean, CheckConstraint, PrimaryKeyConstraint, Text, false
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -27,7 +27,6 @@ class GrantMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "use op.grant_fairqueue(...) and op.revoke_fairqueue(...) in a migration"
     __tablename__ = "fq_grant"
-    __fairqueue_related__: ClassVar = {}
 
     role: Mapped[str] = mapped_column(RoleName)
     kind: Mapped[str] = mapped_column(Text(collation="C"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # ruff: noqa: N805 - a declared attribute is given the class
 from datetime import datetime, timedelta  # noqa: TC003 - SQLAlchemy reads the annotations
-from typing import Any, ClassVar
+from typing import Any
 from uuid import UUID  # noqa: TC003 - SQLAlchemy reads the annotations
 
 from sqlalchemy import BigInteger, CheckConstraint, Index, LargeBinary, PrimaryKeyConstraint, Text, Uuid, text
@@ -27,7 +27,6 @@ class GroupMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = _VERBS
     __tablename__ = "fq_group"
-    __fairqueue_related__: ClassVar = {}
 
     group_id: Mapped[UUID] = mapped_column(Uuid)
     queue: Mapped[str] = mapped_column(Text(collation="C"))
@@ -59,7 +58,6 @@ class GroupFollowupMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = _VERBS
     __tablename__ = "fq_group_followup"
-    __fairqueue_related__: ClassVar = {}
 
     group_id: Mapped[UUID] = mapped_column(Uuid)
     on_failure: Mapped[bool]
@@ -91,7 +89,6 @@ class GroupNoteMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = _VERBS
     __tablename__ = "fq_group_note"
-    __fairqueue_related__: ClassVar = {}
 
     xid: Mapped[int] = mapped_column(Xid8, server_default=text("pg_current_xact_id()"))
     id: Mapped[int] = mapped_column(BigInteger, autoincrement=False)
@@ -115,7 +112,6 @@ class GroupFoldMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = _VERBS
     __tablename__ = "fq_group_fold"
-    __fairqueue_related__: ClassVar = {}
 
     single: Mapped[int] = mapped_column(autoincrement=False, server_default=text("1"))
     floor_xid: Mapped[int] = mapped_column(Xid8)

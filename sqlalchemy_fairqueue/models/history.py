@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # ruff: noqa: N805 - a declared attribute is given the class
 from datetime import datetime, timedelta  # noqa: TC003 - SQLAlchemy reads the annotations
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
@@ -45,7 +45,6 @@ class HistoryMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "attempts are recorded after queue.configure(session, history=True)"
     __tablename__ = "fq_history"
-    __fairqueue_related__: ClassVar = {}
 
     id: Mapped[int] = mapped_column(BigInteger, autoincrement=False)
     queue: Mapped[str] = mapped_column(Text(collation="C"))
@@ -110,7 +109,6 @@ class PrunedHistoryMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "the housekeeping of the queues' history writes it"
     __tablename__ = "fq_pruned_history"
-    __fairqueue_related__: ClassVar = {}
 
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True))
     finished_from: Mapped[datetime] = mapped_column(Instant)

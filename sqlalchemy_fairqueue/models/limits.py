@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # ruff: noqa: N805 - a declared attribute is given the class
 from datetime import datetime, timedelta  # noqa: TC003 - SQLAlchemy reads the annotations
-from typing import Any, ClassVar
+from typing import Any
 
 from sqlalchemy import BigInteger, CheckConstraint, Index, Integer, PrimaryKeyConstraint, Text, text
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column
@@ -21,7 +21,6 @@ class LimitMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "use queue.configure_limit(session, name, ...)"
     __tablename__ = "fq_limit"
-    __fairqueue_related__: ClassVar = {}
 
     name: Mapped[str] = mapped_column(Text(collation="C"))
     max_concurrency: Mapped[int | None] = mapped_column(Integer)
@@ -49,7 +48,6 @@ class LimitStateMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = _WRITTEN_BY
     __tablename__ = "fq_limit_state"
-    __fairqueue_related__: ClassVar = {}
 
     limit_name: Mapped[str] = mapped_column(Text(collation="C"))
     turn: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
@@ -78,7 +76,6 @@ class LimitShareMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = _WRITTEN_BY
     __tablename__ = "fq_limit_share"
-    __fairqueue_related__: ClassVar = {}
 
     limit_name: Mapped[str] = mapped_column(Text(collation="C"))
     queue: Mapped[str] = mapped_column(Text(collation="C"))

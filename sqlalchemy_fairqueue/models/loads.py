@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # ruff: noqa: N805 - a declared attribute is given the class
 from datetime import datetime  # noqa: TC003 - SQLAlchemy reads the annotations
-from typing import Any, ClassVar
+from typing import Any
 
 from sqlalchemy import BigInteger, CheckConstraint, PrimaryKeyConstraint, Text
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column
@@ -23,7 +23,6 @@ class LoadMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "loads of sqlalchemy_fairqueue.spark write it"
     __tablename__ = "fq_load"
-    __fairqueue_related__: ClassVar = {}
 
     queue: Mapped[str] = mapped_column(Text(collation="C"))
     job_id: Mapped[str] = mapped_column(Text(collation="C"))

@@ -53,7 +53,7 @@ class ContentMixin(FairqueueMixin):
         channel: The channel.
     """
 
-    __fairqueue_related__: ClassVar = TO_CHANNEL
+    __fairqueue_related__: ClassVar[dict[str, Related]] = TO_CHANNEL
     if TYPE_CHECKING:
         channel: Mapped[Any]
 
@@ -100,7 +100,7 @@ class MessageMixin(ContentMixin):
         "use queue.enqueue(session, ...) to add one, queue.cancel(session, message_id) to withdraw one"
     )
     __tablename__ = "fq_message"
-    __fairqueue_related__: ClassVar = {
+    __fairqueue_related__: ClassVar[dict[str, Related]] = {
         **TO_CHANNEL,
         "lease": Related("fq_lease", own="lease_id", other="id", foreign_key_here=True),
     }
@@ -204,7 +204,7 @@ class QuarantineMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "dequeues set messages aside; use queue.release_quarantined and queue.purge_quarantined"
     __tablename__ = "fq_quarantine"
-    __fairqueue_related__: ClassVar = TO_CHANNEL
+    __fairqueue_related__: ClassVar[dict[str, Related]] = TO_CHANNEL
     if TYPE_CHECKING:
         channel: Mapped[Any]
 
@@ -243,7 +243,6 @@ class PromotionMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "queue.enqueue(session, ..., priority=..., at=...) and a retry with a delay make it"
     __tablename__ = "fq_promotion"
-    __fairqueue_related__: ClassVar = {}
 
     queue: Mapped[str] = mapped_column(Text(collation="C"))
     due_at: Mapped[datetime] = mapped_column(Instant)
@@ -273,7 +272,7 @@ class SignalMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "the verbs of a queue insert signals, and the dispatcher deletes them"
     __tablename__ = "fq_signal"
-    __fairqueue_related__: ClassVar = TO_CHANNEL
+    __fairqueue_related__: ClassVar[dict[str, Related]] = TO_CHANNEL
     if TYPE_CHECKING:
         channel: Mapped[Any]
 
@@ -308,7 +307,9 @@ class LeaseMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "queue.dequeue(engine, ...) makes leases, queue.extend(engine, delivery) extends them"
     __tablename__ = "fq_lease"
-    __fairqueue_related__: ClassVar = {"messages": Related("fq_message", own="id", other="lease_id", many=True)}
+    __fairqueue_related__: ClassVar[dict[str, Related]] = {
+        "messages": Related("fq_message", own="id", other="lease_id", many=True)
+    }
     if TYPE_CHECKING:
         messages: Mapped[list[Any]]
 

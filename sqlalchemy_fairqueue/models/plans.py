@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # ruff: noqa: N805 - a declared attribute is given the class
 from datetime import datetime  # noqa: TC003 - SQLAlchemy reads the annotations
-from typing import Any, ClassVar
+from typing import Any
 
 from sqlalchemy import ARRAY, BigInteger, CheckConstraint, Index, PrimaryKeyConstraint, Text, text
 from sqlalchemy.dialects.postgresql import JSONB
@@ -24,7 +24,6 @@ class PlanMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "use queue.configure_plan(session, name, ...)"
     __tablename__ = "fq_plan"
-    __fairqueue_related__: ClassVar = {}
 
     queue: Mapped[str] = mapped_column(Text(collation="C"))
     name: Mapped[str] = mapped_column(Text(collation="C"))
@@ -57,7 +56,6 @@ class ChannelPlanMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "use queue.configure_channel(session, channel, plan=...)"
     __tablename__ = "fq_channel_plan"
-    __fairqueue_related__: ClassVar = {}
 
     channel_id: Mapped[int] = mapped_column(BigInteger, autoincrement=False)
     queue: Mapped[str] = mapped_column(Text(collation="C"))

@@ -49,7 +49,7 @@ class QueueConfigMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "use queue.configure(session, ...)"
     __tablename__ = "fq_queue"
-    __fairqueue_related__: ClassVar = {
+    __fairqueue_related__: ClassVar[dict[str, Related]] = {
         "channels": Related("fq_channel", own="name", other="queue", many=True),
         "state": Related("fq_queue_state", own="name", other="queue"),
     }
@@ -108,7 +108,6 @@ class GateMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "the dispatcher makes it; queue.configure(session, max_concurrency=...) writes it"
     __tablename__ = "fq_gate"
-    __fairqueue_related__: ClassVar = {}
 
     queue: Mapped[str] = mapped_column(Text(collation="C"))
     part: Mapped[int] = mapped_column(SmallInteger, autoincrement=False)
@@ -134,7 +133,7 @@ class QueueStateMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "the dispatcher writes it; the limit is set by queue.configure(session, max_concurrency=...)"
     __tablename__ = "fq_queue_state"
-    __fairqueue_related__: ClassVar = {
+    __fairqueue_related__: ClassVar[dict[str, Related]] = {
         "queue_config": Related("fq_queue", own="queue", other="name", foreign_key_here=True)
     }
     if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # ruff: noqa: N805 - a declared attribute is given the class
 from datetime import datetime, timedelta  # noqa: TC003 - SQLAlchemy reads the annotations
-from typing import Any, ClassVar
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -35,7 +35,6 @@ class ScheduleMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "queue.schedule, queue.unschedule and queue.pause_schedule change schedules"
     __tablename__ = "fq_schedule"
-    __fairqueue_related__: ClassVar = {}
 
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True))
     queue: Mapped[str] = mapped_column(Text(collation="C"))
@@ -99,7 +98,6 @@ class ScheduleSlotMixin(FairqueueMixin):
 
     __fairqueue_verbs__ = "workers of the queue write it when they run a slot"
     __tablename__ = "fq_schedule_slot"
-    __fairqueue_related__: ClassVar = {}
 
     schedule_id: Mapped[int] = mapped_column(BigInteger)
     slot_at: Mapped[datetime] = mapped_column(Instant)

@@ -61,7 +61,7 @@ class QueueBase:
         self.name = name
         self.schema = schema
         self.codec = codec
-        self.defaults = defaults or ChannelPolicy()
+        self.defaults: ChannelPolicy = defaults or ChannelPolicy()
         self.max_attempts = max_attempts
         self.notify = notify
         self.check_kinds = check_kinds

@@ -75,12 +75,12 @@ class Consumer:
 
     def _forget(self) -> None:
         self._process = os.getpid()
-        self.name = self._given_name or f"{socket.gethostname()}:{self._process}:{secrets.token_hex(4)}"
+        self.name: str = self._given_name or f"{socket.gethostname()}:{self._process}:{secrets.token_hex(4)}"
         # By how long they were asked for, the last one first; replaced whole, for threads may share them.
         self._leases: tuple[tuple[timedelta, int], ...] = ()
         self._hints: Hints | None = None
         self._signals_after: int | None = None
-        self.is_held_up = False
+        self.is_held_up: bool = False
 
     @property
     def lease_id(self) -> int | None:

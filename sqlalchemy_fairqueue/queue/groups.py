@@ -100,7 +100,7 @@ class Group(_Members):
         self, queue: GroupMethods, session: AnySession, then: Enqueue | None, on_failure: Enqueue | None
     ) -> None:
         super().__init__(queue, session, None)
-        self.id = uuid4()
+        self.id: UUID = uuid4()
         self._is_open = False
         self._then = queue._followup("then", then)  # noqa: SLF001 - its other half
         self._on_failure = queue._followup("on_failure", on_failure)  # noqa: SLF001

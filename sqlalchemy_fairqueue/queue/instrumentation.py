@@ -49,7 +49,7 @@ class _Installed:
         self.instrumentation: Instrumentation | None = None
 
 
-installed = _Installed()
+installed: _Installed = _Installed()
 """The instrumentation of this process, or None in it."""
 
 

@@ -39,7 +39,9 @@ class PayloadSchema:
         self.kind = kind
         self._former = frozenset(former)
         types = _types(kind, function, parameters)
-        self.signature = inspect.Signature([one.replace(annotation=types[one.name]) for one in parameters])
+        self.signature: inspect.Signature = inspect.Signature(
+            [one.replace(annotation=types[one.name]) for one in parameters]
+        )
         self._names = frozenset(types)
         self._required = frozenset(one.name for one in parameters if one.default is _KINDS.empty)
         fields = {

@@ -36,7 +36,7 @@ class LockOrder:
 
     def __init__(self) -> None:
         self.furthest: LockKey | None = None
-        self.settled = False
+        self.settled: bool = False
 
     def check(self, keys: Iterable[LockKey]) -> None:
         """Refuse enqueues that sort before what the transaction has sent.

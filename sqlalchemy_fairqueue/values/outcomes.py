@@ -35,7 +35,7 @@ class Retry(Outcome):
         if delay is not None:
             check_duration("delay", delay)
         self.delay = delay
-        self.error = None if error is None else check_text("error", error)
+        self.error: str | None = None if error is None else check_text("error", error)
         super().__init__(
             f"try again{'' if delay is None else f' after {delay}'}{'' if error is None else f': {error}'}"
         )
@@ -71,7 +71,7 @@ class Bury(Outcome):
     """
 
     def __init__(self, reason: str) -> None:
-        self.reason = check_text("reason", reason)
+        self.reason: str = check_text("reason", reason)
         super().__init__(self.reason)
 
 

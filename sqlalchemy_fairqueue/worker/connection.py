@@ -69,7 +69,7 @@ class DedicatedConnection(ABC):
         self._driver = driver_of(engine.sync_engine if isinstance(engine, AsyncEngine) else engine)
         self._timings = options.timings
         self._set_up = set_up
-        self.watch = SocketWatch(options.clock, self._driver)
+        self.watch: SocketWatch = SocketWatch(options.clock, self._driver)
         self._isolation: Any = "AUTOCOMMIT"
 
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:

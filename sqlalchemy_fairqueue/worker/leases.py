@@ -37,11 +37,11 @@ class TrackedLease:
     __slots__ = ("_lost", "clock", "deadline", "given_up", "held", "lease_id")
 
     def __init__(self, lease_id: int, deadline: float, clock: Clock) -> None:
-        self.lease_id = lease_id
-        self.deadline = deadline
+        self.lease_id: int = lease_id
+        self.deadline: float = deadline
         self.held: set[HeldDelivery] = set()
         self.given_up: set[tuple[int, int]] = set()
-        self.clock = clock
+        self.clock: Clock = clock
         self._lost = False
 
     @property
@@ -115,14 +115,14 @@ class HeldDelivery:
     )
 
     def __init__(self, delivery: Delivery, lease: TrackedLease, queue: ServedQueue, taken_at: float) -> None:
-        self.delivery = delivery
-        self.lease = lease
-        self.queue = queue
-        self.taken_at = taken_at
-        self.cancelled = False
-        self.stopping = False
-        self.given_up = False
-        self.max_attempts = delivery.max_attempts
+        self.delivery: Delivery = delivery
+        self.lease: TrackedLease = lease
+        self.queue: ServedQueue = queue
+        self.taken_at: float = taken_at
+        self.cancelled: bool = False
+        self.stopping: bool = False
+        self.given_up: bool = False
+        self.max_attempts: int = delivery.max_attempts
         self.timeout: timedelta | None = None
         self.time_over_at: float | None = None
         self.cost: int | None = None

@@ -103,7 +103,7 @@ class Buffer:
     __slots__ = ("_last", "_now", "_number", "_waiting", "filled_at")
 
     def __init__(self) -> None:
-        self.filled_at = 0.0
+        self.filled_at: float = 0.0
         # A heap: one call of heapq is one step for other threads, for it compares nothing but numbers.
         self._waiting: list[tuple[float, int, HeldDelivery]] = []
         # The virtual time of each channel's last message, where that may still matter.

@@ -24,6 +24,7 @@ from sqlalchemy_fairqueue.worker.timings import Backoff
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from sqlalchemy_fairqueue.database import Target
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.queue.handlers import Handler
     from sqlalchemy_fairqueue.queue.middleware import AnyMiddleware
@@ -62,12 +63,12 @@ class ServedQueue:
     ) -> None:
         self.queue = queue
         self.resources = resources
-        self.target = queue._target  # noqa: SLF001 - with its bind arguments
-        self.consumer = Consumer(self.target, queue.codec, options.name, partial(track, self))
-        self.polls = PollSchedule(options.interval_without_notifications, options.timings)
-        self.backoff = Backoff(f"dequeue from {queue.name!r}", options.name, options.clock, options.timings)
-        self.dequeuing = threading.Lock()
-        self.heard_at = 0.0
+        self.target: Target = queue._target  # noqa: SLF001 - with its bind arguments
+        self.consumer: Consumer = Consumer(self.target, queue.codec, options.name, partial(track, self))
+        self.polls: PollSchedule = PollSchedule(options.interval_without_notifications, options.timings)
+        self.backoff: Backoff = Backoff(f"dequeue from {queue.name!r}", options.name, options.clock, options.timings)
+        self.dequeuing: threading.Lock = threading.Lock()
+        self.heard_at: float = 0.0
         self.waiting_lease: int | None = None
         self._middleware = middleware_of(queue, options.middleware)
         self._around: dict[str, tuple[AnyMiddleware, ...]] = {}
@@ -144,11 +145,11 @@ class PollSchedule:
     )
 
     def __init__(self, interval: float, timings: Timings) -> None:
-        self.interval = interval
+        self.interval: float = interval
         self._timings = timings
-        self.next_at = 0.0
-        self.waiting_until = 0.0
-        self.empty_at = 0.0
+        self.next_at: float = 0.0
+        self.waiting_until: float = 0.0
+        self.empty_at: float = 0.0
         self._began_at = 0.0
         self._waiting_since = 0.0
         self._full = 0

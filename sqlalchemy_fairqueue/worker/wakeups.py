@@ -67,8 +67,8 @@ class FetchTrigger:
     __slots__ = ("_clock", "_event", "is_backlogged", "refill_at")
 
     def __init__(self, clock: Clock) -> None:
-        self.refill_at = -1
-        self.is_backlogged = False
+        self.refill_at: int = -1
+        self.is_backlogged: bool = False
         self._clock = clock
         self._event = WakeEvent()
 

@@ -1,6 +1,7 @@
 """Calls that the type checkers of applications accept and refuse."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -54,3 +55,20 @@ def test_pyright(name: str) -> None:
     file = _FOLDER / f"{name}.py"
     found = _pyright(file)
     assert found.keys() == _expected(file), found
+
+
+def test_public_types_are_known(tmp_path: Path) -> None:
+    """Pyright knows the types of 98 of 100 names that an application can import."""
+    pytest.importorskip("pyright", reason="not installed here")
+    pytest.importorskip("pyspark", reason="the session `types` has PySpark, whose types the data pipeline shows")
+    # It asks the first Python of the path, and takes a package in the current folder for an unpacked one without types.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    said = subprocess.run(
+        [sys.executable, "-m", "pyright", "--verifytypes", "sqlalchemy_fairqueue", "--ignoreexternal", "--outputjson"],
+        cwd=tmp_path, env=os.environ | {"PATH": path, "PYTHONPATH": str(_ROOT)}, capture_output=True, text=True,
+        timeout=110, check=False,
+    ).stdout  # fmt: skip
+    found = json.loads(said)["typeCompleteness"]
+    unknown = [one["name"] for one in found["symbols"] if one["isExported"] and not one["isTypeKnown"]]
+    assert found["exportedSymbolCounts"]["withKnownType"] > 1000, found
+    assert found["completenessScore"] >= 0.98, unknown

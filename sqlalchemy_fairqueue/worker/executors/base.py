@@ -74,7 +74,7 @@ class Executor(ABC):
         trigger: FetchTrigger,
         settle: SettleCallback,
     ) -> None:
-        self.buffer = Buffer()
+        self.buffer: Buffer = Buffer()
         self.running: dict[HeldDelivery, float] = {}
         self.occupied: dict[HeldDelivery, float] = {}
         self._name = options.name
