@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from sqlalchemy_fairqueue.database.drivers import Driver
+
+# The commas between columns: not those between the arguments of a function.
+_between_columns = re.compile(r", (?![^(]*\))")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,8 +92,8 @@ def call(
     Args:
         schema: Of the installation.
         function: The function.
-        columns: The columns to select; expressions with commas one by one. Where they have names, SQLAlchemy remembers
-            the shape of rows.
+        columns: The columns to select; expressions with nested commas one by one. Where they have names, SQLAlchemy
+            remembers the shape of rows, else it works the shape out at each call.
         condition: What stands after the function.
         alone: Arrays of one element, which is the parameter then: the driver takes several times as long for an array
             as for a value.
@@ -97,7 +101,7 @@ def call(
     """
     types |= {name: types[name].removesuffix("[]") for name in alone}
     arguments = ", ".join(argument(name, type_, alone=name in alone) for name, type_ in types.items())
-    selected = columns.split(", ") if isinstance(columns, str) else columns
+    selected = _between_columns.split(columns) if isinstance(columns, str) else columns
     clause = text(f"select {', '.join(selected)} from {qualifier(schema)}{function}({arguments}){condition}")  # noqa: S608 (quoted)
     names = [one.split()[-1] for one in selected]
     return Clause(clause.columns(*map(column, names)) if all(map(str.isidentifier, names)) else clause, types)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 import pytest
+from sqlalchemy import TextualSelect
 from sqlalchemy.dialects import postgresql
 
 from sqlalchemy_fairqueue import database, sql
@@ -95,6 +96,14 @@ def test_refusals(build: Callable[..., Clause], *, alone: bool) -> None:
     assert refusing.statement.compile().params == plain.statement.compile().params
     assert '"a:b".fq_refuse(' in str(refusing.statement.compile())
     assert not re.search(r"[^.(]= ?'", str(refusing.statement))
+
+
+@pytest.mark.parametrize("name", sorted(_CLAUSES))
+def test_rows_have_known_shapes(name: str) -> None:
+    """A clause of named columns says them to SQLAlchemy, which otherwise works them out at each call."""
+    statement = _CLAUSES[name](None).statement
+    unnamed = re.match(r"select (1|\*) from", str(statement))
+    assert isinstance(statement, TextualSelect) or unnamed
 
 
 def test_clauses_are_made_once() -> None:

@@ -149,15 +149,21 @@ async def _acommit_with(driver: Any, statements: Sequence[tuple[str, Any]], rows
         raise pipeline.failure
 
 
-def _binary_cursor(factory: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    # The application need not have this driver to have another.
+@cache
+def _binary_results() -> tuple[tuple[type, ...], Any]:
+    """The classes of cursors that put parameters into a statement, which have text results only; the other format."""
+    # The application need not have this driver to have another. Once, for an import costs much of a call.
     from psycopg import AsyncClientCursor, ClientCursor  # noqa: PLC0415
     from psycopg.pq import Format  # noqa: PLC0415
 
+    return (ClientCursor, AsyncClientCursor), Format.BINARY
+
+
+def _binary_cursor(factory: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    text_only, binary = _binary_results()
     cursor = factory(*arguments, **options)
-    # Those that put parameters into the text of a statement have text results only.
-    if not isinstance(cursor, (ClientCursor, AsyncClientCursor)):
-        cursor.format = Format.BINARY
+    if not isinstance(cursor, text_only):
+        cursor.format = binary
     return cursor
 
 
