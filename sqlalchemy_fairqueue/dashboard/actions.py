@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.cli.formats import plural
 from sqlalchemy_fairqueue.dashboard.access import check_origin, record
 from sqlalchemy_fairqueue.dashboard.pages import BULK
-from sqlalchemy_fairqueue.dashboard.policies import changed_policy, changes_shown, effect
+from sqlalchemy_fairqueue.dashboard.policies import (
+    change_of,
+    changed_fields,
+    changes_shown,
+    differences,
+    effect,
+    fields_shown,
+    policy_after,
+)
 from sqlalchemy_fairqueue.dashboard.rendering import link
+from sqlalchemy_fairqueue.values import ChannelPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from sqlalchemy import Connection
     from starlette.requests import Request
     from starlette.responses import Response
 
@@ -39,6 +52,8 @@ class Actions:
             "pause": self._pause,
             "resume": self._resume,
             "policy": self._policy,
+            "plan": self._plan,
+            "remove_plan": self._remove_plan,
             "purge": self._purge,
             "cancel": self._cancel,
             "redrive": self._redrive,
@@ -78,19 +93,57 @@ class Actions:
         if not found:
             raise HTTPException(404, f"Queue {call.queue!r} has no tenant {call.channel!r}.")
         [stats] = found
-        changes = changed_policy(stats, call.form)
-        shown = changes_shown(stats, changes)
-        if changes and not call.confirmed:
+        change = change_of(stats, call.form)
+        if not change:
+            return call.back(None)
+        plans = {plan.name: plan for plan in await self._reading.call(of.plans, of.aplans)}
+        after = policy_after(stats, change, plans, await self._reading.read(partial(self._defaults, call.queue)))
+        shown = changes_shown(stats, change, after)
+        if not call.confirmed:
             figures = await self._reading.figures.aget()
             return await self._confirm(
                 call, f"Change the policy of {call.channel!r}?", "Change the policy",
-                changes=shown, effect=effect(figures.queues[call.queue], stats, changes),
+                changes=shown, effect=effect(figures.queues[call.queue], stats, differences(stats, after)),
             )  # fmt: skip
-        if changes:
-            await self._reading.call(of.configure_channel, of.aconfigure_channel, call.channel, **changes)
-            call.record("policy", ", ".join(f"{name}: {old} -> {new}" for name, old, new in shown))
-            self._reading.forget()
-        return call.back("policy" if changes else None)
+        await self._reading.call(of.configure_channel, of.aconfigure_channel, call.channel, **change.arguments)
+        return self._changed(call, "policy", shown)
+
+    async def _plan(self, call: _Call) -> Response:
+        of = self._reading.queue(call.queue)
+        name = call.plan
+        found = await self._reading.call(of.plans, of.aplans, name)
+        before = found[0].policy if found else ChannelPolicy()
+        changes = changed_fields(before, call.form)
+        if found and not changes:
+            return call.back(None)
+        shown = fields_shown(before, changes) or [("plan", "none", "a policy without limits")]
+        if not call.confirmed:
+            followers = found[0].channels if found else 0
+            words = f"It holds for the {plural(followers, 'tenant')} that follow it, but for what is their own."
+            return await self._confirm(
+                call, f"Change the plan {name!r}?" if found else f"Make the plan {name!r}?",
+                "Change the plan" if found else "Make the plan", changes=shown, effect=[words] if followers else [],
+            )  # fmt: skip
+        policy = () if found else (ChannelPolicy(**changes),)
+        named = changes if found else {}
+        await self._reading.call(of.configure_plan, of.aconfigure_plan, name, *policy, **named)
+        return self._changed(call, "plan", shown)
+
+    async def _remove_plan(self, call: _Call) -> Response:
+        of = self._reading.queue(call.queue)
+        if not call.confirmed:
+            return await self._confirm(call, f"Remove the plan {call.plan!r}?", "Remove the plan")
+        await self._reading.call(of.remove_plan, of.aremove_plan, call.plan)
+        return self._done(call, "remove_plan", "removed")
+
+    def _changed(self, call: _Call, done: str, shown: Sequence[tuple[str, str, str]]) -> Response:
+        call.record(done, ", ".join(f"{name}: {old} -> {new}" for name, old, new in shown))
+        self._reading.forget()
+        return call.back(done)
+
+    def _defaults(self, queue: str, connection: Connection) -> ChannelPolicy | None:
+        found = database.queue_settings(connection, self._reading.schema).get(queue)
+        return found.defaults if found else None
 
     async def _purge(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
@@ -208,15 +261,23 @@ class _Call:
         return name
 
     @property
+    def plan(self) -> str:
+        """The name of the plan."""
+        name = self.request.query_params.get("plan")
+        if not name:
+            raise HTTPException(404, "The action needs a plan.")
+        return name
+
+    @property
     def page(self) -> str:
         """The page that the action was asked for on."""
         match self.request.query_params.get("from"):
             case "tenant":
                 return link("tenant", queue=self.queue, channel=self.channel)
-            case "dead":
-                return link("dead", queue=self.queue)
-            case "schedules":
-                return link("schedules", queue=self.queue)
+            case "dead" | "schedules" | "plans" as page:
+                return link(page, queue=self.queue)
+            case "plan":
+                return link("plan", queue=self.queue, plan=self.plan)
             case "message":
                 return link("message", queue=self.queue, id=self.ids[0] if self.ids else None)
             case _:
@@ -236,7 +297,7 @@ class _Call:
         record(
             self.access, action, self.queue, outcome,
             channel=self.channel, message_id=ids, kind=query.get("kind"), error=query.get("error"),
-            schedule=query.get("schedule"),
+            schedule=query.get("schedule"), plan=query.get("plan"),
         )  # fmt: skip
 
 

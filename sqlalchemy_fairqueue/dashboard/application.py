@@ -77,6 +77,8 @@ def create_dashboard(
         Route("/tenants", pages.tenants),
         Route("/tenant", pages.tenant),
         Route("/message", pages.message),
+        Route("/plans", pages.plans),
+        Route("/plan", pages.plan),
         Route("/dead", pages.dead),
         Route("/schedules", pages.schedules),
         Route("/workers", pages.workers),

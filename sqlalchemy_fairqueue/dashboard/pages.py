@@ -12,12 +12,14 @@ from starlette.responses import HTMLResponse
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.dashboard.access import CSRF_COOKIE, access_of, csrf_token
+from sqlalchemy_fairqueue.dashboard.policies import EDITOR
 from sqlalchemy_fairqueue.dashboard.reading import seconds_ago
 from sqlalchemy_fairqueue.dashboard.rendering import payload_text, rendered
 from sqlalchemy_fairqueue.dashboard.words import headline, queue_state, reason_detail
 from sqlalchemy_fairqueue.database import Target
 from sqlalchemy_fairqueue.errors import NotGranted
 from sqlalchemy_fairqueue.figures import Reason
+from sqlalchemy_fairqueue.values import PolicyFields, check_name, policy_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.dashboard.access import Access, Authorize
     from sqlalchemy_fairqueue.dashboard.reading import Reading
     from sqlalchemy_fairqueue.figures import Figures, QueueFigures, Tenant
-    from sqlalchemy_fairqueue.values import DeadLetterGroup, ScheduleInfo
+    from sqlalchemy_fairqueue.values import DeadLetterGroup, PlanInfo, ScheduleInfo
 
 GROUPED = 10_000
 """Dead letters that are grouped by their errors, the newest."""
@@ -45,6 +47,8 @@ DONE = {
     "pause": "Paused.",
     "resume": "Resumed.",
     "policy": "The policy was changed.",
+    "plan": "The plan was changed.",
+    "remove_plan": "The plan was removed.",
     "purge": "Purged {count}.",
     "cancel": "Cancelled.",
     "cancel_asked": "A consumer holds the message: it is told, and the message is gone unless it completes first.",
@@ -146,6 +150,7 @@ class Pages:
         return self.answer(
             request, "tenant.html", access, figures,
             queue=queue, stats=found[0], row=tenant and Row(queue, tenant), messages=messages, refused=refused,
+            plans=await self.plans_of(queue.name), fields=EDITOR, values=values_of(found[0]),
         )  # fmt: skip
 
     async def message(self, request: Request) -> Response:
@@ -229,6 +234,44 @@ class Pages:
         access, figures = await self._begin(request)
         return self.answer(request, "health.html", access, figures, health=await self.reading.health())
 
+    async def plans(self, request: Request) -> Response:
+        """The plans of queues."""
+        access, figures = await self._begin(request)
+        name = request.query_params.get("queue")
+        chosen = [_queue(figures, name)] if name is not None else list(figures.queues.values())
+        plans = [(queue, plan, values_of(plan.policy)) for queue in chosen for plan in await self.plans_of(queue.name)]
+        return self.answer(
+            request, "plans.html", access, figures,
+            chosen=name, plans=plans, fields=EDITOR, many=name is None and len(figures.queues) > 1,
+        )  # fmt: skip
+
+    async def plan(self, request: Request) -> Response:
+        """A plan: its policy, and the tenants that follow it."""
+        access, figures = await self._begin(request)
+        queue = _queue(figures, request.query_params.get("queue"))
+        name = request.query_params.get("plan", "")
+        check_name("plan", name)
+        plan = next((one for one in await self.plans_of(queue.name) if one.name == name), None)
+        if plan is None and not access.operates:
+            raise HTTPException(404, f"Queue {queue.name!r} has no plan {name!r}.")
+        after = request.query_params.get("after")
+        read = partial(
+            database.plan_channels, target=self._target(queue.name), name=name, after=_id(after) if after else None,
+            limit=_PAGE + 1,
+        )  # fmt: skip
+        found = await self.reading.read(read) if plan else []
+        return self.answer(
+            request, "plan.html", access, figures,
+            queue=queue, name=name, plan=plan, fields=EDITOR, values=values_of(plan.policy if plan else PolicyFields()),
+            followers=found[:_PAGE], more=found[_PAGE - 1].channel_id if len(found) > _PAGE else None,
+            after=after, page_size=_PAGE,
+        )  # fmt: skip
+
+    async def plans_of(self, queue: str) -> Sequence[PlanInfo]:
+        """The plans of a queue by name."""
+        of = self.reading.queue(queue)
+        return await self.reading.shared(("plans", queue), lambda: self.reading.call(of.plans, of.aplans))
+
     async def groups(self, queue: str) -> Sequence[DeadLetterGroup]:
         """The groups of dead letters of a queue."""
         read = partial(database.dead_letter_groups, target=self._target(queue), limit=GROUPED, ids=BULK)
@@ -297,6 +340,11 @@ def _queue(figures: Figures, name: str | None) -> QueueFigures:
     if found is None:
         raise HTTPException(404, f"There is no queue {name!r}.")
     return found
+
+
+def values_of(policy: PolicyFields) -> dict[str, Any]:
+    """The fields of a policy by their names."""
+    return {name: getattr(policy, name) for name in policy_fields()}
 
 
 def _id(text: str) -> int:

@@ -1,60 +1,208 @@
-"""Changes of a tenant's policy: read from a form, shown before they are made, with their effect."""
+"""Changes of policies: read from a form, shown before they are made, with their effect."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.cli.formats import format_duration
+from sqlalchemy_fairqueue.cli.formats import format_duration, parse_duration
 from sqlalchemy_fairqueue.dashboard.rendering import percent_text
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.values import ChannelPolicy, Rate
+from sqlalchemy_fairqueue.times import UNITS
+from sqlalchemy_fairqueue.values import UNSET, ChannelPolicy, Rate, policy_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sqlalchemy_fairqueue.figures import QueueFigures
-    from sqlalchemy_fairqueue.values import ChannelStats
+    from sqlalchemy_fairqueue.values import ChannelStats, PlanInfo, PolicyFields, Unset
 
-_COUNTS = ("max_concurrency", "weight", "max_backlog")
+NO_PLAN = "-"
+"""The choice of a form that stands for no plan. The names of plans come with a prefix."""
+_PLAN = "plan:"
+_RESET = "reset."
 
 
-def changed_policy(stats: ChannelStats, form: Mapping[str, str]) -> dict[str, Any]:
-    """The fields that a form changes.
+@dataclass(frozen=True, slots=True)
+class EditorField:
+    """A field of a policy in an editor.
+
+    Attributes:
+        name: Its name in a policy.
+        label: What people read.
+        hint: How it is written.
+        choices: The values it may have with their texts; empty: it is written as text.
+        numeric: Whether it is a whole number.
+    """
+
+    name: str
+    label: str
+    hint: str
+    choices: tuple[tuple[str, str], ...] = ()
+    numeric: bool = False
+
+    def text(self, value: object) -> str:
+        """A value as it stands in the form; empty: no limit."""
+        if value is None:
+            return ""
+        return _exact_duration(value) if isinstance(value, timedelta) else str(value)
+
+    def shown(self, value: object) -> str:
+        """A value as it stands in a table."""
+        if value is None:
+            return "none" if self.name == "priority_aging" else "no limit"
+        if self.choices:
+            return dict(self.choices)[str(value)]
+        return f"{value:,}" if isinstance(value, int) else self.text(value)
+
+    def read(self, text: str) -> Any:
+        """A value from its text.
+
+        Raises:
+            InvalidArgument: It is none.
+        """
+        words = text.strip()
+        if self.choices:
+            return words
+        if not words and self.name != "weight":
+            return None
+        if self.name == "rate":
+            return Rate.parse(words)
+        if self.name == "priority_aging":
+            try:
+                return parse_duration(words)
+            except ValueError as error:
+                raise InvalidArgument(f"priority_aging is {text!r:.40}; {error}; or give nothing") from None
+        digits = words.replace(",", "")
+        if not (digits.isascii() and digits.isdecimal()):
+            raise InvalidArgument(
+                f"{self.name} is {text!r:.40}; give a whole number" + ("" if self.name == "weight" else ", or nothing")
+            )
+        return int(digits)
+
+
+EDITOR = (
+    EditorField("weight", "Weight", "its part beside others", numeric=True),
+    EditorField("max_concurrency", "Most messages out", "empty: no limit", numeric=True),
+    EditorField("rate", "Rate", "10/s, 600/m; empty: no limit"),
+    EditorField("max_backlog", "Most messages undelivered", "empty: no limit", numeric=True),
+    EditorField(
+        "on_full", "If that is reached", "what an enqueue does", (("raise", "fail"), ("drop", "drop the message"))
+    ),
+    EditorField("priority_aging", "Priority ages in", "30s, 5m: what a step of priority outweighs; empty: never"),
+)
+"""All fields of a policy, in the order in which they are shown."""
+_FIELDS = {field.name: field for field in EDITOR}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a form asks for.
+
+    Attributes:
+        fields: Fields of the policy to change.
+        plan: The plan to follow; None: none; UNSET: as before.
+        reset: Fields that the plan decides again.
+    """
+
+    fields: Mapping[str, Any]
+    plan: str | Unset | None = UNSET
+    reset: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything changes."""
+        return bool(self.fields or self.reset or self.plan is not UNSET)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of ``configure_channel``."""
+        return {**self.fields, "plan": self.plan, "reset": self.reset}
+
+
+def changed_fields(before: PolicyFields, form: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a policy that a form changes.
 
     Raises:
         InvalidArgument: A value cannot be kept.
     """
-    values: dict[str, Any] = {name: _count(name, form[name]) for name in _COUNTS if name in form}
-    if "rate" in form:
-        values["rate"] = Rate.parse(form["rate"]) if form["rate"].strip() else None
-    if "on_full" in form:
-        values["on_full"] = form["on_full"]
-    checked = ChannelPolicy(**values)
-    return {name: value for name in values if (value := getattr(checked, name)) != getattr(stats, name)}
+    # What stands in the form as it was sent is no change: its text may be rounded.
+    given = {
+        field.name: field.read(form[field.name])
+        for field in EDITOR
+        if field.name in form and form[field.name].strip() != field.text(getattr(before, field.name))
+    }
+    checked = ChannelPolicy(**given)
+    return {name: value for name in given if (value := getattr(checked, name)) != getattr(before, name)}
 
 
-def _count(name: str, text: str) -> int | None:
-    words = text.strip().replace(",", "")
-    if not words and name != "weight":
-        return None
-    if not (words.isascii() and words.isdecimal()):
-        raise InvalidArgument(
-            f"{name} is {text!r:.40}; give a whole number" + ("" if name == "weight" else ", or nothing")
-        )
-    return int(words)
+def change_of(stats: ChannelStats, form: Mapping[str, str]) -> Change:
+    """What a form asks for a tenant.
+
+    Raises:
+        InvalidArgument: A value cannot be kept, or a field is both changed and reset.
+    """
+    fields = changed_fields(stats, form)
+    reset = tuple(name for name in policy_fields() if f"{_RESET}{name}" in form and name in stats.overridden)
+    if both := [name for name in reset if name in fields]:
+        raise InvalidArgument(f"{both[0]} is both changed and reset; do one of them")
+    wanted = form.get("plan", "")
+    plan = None if wanted == NO_PLAN else wanted.removeprefix(_PLAN) if wanted.startswith(_PLAN) else stats.plan
+    return Change(fields, UNSET if plan == stats.plan else plan, reset)
 
 
-def changes_shown(stats: ChannelStats, changes: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Each field with its value before and after."""
-    return [(name, _text(getattr(stats, name)), _text(value)) for name, value in changes.items()]
+def policy_after(
+    stats: ChannelStats, change: Change, plans: Mapping[str, PlanInfo], defaults: ChannelPolicy | None
+) -> ChannelPolicy:
+    """The policy that a tenant has after a change.
+
+    Args:
+        stats: The tenant before.
+        change: The change.
+        plans: The plans of the queue by name.
+        defaults: What new channels of the queue start with.
+
+    Raises:
+        InvalidArgument: There is no such plan.
+    """
+    plan = plans.get((stats.plan if change.plan is UNSET else change.plan) or "")
+    if isinstance(change.plan, str) and plan is None:
+        raise InvalidArgument(f"queue {stats.queue!r} has no plan {change.plan!r}; make it first")
+    own = {*stats.overridden, *change.fields} - {*change.reset}
+    values = {name: getattr(stats, name) for name in policy_fields()}
+    if plan is not None:
+        values |= {name: getattr(plan.policy, name) for name in values if name not in own}
+    else:
+        values |= {name: getattr(defaults or ChannelPolicy(), name) for name in change.reset}
+    return ChannelPolicy(**values | dict(change.fields))
 
 
-def _text(value: object) -> str:
-    return "no limit" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+def differences(before: PolicyFields, after: PolicyFields) -> dict[str, Any]:
+    """The fields in which two policies differ, with the values of the second."""
+    return {name: getattr(after, name) for name in _FIELDS if getattr(before, name) != getattr(after, name)}
+
+
+def changes_shown(stats: ChannelStats, change: Change, after: ChannelPolicy) -> list[tuple[str, str, str]]:
+    """What changes, with its value before and after: the plan, fields, and fields that are its own no longer."""
+    shown = []
+    if change.plan is not UNSET:
+        shown.append(("plan", stats.plan or "none", change.plan or "none"))
+    changed = differences(stats, after)
+    shown += fields_shown(stats, changed)
+    decides = "by the plan" if (stats.plan if change.plan is UNSET else change.plan) else "as the queue says"
+    shown += [
+        (name, "its own", decides) for name in change.reset if name not in changed
+    ]  # fmt: skip
+    return shown
+
+
+def fields_shown(before: PolicyFields, changed: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Fields that change with their values before and after."""
+    return [(name, _FIELDS[name].shown(getattr(before, name)), _FIELDS[name].shown(changed[name])) for name in changed]
 
 
 def effect(queue: QueueFigures, stats: ChannelStats, changes: Mapping[str, Any]) -> list[str]:
-    """What the changes do now, in sentences."""
+    """What the changes of a tenant do now, in sentences."""
     said = []
     if "weight" in changes:
         others = max(queue.contention.rival_weight - stats.weight, 0) if _competes(queue, stats) else (
@@ -69,13 +217,12 @@ def effect(queue: QueueFigures, stats: ChannelStats, changes: Mapping[str, Any])
         most = changes["max_concurrency"]
         if most is None:
             said.append("Its own limit no longer holds it up.")
-        elif stats.current_concurrency >= most:
+        elif stats.leased >= most:
             said.append(
-                f"{stats.current_concurrency:,} of its messages are out: no more are delivered until fewer than "
-                f"{most:,} are."
+                f"{stats.leased:,} of its messages are out: no more are delivered until fewer than {most:,} are."
             )
         else:
-            said.append(f"{most - stats.current_concurrency:,} more of its messages may be out than are now.")
+            said.append(f"{most - stats.leased:,} more of its messages may be out than are now.")
     if "rate" in changes:
         rate = changes["rate"]
         if rate is None:
@@ -86,8 +233,19 @@ def effect(queue: QueueFigures, stats: ChannelStats, changes: Mapping[str, Any])
             )
     if changes.get("max_backlog") is not None and stats.backlog >= changes["max_backlog"]:
         said.append(f"It has {stats.backlog:,} undelivered messages: further enqueues are refused or dropped at once.")
+    if "priority_aging" in changes:
+        said.append("It holds for messages that become ready from then on.")
     return said
 
 
 def _competes(queue: QueueFigures, stats: ChannelStats) -> bool:
     return any(one.channel == stats.channel and one.entitled is not None for one in queue.tenants)
+
+
+def _exact_duration(value: timedelta) -> str:
+    """A duration as text that is read as the same one: ``1m30s``."""
+    parts, rest = [], value
+    for unit in ("d", "h", "m", "s", "ms", "us"):
+        count, rest = divmod(rest, UNITS[unit])
+        parts += [f"{count}{unit}"] if count else []
+    return "".join(parts) or "0s"

@@ -62,8 +62,10 @@ from sqlalchemy_fairqueue.database.messages import (
     move_message,
 )
 from sqlalchemy_fairqueue.database.plans import (
+    Follower,
     configure_plan,
     hold_plans,
+    plan_channels,
     plans,
     remove_plan,
     set_default_plan,
@@ -75,7 +77,13 @@ from sqlalchemy_fairqueue.database.quarantine import (
     quarantined,
     set_aside,
 )
-from sqlalchemy_fairqueue.database.samples import SampleContext, completions, queue_settings, sample_context
+from sqlalchemy_fairqueue.database.samples import (
+    QueueSettings,
+    SampleContext,
+    completions,
+    queue_settings,
+    sample_context,
+)
 from sqlalchemy_fairqueue.database.schedules import (
     DueSchedule,
     ScheduleDefinition,
@@ -121,12 +129,14 @@ __all__ = [
     "EnqueuedMessage",
     "ExtendedLease",
     "Folded",
+    "Follower",
     "Forgetting",
     "Heard",
     "Hints",
     "MessageFilter",
     "MessagePosition",
     "PartitionChange",
+    "QueueSettings",
     "SampleContext",
     "ScheduleDefinition",
     "SetAside",
@@ -192,6 +202,7 @@ __all__ = [
     "move_message",
     "pause",
     "pause_schedule",
+    "plan_channels",
     "plans",
     "prune_dead_letters",
     "prune_groups",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
-from sqlalchemy_fairqueue.database.policies import policy_json, policy_values
+from sqlalchemy_fairqueue.database.policies import fields_of_columns, policy_json, policy_values
 from sqlalchemy_fairqueue.times import duration
 from sqlalchemy_fairqueue.values import ChannelPolicy, PlanInfo
 
@@ -116,3 +117,47 @@ def spread_plans(connection: Connection, target: Target, limit: int) -> timedelt
         connection, spread_plans_clause(target.schema), parameters, f"spread the plans of queue {target.queue!r}"
     )
     return None if row.due_in is None else duration(row.due_in)
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """A channel that follows a plan.
+
+    Attributes:
+        channel_id: Its id, the order of the list.
+        channel: Its name.
+        overridden: The fields of its policy that were configured for it alone.
+    """
+
+    channel_id: int
+    channel: str
+    overridden: tuple[str, ...]
+
+
+@cache
+def plan_channels_clause(schema: str | None) -> Clause:
+    """``fq_plan_channels``."""
+    columns = "channel_id, convert_to(channel, 'UTF8') as channel, overridden"
+    types = {"queue": "text", "plan": "text", "after": "bigint", "limit": "integer"}
+    return call(schema, "fq_plan_channels", columns, **types)
+
+
+def plan_channels(
+    connection: Connection, target: Target, name: str, *, after: int | None = None, limit: int
+) -> list[Follower]:
+    """The channels that follow a plan, by their ids.
+
+    Args:
+        connection: Where to ask.
+        target: The queue.
+        name: The plan.
+        after: The id of the last channel of the page before.
+        limit: Most to return.
+    """
+    parameters = {"queue": target.queue, "plan": name, "after": after, "limit": limit}
+    doing = f"list the channels of plan {name!r} of queue {target.queue!r}"
+    rows = fetch(connection, plan_channels_clause(target.schema), parameters, doing)
+    return [
+        Follower(row.channel_id, str(row.channel, "utf-8", "replace"), fields_of_columns(row.overridden))
+        for row in rows
+    ]

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 
 from sqlalchemy_fairqueue.database.calls import Clause, call, fetch, qualifier
+from sqlalchemy_fairqueue.database.policies import policy_values
 from sqlalchemy_fairqueue.times import instant
+from sqlalchemy_fairqueue.values import ChannelPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.values import FairBy
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +47,38 @@ def sample_context(connection: Connection, schema: str | None) -> SampleContext:
     return SampleContext(instant(row.now), row.snapshot)
 
 
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """The settings of a queue that readers need.
+
+    Attributes:
+        history: Whether it records its history.
+        fair_by: What its channels get equal parts of.
+        defaults: The policy that new channels start with. None: the one that their first enqueue brings.
+    """
+
+    history: bool = False
+    fair_by: FairBy = "messages"
+    defaults: ChannelPolicy | None = None
+
+
 @cache
 def queue_settings_clause(schema: str | None) -> Clause:
     """``fq_queue_settings``."""
-    return call(schema, "fq_queue_settings", "queue, history", queue="text")
+    return call(schema, "fq_queue_settings", "queue, history, fair_by, defaults", queue="text")
 
 
-def queue_settings(connection: Connection, schema: str | None) -> dict[str, bool]:
-    """The configured queues, each with whether it records its history."""
+def queue_settings(connection: Connection, schema: str | None) -> dict[str, QueueSettings]:
+    """The configured queues with their settings."""
     rows = fetch(connection, queue_settings_clause(schema), {"queue": None}, "read the settings of the queues")
-    return {row.queue: row.history for row in rows}
+    return {
+        row.queue: QueueSettings(
+            row.history,
+            row.fair_by,
+            None if row.defaults is None else ChannelPolicy(**policy_values(row.defaults)),
+        )
+        for row in rows
+    }
 
 
 @cache

@@ -82,7 +82,7 @@ def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], pre
     with engine.connect() as connected:
         connection = connected.execution_options(isolation_level="REPEATABLE READ")
         context = database.sample_context(connection, schema)
-        recorded = [name for name, history in database.queue_settings(connection, schema).items() if history]
+        recorded = [name for name, one in database.queue_settings(connection, schema).items() if one.history]
         total = sum(queue.stats(connection).channels for queue in queues)
         found = {_key(stats): stats for queue in queues for stats in _busy_channels(queue, connection)}
         since = context.at - previous.at if previous and context.at > previous.at else None

@@ -111,8 +111,8 @@ def read_figures(
     asked = [Queue(name, schema=schema) for name in database.queues(connection, schema)] if queues is None else queues
     since = context.at - previous.at if previous and context.at > previous.at else None
     names = {queue.name for queue in asked}
-    recorded = [name for name, history in database.queue_settings(connection, schema).items() if history]
-    recorded = [name for name in recorded if name in names]
+    settings = database.queue_settings(connection, schema)
+    recorded = [name for name, one in settings.items() if one.history and name in names]
     completed: Mapping[tuple[str, str], int] = {}
     if previous is not None and since is not None and recorded:
         completed = database.completions(connection, schema, before=previous.snapshot, queues=recorded)

@@ -44,6 +44,7 @@ class Page(HTMLParser):
         self.handlers: list[str] = []
         self.tags: list[str] = []
         self._words: list[str] = []
+        self._select = ""
         self._open: list[tuple[str, dict[str, str]]] = []
         self.feed(html)
 
@@ -66,10 +67,12 @@ class Page(HTMLParser):
             self.loaded.append(given.get("src") or given.get("href") or "inline")
         if tag == "form":
             self.forms.append(Form(given["action"], given["method"]))
-        if tag == "input" and "name" in given and self.forms:
+        if tag == "input" and "name" in given and self.forms and given.get("type") != "checkbox":
             self.forms[-1].fields[given["name"]] = given.get("value", "")
-        if tag == "option" and "selected" in given:
-            self.forms[-1].fields["on_full"] = given["value"]
+        if tag == "select":
+            self._select = given["name"]
+        if tag == "option" and ("selected" in given or self._select not in self.forms[-1].fields):
+            self.forms[-1].fields[self._select] = given.get("value", "")
         if tag not in _VOID:
             self._open.append((tag, given))
 

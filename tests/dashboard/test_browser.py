@@ -25,7 +25,17 @@ from tests.dashboard.scenario import busy
 
 _CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 _DRIVER = shutil.which("chromedriver")
-_PAGES = ("", "tenants", "tenants?queue=documents", "dead", "schedules", "workers", "health")
+_PAGES = (
+    "",
+    "tenants",
+    "tenants?queue=documents",
+    "plans",
+    "plan?queue=documents&plan=gold",
+    "dead",
+    "schedules",
+    "workers",
+    "health",
+)
 _PATIENCE = 60
 
 pytestmark = pytest.mark.skipif(not (_CHROMIUM and _DRIVER), reason="no Chromium with its driver on this machine")

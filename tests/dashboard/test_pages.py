@@ -12,7 +12,7 @@ from sqlalchemy_fairqueue.dashboard import create_dashboard
 from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, lease
 from tests.dashboard.conftest import Browse, visited
 
-PAGES = ("", "tenants", "dead", "schedules", "workers", "health")
+PAGES = ("", "tenants", "plans", "dead", "schedules", "workers", "health")
 
 
 def test_nothing(browse: Browse) -> None:
@@ -131,8 +131,10 @@ def test_hostile_names(browse: Browse, engine: Engine, name: str) -> None:
     """A name or payload of anything is text on each page, and its links and forms lead to it."""
     queue = Queue(name)
     queue.configure(engine, history=True)
+    queue.configure_plan(engine, name, weight=2)
     queue.schedule(engine, name, channel=name, every=timedelta(hours=1), kind=name[:60])
     [dead] = bury(engine, "z", queue=queue, kind=name[:60])
+    queue.configure_channel(engine, name, plan=name)
     enqueue(engine, name, queue=queue, kind=name[:60], payload={"p": name})
     lease(engine, 1, queue=queue)
     [waiting] = enqueue(engine, name, queue=queue, kind=name[:60], payload={"p": name}, headers={"h": name})
@@ -143,6 +145,8 @@ def test_hostile_names(browse: Browse, engine: Engine, name: str) -> None:
         user.get("schedules", queue=name),
         user.get("workers", queue=name),
         user.get("tenant", queue=name, channel=name),
+        user.get("plans", queue=name),
+        user.get("plan", queue=name, plan=name),
         user.get("message", queue=name, id=waiting),
         user.get("message", queue=name, id=dead),
     ]

@@ -1,0 +1,39 @@
+-- fq_plan_channels: the channels that follow a plan, by their ids, up to p_limit after the id p_after (null: from the
+-- first one on), each with the columns of its policy that were configured for it alone.
+-- Guarantees: one snapshot.
+-- Locks: none. Index: fq_channel_plan_followers_ix, fq_channel_pkey. Errors: QF001 bad limit; QF007.
+create function fairqueue.fq_plan_channels(p_queue text, p_plan text, p_after bigint, p_limit integer)
+returns table (channel_id bigint, channel text, overridden text[])
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  if p_limit is null or p_limit < 1 then
+    raise exception 'fq_plan_channels has limit %', p_limit
+      using errcode = 'QF001', hint = 'ask for 1 channel or more';
+  end if;
+  return query
+  select c.id, c.name, o.overridden
+  from fairqueue.fq_channel_plan o
+  join fairqueue.fq_channel c on c.id = o.channel_id
+  where o.queue = p_queue
+    and o.plan = p_plan
+    and o.channel_id > coalesce(p_after, 0)
+  order by o.channel_id
+  limit p_limit;
+end
+$$;

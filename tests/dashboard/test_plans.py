@@ -1,0 +1,162 @@
+"""Plans on the dashboard: shown with their tenants, followed, overridden, reset, changed and removed, with previews."""
+
+import logging
+
+import pytest
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import ChannelPolicy
+from tests.cli.messages import QUEUE, enqueue
+from tests.dashboard.conftest import Browse, Page
+
+_AUDIT = "sqlalchemy_fairqueue.dashboard.audit"
+_TENANT = {"queue": "documents", "channel": "customer-7"}
+_GOLD, _FREE = ChannelPolicy(weight=5, rate="50/s"), ChannelPolicy(weight=1, max_concurrency=2)
+
+
+def _policy(engine: Engine) -> ChannelPolicy:
+    return QUEUE.channels(engine, "customer-7")[0].policy
+
+
+def _prepare(engine: Engine) -> None:
+    QUEUE.configure_plan(engine, "gold", _GOLD)
+    QUEUE.configure_plan(engine, "free", _FREE)
+    QUEUE.configure_channel(engine, "customer-7", plan="free")
+    enqueue(engine, "customer-7", "customer-8")
+
+
+def test_plans_and_who_follows_them(browse: Browse, engine: Engine) -> None:
+    """Each plan stands with its policy and its tenants; those that are new follow the default one."""
+    _prepare(engine)
+    QUEUE.configure(engine, default_plan="gold")
+    QUEUE.configure_channel(engine, "customer-7", weight=4)
+    page = browse("viewer").get("plans")
+    assert "free 1 1 2 no limit" in page.text
+    assert "gold new tenants 0 5 no limit 50/s" in page.text
+    page = browse("viewer").get("plan", queue="documents", plan="free")
+    assert "1 tenant follows it" in page.text
+    assert page.links["customer-7"] == "tenant?queue=documents&channel=customer-7"
+    assert "customer-7 weight" in page.text
+    assert page.forms == []
+    page = browse("viewer").get("tenant", **_TENANT)
+    assert page.links["free"] == "plan?queue=documents&plan=free"
+    assert "It follows the plan free , but for what is its own." in page.text
+    assert browse("viewer").get("plan", queue="documents", plan="none").status == 404
+
+
+def test_many_followers(browse: Browse, engine: Engine) -> None:
+    """A page has a hundred tenants, and a link to the next ones."""
+    QUEUE.configure_plan(engine, "gold", _GOLD)
+    QUEUE.configure(engine, default_plan="gold")
+    enqueue(engine, *(f"customer-{number:03}" for number in range(150)))
+    page = browse("viewer").get("plan", queue="documents", plan="gold")
+    first = {text for text in page.links if text.startswith("customer-")}
+    rest = {text for text in browse("viewer").get(page.links["The next 100"]).links if text.startswith("customer-")}
+    assert (len(first), len(rest), len(first | rest)) == (100, 50, 150)
+
+
+def _preview(browse: Browse, **values: str) -> tuple[Page, dict[str, str]]:
+    """The question for a change, and the values that it says come after it."""
+    user = browse("operator")
+    asked = user.submit(user.get("tenant", **_TENANT).form("Preview the change…"), **values)
+    rows = asked.text.partition("Now Then")[2].partition("While")[0]
+    return asked, {"rows": rows}
+
+
+@pytest.mark.parametrize(
+    ("values", "shown", "expected"),
+    [
+        (
+            {"plan": "plan:gold"},
+            ("plan free gold", "max_concurrency 2 no limit", "rate no limit 50/s"),
+            ChannelPolicy(weight=4, rate="50/s"),
+        ),
+        ({"plan": "-"}, ("plan free none",), ChannelPolicy(weight=4, max_concurrency=2)),
+        ({"reset.weight": "1"}, ("weight 4 1",), _FREE),
+        (
+            {"plan": "plan:gold", "reset.weight": "1"},
+            ("plan free gold", "weight 4 5", "max_concurrency 2 no limit", "rate no limit 50/s"),
+            _GOLD,
+        ),
+        (
+            {"plan": "plan:gold", "max_concurrency": "9"},
+            ("plan free gold", "max_concurrency 2 9", "rate no limit 50/s"),
+            ChannelPolicy(weight=4, rate="50/s", max_concurrency=9),
+        ),
+        ({"plan": "-", "reset.weight": "1"}, ("plan free none", "weight 4 1"), ChannelPolicy(max_concurrency=2)),
+    ],
+)
+def test_a_tenant_and_its_plan(
+    browse: Browse, engine: Engine, values: dict[str, str], shown: tuple[str, ...], expected: ChannelPolicy
+) -> None:
+    """A plan is followed or left, a field of its own is reset; what was shown before is what holds after."""
+    _prepare(engine)
+    QUEUE.configure_channel(engine, "customer-7", weight=4)
+    before = _policy(engine)
+    asked, told = _preview(browse, **values)
+    assert all(row in told["rows"] for row in shown), told
+    assert _policy(engine) == before
+    assert "The policy was changed." in browse("operator").submit(asked.form("Change the policy")).text
+    assert _policy(engine) == expected
+    changed = {row.split()[0] for row in shown} - {"plan"}
+    assert changed == {
+        name for name in ("weight", "rate", "max_concurrency") if getattr(before, name) != getattr(expected, name)
+    }
+
+
+def test_a_field_is_changed_or_reset(browse: Browse, engine: Engine) -> None:
+    """Both at once is refused, with its name."""
+    _prepare(engine)
+    QUEUE.configure_channel(engine, "customer-7", weight=4)
+    asked, _ = _preview(browse, weight="6", **{"reset.weight": "1"})
+    assert asked.status == 400
+    assert "weight is both changed and reset" in asked.text
+
+
+def test_reset_to_what_new_tenants_get(browse: Browse, engine: Engine) -> None:
+    """Without a plan, the queue's defaults decide a field again."""
+    QUEUE.configure(engine, defaults=ChannelPolicy(weight=7))
+    QUEUE.configure_channel(engine, "customer-7", weight=4)
+    asked, told = _preview(browse, **{"reset.weight": "1"})
+    assert "weight 4 7" in told["rows"]
+    browse("operator").submit(asked.form("Change the policy"))
+    assert _policy(engine).weight == 7
+
+
+def test_a_plan_is_made_changed_and_removed(browse: Browse, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """An operator makes a plan, changes it for all that follow it, and removes it when nobody does."""
+    caplog.set_level(logging.INFO, _AUDIT)
+    enqueue(engine, "customer-7")
+    user = browse("operator")
+    asked = user.submit(user.get("plan", queue="documents", plan="gold").form("Make the plan…"), weight="5")
+    assert QUEUE.plans(engine) == []
+    assert "weight 1 5" in asked.text
+    page = user.submit(asked.form("Make the plan"))
+    assert "The plan was changed." in page.text
+    assert QUEUE.plans(engine)[0].policy == ChannelPolicy(weight=5)
+    QUEUE.configure_channel(engine, "customer-7", plan="gold")
+    page = user.get("plan", queue="documents", plan="gold")
+    assert all(form.button != "Remove…" for form in page.forms)
+    asked = user.submit(page.form("Preview the change…"), rate="10/s")
+    assert "It holds for the 1 tenant that follow it" in asked.text
+    user.submit(asked.form("Change the plan"))
+    assert _policy(engine) == ChannelPolicy(weight=5, rate="10/s")
+    QUEUE.configure_channel(engine, "customer-7", plan=None)
+    asked = user.submit(user.get("plan", queue="documents", plan="gold").form("Remove…"))
+    assert "The plan was removed." in user.submit(asked.form("Remove the plan")).text
+    assert QUEUE.plans(engine) == []
+    assert [record.message for record in caplog.records if record.name == _AUDIT] == [
+        "'otto' did plan on queue 'documents' plan='gold': weight: 1 -> 5",
+        "'otto' did plan on queue 'documents' plan='gold': rate: no limit -> 10/s",
+        "'otto' did remove_plan on queue 'documents' plan='gold': removed",
+    ]
+
+
+def test_viewers_change_no_plan(browse: Browse, engine: Engine) -> None:
+    """A viewer sees no form, and what an operator could send is refused."""
+    _prepare(engine)
+    form = browse("operator").get("plan", queue="documents", plan="free").form("Preview the change…")
+    assert browse("viewer").get("plans").forms == []
+    assert browse("viewer").submit(form, weight="9").status == 403
+    assert browse("stranger").get("plans").status == 403
+    assert QUEUE.plans(engine, "free")[0].policy == _FREE
