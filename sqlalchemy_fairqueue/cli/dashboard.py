@@ -28,6 +28,10 @@ def dashboard(
     payloads: Annotated[
         bool, typer.Option("--payloads", help="Whoever reaches it may see payloads and errors. Only on this machine.")
     ] = False,
+    trace_url: Annotated[
+        str | None,
+        typer.Option("--trace-url", metavar="URL", help="Where a trace is shown, with {trace_id}.", show_default=False),
+    ] = None,
 ) -> Result | None:
     """Serve the dashboard of the queues until Ctrl-C; metrics for Prometheus are at /metrics.
 
@@ -58,6 +62,7 @@ def dashboard(
             *queues,
             schema=installation.schema,
             authorize=(lambda _: access) if local else None,
+            trace_url=trace_url,
         )
         if local:
             # Or a page of another site whose name leads to this machine could use it.

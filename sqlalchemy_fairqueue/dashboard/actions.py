@@ -23,7 +23,7 @@ from sqlalchemy_fairqueue.dashboard.policies import (
     policy_after,
 )
 from sqlalchemy_fairqueue.dashboard.rendering import link
-from sqlalchemy_fairqueue.values import ChannelPolicy
+from sqlalchemy_fairqueue.values import ChannelPolicy, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -56,6 +56,7 @@ class Actions:
             "remove_plan": self._remove_plan,
             "purge": self._purge,
             "cancel": self._cancel,
+            "move": self._move,
             "redrive": self._redrive,
             "purge_dead": self._purge_dead,
             "run_schedule": self._run_schedule,
@@ -165,6 +166,19 @@ class Actions:
         outcome = str(receipt.outcome)
         done = {"cancelled": "cancel", "leased": "cancel_asked"}.get(outcome, "cancel_missing")
         return self._done(call, done, outcome, to=link("tenant", queue=call.queue, channel=call.channel))
+
+    async def _move(self, call: _Call) -> Response:
+        of = self._reading.queue(call.queue)
+        [message_id], to = call.ids or [0], call.form.get("to", "")
+        check_name("channel", to)
+        if not call.confirmed:
+            found = await self._reading.call(of.channels, of.achannels, to)
+            words = f"Give message {message_id} to {to!r}?"
+            new = [] if found else ["There is no such tenant yet: it is made."]
+            return await self._confirm(call, words, "Move the message", effect=new)
+        outcome = await self._reading.call(of.move, of.amove, message_id, to)
+        done = "move" if outcome == "moved" else f"move_{outcome}"
+        return self._done(call, done, f"{outcome} to {to!r}")
 
     async def _redrive(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)

@@ -52,6 +52,7 @@ def create_dashboard(
     schema: str | None = None,
     authorize: Authorize | None = None,
     keep: timedelta = timedelta(seconds=2),
+    trace_url: str | None = None,
 ) -> Starlette:
     """Make the dashboard, an ASGI application to mount in another one or to serve alone.
 
@@ -66,11 +67,20 @@ def create_dashboard(
         authorize: Called with each request, plain or async. It returns an :class:`Access`, None for somebody who may
             see nothing, or a Response in place of the page, such as a redirect to a login.
         keep: How long figures are kept before they are read anew.
+        trace_url: Where a trace is shown, such as ``https://tempo.example/trace/{trace_id}``; ``{span_id}`` is the span
+            of the enqueue. Pages of messages that :mod:`sqlalchemy_fairqueue.otel` traced link there.
+
+    Raises:
+        InvalidArgument: *trace_url* is no http address with ``{trace_id}`` in it.
     """
+    if trace_url is not None and not (trace_url.startswith(("https://", "http://")) and "{trace_id}" in trace_url):
+        raise InvalidArgument(
+            f"trace_url is {trace_url!r:.80}; give an address like https://tempo.example/trace/{{trace_id}}"
+        )
     if schema is None and queues:
         schema = queues[0].schema
     reading = Reading(engine, queues, schema=schema, keep=keep)
-    pages = Pages(reading, authorize)
+    pages = Pages(reading, authorize, trace_url)
     actions = Actions(pages)
     routes = [
         Route("/", pages.overview),

@@ -15,11 +15,12 @@ from sqlalchemy_fairqueue.dashboard.access import CSRF_COOKIE, access_of, csrf_t
 from sqlalchemy_fairqueue.dashboard.policies import EDITOR
 from sqlalchemy_fairqueue.dashboard.reading import seconds_ago
 from sqlalchemy_fairqueue.dashboard.rendering import payload_text, rendered
+from sqlalchemy_fairqueue.dashboard.timelines import timeline, trace_link
 from sqlalchemy_fairqueue.dashboard.words import headline, queue_state, reason_detail
 from sqlalchemy_fairqueue.database import Target
 from sqlalchemy_fairqueue.errors import NotGranted
 from sqlalchemy_fairqueue.figures import Reason
-from sqlalchemy_fairqueue.values import PolicyFields, check_name, policy_fields
+from sqlalchemy_fairqueue.values import PolicyFields, check_name, policy_fields, tenant_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.dashboard.access import Access, Authorize
     from sqlalchemy_fairqueue.dashboard.reading import Reading
     from sqlalchemy_fairqueue.figures import Figures, QueueFigures, Tenant
-    from sqlalchemy_fairqueue.values import DeadLetterGroup, PlanInfo, ScheduleInfo
+    from sqlalchemy_fairqueue.values import ChannelStats, DeadLetterGroup, PlanInfo, ScheduleInfo
 
 GROUPED = 10_000
 """Dead letters that are grouped by their errors, the newest."""
@@ -41,6 +42,7 @@ _SUFFERING = 5
 _PAGE = 100
 _LETTERS = 50
 _MESSAGES = 20
+_ATTEMPTS = 100
 _SCHEDULES = 200
 
 DONE = {
@@ -53,6 +55,11 @@ DONE = {
     "cancel": "Cancelled.",
     "cancel_asked": "A consumer holds the message: it is told, and the message is gone unless it completes first.",
     "cancel_missing": "There is nothing to cancel: the message is done, dead or unknown.",
+    "move": "Moved.",
+    "move_unchanged": "It is there already.",
+    "move_leased": "A consumer holds the message: it stays.",
+    "move_duplicate": "Another message of that tenant holds its key: it stays.",
+    "move_missing": "There is nothing to move: the message is done, dead or unknown.",
     "redrive": "Redriven: {count}.",
     "purge_dead": "Purged for good: {count}.",
     "run_schedule": "Enqueued as message #{count}.",
@@ -90,11 +97,13 @@ class Pages:
     Args:
         reading: What they show.
         authorize: Who may see them.
+        trace_url: Where traces are shown, with ``{trace_id}`` in it. None: nowhere.
     """
 
-    def __init__(self, reading: Reading, authorize: Authorize | None) -> None:
+    def __init__(self, reading: Reading, authorize: Authorize | None, trace_url: str | None = None) -> None:
         self.reading = reading
         self.authorize = authorize
+        self.trace_url = trace_url
 
     async def overview(self, request: Request) -> Response:
         """All queues, and the tenants that wait longest."""
@@ -139,19 +148,32 @@ class Pages:
         access, figures = await self._begin(request)
         queue = _queue(figures, request.query_params.get("queue"))
         channel = request.query_params.get("channel", "")
-        of = self.reading.queue(queue.name)
-        found = await self.reading.shared(
-            ("channel", queue.name, channel), lambda: self.reading.call(of.channels, of.achannels, channel)
-        )
-        if not found:
+        stats = await self._channel(queue.name, channel)
+        if stats is None:
             raise HTTPException(404, f"Queue {queue.name!r} has no tenant {channel!r}.")
-        tenant = next((one for one in queue.tenants if one.channel == channel), None)
         messages, refused = await self._messages(queue.name, channel)
         return self.answer(
             request, "tenant.html", access, figures,
-            queue=queue, stats=found[0], row=tenant and Row(queue, tenant), messages=messages, refused=refused,
-            plans=await self.plans_of(queue.name), fields=EDITOR, values=values_of(found[0]),
+            queue=queue, stats=stats, row=await self.tenant_row(queue, figures, channel), messages=messages,
+            refused=refused, plans=await self.plans_of(queue.name), fields=EDITOR, values=values_of(stats),
         )  # fmt: skip
+
+    async def tenant_row(self, queue: QueueFigures, figures: Figures, channel: str) -> Row | None:
+        """A tenant with the reason of its wait, also one that the figures do not list."""
+        listed = next((one for one in queue.tenants if one.channel == channel), None)
+        if listed is not None:
+            return Row(queue, listed)
+        stats = await self._channel(queue.name, channel)
+        if stats is None:
+            return None
+        return Row(queue, tenant_of(queue.stats, queue.contention, queue.limits, stats, figures.at))
+
+    async def _channel(self, queue: str, channel: str) -> ChannelStats | None:
+        of = self.reading.queue(queue)
+        found = await self.reading.shared(
+            ("channel", queue, channel), lambda: self.reading.call(of.channels, of.achannels, channel)
+        )
+        return found[0] if found else None
 
     async def message(self, request: Request) -> Response:
         """A message: what happened to it, and its payload."""
@@ -164,10 +186,13 @@ class Pages:
         letter = None
         if message is None:
             of = self.reading.queue(queue.name)
-            letters = await self.reading.call(of.dead_letters, of.adead_letters, message_id)
-            if not letters:
-                raise HTTPException(404, f"Queue {queue.name!r} has no message {message_id}: it is done or was purged.")
-            letter = letters[0]
+            letter = next(iter(await self.reading.call(of.dead_letters, of.adead_letters, message_id)), None)
+        one = message or letter
+        if one is None:
+            raise HTTPException(404, f"Queue {queue.name!r} has no message {message_id}: it is done or was purged.")
+        tenant = await self.tenant_row(queue, figures, one.channel) if message else None
+        read_attempts = partial(database.message_attempts, target=target, message_id=message_id, limit=_ATTEMPTS)
+        attempts = await self.reading.read(read_attempts)
         payload = None
         if access.payloads:
             content, size = (message.content, message.content_size) if message else (b"", None)
@@ -176,7 +201,9 @@ class Pages:
             payload = payload_text(content, size)
         return self.answer(
             request, "message.html", access, figures,
-            queue=queue, message=message, letter=letter, message_id=message_id, payload=payload,
+            queue=queue, message=message, letter=letter, message_id=message_id, payload=payload, row=tenant,
+            steps=timeline(message, letter, attempts, figures.at), recorded=queue.records_history or bool(attempts),
+            trace=trace_link(self.trace_url, one.headers),
         )  # fmt: skip
 
     async def dead(self, request: Request) -> Response:

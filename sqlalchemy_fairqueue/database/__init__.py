@@ -32,7 +32,7 @@ from sqlalchemy_fairqueue.database.dead_letters import (
     redrive,
 )
 from sqlalchemy_fairqueue.database.deliveries import DeliveredMessage, Dequeued, Heard, Hints, dequeue, hear
-from sqlalchemy_fairqueue.database.details import dead_letter_groups, message_details
+from sqlalchemy_fairqueue.database.details import dead_letter_groups, message_attempts, message_details
 from sqlalchemy_fairqueue.database.enqueues import (
     EncodedMessage,
     EnqueuedMessage,
@@ -197,6 +197,7 @@ __all__ = [
     "make_group",
     "mark_idle_channels",
     "max_backlog",
+    "message_attempts",
     "message_details",
     "messages_ahead",
     "move_message",

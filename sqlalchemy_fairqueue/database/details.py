@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.calls import call, fetch
 from sqlalchemy_fairqueue.times import any_instant
-from sqlalchemy_fairqueue.values import DeadLetterGroup, MessageDetails
+from sqlalchemy_fairqueue.values import AttemptDetails, DeadLetterGroup, MessageDetails
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,6 +87,44 @@ def message_details(
             unreadable=row.unreadable,
         )
         for row in rows
+    ]
+
+
+@cache
+def message_attempts_clause(schema: str | None) -> Clause:
+    """``fq_message_attempts``."""
+    columns = f"{_as_bytes('channel', 'consumer', 'error')}, attempt, ready_at, started_at, finished_at, outcome"
+    types = {"queue": "text", "message_id": "bigint", "limit": "integer", "chars": "integer"}
+    return call(schema, "fq_message_attempts", columns, **types)
+
+
+def message_attempts(
+    connection: Connection, target: Target, message_id: int, *, limit: int = 100, chars: int = 10_000
+) -> list[AttemptDetails]:
+    """The last attempts at a message that have ended without completing it, the oldest first.
+
+    Args:
+        connection: Where to ask.
+        target: The queue.
+        message_id: The message.
+        limit: Most to return, the newest.
+        chars: Most characters of each error.
+    """
+    parameters = {"queue": target.queue, "message_id": message_id, "limit": limit, "chars": chars}
+    doing = f"read the attempts at message {message_id} of queue {target.queue!r}"
+    rows = fetch(connection, message_attempts_clause(target.schema), parameters, doing)
+    return [
+        AttemptDetails(
+            attempt=row.attempt,
+            channel=_text(row.channel) or "",
+            consumer=_text(row.consumer),
+            ready_at=any_instant(row.ready_at),
+            started_at=any_instant(row.started_at),
+            finished_at=any_instant(row.finished_at),
+            outcome=row.outcome,
+            error=_text(row.error),
+        )
+        for row in reversed(rows)
     ]
 
 

@@ -97,6 +97,11 @@ class HistoryMixin(FairqueueMixin):
             ),
             Index(conv("fq_history_recorded_ix"), "recorded_xid", "id"),
             Index(conv("fq_history_id_ix"), "id", postgresql_using="brin"),
+            Index(
+                conv("fq_history_undone_ix"),
+                "message_id",
+                postgresql_where=text("outcome <> 'completed'"),
+            ),
             {"schema": cls.__fairqueue_schema__, "postgresql_partition_by": "range (finished_at)"},
         )
 

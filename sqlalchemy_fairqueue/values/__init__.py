@@ -21,7 +21,14 @@ from sqlalchemy_fairqueue.values.deliveries import (
     Lease,
     Once,
 )
-from sqlalchemy_fairqueue.values.details import DeadLetterGroup, MessageDetails, MessagePage, MessageState, MoveOutcome
+from sqlalchemy_fairqueue.values.details import (
+    AttemptDetails,
+    DeadLetterGroup,
+    MessageDetails,
+    MessagePage,
+    MessageState,
+    MoveOutcome,
+)
 from sqlalchemy_fairqueue.values.groups import (
     AFTER_GROUP_HEADER,
     GROUP_HEADER,
@@ -76,7 +83,7 @@ from sqlalchemy_fairqueue.values.schedules import (
     timing_of,
 )
 from sqlalchemy_fairqueue.values.slots import CatchUp, Plan, Timing, planned
-from sqlalchemy_fairqueue.values.waits import QueueTaker, Reason, Taker, Wait, wait_of
+from sqlalchemy_fairqueue.values.waits import QueueTaker, Reason, Taker, Wait, tenant_of, wait_of
 
 __all__ = [
     "AFTER_GROUP_HEADER",
@@ -86,6 +93,7 @@ __all__ = [
     "NAME_BYTES",
     "SCHEMA_BYTES",
     "UNSET",
+    "AttemptDetails",
     "Batch",
     "Bury",
     "CancelOutcome",
@@ -154,6 +162,7 @@ __all__ = [
     "policy_changes",
     "policy_fields",
     "schedule_state",
+    "tenant_of",
     "timing_of",
     "wait_of",
 ]

@@ -74,6 +74,31 @@ class MessageDetails:
         return "scheduled" if self.due_at > now else "ready"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptDetails:
+    """An attempt at a message that has ended without completing it, from the history of its queue.
+
+    Attributes:
+        attempt: Which attempt it was, as the message counted.
+        channel: The channel that the message was in.
+        consumer: Who held it. None: that is not known any more.
+        ready_at: Since when the message was ready before it, in UTC.
+        started_at: When it was delivered, in UTC.
+        finished_at: When the attempt ended, in UTC.
+        outcome: "retried", "released", "buried", "expired" (its lease ended) or "cancelled".
+        error: The beginning of its error, or None.
+    """
+
+    attempt: int
+    channel: str
+    consumer: str | None
+    ready_at: datetime
+    started_at: datetime
+    finished_at: datetime
+    outcome: str
+    error: str | None = field(repr=False)
+
+
 @dataclass(frozen=True, slots=True)
 class MessagePage(Sequence[MessageDetails]):
     """A page of messages, in order: a sequence of them.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.values.contention import ChannelDemand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime, timedelta
 
-    from sqlalchemy_fairqueue.values.contention import ChannelDemand, Contention
+    from sqlalchemy_fairqueue.values.contention import Contention
     from sqlalchemy_fairqueue.values.reports import ChannelStats, QueueStats, SharedLimit
 
 _TAKERS = 3
@@ -142,6 +144,14 @@ def tenants_of(
         now: The time of the snapshot.
     """
     return tuple(_tenant(stats, contention, limits, demand, now) for demand in contention.channels)
+
+
+def tenant_of(
+    stats: QueueStats, contention: Contention, limits: Sequence[SharedLimit], channel: ChannelStats, now: datetime
+) -> Tenant:
+    """A channel with the reason of its wait, whether the contention lists it or not. Arguments as of wait_of."""
+    demand = ChannelDemand(**{field.name: getattr(channel, field.name) for field in fields(ChannelDemand)})
+    return _tenant(stats, contention, limits, demand, now)
 
 
 def wait_of(

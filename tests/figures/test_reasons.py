@@ -113,7 +113,8 @@ def test_shared_rate(engine: Engine) -> None:
     assert wait.until == QUEUE.limits(engine)[0].rate_allows_at
 
 
-def _prepare(engine: Engine, reason: Reason) -> None:
+def prepare(engine: Engine, reason: Reason) -> None:
+    """Let the next message of channel a wait for this reason, because of b where others are the reason."""
     match reason:
         case Reason.QUEUE_PAUSED:
             QUEUE.pause(engine)
@@ -137,7 +138,7 @@ def _prepare(engine: Engine, reason: Reason) -> None:
 @pytest.mark.parametrize("reason", Reason)
 def test_a_message_has_the_reason_of_its_tenant(engine: Engine, reason: Reason) -> None:
     """Each reason, for the message as for its tenant, with the same takers; none while a consumer holds it."""
-    _prepare(engine, reason)
+    prepare(engine, reason)
     [message_id] = enqueue(engine, "a", delay=timedelta(hours=reason is Reason.SCHEDULED))
     found = QUEUE.message(engine, message_id)
     assert found is not None
@@ -239,6 +240,7 @@ def test_limits_that_are_none(engine: Engine, limit: int) -> None:
     "call",
     [
         "fq_contention('q', 0)", "fq_contention('q', null)", "fq_consumers('q', 0)",
+        "fq_message_attempts('q', 1, 0, 1)", "fq_message_attempts('q', 1, 1, -1)", "fq_plan_channels('q', 'p', 0, 0)",
         "fq_message_details('q', null, 'c', 0, 1)", "fq_message_details('q', null, 'c', 1, -1)",
         "fq_dead_letter_groups('q', 0, 1)", "fq_dead_letter_groups('q', 1, null)",
     ],

@@ -1,0 +1,131 @@
+"""Timelines of messages: what happened to one, attempt by attempt, and the waits between."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy_fairqueue.cli.formats import format_duration, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime, timedelta
+
+    from sqlalchemy_fairqueue.values import AttemptDetails, DeadLetterInfo, MessageDetails
+
+_LEAST_WAIT_SECONDS = 0.001
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}", re.ASCII)
+_OUTCOMES = {
+    "retried": ("failed and was put back to be tried again", "warn"),
+    "released": ("was put back undone, and does not count", "calm"),
+    "buried": ("was given up", "bad"),
+    "expired": ("was lost: its lease ended before it was settled", "bad"),
+    "cancelled": ("was cancelled", "warn"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a timeline.
+
+    Attributes:
+        at: When it began. None: now.
+        words: What happened.
+        level: How it went: good, calm, warn, bad; empty: neither.
+        error: The error that it ended with, or None.
+    """
+
+    at: datetime | None
+    words: str
+    level: str = ""
+    error: str | None = field(default=None, repr=False)
+
+
+def timeline(
+    message: MessageDetails | None, letter: DeadLetterInfo | None, attempts: Sequence[AttemptDetails], now: datetime
+) -> list[Step]:
+    """What happened to a message, the first step first.
+
+    Args:
+        message: The message, unless it is dead.
+        letter: The dead letter.
+        attempts: Its attempts that ended, the oldest first, as far as they were recorded.
+        now: The time by the database's clock.
+    """
+    one = message or letter
+    assert one is not None  # noqa: S101 - one of them is given
+    steps = [Step(one.enqueued_at, "enqueued")]
+    before = one.enqueued_at
+    for attempt in attempts:
+        steps += _waited(attempt.ready_at, attempt.started_at, before)
+        steps.append(_attempt(attempt))
+        before = attempt.finished_at
+    if message is not None:
+        steps += _going_on(message, now, recorded=bool(attempts))
+    elif letter is not None:
+        steps.append(Step(letter.died_at, f"died after {plural(letter.attempts, 'attempt')}: {letter.reason}", "bad"))
+    return steps
+
+
+def _waited(ready_at: datetime, started_at: datetime, before: datetime) -> Iterator[Step]:
+    """The waits before an attempt: for its time, and then for its turn."""
+    if _matters(ready_at - before):
+        yield Step(before, f"waited {format_duration(ready_at - before)} for its time", "wait")
+    if _matters(started_at - ready_at):
+        yield Step(max(ready_at, before), f"waited {format_duration(started_at - ready_at)} for its turn", "wait")
+
+
+def _attempt(attempt: AttemptDetails) -> Step:
+    words, level = _OUTCOMES.get(attempt.outcome, (attempt.outcome, ""))
+    by = f" by {attempt.consumer}" if attempt.consumer is not None else ""
+    took = format_duration(attempt.finished_at - attempt.started_at)
+    return Step(
+        attempt.started_at,
+        f"attempt {attempt.attempt}{by} took {took}, until {attempt.finished_at:%H:%M:%S}, and {words}",
+        level,
+        attempt.error,
+    )
+
+
+def _going_on(message: MessageDetails, now: datetime, *, recorded: bool) -> Iterator[Step]:
+    due, enqueued = message.due_at, message.enqueued_at
+    if due > now:
+        yield Step(due, f"due, in {format_duration(due - now)}")
+    elif due > enqueued and not recorded:
+        yield Step(due, "was due")
+    if message.deliveries and message.delivered_at is not None and (message.consumer is not None or not recorded):
+        again = f", the {message.deliveries}. time" if message.deliveries > 1 else ""
+        yield Step(message.delivered_at, f"delivered{again}")
+    if message.returned_at is not None and not recorded:
+        yield Step(message.returned_at, "came back undone")
+    if message.consumer is not None:
+        expires_at = message.expires_at or now
+        left = expires_at - now
+        ends = f"in {format_duration(left)} unless it is extended" if expires_at > now else "\N{EN DASH} it has expired"
+        yield Step(None, f"held by {message.consumer}; the lease ends {ends}", "now")
+    elif due <= now:
+        yield Step(None, "waits for its turn", "now")
+
+
+def _matters(wait: timedelta) -> bool:
+    return wait.total_seconds() >= _LEAST_WAIT_SECONDS
+
+
+def trace_link(address: str | None, headers: str | Mapping[str, Any] | None) -> str | None:
+    """Where the trace of a message is shown. None: it carries none, or nobody said where.
+
+    Args:
+        address: With ``{trace_id}`` and, if wanted, ``{span_id}`` in it.
+        headers: The headers of the message, or their JSON.
+    """
+    try:
+        found: Any = json.loads(headers) if isinstance(headers, str) else headers
+    except ValueError:
+        return None
+    carried = found.get("traceparent") if isinstance(found, dict) else None
+    ids = _TRACEPARENT.fullmatch(carried) if isinstance(carried, str) else None
+    if address is None or ids is None:
+        return None
+    return address.replace("{trace_id}", ids[1]).replace("{span_id}", ids[2])

@@ -1,0 +1,45 @@
+-- fq_message_attempts: the attempts at a message of a queue that have ended without completing it, the newest first, up
+-- to p_limit, from the history. No row: there was none, or the queue did not record it, or its day was pruned.
+-- Guarantees: one snapshot. error: the first p_chars characters.
+-- Cost: an index probe a day that is kept, and the rows. Locks: none. Index: fq_history_undone_ix.
+-- Errors: QF001 bad limit; QF007.
+create function fairqueue.fq_message_attempts(p_queue text, p_message_id bigint, p_limit integer, p_chars integer)
+returns table (
+  attempt integer,
+  channel text,
+  consumer text,
+  ready_at bigint,
+  started_at bigint,
+  finished_at bigint,
+  outcome text,
+  error text
+)
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+as $$
+#variable_conflict use_column
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  if p_limit is null or p_limit < 1 or p_chars is null or p_chars < 0 then
+    raise exception 'fq_message_attempts has limit %, characters %', p_limit, p_chars
+      using errcode = 'QF001', hint = 'ask for 1 attempt or more, with 0 characters of each error or more';
+  end if;
+  return query
+  select h.attempt, h.channel, h.consumer, h.ready_at, h.started_at, h.finished_at, h.outcome, left(h.error, p_chars)
+  from fairqueue.fq_history h
+  where h.message_id = p_message_id
+    and h.outcome <> 'completed'
+    and h.queue = p_queue
+  order by h.finished_at desc, h.id desc
+  limit p_limit;
+end
+$$;

@@ -1,0 +1,136 @@
+"""The page of a message: its attempts with the waits between, why it waits, its trace, its move to another tenant."""
+
+import logging
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import InvalidArgument
+from sqlalchemy_fairqueue.dashboard import create_dashboard
+from sqlalchemy_fairqueue.figures import Reason
+from tests.cli.messages import ODD_NAMES, QUEUE, enqueue, lease
+from tests.dashboard.conftest import Browse, authorize, visited
+from tests.figures.test_reasons import prepare
+
+_TRACEPARENT = f"00-{'1' * 32}-{'2' * 16}-01"
+
+
+def test_attempts(browse: Browse, engine: Engine) -> None:
+    """Each attempt stands with its worker, time, outcome and error, and the waits between."""
+    QUEUE.configure(engine, history=True)
+    [message_id] = enqueue(engine, "customer-7", max_attempts=9)
+    [delivery] = lease(engine, 1)
+    QUEUE.retry(engine, delivery, delay=timedelta(0), error="Traceback\nTimeoutError: host 1")
+    [delivery] = lease(engine, 1)
+    QUEUE.release(engine, delivery)
+    [delivery] = lease(engine, 1)
+    QUEUE.retry(engine, delivery, delay=timedelta(hours=2), error="Traceback\nKeyError: 'x'")
+    page = browse("reader").get("message", queue="documents", id=message_id)
+    steps = page.text.partition("What happened")[2].partition("Payload")[0]
+    words = ["enqueued", "attempt 1 by", "put back to be tried again", "host 1", "put back undone"]
+    words += ["attempt 2 by", "KeyError: 'x'", "due, in"]
+    found = [steps.find(word) for word in words]
+    assert -1 not in found, (words, steps)
+    assert "waited" in steps
+    assert "for its turn" in steps
+    hidden = browse("viewer").get("message", queue="documents", id=message_id).text
+    assert "attempt 1 by" in hidden
+    assert "host 1" not in hidden
+
+
+def test_attempts_of_a_dead_letter(browse: Browse, engine: Engine) -> None:
+    """A dead letter has them too, the last one included."""
+    QUEUE.configure(engine, history=True)
+    [message_id] = enqueue(engine, "customer-7")
+    QUEUE.bury(engine, lease(engine, 1), reason="cannot be read", error="ValueError: no such page")
+    page = browse("viewer").get("message", queue="documents", id=message_id)
+    assert "was given up" in page.text
+    assert "died after 1 attempt: cannot be read" in page.text
+
+
+def test_without_a_history(browse: Browse, engine: Engine) -> None:
+    """Of a queue that records no history, the page says so, and shows what the message itself knows."""
+    [message_id] = enqueue(engine, "customer-7")
+    lease(engine, 1)
+    page = browse("viewer").get("message", queue="documents", id=message_id)
+    assert "Its queue does not record its history" in page.text
+    assert "held by" in page.text
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_on_the_pages(browse: Browse, engine: Engine, reason: Reason) -> None:
+    """Each reason of a wait is on the pages of all tenants, of the tenant and of its message, with the culprit."""
+    prepare(engine, reason)
+    [message_id] = enqueue(engine, "a", delay=timedelta(hours=reason is Reason.SCHEDULED))
+    user = browse("viewer")
+    pages = [
+        user.get("tenants", queue="documents", reason=reason.value),
+        user.get("tenant", queue="documents", channel="a"),
+    ]
+    if reason is not Reason.SCHEDULED:
+        pages.append(user.get("message", queue="documents", id=message_id))
+    culprit = reason in {Reason.QUEUE_LIMIT, Reason.QUEUE_RATE, Reason.SHARED_LIMIT, Reason.SHARED_RATE, Reason.TURN}
+    for page in pages:
+        assert page.status == 200
+        chip = page.text.rpartition("any reason")[2]
+        assert str(reason) in chip
+        assert ("taken by b 100" in chip) == culprit
+        if reason in {Reason.SHARED_LIMIT, Reason.SHARED_RATE}:
+            assert "api" in chip
+            assert "queue summaries has 2 out" in chip
+
+
+def test_a_tenant_beyond_the_list(browse: Browse, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant that the figures do not list has its reason all the same."""
+    monkeypatch.setattr("sqlalchemy_fairqueue.figures.queues.SHOWN", 1)
+    enqueue(engine, "first")
+    enqueue(engine, "late")
+    assert "late" not in browse("viewer").get("tenants", queue="documents").links
+    page = browse("viewer").get("tenant", queue="documents", channel="late")
+    assert "no consumer has a lease" in page.text
+
+
+def test_traces(engine: Engine) -> None:
+    """A message that was traced links to its trace, where the application says where that is."""
+    [traced] = enqueue(engine, "a", headers={"traceparent": _TRACEPARENT})
+    [hostile] = enqueue(engine, "a", headers={"traceparent": '00-"><script>'})
+    app = create_dashboard(engine, authorize=authorize, trace_url="https://tempo.example/{trace_id}?span={span_id}")
+    with visited(app) as client:
+        found = client.get(f"/message?queue=documents&id={traced}", headers={"x-user": "viewer"}).text
+        other = client.get(f"/message?queue=documents&id={hostile}", headers={"x-user": "viewer"}).text
+    assert f'href="https://tempo.example/{"1" * 32}?span={"2" * 16}"' in found
+    assert "tempo" not in other
+    for address in ("javascript:{trace_id}", "https://tempo.example/"):
+        with pytest.raises(InvalidArgument, match="trace_url"):
+            create_dashboard(engine, trace_url=address)
+
+
+@pytest.mark.parametrize("name", ["customer-8", *ODD_NAMES[:3]])
+def test_move(browse: Browse, engine: Engine, caplog: pytest.LogCaptureFixture, name: str) -> None:
+    """An operator gives a message to another tenant, after a question that says whether it is new."""
+    caplog.set_level(logging.INFO, "sqlalchemy_fairqueue.dashboard.audit")
+    [message_id] = enqueue(engine, "customer-7")
+    user = browse("operator")
+    form = user.get("message", queue="documents", id=message_id).form("Move…")
+    asked = user.submit(form, to=name)
+    assert "There is no such tenant yet" in asked.text
+    assert QUEUE.messages(engine, channel="customer-7")
+    assert "Moved." in user.submit(asked.form("Move the message")).text
+    assert [one.message_id for one in QUEUE.messages(engine, channel=name)] == [message_id]
+    assert "did move on queue 'documents'" in caplog.text
+    again = user.submit(user.submit(form, to=name).form("Move the message"))
+    assert "It is there already." in again.text
+    assert browse("viewer").submit(form, to="x").status == 403
+
+
+def test_moves_that_are_refused(browse: Browse, engine: Engine) -> None:
+    """A message that a consumer holds stays, and so does one whose name for a tenant cannot be one."""
+    [message_id] = enqueue(engine, "customer-7")
+    user = browse("operator")
+    form = user.get("message", queue="documents", id=message_id).form("Move…")
+    assert user.submit(form, to="x" * 600).status == 400
+    lease(engine, 1)
+    assert all(one.button != "Move…" for one in user.get("message", queue="documents", id=message_id).forms)
+    held = user.submit(user.submit(form, to="customer-8").form("Move the message"))
+    assert "A consumer holds the message: it stays." in held.text
