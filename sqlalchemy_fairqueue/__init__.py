@@ -36,6 +36,7 @@ from sqlalchemy_fairqueue.models import Channel, Message, RoleGrant, declare_gra
 from sqlalchemy_fairqueue.queue import Group, Job, MemberGroup, Queue
 from sqlalchemy_fairqueue.queue.middleware import AsyncMiddleware, Middleware
 from sqlalchemy_fairqueue.values import (
+    AttemptDetails,
     Batch,
     Bury,
     CancelReceipt,
@@ -75,6 +76,7 @@ from sqlalchemy_fairqueue.worker import AsyncWorker, Context, Health, Worker, Wo
 __all__ = [
     "AsyncMiddleware",
     "AsyncWorker",
+    "AttemptDetails",
     "AutocommitError",
     "Batch",
     "Bury",

@@ -12,6 +12,7 @@ from rich.text import Text
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import PayloadError, Queue
+from sqlalchemy_fairqueue.cli.attempts import attempts_document, attempts_parts, error_parts
 from sqlalchemy_fairqueue.cli.confirmation import confirm
 from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
 from sqlalchemy_fairqueue.cli.formats import format_duration, parse_duration, plural
@@ -19,7 +20,6 @@ from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options, Yes, option_parser
 from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, key_values, number_column, text_table
-from sqlalchemy_fairqueue.errors import clean
 from sqlalchemy_fairqueue.values import DeadLetterInfo
 
 Channel = Annotated[str | None, typer.Option("--channel", metavar="NAME", help="Only of this channel.")]
@@ -114,13 +114,14 @@ def list_dead(
 
 
 def show_dead(options: Options, *, message_id: Annotated[int, typer.Argument(metavar="ID", min=1)]) -> Result:
-    """Show one dead letter: payload, headers, error with its traceback.
+    """Show one dead letter: payload, headers, error with its traceback, and its attempts if the queue records them.
 
     The payload is decoded as JSON, or by the codec of the application's queue if --app names one.
     """
     with open_installation(options) as installation:
         queue = installation.single_queue()
         dead_letter = _dead_letter(queue, installation.engine, message_id)
+        attempts = queue.attempts(installation.engine, message_id)
     deliveries = plural(dead_letter.deliveries, "time")
     rows = [
         ("id", str(dead_letter.message_id)),
@@ -135,10 +136,9 @@ def show_dead(options: Options, *, message_id: Annotated[int, typer.Argument(met
         ("headers", dead_letter.headers),
         ("payload", format_payload(dead_letter)),
     ]
-    error = Text(
-        "\n".join(clean(line.expandtabs()) for line in (dead_letter.error or "no error was kept").splitlines())
-    )
-    return Result(dead_letter_document(dead_letter), (key_values(rows), Text("error", style="bold"), error))
+    error = error_parts(dead_letter.error or "no error was kept")
+    document = dead_letter_document(dead_letter) | {"history": attempts_document(attempts)}
+    return Result(document, (key_values(rows), *attempts_parts(attempts), *error))
 
 
 def redrive_dead(

@@ -1,4 +1,4 @@
-"""``messages``: messages that are not settled, listed, shown with the reason for which each waits, and moved."""
+"""``messages``: messages that are not settled, listed, shown with the reason of their wait, moved, and retried."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import json
@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.cli.attempts import attempts_document, attempts_parts, error_parts, last_line
 from sqlalchemy_fairqueue.cli.errors import not_found_error
 from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
@@ -82,11 +83,11 @@ def list_messages(
     rows = []
     for one in found:
         where = () if channel is not None else (one.channel,)
-        error = None if one.error is None else one.error.strip().rpartition("\n")[2]
         attempts = f"{one.attempts}/{one.max_attempts}"
         rows.append(
-            (str(one.message_id), one.state(now), *where, one.kind, one.key, attempts, one.due_at, one.consumer, error)
-        )
+            (str(one.message_id), one.state(now), *where, one.kind, one.key, attempts, one.due_at, one.consumer,
+             last_line(one.error))
+        )  # fmt: skip
     whose = f"queue {queue.name!r}" if channel is None else f"channel {channel!r} of queue {queue.name!r}"
     such = "" if state is None and kind is None and key is None else "such "
     shown: list[Any] = [text_table(columns, rows)] if rows else [Text(f"{whose} has no {such}messages")]
@@ -105,7 +106,9 @@ def list_messages(
 
 
 def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(metavar="ID", min=1)]) -> Result:
-    """Show a message that is not settled: its state, why it waits, how many come before it, its payload.
+    """Show a message that is not settled: its state, why it waits, its payload, its attempts and the last traceback.
+
+    Attempts are shown where the queue records its history.
 
     The payload is decoded as JSON, or by the codec of the application's queue if --app names one.
     """
@@ -128,7 +131,7 @@ def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(
         ("state", found.state(now)),
         ("waits for", found.wait and str(found.wait.reason)),
         ("shared limit", found.wait and found.wait.limit),
-        ("which has", found.wait and (", ".join(_takers(found.wait)) or None)),
+        ("which has", found.wait and (", ".join(takers(found.wait)) or None)),
         ("messages ahead", None if found.consumer is not None else _ahead(found)),
         ("enqueued (UTC)", found.enqueued_at),
         ("due (UTC)", found.due_at),
@@ -137,10 +140,17 @@ def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(
         ("lease ends (UTC)", found.expires_at),
         ("headers", found.headers),
         ("payload", payload),
-        ("error", found.error),
     ]
-    document = _document(found, now) | _waits(found.wait) | {"messages_ahead": found.messages_ahead, "payload": payload}
-    return Result({"queue": queue.name} | document, (key_values([row for row in rows if row[1] is not None]),))
+    ahead = {"messages_ahead": found.messages_ahead, "payload": payload}
+    document = _document(found, now) | wait_document(found.wait) | ahead
+    return Result(
+        {"queue": queue.name} | document | {"history": attempts_document(found.history)},
+        (
+            key_values([row for row in rows if row[1] is not None]),
+            *attempts_parts(found.history),
+            *error_parts(found.error),
+        ),
+    )
 
 
 _OUTCOMES = {
@@ -177,6 +187,39 @@ def move_messages(
     )
 
 
+_RETRIED = {
+    "due": "due at once",
+    "redriven": "was dead, and is back in its channel",
+    "unchanged": "was due already: 'fairqueue messages show ID' says what it waits for",
+    "leased": "a consumer has it",
+    "duplicate": "stays dead: another message of its channel holds its key",
+    "missing": "not there: done, withdrawn, or of another queue",
+}
+
+
+def retry_messages(
+    options: Options,
+    *,
+    ids: Annotated[list[int], typer.Argument(metavar="ID...", min=1, show_default=False)],
+) -> Result:
+    """Let messages be tried at once: those that wait for their time or their next attempt, and dead letters.
+
+    Limits, rates and pauses hold as ever. The exit status is 1 when one is not there, or stays dead.
+    """
+    with open_installation(options) as installation:
+        queue = installation.single_queue()
+        outcomes = {message_id: queue.retry_now(installation.engine, message_id) for message_id in ids}
+    rows = [(str(message_id), _RETRIED[outcome]) for message_id, outcome in outcomes.items()]
+    return Result(
+        {
+            "queue": queue.name,
+            "messages": [{"message_id": message_id, "outcome": outcome} for message_id, outcome in outcomes.items()],
+        },
+        (text_table((number_column("id"), Column("outcome")), rows),),
+        ExitStatus.FOUND if {"missing", "duplicate"} & set(outcomes.values()) else ExitStatus.OK,
+    )
+
+
 def _document(one: MessageDetails, now: datetime) -> dict[str, Any]:
     return {
         "message_id": one.message_id,
@@ -202,13 +245,13 @@ def _ahead(message: MessageDetails) -> str:
     return f"{_MOST_AHEAD:,} or more" if message.messages_ahead is None else f"{message.messages_ahead:,}"
 
 
-def _takers(wait: Wait) -> list[str]:
+def takers(wait: Wait) -> list[str]:
     """Who has what a message waits for, the other queues of a shared limit first."""
     queues = [f"queue {one.queue}: {one.leased:,}" for one in wait.queues if one.leased]
     return queues + [f"{one.channel}: {one.leased:,}" for one in wait.takers]
 
 
-def _waits(wait: Wait | None) -> dict[str, Any]:
+def wait_document(wait: Wait | None) -> dict[str, Any]:
     """Why a message waits, as members of a document."""
     return {
         "waits_for": str(wait.reason) if wait else None,

@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue.cli.errors import CommandError, usage_error
 from sqlalchemy_fairqueue.cli.groups import cancel_group, list_groups, show_group
 from sqlalchemy_fairqueue.cli.history import prune_history
 from sqlalchemy_fairqueue.cli.limits import configure_limit, limits
-from sqlalchemy_fairqueue.cli.messages import list_messages, move_messages, show_message
+from sqlalchemy_fairqueue.cli.messages import list_messages, move_messages, retry_messages, show_message
 from sqlalchemy_fairqueue.cli.metrics import metrics
 from sqlalchemy_fairqueue.cli.plans import list_plans, remove_plan, set_plan
 from sqlalchemy_fairqueue.cli.quarantine import quarantine
@@ -111,6 +111,7 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
     (messages, "show", show_message),
     (messages, "cancel", cancel),
     (messages, "move", move_messages),
+    (messages, "retry", retry_messages),
     (groups, "list", list_groups),
     (groups, "show", show_group),
     (groups, "cancel", cancel_group),

@@ -58,6 +58,7 @@ from sqlalchemy_fairqueue.database.messages import (
     MessageFilter,
     MessagePosition,
     find_messages,
+    make_due,
     messages_ahead,
     move_message,
 )
@@ -194,6 +195,7 @@ __all__ = [
     "leased",
     "limit_queue",
     "limits",
+    "make_due",
     "make_group",
     "mark_idle_channels",
     "max_backlog",

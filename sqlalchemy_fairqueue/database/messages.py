@@ -1,10 +1,10 @@
-"""Messages that are not settled: found page by page, counted in their channel, moved to another one."""
+"""Messages that are not settled: found page by page, counted in their channel, moved to another one, made due."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
 from sqlalchemy_fairqueue.database.policies import new_policy_json
@@ -155,4 +155,29 @@ def move_message(
     doing = f"move message {message_id} of queue {target.queue!r} to channel {channel!r}"
     [row] = fetch(connection, move_message_clause(target.schema), parameters, doing)
     outcome: MoveOutcome = row.outcome
+    return outcome
+
+
+@cache
+def make_due_clause(schema: str | None) -> Clause:
+    """``fq_make_due``."""
+    types = {"message_id": "bigint", "notify": "boolean"}
+    return call(schema, "fq_make_due", "fq_make_due as outcome", queue="text", **types)
+
+
+def make_due(
+    connection: Connection, target: Target, message_id: int, *, notify: bool
+) -> Literal["due", "unchanged", "leased", "missing"]:
+    """Make a message that is due later due now.
+
+    Args:
+        connection: In a transaction.
+        target: The queue.
+        message_id: The message.
+        notify: Whether waiting consumers may be woken.
+    """
+    parameters = {"queue": target.queue, "message_id": message_id, "notify": may_notify(connection, notify)}
+    doing = f"make message {message_id} of queue {target.queue!r} due"
+    [row] = fetch(connection, make_due_clause(target.schema), parameters, doing)
+    outcome: Literal["due", "unchanged", "leased", "missing"] = row.outcome
     return outcome

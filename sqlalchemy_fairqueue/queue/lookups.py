@@ -27,18 +27,20 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database import Target
     from sqlalchemy_fairqueue.queue.base import AsyncWhere, Where
-    from sqlalchemy_fairqueue.values import MessageDetails
+    from sqlalchemy_fairqueue.values import AttemptDetails, MessageDetails
 
 _WHOLE = 256 * 2**20
 _BEGINNING = 65_536
 _MOST_AHEAD = 1000
 _SCAN = 5000
+_ATTEMPTS = 100
+_ERROR = 2**20
 _CHANNELS = 20
 """Channels among which those are found that have most of what a message waits for."""
 
 
 class LookupMethods(QueueBase):
-    """message and messages: answered at once, as the methods for statistics. They lock nothing.
+    """message, messages and attempts: answered at once, as the methods for statistics. They lock nothing.
 
     What a transaction has recorded but not sent is not found. A database role needs the grant "operator".
     """
@@ -50,6 +52,7 @@ class LookupMethods(QueueBase):
 
         ``queue.codec.decode(found.content)`` is its payload. Dead letters are found by :meth:`dead_letters`. Its
         ``wait`` says why it waits and who has what it waits for: other channels, and with a shared limit other queues.
+        Its ``history`` has the attempts that failed, as :meth:`attempts` gives them.
         To know that costs about what :meth:`stats` and :meth:`contention` cost.
 
         Args:
@@ -65,6 +68,23 @@ class LookupMethods(QueueBase):
             InvalidArgument: A bad argument; or not either an id, or a channel and a key.
         """
         return self._ask(where, self._message(message_id, channel, key))
+
+    def attempts(self, where: Where, message_id: int, *, limit: int = 100) -> tuple[AttemptDetails, ...]:
+        """The attempts of a message that ended without completing it, the first first, also of one that is dead.
+
+        A queue records them after ``queue.configure(where, history=True)``, and keeps them for its retention. An
+        attempt that a worker did not end shows as "expired", when its lease was found to be over. It costs O(log n) and
+        what is returned.
+
+        Args:
+            where: A session, Connection or Engine.
+            message_id: The message, or the dead letter, or one that was completed since.
+            limit: Most to return, the last ones, 1 to 10,000.
+
+        Raises:
+            InvalidArgument: A bad argument.
+        """
+        return self._ask(where, self._attempts(message_id, limit))
 
     def messages(
         self,
@@ -116,6 +136,10 @@ class LookupMethods(QueueBase):
         """As :meth:`message`, on an AsyncSession, AsyncConnection or AsyncEngine."""
         return await self._aask(where, self._message(message_id, channel, key))
 
+    async def aattempts(self, where: AsyncWhere, message_id: int, *, limit: int = 100) -> tuple[AttemptDetails, ...]:
+        """As :meth:`attempts`, on an AsyncSession, AsyncConnection or AsyncEngine."""
+        return await self._aask(where, self._attempts(message_id, limit))
+
     async def amessages(
         self,
         where: AsyncWhere,
@@ -153,11 +177,28 @@ class LookupMethods(QueueBase):
             if not ids:
                 return None
             found = database.message_details(connection, self._target, ids, content_bytes=_WHOLE)
-            if not found or found[0].consumer is not None:
-                return found[0] if found else None
-            ahead = database.messages_ahead(connection, self._target, found[0].message_id, most=_MOST_AHEAD)
+            if not found:
+                return None
+            message = found[0]
+            if message.deliveries:
+                attempts = database.message_attempts(
+                    connection, self._target, message.message_id, limit=_ATTEMPTS, chars=_ERROR
+                )
+                message = replace(message, history=tuple(attempts))
+            if message.consumer is not None:
+                return message
+            ahead = database.messages_ahead(connection, self._target, message.message_id, most=_MOST_AHEAD)
             counted = None if ahead == _MOST_AHEAD else ahead
-            return replace(found[0], messages_ahead=counted, wait=_wait(connection, self._target, found[0]))
+            return replace(message, messages_ahead=counted, wait=_wait(connection, self._target, message))
+
+        return work
+
+    def _attempts(self, message_id: int, limit: int) -> Callable[[Connection], tuple[AttemptDetails, ...]]:
+        check_count("message_id", message_id, 1, 2**63 - 1)
+        check_count("limit", limit, 1, 10_000)
+
+        def work(connection: Connection) -> tuple[AttemptDetails, ...]:
+            return tuple(database.message_attempts(connection, self._target, message_id, limit=limit, chars=_ERROR))
 
         return work
 

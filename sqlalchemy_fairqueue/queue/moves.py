@@ -1,11 +1,12 @@
-"""Move methods of a queue: a message that waits is put into another channel."""
+"""Methods for single messages that wait: one is put into another channel, or tried at once."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.database import DeadLetterFilter
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.values import check_count, check_name
 
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.queue.base import AsyncWhere, Where
-    from sqlalchemy_fairqueue.values import MoveOutcome
+    from sqlalchemy_fairqueue.values import MoveOutcome, RetryNowOutcome
 
 
 class MoveMethods(QueueBase):
-    """move: done at once, since it returns what it found."""
+    """move and retry_now: done at once, since they return what they found."""
 
     def move(self, where: Where, message_id: int, channel: str) -> MoveOutcome:
         """Put a message that waits into another channel of the queue, where it stands by its time and priority.
@@ -52,6 +53,48 @@ class MoveMethods(QueueBase):
     async def amove(self, where: AsyncWhere, message_id: int, channel: str) -> MoveOutcome:
         """As :meth:`move`, on an AsyncSession, AsyncConnection or AsyncEngine."""
         return await self._aask(where, self._move(message_id, channel), settles=True)
+
+    def retry_now(self, where: Where, message_id: int) -> RetryNowOutcome:
+        """Let a message be tried at once: one that waits for its time, or for its next attempt, or that is dead.
+
+        One that waits is due now, and stands in its channel as if it had been enqueued without a delay. Its attempts
+        stay counted. A dead letter is redriven, as by :meth:`redrive`. Limits, rates and pauses hold as ever.
+
+        In the lock order it counts as a settlement: the transaction cannot enqueue afterwards. Use an engine, or a
+        transaction of its own. It waits for one that delivers, settles, cancels or replaces the message, and locks it;
+        of a dead letter it locks what a redrive locks.
+
+        Args:
+            where: A session, Connection or Engine.
+            message_id: The message, or the dead letter.
+
+        Returns:
+            "due"; "unchanged": it was due already; "redriven": it was dead; "leased": a consumer holds it; "duplicate":
+            it is dead, and another message holds its key, so that it stays dead; "missing": done, withdrawn, or of
+            another queue.
+
+        Raises:
+            InvalidArgument: A bad argument.
+            AutocommitError: On a session or connection in AUTOCOMMIT.
+        """
+        return self._ask(where, self._retry_now(message_id), settles=True)
+
+    async def aretry_now(self, where: AsyncWhere, message_id: int) -> RetryNowOutcome:
+        """As :meth:`retry_now`, on an AsyncSession, AsyncConnection or AsyncEngine."""
+        return await self._aask(where, self._retry_now(message_id), settles=True)
+
+    def _retry_now(self, message_id: int) -> Callable[[Connection], RetryNowOutcome]:
+        check_count("message_id", message_id, 1, 2**63 - 1)
+        letter = DeadLetterFilter([message_id])
+
+        def work(connection: Connection) -> RetryNowOutcome:
+            outcome = database.make_due(connection, self._target, message_id, notify=self.notify)
+            if outcome != "missing":
+                return outcome
+            found = database.redrive(connection, self._target, letter, limit=1, notify=self.notify)
+            return cast("RetryNowOutcome", found[message_id])
+
+        return work
 
     def _move(self, message_id: int, channel: str) -> Callable[[Connection], MoveOutcome]:
         check_count("message_id", message_id, 1, 2**63 - 1)

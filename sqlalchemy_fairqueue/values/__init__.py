@@ -28,6 +28,7 @@ from sqlalchemy_fairqueue.values.details import (
     MessagePage,
     MessageState,
     MoveOutcome,
+    RetryNowOutcome,
 )
 from sqlalchemy_fairqueue.values.groups import (
     AFTER_GROUP_HEADER,
@@ -140,6 +141,7 @@ __all__ = [
     "RecurrenceWords",
     "Release",
     "Retry",
+    "RetryNowOutcome",
     "RetryPolicy",
     "ScheduleInfo",
     "ScheduleState",

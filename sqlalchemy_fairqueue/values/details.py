@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 MessageState = Literal["leased", "scheduled", "ready"]
 MoveOutcome = Literal["moved", "unchanged", "leased", "duplicate", "missing"]
+RetryNowOutcome = Literal["due", "unchanged", "redriven", "leased", "duplicate", "missing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,8 @@ class MessageDetails:
             or it is one of a page.
         wait: Why it waits, if :meth:`~sqlalchemy_fairqueue.Queue.message` was asked. None: a consumer holds it, or it
             was not asked.
+        history: The attempts that ended before, the first first, if :meth:`~sqlalchemy_fairqueue.Queue.message` was
+            asked: those that its queue recorded, the last 100.
     """
 
     message_id: int
@@ -66,6 +69,7 @@ class MessageDetails:
     unreadable: str | None
     messages_ahead: int | None = None
     wait: Wait | None = None
+    history: tuple[AttemptDetails, ...] = ()
 
     def state(self, now: datetime) -> MessageState:
         """Its state: "leased", a consumer holds it; "scheduled", it is due after *now*; "ready", it waits."""

@@ -113,3 +113,43 @@ def test_move(cli: Cli, engine: Engine) -> None:
     assert [row[1] for row in moved.rows()[1:]] == [
         "stays: a consumer has it", "moved", "not there: done, dead, withdrawn, or of another queue",
     ]  # fmt: skip
+
+
+def test_retry(cli: Cli, engine: Engine) -> None:
+    """Messages are due at once; dead ones are redriven; the exit status says whether all of them will be tried."""
+    [later] = enqueue(engine, "a", delay=timedelta(hours=1))
+    [dead] = bury(engine, "b")
+    found = cli("messages", "retry", str(later), str(dead), "--json")
+    assert found.status == 0
+    assert [one["outcome"] for one in found.document["messages"]] == ["due", "redriven"]
+    lease(engine, 1)
+    again = cli("messages", "retry", str(later), str(dead), str(dead + 1))
+    assert again.status == 1
+    assert sorted(row[1] for row in again.rows()[1:]) == [
+        "a consumer has it",
+        "not there: done, withdrawn, or of another queue",
+        "was due already: 'fairqueue messages show ID' says what it waits for",
+    ]
+
+
+def test_show_attempts(cli: Cli, engine: Engine) -> None:
+    """A failed message is shown with its attempts, and its traceback line by line; so is a dead letter."""
+    QUEUE.configure(engine, history=True)
+    [message_id] = enqueue(engine, "a")
+    error = "Traceback (most recent call last):\n\tfile\x1b[2J\nValueError: odd"
+    QUEUE.retry(engine, lease(engine, 1), delay=timedelta(hours=1), error=error)
+    found = cli("messages", "show", str(message_id))
+    assert found.out.splitlines()[-4:] == [
+        "error", "Traceback (most recent call last):", r"        file\x1b[2J", "ValueError: odd",
+    ]  # fmt: skip
+    [heading] = [row for row in found.rows() if row[:1] == ["attempt"]]
+    assert heading == ["attempt", "outcome", "started (UTC)", "took", "consumer", "error"]
+    assert any(row[:2] == ["1", "retried"] and row[-1] == "ValueError: odd" for row in found.rows())
+    [attempt] = cli("messages", "show", str(message_id), "--json").document["history"]
+    assert (attempt["attempt"], attempt["outcome"], attempt["error"]) == (1, "retried", error)
+
+    cli("messages", "retry", str(message_id))
+    QUEUE.bury(engine, lease(engine, 1), reason="bad", error="TypeError: worse")
+    assert "ValueError: odd" in cli("dead", "show", str(message_id)).out
+    attempts = cli("dead", "show", str(message_id), "--json").document["history"]
+    assert [one["outcome"] for one in attempts] == ["retried", "buried"]

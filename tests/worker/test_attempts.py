@@ -89,16 +89,17 @@ def test_death_is_said_and_counted(  # noqa: PLR0917 - fixtures
         limits.append((delivery.attempt, context.max_attempts))
         raise ValueError("odd")
 
-    send(engine, queue, 1, max_attempts=own)
+    [message_id] = send(engine, queue, 1, max_attempts=own)
     with caplog.at_level(logging.WARNING, "sqlalchemy_fairqueue.worker"):
         worker = start(queue)
         until(lambda: is_empty(database), "it is a dead letter")
         worker.stop()
     assert limits == [(1, 2), (2, 2)]
+    shown = f"{message_id} --queue {queue.name}"
     whose = "" if own == 2 else ": the policy's limit is 2"
     assert _said(caplog) == [
-        "failed at attempt 1 of 2: ValueError: odd",
-        "failed at attempt 2 of 2: ValueError: odd",
+        f"failed at attempt 1 of 2: ValueError: odd; traceback: fairqueue messages show {shown}",
+        f"failed at attempt 2 of 2: ValueError: odd; traceback: fairqueue dead show {shown}",
         f"is a dead letter now, at attempt 2 of 2: attempts exhausted{whose}",
     ]
     assert (worker.stats.retried, worker.stats.buried) == (1, 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
+import shlex
 import threading
 import warnings
 from functools import partial
@@ -225,11 +226,12 @@ def _decide(held: HeldDelivery, error: BaseException, default: RetryPolicy, work
         if decision.verb is Verb.RELEASE:
             log_message(logging.WARNING, worker, delivery, f"is given back for later, uncounted: {said(error.cause)}")
         else:
-            _log(logging.ERROR, worker, held, error.cause)
+            _log(logging.ERROR, worker, held, error.cause, decision)
         return decision
     decision = of_error(error, delivery, _policy(held, default))
     if not isinstance(error, Outcome):
-        _log(logging.ERROR if isinstance(error, WorkerError) else logging.WARNING, worker, held, error)
+        level = logging.ERROR if isinstance(error, WorkerError) else logging.WARNING
+        _log(level, worker, held, error, decision)
     return decision
 
 
@@ -253,10 +255,18 @@ def _policy(held: HeldDelivery, default: RetryPolicy) -> RetryPolicy:
     return held.queue.policy(held.queue.queue.handlers.get(held.delivery.kind), default)
 
 
-def _log(level: int, worker: str, held: HeldDelivery, error: BaseException) -> None:
+def _log(level: int, worker: str, held: HeldDelivery, error: BaseException, decision: Decision | None = None) -> None:
+    """Log a failed attempt, and the command that shows its traceback, which is too long for a log."""
+    shown = ""
+    if decision is not None and decision.error is not None:
+        queue = held.queue.queue
+        schema = "" if queue.schema is None else f" --schema {shlex.quote(queue.schema)}"
+        noun = "dead" if decision.verb is Verb.BURY else "messages"
+        command = f"fairqueue {noun} show {held.delivery.message_id} --queue {shlex.quote(queue.name)}{schema}"
+        shown = f"; traceback: {command}"
     attempt = f"attempt {held.delivery.attempt} of {held.max_attempts}"
     name = "" if isinstance(error, RemoteError) else f"{type(error).__name__}: "
-    log_message(level, worker, held.delivery, f"failed at {attempt}: {name}{said(error)}")
+    log_message(level, worker, held.delivery, f"failed at {attempt}: {name}{said(error)}{shown}")
 
 
 # Seconds after a check that failed.

@@ -1,0 +1,69 @@
+-- fq_make_due: make a message that is due later due now, in the caller's transaction.
+-- Guarantees: the same message with the same attempts, which stands in its channel as if it had been enqueued without a
+-- delay; it is ready since now. Returns 'due'; 'unchanged': it is due already; 'leased': a consumer holds it;
+-- 'missing'. Only 'due' changes anything. p_notify: wake waiting consumers (false in a two-phase transaction).
+-- Locks: the message; waits for who settles, replaces, cancels or delivers it. Index: fq_message_pkey, fq_channel_pkey,
+-- fq_channel_state_newest_ix. Errors: 40001; QF007.
+create function fairqueue.fq_make_due(p_queue text, p_message_id bigint, p_notify boolean)
+returns text
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_channel_id bigint;
+  v_lease_id bigint;
+  v_at bigint;
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  select m.channel_id, m.lease_id, m.dequeue_at into v_channel_id, v_lease_id, v_at
+  from fairqueue.fq_message m
+  where m.id = p_message_id
+    and exists (
+      select
+      from fairqueue.fq_channel c
+      where c.id = m.channel_id
+        and c.queue = p_queue
+    )
+  for no key update;
+  if not found then
+    return 'missing';
+  elsif v_lease_id is not null then
+    return 'leased';
+  elsif v_at <= v_now then
+    return 'unchanged';
+  end if;
+  update fairqueue.fq_message m
+  set dequeue_at = fairqueue.fq_position(
+      m.enqueued_at, m.priority,
+      (
+        select s.priority_aging
+        from fairqueue.fq_channel_state s
+        where s.channel_id = v_channel_id
+        order by s.channel_id desc, s.turn desc
+        limit 1
+      )
+    ),
+    returned_at = v_now
+  where m.id = p_message_id
+  returning m.dequeue_at into v_at;
+  insert into fairqueue.fq_signal (queue, channel_id, dequeue_at, message_id, added)
+  values (p_queue, v_channel_id, v_at, p_message_id, 0);
+  if p_notify then
+    perform fairqueue.fq_wake(p_queue);
+  end if;
+  return 'due';
+end
+$$;
