@@ -43,7 +43,8 @@ Stop: no handler begins any more, and those at work are told. The fetcher stops 
 what is in the buffer is given back, uncounted. Handlers have until the end of the grace; then their deliveries are
 given back, their sessions refuse to commit, and child processes are killed. A delivery whose handler has exceeded its
 timeout has failed before, so no stop gives it back. The settler stops when all is settled, after 15 seconds in any
-case. The heartbeat stops last: leases are extended until then, and then end if nothing is held under them.
+case. Schedules, groups and housekeeping begin nothing further; the statement that is under way has a second. The
+heartbeat stops last: leases are extended until then, and then end if nothing is held under them.
 Functions of on_stop are called after that.
 
 Failures, and what the worker does then:

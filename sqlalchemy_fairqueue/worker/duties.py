@@ -169,12 +169,19 @@ class Housekeeping:
         self._name = options.name
         self._thread: threading.Thread | None = None
         self._forgetting: dict[str | None, Forgetting] = {}
+        self._stopping = False
 
     def start(self) -> None:
         """Begin a round in a thread of its own, unless one is under way."""
-        if self._thread is None or not self._thread.is_alive():
+        if not self._stopping and (self._thread is None or not self._thread.is_alive()):
             self._thread = threading.Thread(target=self.run, name=f"{self._name}-housekeeping", daemon=True)
             self._thread.start()
+
+    def stop(self) -> None:
+        """End the round after the statement that is under way, and wait for that for a moment."""
+        self._stopping = True
+        if self._thread is not None:
+            self._thread.join(self._options.timings.stop_dequeue)
 
     def run(self) -> None:
         """Do one round."""
@@ -188,6 +195,8 @@ class Housekeeping:
                 self._forget_channels,
             )
             for task in tasks:
+                if self._stopping:
+                    break
                 try:
                     connection.run(partial(task, schema=schema))
                 except Exception as error:  # noqa: BLE001 - the next round, or another worker, does it
@@ -207,7 +216,7 @@ class Housekeeping:
 
     def _prune_dead_letters(self, connection: Connection, schema: str | None) -> None:
         more = True
-        while more:
+        while more and not self._stopping:
             pruned = database.prune_dead_letters(connection, schema, limit=self._options.timings.pruned_at_once)
             connection.commit()
             more = any(one.more for one in pruned)
@@ -223,7 +232,7 @@ class Housekeeping:
     def _prune_slots(self, connection: Connection, schema: str | None) -> None:
         age = timedelta(seconds=self._options.timings.slots_kept)
         deleted = most = self._options.timings.pruned_at_once
-        while deleted == most:
+        while deleted == most and not self._stopping:
             deleted, schedules = database.prune_slots(connection, schema, age=age, limit=most)
             connection.commit()
             for schedule in schedules:
@@ -237,7 +246,7 @@ class Housekeeping:
     def _prune_groups(self, connection: Connection, schema: str | None) -> None:
         age = timedelta(seconds=self._options.timings.groups_kept)
         deleted = most = self._options.timings.pruned_at_once
-        while deleted == most:
+        while deleted == most and not self._stopping:
             deleted = database.prune_groups(connection, schema, age=age, limit=most)
             connection.commit()
 
@@ -247,7 +256,7 @@ class Housekeeping:
         if earlier := self._forgetting.pop(schema, None):
             self._delete_channels(connection, schema, earlier)
         after: int | None = 0
-        while after is not None:
+        while after is not None and not self._stopping:
             after = database.mark_idle_channels(connection, schema, after=after, limit=size)
             connection.commit()
         if schema not in self._forgetting:
@@ -255,7 +264,7 @@ class Housekeeping:
 
     def _delete_channels(self, connection: Connection, schema: str | None, earlier: Forgetting | None) -> None:
         found, forgotten, more = earlier, 0, True
-        while more:
+        while more and not self._stopping:
             found = database.forget_channels(
                 connection, schema, limit=self._options.timings.forgotten_at_once, earlier=found
             )

@@ -90,6 +90,7 @@ class Runtime(Generic[E]):
         )
         self._schedules: Schedules | None = None
         self._groups: Groups | None = None
+        self._housekeeping: Housekeeping | None = None
         self.duties = self._make_duties(watched=[fetching, settling])
         self._health = HealthCheck(options)
         # How many had been taken when nothing was held, and when that was first seen.
@@ -197,6 +198,8 @@ class Runtime(Generic[E]):
             self._schedules.stop()
         if self._groups is not None:
             self._groups.stop()
+        if self._housekeeping is not None:
+            self._housekeeping.stop()
         until = max(until, self._clock() + 0.1)
         join(self._threads[self.duties], lambda: until - self._clock())
 
@@ -220,13 +223,14 @@ class Runtime(Generic[E]):
             Duty("hear signals", partial(hear_signals, connection, self.queues, options), check),
         ]
         if options.housekeeping:
-            start = Housekeeping(options).start
+            self._housekeeping = Housekeeping(options)
             self._schedules = Schedules(connection, self.queues, options)
             poll = self._schedules.poll
             duties.append(Duty("poll its schedules", poll, timings.schedules_every, spread=(0.5, 1.0)))
             self._groups = Groups(connection, self.queues, options)
             duties.append(Duty("poll its groups", self._groups.poll, timings.groups_every, spread=(0.5, 1.0)))
             every, first = timings.housekeeping_every, timings.housekeeping_first
+            start = self._housekeeping.start
             duties.append(Duty("start its housekeeping", start, every, spread=(0.5, 1.5), first=first))
         return Duties(duties, connection, heartbeat.end, options, self._stats)
 

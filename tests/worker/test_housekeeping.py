@@ -12,6 +12,8 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import InvalidArgument, Queue, Worker
 from sqlalchemy_fairqueue.worker.duties import Housekeeping
 from tests.fixtures.database import Database
+from tests.fixtures.options import PATIENCE
+from tests.fixtures.waits import Waits
 from tests.worker.helpers import retimed, until
 
 
@@ -46,6 +48,24 @@ def test_a_worker_does_a_round_when_it_is_due(queue: Queue, engine: Engine, data
     queue.handler()(lambda _: None)
     with retimed(Worker(engine, queue), housekeeping_first=0.0):
         until(lambda: database.value(_DAYS) >= 8, "it is done")
+
+
+def test_a_round_ends_with_its_worker(queue: Queue, engine: Engine, waits: Waits) -> None:
+    """A worker that stops lets the statement end that is under way, and nothing further begins."""
+    worker = retimed(Worker(engine, queue), stop_dequeue=PATIENCE.total_seconds())
+    housekeeping = Housekeeping(worker._options)
+    with engine.connect() as holder:
+        holder.execute(text("lock table fq_queue in access exclusive mode"))
+        housekeeping.start()
+        round_of_it = housekeeping._thread
+        assert round_of_it is not None
+        waits.until("select pid from pg_stat_activity where wait_event_type = 'Lock' and query like '%fq_%'")
+        stop = waits.start(lambda _: housekeeping.stop())
+        until(lambda: housekeeping._stopping, "it is asked to stop")
+    stop.result()
+    assert not round_of_it.is_alive()
+    housekeeping.start()
+    assert housekeeping._thread is round_of_it
 
 
 def test_failures_are_logged(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
