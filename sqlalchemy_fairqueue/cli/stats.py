@@ -34,6 +34,7 @@ QUEUE_COLUMNS = (
     number_column("channels"),
     number_column("consumers"),
     number_column("signals", BLANK),
+    number_column("served cost", BLANK),
     number_column("oldest ready"),
     Column("state", blank=BLANK),
 )
@@ -48,6 +49,7 @@ CHANNEL_COLUMNS = (
     number_column("backlog", BLANK),
     number_column("dead", BLANK),
     number_column("dropped", BLANK),
+    number_column("served cost", BLANK),
     number_column("oldest ready"),
     Column("plan", blank=BLANK),
     Column("state", blank=BLANK),
@@ -68,6 +70,7 @@ def queue_row(stats: QueueStats, now: datetime) -> list[Text]:
         cell(stats.channels),
         cell(stats.consumers),
         cell(stats.signals),
+        cell(stats.served_cost or None),
         cell(age(stats.oldest_ready_at, now)),
         paused_text(stats.paused_at),
     ]
@@ -88,6 +91,7 @@ def channel_row(stats: ChannelStats, now: datetime) -> list[Text]:
         cell(backlog),
         cell(stats.dead, "red" if stats.dead else ""),
         cell(stats.dropped),
+        cell(stats.served_cost or None),
         cell(age(stats.oldest_ready_at, now)),
         cell(stats.plan),
         paused_text(stats.paused_at),

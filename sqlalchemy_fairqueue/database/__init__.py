@@ -23,7 +23,7 @@ from sqlalchemy_fairqueue.database.configuration import (
     retain_dead_letters,
 )
 from sqlalchemy_fairqueue.database.contention import consumers, contention
-from sqlalchemy_fairqueue.database.costs import correct_costs, correct_costs_call, share_by
+from sqlalchemy_fairqueue.database.costs import share_by
 from sqlalchemy_fairqueue.database.dead_letters import (
     DeadLetterFilter,
     dead_letters,
@@ -160,8 +160,6 @@ __all__ = [
     "configure_queue",
     "consumers",
     "contention",
-    "correct_costs",
-    "correct_costs_call",
     "dead_letter_groups",
     "dead_letters",
     "dequeue",

@@ -79,6 +79,8 @@ def call(
     schema: str | None,
     function: str,
     columns: str | Sequence[str],
+    first: tuple[str, dict[str, str]] | None = None,
+    /,
     *,
     condition: str = "",
     alone: Collection[str] = (),
@@ -94,17 +96,28 @@ def call(
         function: The function.
         columns: The columns to select; expressions with nested commas one by one. Where they have names, SQLAlchemy
             remembers the shape of rows, else it works the shape out at each call.
+        first: A function that is called before, in the same statement, with its parameters and their types. It has the
+            first parameter in common.
         condition: What stands after the function.
         alone: Arrays of one element, which is the parameter then: the driver takes several times as long for an array
             as for a value.
         types: Of the parameters, all of them in their order.
     """
-    types |= {name: types[name].removesuffix("[]") for name in alone}
-    arguments = ", ".join(argument(name, type_, alone=name in alone) for name, type_ in types.items())
+    before, every = first[1] if first else {}, types | (first[1] if first else {})
+    every |= {name: every[name].removesuffix("[]") for name in alone}
+    given = {name: argument(name, type_, alone=name in alone) for name, type_ in every.items()}
+    source = f"{qualifier(schema)}{function}"
+    if first:
+        shared = next(iter(types))
+        earlier = f"{qualifier(schema)}{first[0]}({', '.join(given[name] for name in before)})"
+        # It is volatile, so that it is called, and once; the other one waits for its row.
+        source = f"(select {given[shared]} as {shared}, {earlier} as done) f cross join lateral {source}"
+        given[shared] = f"f.{shared}"
+    arguments = ", ".join(given[name] for name in types)
     selected = _between_columns.split(columns) if isinstance(columns, str) else columns
-    clause = text(f"select {', '.join(selected)} from {qualifier(schema)}{function}({arguments}){condition}")  # noqa: S608 (quoted)
+    clause = text(f"select {', '.join(selected)} from {source}({arguments}){condition}")  # noqa: S608 (quoted)
     names = [one.split()[-1] for one in selected]
-    return Clause(clause.columns(*map(column, names)) if all(map(str.isidentifier, names)) else clause, types)
+    return Clause(clause.columns(*map(column, names)) if all(map(str.isidentifier, names)) else clause, every)
 
 
 def argument(name: str, type_: str, *, alone: bool = False) -> str:

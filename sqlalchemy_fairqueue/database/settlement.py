@@ -32,13 +32,30 @@ class Unsettled(NamedTuple):
     outcome: Literal["lost", "buried"]
 
 
+# fq_correct_costs has to see the messages before they are settled, in the same transaction.
+_COSTS = (
+    "fq_correct_costs",
+    {"queue": "text", "ids": "bigint[]", "lease_ids": "bigint[]", "deliveries": "integer[]", "costs": "bigint[]"},
+)
+
+
 def _select(
-    schema: str | None, function: str, types: Mapping[str, str], *, refusing: bool, alone: bool = False
+    schema: str | None,
+    function: str,
+    types: Mapping[str, str],
+    *,
+    refusing: bool,
+    costs: bool = False,
+    alone: bool = False,
 ) -> Clause:
-    """A clause of what was not settled as asked; *refusing*: of nothing, it fails if a delivery is lost."""
-    arrays = TOKEN_TYPES if alone else ()
+    """A clause of what was not settled as asked; *refusing*: of nothing, it fails if a delivery is lost.
+
+    *costs*: ``fq_correct_costs`` is called before. *alone*: of one delivery.
+    """
+    first = _COSTS if costs else None
+    arrays = (*TOKEN_TYPES, *(["costs"] if costs else [])) if alone else ()
     if not refusing:
-        return call(schema, function, "message_id, outcome", alone=arrays, queue="text", **types)
+        return call(schema, function, "message_id, outcome", first, alone=arrays, queue="text", **types)
     lost = (
         f"{qualifier(schema)}fq_refuse(cast('lost' as text), {argument('queue', 'text')}, cast(null as text),"
         " cast(null as integer), pg_catalog.array_agg(message_id)) as outcome"
@@ -47,34 +64,34 @@ def _select(
         " where outcome operator(pg_catalog.=) cast('lost' as text)"
         " having pg_catalog.count(*) operator(pg_catalog.>) cast(0 as bigint)"
     )
-    return call(schema, function, (lost,), condition=condition, alone=arrays, queue="text", **types)
+    return call(schema, function, (lost,), first, condition=condition, alone=arrays, queue="text", **types)
 
 
 @cache
-def complete_clause(schema: str | None, *, alone: bool = False, refusing: bool = False) -> Clause:
+def complete_clause(schema: str | None, *, alone: bool = False, refusing: bool = False, costs: bool = False) -> Clause:
     """``fq_complete``. *alone*: of one delivery."""
-    return _select(schema, "fq_complete", TOKEN_TYPES, refusing=refusing, alone=alone)
+    return _select(schema, "fq_complete", TOKEN_TYPES, refusing=refusing, costs=costs, alone=alone)
 
 
 @cache
-def retry_clause(schema: str | None, *, refusing: bool = False) -> Clause:
+def retry_clause(schema: str | None, *, refusing: bool = False, costs: bool = False) -> Clause:
     """``fq_retry``."""
     types = TOKEN_TYPES | {"delays": "bigint[]", "errors": "text[]", "notify": "boolean"}
-    return _select(schema, "fq_retry", types, refusing=refusing)
+    return _select(schema, "fq_retry", types, refusing=refusing, costs=costs)
 
 
 @cache
-def release_clause(schema: str | None, *, refusing: bool = False) -> Clause:
+def release_clause(schema: str | None, *, refusing: bool = False, costs: bool = False) -> Clause:
     """``fq_release``."""
     types = TOKEN_TYPES | {"delays": "bigint[]", "notify": "boolean"}
-    return _select(schema, "fq_release", types, refusing=refusing)
+    return _select(schema, "fq_release", types, refusing=refusing, costs=costs)
 
 
 @cache
-def bury_clause(schema: str | None, *, refusing: bool = False) -> Clause:
+def bury_clause(schema: str | None, *, refusing: bool = False, costs: bool = False) -> Clause:
     """``fq_bury``."""
     types = TOKEN_TYPES | {"reasons": "text[]", "errors": "text[]"}
-    return _select(schema, "fq_bury", types, refusing=refusing)
+    return _select(schema, "fq_bury", types, refusing=refusing, costs=costs)
 
 
 SettlementVerb = Literal["complete", "retry", "release", "bury"]
@@ -91,26 +108,34 @@ def settlement_call(
     errors: Iterable[str | None] = (),
     reasons: Iterable[str | None] = (),
     notify: bool = False,
+    costs: Sequence[int | None] = (),
     refusing: bool = False,
 ) -> Call:
     """The call that settles deliveries, at least one, with what its verb takes of each.
 
-    *refusing*: it fails if one is lost, to be sent together with COMMIT.
+    *costs*: what they cost in truth; None, or none given: as charged. *refusing*: it fails if one is lost, to be sent
+    together with COMMIT.
     """
     doing = f"{verb} {len(tokens)} deliveries of queue {target.queue!r}"
+    told = any(cost is not None for cost in costs)
     if verb == "complete":
         alone = len(tokens) == 1
         parameters = dict[str, Any](zip(TOKEN_TYPES, tokens[0], strict=True)) if alone else token_parameters(tokens)
-        parameters["queue"] = target.queue
-        return Call(complete_clause(target.schema, alone=alone, refusing=refusing), parameters, doing)
-    parameters = token_parameters(tokens) | {"queue": target.queue}
+        clause = complete_clause(target.schema, alone=alone, refusing=refusing, costs=told)
+    else:
+        alone = False
+        parameters = token_parameters(tokens)
+        clause = _CLAUSES[verb](target.schema, refusing=refusing, costs=told)
+    parameters["queue"] = target.queue
+    if told:
+        parameters["costs"] = costs[0] if alone else list(costs)
     if verb == "bury":
         parameters |= {"reasons": list(reasons), "errors": list(errors)}
-    else:
+    elif verb != "complete":
         parameters |= {"delays": _delays(delays), "notify": may_notify(connection, notify)}
     if verb == "retry":
         parameters["errors"] = list(errors)
-    return Call(_CLAUSES[verb](target.schema, refusing=refusing), parameters, doing)
+    return Call(clause, parameters, doing)
 
 
 def settle(connection: Connection, settlement: Call) -> list[Unsettled]:

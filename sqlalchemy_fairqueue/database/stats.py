@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.calls import Clause
     from sqlalchemy_fairqueue.database.targets import Target
 
-_INSTANTS = ("paused_at", "oldest_ready_at", "last_dequeue_at", "rate_allows_at")
-_COUNTS = ("ready", "scheduled", "leased", "dead", "dropped", "current_concurrency", "backlog")
+_INSTANTS = ("paused_at", "oldest_ready_at", "last_dequeue_at", "rate_allows_at", "served_since")
+_COUNTS = ("ready", "scheduled", "leased", "dead", "dropped", "current_concurrency", "backlog", "served_cost")
 _CHANNEL_COUNTS = (*_COUNTS, *_INSTANTS)
 
 

@@ -41,6 +41,7 @@ class HistoryMixin(FairqueueMixin):
     transactions that are still open (``pg_snapshot_xmin``).
 
     ``outcome`` is "completed", "retried", "released", "buried", "expired" (its lease ended) or "cancelled".
+    ``cost`` is what its consumer said that it cost, else what the channel was charged when it began.
     """
 
     __fairqueue_verbs__ = "attempts are recorded after queue.configure(session, history=True)"
@@ -61,6 +62,7 @@ class HistoryMixin(FairqueueMixin):
     outcome: Mapped[str] = mapped_column(Text)
     error: Mapped[str | None] = mapped_column(Text)
     recorded_xid: Mapped[int] = mapped_column(Xid8, server_default=text("pg_current_xact_id()"))
+    cost: Mapped[int] = mapped_column(BigInteger, server_default=text("1"))
 
     @hybrid_property
     def wait(self) -> timedelta:

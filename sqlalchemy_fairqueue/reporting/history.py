@@ -45,6 +45,7 @@ _TYPES: dict[str, pa.DataType] = {
     "attempt": pa.int32(),
     **dict.fromkeys(_INSTANTS, pa.int64()),
     "outcome": _CODES,
+    "cost": pa.int64(),
 }
 COLUMNS = tuple(_TYPES)
 """The columns that are read."""
@@ -53,7 +54,7 @@ _SETTINGS = "set jit = off; set client_encoding = 'UTF8'; set statement_timeout 
 _BEGIN = "begin transaction isolation level repeatable read, read only"
 _ROWS = (
     "select h.id, h.queue, h.channel_id, h.channel, h.message_id, h.kind, h.attempt, h.enqueued_at, "
-    "h.ready_at - h.enqueued_at, h.started_at - h.enqueued_at, h.finished_at - h.enqueued_at, h.outcome "
+    "h.ready_at - h.enqueued_at, h.started_at - h.enqueued_at, h.finished_at - h.enqueued_at, h.outcome, h.cost "
     "from {schema}fq_history h where {condition}"
 )
 _COUNT = "select count(*) from (select from {schema}fq_history h where {condition} limit %(most)s) h"
@@ -165,6 +166,9 @@ def read_archive(
 
     try:
         found = dataset.dataset(Path(path), format="parquet", exclude_invalid_files=False)
+        # Old files lack costs, and the first file's schema would hold for all: what is null costs 1.
+        if "cost" not in found.schema.names:
+            found = found.replace_schema(found.schema.append(pa.field("cost", pa.int64())))
         conditions = [pc.scalar(True)]
         if queue is not None:
             conditions.append(pc.field("queue") == queue)
@@ -177,6 +181,8 @@ def read_archive(
         raise HistoryUnreadable(f"there is no archive at {str(path)!r}: {error}") from error
     if not len(table):
         raise HistoryEmpty(empty_history())
+    costs = pc.fill_null(table["cost"], 1)
+    table = table.set_column(table.schema.get_field_index("cost"), "cost", costs)
     return RecordedHistory(table, policies or {}, policies_known=policies is not None)
 
 

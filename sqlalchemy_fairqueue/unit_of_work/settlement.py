@@ -58,8 +58,6 @@ def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence
         LeaseLost: Some are not their holder's any more; the others are settled, unless the caller rolls back.
     """
     once = _once(settles)
-    if costs := _costs(once):
-        database.correct_costs(connection, target, costs)
     unsettled = database.settle(connection, _call(connection, target, verb, once))
     if lost := sorted({message_id for message_id, outcome in unsettled if outcome == "lost"}):
         raise _lost(once, lost, database.holder(connection, target, lost[0]))
@@ -74,8 +72,6 @@ def settle_steps(connection: Connection, target: Target, settles: Sequence[Settl
     if len({settle.verb for settle in settles}) > 1:
         tokens = sorted(token_of(settle.delivery) for settle in settles)
         steps.append(Step(database.hold_deliveries_call(connection, target, tokens), _no_updates, _no_failure))
-    if costs := _costs(_once(settles)):
-        steps.append(Step(database.correct_costs_call(connection, target, costs), _no_updates, _no_failure))
     by_verb = ((verb, [one for one in settles if one.verb is verb]) for verb in Verb)
     return [*steps, *(_settle_step(connection, target, verb, same) for verb, same in by_verb if same)]
 
@@ -104,10 +100,6 @@ def _once(settles: Sequence[Settle]) -> dict[Token, Settle]:
     return {token_of(one.delivery): one for one in reversed(settles)}
 
 
-def _costs(settles: Mapping[Token, Settle]) -> dict[Token, int]:
-    return {token: one.cost for token, one in settles.items() if one.cost is not None}
-
-
 def _lost(settles: Mapping[Token, Settle], lost: Sequence[int], holder: str | None) -> LeaseLost:
     first = next(settles[token].delivery for token in sorted(settles) if token.message_id == lost[0])
     return LeaseLost(tuple(lost), first.lease.id, first.lease.expires_at, holder)
@@ -127,6 +119,7 @@ def _call(
         errors=[one.error for one in ordered],
         reasons=[one.reason for one in ordered],
         notify=all(one.target.notify for one in ordered),
+        costs=[one.cost for one in ordered],
         refusing=refusing,
     )
 

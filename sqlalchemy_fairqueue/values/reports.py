@@ -34,6 +34,9 @@ class QueueStats:
         rate_allows_at: When that allows the next message, in UTC, or allowed it. None: no rate.
         signals: Signals that no dequeue has heard yet; thousands for long mean that nobody dequeues.
         consumers: Consumers with a lease that has not ended.
+        served_cost: What the attempts that ended since *served_since* cost. None: the queue records no history.
+        served_since: Since when, in UTC: since five minutes ago, or since the oldest of the last 10,000 attempts that
+            all queues recorded, if that is later.
     """
 
     queue: str
@@ -51,6 +54,8 @@ class QueueStats:
     rate_allows_at: datetime | None
     signals: int
     consumers: int
+    served_cost: int | None = None
+    served_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +123,8 @@ class ChannelStats(PolicyFields):
         rate_allows_at: When its rate allows the next delivery, in UTC. None: it has no rate.
         plan: The plan that the channel follows. None: none.
         overridden: The fields of its policy that were configured for it alone.
+        served_cost: What its attempts that ended since *served_since* cost. None: the queue records no history.
+        served_since: Since when, in UTC, as in :class:`QueueStats`.
     """
 
     queue: str
@@ -135,6 +142,8 @@ class ChannelStats(PolicyFields):
     rate_allows_at: datetime | None = None
     plan: str | None = None
     overridden: tuple[str, ...] = ()
+    served_cost: int | None = None
+    served_since: datetime | None = None
 
     @property
     def policy(self) -> ChannelPolicy:

@@ -70,7 +70,7 @@ def test_channels(cli: Cli, engine: Engine) -> None:
     headings, first, second = found.rows()
     assert headings == [
         "channel", "ready", "scheduled", "leased", "limit", "rate", "weight", "backlog", "dead", "dropped",
-        "oldest ready", "plan", "state",
+        "served cost", "oldest ready", "plan", "state",
     ]  # fmt: skip
     assert first[:8] == ["a", "1", "0", "1", "1/4", "10/s", "3", "1/50"]
     assert second[0] == "b"

@@ -3,6 +3,7 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 
 import pytest
@@ -66,7 +67,19 @@ def test_parameters_are_those_of_the_function(name: str) -> None:
     assert list(clause.statement.compile().params) == [name for name, _ in _parameters(_CALLS[name])]
 
 
-@pytest.mark.parametrize(("build", "arrays"), [(enqueue_clause, 12), (complete_clause, 4)])
+_COSTLY = partial(complete_clause, costs=True)
+
+
+def test_costs_are_told_before_the_settlement() -> None:
+    """By the same statement, so that they are of its transaction where each statement is one."""
+    text = str(complete_clause(None, costs=True).statement)
+    told, _, settled = text.partition("as done) f cross join lateral fq_complete(f.queue, ")
+    arguments = ", ".join(f"cast(:{name} as {type_})" for name, type_ in _parameters("fq_correct_costs"))
+    assert told.endswith(f"fq_correct_costs({arguments}) ")
+    assert settled == ", ".join(f"cast(:{name} as {type_})" for name, type_ in _parameters("fq_complete")[1:]) + ")"
+
+
+@pytest.mark.parametrize(("build", "arrays"), [(enqueue_clause, 12), (complete_clause, 4), (_COSTLY, 8)])
 def test_one_message_alone(build: Callable[..., Clause], arrays: int) -> None:
     """A clause for one message takes the same parameters, the elements of the arrays instead of these."""
     several, alone = build(None), build(None, alone=True)
@@ -89,7 +102,7 @@ def test_schema_names(schema: str) -> None:
 
 
 @pytest.mark.parametrize("alone", [False, True])
-@pytest.mark.parametrize("build", [enqueue_clause, complete_clause])
+@pytest.mark.parametrize("build", [enqueue_clause, complete_clause, _COSTLY])
 def test_refusals(build: Callable[..., Clause], *, alone: bool) -> None:
     """A clause that is sent together with COMMIT calls a function more, of the same schema and with exact types."""
     plain, refusing = (build("a:b", alone=alone, refusing=refusing) for refusing in (False, True))

@@ -1,5 +1,6 @@
 """Costs: declared at the enqueue, corrected by the verbs that settle, and what a queue shares by."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -107,3 +108,75 @@ def test_a_bad_word_is_refused(queue: Queue, engine: Engine, fair_by: Any) -> No
     """It names the value and what it may be."""
     with pytest.raises(InvalidArgument, match="fair_by"):
         queue.configure(engine, fair_by=fair_by)
+
+
+_RECORDED = "select channel, outcome, cost from fq_history order by message_id, attempt"
+
+
+@pytest.mark.parametrize("fair_by", ["messages", "cost"])
+@pytest.mark.parametrize("where", ["engine", "session"])
+def test_the_history_has_the_settled_cost(
+    queue: Queue, engine: Engine, database: Database, where: str, fair_by: Any
+) -> None:
+    """What the settlement said, else what was charged, for each way to end, whatever the queue shares by."""
+    queue.configure(engine, history=True, fair_by=fair_by)
+    for cost in (10, 20, 30, 40, 1):
+        queue.enqueue_now(engine, channel="a", payload=1, cost=cost)
+    one, two, three, four, five = sorted(queue.dequeue(engine, limit=5), key=lambda one: one.message_id)
+    if where == "engine":
+        queue.complete(engine, one, cost=25)
+        queue.retry(engine, two, cost=0)
+        queue.bury(engine, three, cost=7)
+        queue.release(engine, four)
+        queue.complete(engine, five)
+    else:
+        with Session(engine) as session, session.begin():
+            queue.complete(session, one, cost=25)
+            queue.retry(session, two, cost=0)
+            queue.bury(session, three, cost=7)
+            queue.release(session, four)
+            queue.complete(session, five)
+    assert [row[-1] for row in database.rows(_RECORDED)] == [25, 0, 7, 40, 1]
+
+
+def test_a_batch_has_each_cost_of_its_own(queue: Queue, engine: Engine, database: Database) -> None:
+    """A settlement of several gives each its cost; one whose savepoint is undone leaves nothing to the next."""
+    queue.configure(engine, history=True, fair_by="cost")
+    queue.enqueue_many(engine, [Enqueue(channel=str(number), payload=1, cost=5) for number in range(4)])
+    deliveries = queue.dequeue(engine, limit=4)
+    with Session(engine) as session, session.begin():
+        queue.complete(session, deliveries[0], cost=100)
+        queue.complete(session, deliveries[1], cost=200)
+        session.flush()
+        with session.begin_nested() as savepoint:
+            queue.complete(session, deliveries[2], cost=300)
+            session.flush()
+            savepoint.rollback()
+        queue.complete(session, deliveries[2])
+        queue.complete(session, deliveries[3], cost=400)
+    found = {row[0]: row[-1] for row in database.rows(_RECORDED)}
+    costs = zip((one.channel for one in deliveries), (100, 200, 5, 400), strict=True)
+    assert found == dict(costs)
+
+
+def test_stats_tell_what_was_served(queue: Queue, engine: Engine) -> None:
+    """The costs of the last minutes by channel, and of the queue; nothing where no history is recorded."""
+    queue.enqueue_now(engine, channel="a", payload=1)
+    assert (queue.stats(engine).served_cost, queue.channels(engine)[0].served_cost) == (None, None)
+    queue.configure(engine, history=True)
+    for channel, cost in (("a", 3), ("b", 40), ("b", 50)):
+        queue.enqueue_now(engine, channel=channel, payload=1, cost=cost)
+    queue.enqueue_now(engine, channel="c", payload=1, at=datetime.now(UTC) + timedelta(days=1))
+    other = Queue("other")
+    other.configure(engine, history=True)
+    other.enqueue_now(engine, channel="a", payload=1, cost=1000)
+    for one in (queue, other):
+        for delivery in one.dequeue(engine, limit=10):
+            one.complete(engine, delivery)
+    found = {one.channel: one.served_cost for one in queue.channels(engine)}
+    assert found == {"a": 4, "b": 90, "c": 0}
+    stats = queue.stats(engine)
+    assert stats.served_cost == 94
+    assert stats.served_since is not None
+    age = datetime.now(UTC) - stats.served_since
+    assert timedelta(minutes=4) < age < timedelta(minutes=30)

@@ -29,7 +29,7 @@ POLICIES = {
 _SCHEMA = (
     "id long, queue string, channel_id long, channel string, message_id long, kind string, consumer string, "
     "attempt int, enqueued_at timestamp, ready_at timestamp, started_at timestamp, finished_at timestamp, "
-    "outcome string, error string, recorded_xid long"
+    "outcome string, error string, recorded_xid long, cost long"
 )
 
 
@@ -52,6 +52,7 @@ class Row:
     outcome: str
     error: str | None
     recorded_xid: int
+    cost: int = 1
 
 
 def nasty(seed: int = 7, attempts: int = 1500) -> list[Row]:
@@ -70,6 +71,7 @@ def nasty(seed: int = 7, attempts: int = 1500) -> list[Row]:
                 None if outcome == "expired" else "worker 1", attempt, BEGIN + timedelta(microseconds=ready - attempt),
                 BEGIN + timedelta(microseconds=ready), started, started + timedelta(microseconds=service), outcome,
                 "Traceback" if outcome in {"retried", "buried"} else None, 700 + number,
+                1 + number % 7 * (1 if channel == GIANT else 30),
             )
         )  # fmt: skip
     return rows

@@ -1,5 +1,6 @@
 """The archive: the history as Parquet by day, whatever comes late and whoever dies at it."""
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import psycopg
 import pytest
 from pyarrow import parquet
 
+from sqlalchemy_fairqueue.reporting import history
 from sqlalchemy_fairqueue.spark import archiving
 from sqlalchemy_fairqueue.spark.archiving import (
     ArchiveBusy,
@@ -288,7 +290,35 @@ def test_strange_folders_are_refused(archive: Archive, folder: Path) -> None:
     stranger.rename(stranger.with_name("history-5-9.parquet"))
     with pytest.raises(ArchiveDamaged, match="does not follow on transaction 0, up to which the day is archived"):
         archive()
+    stranger.with_name("history-5-9.parquet").unlink()
     (folder / "._fairqueue.json.crc").unlink()
+    marker = json.loads((folder / "_fairqueue.json").read_text())
+    (folder / "_fairqueue.json").write_text(json.dumps(marker | {"columns": 99}))
+    with pytest.raises(ArchiveDamaged, match="is of version 99 of the columns, and this library writes version 1; upg"):
+        archive()
     (folder / "_fairqueue.json").write_text("{}")
     with pytest.raises(ArchiveDamaged, match="cannot be read"):
         archive()
+
+
+def test_an_archive_without_costs_is_continued(
+    spark: "SparkSession", database: Database, folder: Path, archive: Archive, noon: Clock
+) -> None:
+    """Files from before the history had costs stay as they are: each of their attempts has cost 1, for Spark and for
+    the report in the process. The next run adds files that have them, and says so in the marker.
+    """
+    add(database, 4, finished=noon.now() - 2 * DAY)
+    archive()
+    (old,) = folder.glob("day=*/*.parquet")
+    parquet.write_table(parquet.ParquetFile(old).read().drop_columns(["cost"]), old)
+    for crc in (old.with_name(f".{old.name}.crc"), folder / "._fairqueue.json.crc"):
+        crc.unlink()
+    marker = json.loads((folder / "_fairqueue.json").read_text())
+    assert marker.pop("columns") == 1
+    (folder / "_fairqueue.json").write_text(json.dumps(marker))
+    add(database, 4, finished=noon.now() - DAY)
+    assert archive().rows == 4
+    assert json.loads((folder / "_fairqueue.json").read_text())["columns"] == 1
+    expected = [1, 1, 1, 1, 2, 3, 4, 5]
+    assert [row.cost for row in archiving.read_archive(spark, str(folder)).orderBy("id").collect()] == expected
+    assert history.read_archive(folder).attempts.sort_by("id")["cost"].to_pylist() == expected

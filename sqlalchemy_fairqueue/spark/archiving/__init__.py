@@ -79,5 +79,11 @@ def archive(
 
 
 def read_archive(spark: SparkSession, path: str) -> DataFrame:
-    """The archive as a frame: the columns of the history and ``day``, the UTC day of ``finished_at``."""
-    return spark.read.schema(frame_schema(HISTORY, ()).add("day", "date")).parquet(path)
+    """The archive as a frame: the columns of the history and ``day``, the UTC day of ``finished_at``.
+
+    In files that were written before the history had costs, each attempt has cost 1.
+    """
+    from pyspark.sql.functions import coalesce, lit  # noqa: PLC0415 - they need a session
+
+    frame = spark.read.schema(frame_schema(HISTORY, ()).add("day", "date")).parquet(path)
+    return frame.withColumn("cost", coalesce(frame["cost"], lit(1)))

@@ -11,6 +11,8 @@ from sqlalchemy_fairqueue.spark.reading.offsets import Origin
 
 NAME = "_fairqueue.json"
 _FORMAT = 1
+COLUMNS_VERSION = 1
+"""The version of the columns that runs write: 0 had no ``cost``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,19 +23,22 @@ class Marker:
         archive: A random name, which processes lock.
         origin: The history that is archived.
         pruned: The entry of ``fq_pruned_history`` up to which pruned rows are of no concern.
+        columns: The version of the columns of its newest files. Older files lack what came later.
     """
 
     archive: str
     origin: Origin
     pruned: int
+    columns: int = COLUMNS_VERSION
 
     def text(self) -> str:
         """The text of the file."""
-        return json.dumps({"format": _FORMAT, "archive": self.archive, "pruned": self.pruned, **asdict(self.origin)})
+        own = {"format": _FORMAT, "columns": self.columns, "archive": self.archive, "pruned": self.pruned}
+        return json.dumps({**own, **asdict(self.origin)})
 
     def updated(self, origin: Origin, pruned: int) -> Marker:
-        """The same archive, continued with another origin or another entry of pruned rows."""
-        return replace(self, origin=origin, pruned=pruned)
+        """The same archive, continued with another origin, another entry of pruned rows, and today's columns."""
+        return replace(self, origin=origin, pruned=pruned, columns=COLUMNS_VERSION)
 
 
 def new_marker(origin: Origin, pruned: int) -> Marker:
@@ -51,7 +56,13 @@ def read_marker(text: str) -> Marker:
         raw_options = json.loads(text)
         if raw_options.pop("format") != _FORMAT:
             raise ArchiveDamaged(f"{NAME} is of another format than {_FORMAT}; upgrade this library")
+        columns = int(raw_options.pop("columns", 0))
+        if columns > COLUMNS_VERSION:
+            raise ArchiveDamaged(
+                f"{NAME} is of version {columns} of the columns, and this library writes version {COLUMNS_VERSION}; "
+                "upgrade it"
+            )
         archive, pruned = str(raw_options.pop("archive")), int(raw_options.pop("pruned"))
-        return Marker(archive, Origin(**raw_options), pruned)
+        return Marker(archive, Origin(**raw_options), pruned, columns)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise ArchiveDamaged(f"{NAME} cannot be read; put it back, or archive to another folder") from None

@@ -92,7 +92,7 @@ HISTORY = Table(
         *_later("ready_at", "started_at", "finished_at"),
         *_present(outcome=_STRING),
         *_plain("h", error=_STRING),
-        *_present(recorded_xid=_LONG),
+        *_present(recorded_xid=_LONG, cost=_LONG),
     ),
     "{schema}.fq_history h",
     key="h.id",

@@ -3,7 +3,7 @@
 -- Guarantees: one expression, which the planner inlines. Locks: none. Errors: none.
 create function fairqueue.fq_attempt(
   p_channel_id bigint, p_id bigint, p_attempts integer, p_enqueued_at bigint, p_dequeue_at bigint, p_returned_at bigint,
-  p_delivered_at bigint, p_lease_id bigint
+  p_delivered_at bigint, p_lease_id bigint, p_cost integer
 )
 returns bigint[]
 language sql
@@ -13,7 +13,8 @@ as $$
     when p_delivered_at is not null then
       array[
         p_channel_id, p_id, p_attempts, p_enqueued_at,
-        least(p_delivered_at, greatest(p_enqueued_at, p_dequeue_at, p_returned_at)), p_delivered_at, p_lease_id
+        least(p_delivered_at, greatest(p_enqueued_at, p_dequeue_at, p_returned_at)), p_delivered_at, p_lease_id,
+        coalesce(p_cost, 1)
       ]
   end
 $$;

@@ -38,7 +38,8 @@ begin
     returning m.id, m.channel_id, m.kind, m.content, m.headers, m.dedupe_key, m.priority, m.cost, m.enqueued_at,
       m.attempts, m.max_attempts, m.deliveries, m.slots, m.cancelled, u.reason, coalesce(u.error, m.error) as error,
       fairqueue.fq_attempt(
-        m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id
+        m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
+        m.cost
       ) as attempt,
       coalesce(u.error, u.reason) as attempt_error
   ),

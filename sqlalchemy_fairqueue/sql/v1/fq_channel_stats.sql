@@ -3,9 +3,10 @@
 -- Guarantees: one snapshot. backlog is what nobody holds: ready (due by now) and scheduled; oldest_ready_at is when the
 -- longest waiting of the ready ones became due, last_dequeue_at when the channel was last served. Times in microseconds
 -- since the epoch. plan: the plan that the channel follows; overridden: the columns of its policy that were configured
--- for it alone.
+-- for it alone. served_cost: what its attempts that ended since served_since cost, see fq_recent_costs; both null: the
+-- queue does not record its history.
 -- Cost: four index probes a channel of the answer, its scheduled and its prioritised messages, and what the queue has
--- of leased messages, dead letters and signals not heard. With p_busy, one index entry more for each busy channel. The
+-- of leased messages, dead letters and signals not heard, and at most 10,000 entries of the history. With p_busy, one index entry more for each busy channel. The
 -- ready messages are not read: the dispatcher counts them.
 -- Planned anew by each call: a plan for any arguments would read all channels of the queue for one of them, or for a
 -- page.
@@ -41,7 +42,9 @@ returns table (
   dead bigint,
   rate_allows_at bigint,
   plan text,
-  overridden text[]
+  overridden text[],
+  served_cost bigint,
+  served_since bigint
 )
 language plpgsql
 stable
@@ -106,6 +109,10 @@ begin
     where e.queue = p_queue
     group by m.channel_id
   ),
+  served as materialized (
+    select r.channel_id, r.cost, r.since
+    from fairqueue.fq_recent_costs(p_queue) r
+  ),
   buried as materialized (
     select d.channel_id, count(*) as messages
     from fairqueue.fq_dead_letter d
@@ -117,7 +124,8 @@ begin
     s.rate_interval, s.rate_burst, s.weight, s.max_backlog, s.drop_when_full, s.priority_aging,
     greatest(later.messages, s.backlog + coalesce(t.added, 0)), s.dropped + coalesce(t.dropped, 0), s.paused_at,
     least(ordinary.since, urgent.since), nullif(s.last_dequeue_at, 0), coalesce(b.messages, 0),
-    fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst), p.plan, coalesce(p.overridden, '{}')
+    fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst), p.plan, coalesce(p.overridden, '{}'),
+    case when e.since is not null then coalesce(u.cost, 0) end, e.since
   from named n
   cross join lateral (
     select v.*
@@ -129,6 +137,8 @@ begin
   left join told t on t.channel_id = n.id
   left join held h on h.channel_id = n.id
   left join buried b on b.channel_id = n.id
+  left join served u on u.channel_id = n.id
+  left join served e on num_nulls(e.channel_id) = 1
   cross join lateral (
     select count(*) as messages
     from fairqueue.fq_message m

@@ -58,7 +58,8 @@ begin
       )
     returning m.channel_id, m.slots,
       fairqueue.fq_attempt(
-        m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id
+        m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
+        m.cost
       ),
       array[m.kind]
     into v_channel_id, v_slots, v_attempts, v_kinds;
@@ -97,7 +98,8 @@ begin
         )
       returning m.id, m.channel_id, m.slots, m.kind,
         fairqueue.fq_attempt(
-          m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id
+          m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
+          m.cost
         ) as attempt
     ),
     signalled as (

@@ -2,7 +2,9 @@
 -- them. p_costs: 0 to 1,000,000,000; null: as charged.
 -- Guarantees: a signal a channel carries the sum of the differences to what was charged; the tag of the channel moves
 -- by them once it is heard. A delivery with another token than the newest one corrects nothing; nor does any in a queue
--- that is fair by messages. To call it twice for a delivery corrects twice.
+-- that is fair by messages. To call it twice for a delivery corrects twice. Until the next call of the transaction its
+-- settlements record these costs in the history: by the setting fq.costs, local to the transaction, which holds them
+-- by message and start of the attempt.
 -- Locks: none, and no message is changed. Index: fq_message_pkey. Errors: QF001 bad cost; QF007.
 -- Source: virtual token counter (Sheng et al. 2024).
 create function fairqueue.fq_correct_costs(
@@ -21,6 +23,8 @@ set enable_mergejoin = off
 set enable_material = off
 set jit = off
 as $$
+declare
+  v_told jsonb;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
@@ -30,29 +34,40 @@ begin
     raise exception 'fq_correct_costs has a cost below 0 or above 1,000,000,000'
       using errcode = 'QF001', hint = 'give costs of 0 to 1000000000, in the unit of those of fq_enqueue';
   end if;
-  insert into fairqueue.fq_signal (queue, channel_id, cost)
-  select p_queue, d.channel_id, sum(d.difference)
-  from (
-    select m.channel_id, u.cost - coalesce(m.cost, 1) as difference
+  with told as materialized (
+    select m.id, m.channel_id, m.delivered_at, u.cost, u.cost - coalesce(m.cost, 1) as difference
     from unnest(p_ids, p_lease_ids, p_deliveries, p_costs) u(id, lease_id, deliveries, cost)
     join fairqueue.fq_message m
       on m.id = u.id
       and m.lease_id is not distinct from u.lease_id
       and m.deliveries = u.deliveries
-    where exists (
+    where u.cost is not null
+      and exists (
         select
         from fairqueue.fq_channel c
         where c.id = m.channel_id
           and c.queue = p_queue
       )
-      and exists (
-        select
-        from fairqueue.fq_queue q
-        where q.name = p_queue
-          and q.fair_by <> 'messages'
-      )
-  ) d
-  group by d.channel_id
-  having sum(d.difference) <> 0;
+  ),
+  signalled as (
+    insert into fairqueue.fq_signal (queue, channel_id, cost)
+    select p_queue, t.channel_id, sum(t.difference)
+    from told t
+    where exists (
+      select
+      from fairqueue.fq_queue q
+      where q.name = p_queue
+        and q.fair_by <> 'messages'
+    )
+    group by t.channel_id
+    having sum(t.difference) <> 0
+  )
+  select jsonb_object_agg(concat_ws(' ', t.id, t.delivered_at), t.cost)
+  into v_told
+  from told t
+  where t.delivered_at is not null;
+  if v_told is not null then
+    perform set_config('fq.costs', v_told::text, true);
+  end if;
 end
 $$;

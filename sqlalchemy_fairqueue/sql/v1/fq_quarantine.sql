@@ -87,7 +87,8 @@ begin
       and m.id is not distinct from p_id
     returning m.priority, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
       fairqueue.fq_attempt(
-        m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id
+        m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
+        m.cost
       ) as attempt
   ),
   kept as (

@@ -1,8 +1,9 @@
 -- fq_record_attempts: append attempts that have ended to the history. Used by complete, retry, release, bury, cancel
 -- and reclaim.
 -- Guarantees: one row an attempt, with the caller's transaction. p_attempts holds a row of numbers for each:
--- channel_id, message_id, attempt, enqueued_at, ready_at, started_at, and its lease, which names the consumer if it is
--- still there. They ended as p_outcome, or where p_cancelled says so as 'cancelled', at p_finished_at (null: now).
+-- channel_id, message_id, attempt, enqueued_at, ready_at, started_at, its lease, which names the consumer if it is
+-- still there, and what it was charged. Its cost is what fq_correct_costs said in this transaction, else what it was
+-- charged. They ended as p_outcome, or where p_cancelled says so as 'cancelled', at p_finished_at (null: now).
 -- (Not rows of fq_history: to make one would fail where the user has added a column.) A message that was reclaimed and
 -- handed out in one call was ready when that began, not after.
 -- Locks: none. Index: fq_channel_pkey, fq_lease_pkey. Errors: none.
@@ -24,14 +25,21 @@ set jit = off
 as $$
 declare
   v_finished_at bigint := coalesce(p_finished_at, fairqueue.fq_now());
+  v_told jsonb := nullif(current_setting('fq.costs', true), '');
 begin
   insert into fairqueue.fq_history (
     queue, channel_id, channel, message_id, kind, consumer, attempt, enqueued_at, ready_at, started_at, finished_at,
-    outcome, error
+    outcome, error, cost
   )
   select p_queue, p_attempts[a.ord][1], c.name, p_attempts[a.ord][2], a.kind, e.consumer, p_attempts[a.ord][3],
     p_attempts[a.ord][4], p_attempts[a.ord][5], p_attempts[a.ord][6], v_finished_at,
-    case when a.cancelled then 'cancelled' else p_outcome end, a.error
+    case when a.cancelled then 'cancelled' else p_outcome end, a.error,
+    case
+      when v_told is null then p_attempts[a.ord][8]
+      else coalesce(
+        (v_told ->> concat_ws(' ', p_attempts[a.ord][2], p_attempts[a.ord][6]))::bigint, p_attempts[a.ord][8]
+      )
+    end
   from unnest(p_kinds, p_errors, p_cancelled) with ordinality a(kind, error, cancelled, ord)
   cross join lateral (
     select k.name

@@ -1,9 +1,10 @@
 -- fq_stats: how a queue stands, in one row, also for a queue that nobody knows.
 -- Guarantees: one snapshot; times and counts as in fq_channel_stats. consumers: those with a lease that has not
 -- expired; signals: what transactions left and nobody has heard; current_concurrency: messages that count against the
--- queue's limit, null if it never had one; rate_allows_at: when the queue's rate allows its next message.
+-- queue's limit, null if it never had one; rate_allows_at: when the queue's rate allows its next message;
+-- served_cost, served_since: as in fq_channel_stats.
 -- Cost: three index probes a channel with messages, the scheduled and prioritised messages, and what the queue has of
--- leased messages, dead letters and signals not heard. Neither the ready messages nor the state of idle channels is
+-- leased messages, dead letters and signals not heard, and at most 10,000 entries of the history. Neither the ready messages nor the state of idle channels is
 -- read; their names are counted in the index (10 million a second).
 -- Locks: none. Index: fq_channel_queue_name_key, those of fq_busy_channels, fq_channel_state_newest_ix,
 -- fq_channel_state_dropped_ix, fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_died_ix, fq_queue_pkey,
@@ -24,7 +25,9 @@ returns table (
   rate_burst integer,
   rate_allows_at bigint,
   signals bigint,
-  consumers bigint
+  consumers bigint,
+  served_cost bigint,
+  served_since bigint
 )
 language plpgsql
 stable
@@ -138,9 +141,12 @@ begin
       from fairqueue.fq_lease e
       where e.queue = p_queue
         and e.expires_at > v_now
-    )
+    ),
+    c.cost,
+    c.since
   from ready_order l
   cross join told t
-  left join fairqueue.fq_queue q on q.name = p_queue;
+  left join fairqueue.fq_queue q on q.name = p_queue
+  left join fairqueue.fq_recent_costs(p_queue) c on num_nulls(c.channel_id) = 1;
 end
 $$;

@@ -28,6 +28,8 @@ def test_a_queue_says_how_it_stands(kernel: Kernel) -> None:
         "rate_allows_at": None,
         "signals": 3,
         "consumers": 0,
+        "served_cost": None,
+        "served_since": None,
     }
     found = stats(kernel)
     oldest = found.pop("oldest_ready_at")
