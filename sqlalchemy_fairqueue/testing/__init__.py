@@ -18,7 +18,7 @@ from sqlalchemy_fairqueue.testing.enqueued import (
     refute_enqueued,
 )
 from sqlalchemy_fairqueue.testing.performing import Performed, adrain, aperform, drain, perform
-from sqlalchemy_fairqueue.testing.sessions import arolled_back, inline, rolled_back
+from sqlalchemy_fairqueue.testing.sessions import ainline, arolled_back, inline, rolled_back
 
 __all__ = [
     "DatabaseClock",
@@ -27,6 +27,7 @@ __all__ = [
     "aall_enqueued",
     "aassert_enqueued",
     "adrain",
+    "ainline",
     "all_enqueued",
     "aperform",
     "arefute_enqueued",

@@ -6,16 +6,17 @@ from contextlib import asynccontextmanager, contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import event
+from sqlalchemy import Connection, event
 from sqlalchemy.orm import Session
+from sqlalchemy.util import await_only
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine, AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.testing.performing import Performed, drain
+from sqlalchemy_fairqueue.testing.performing import Performed, adrain, drain
 from sqlalchemy_fairqueue.unit_of_work import session_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from sqlalchemy import Engine
     from sqlalchemy.orm import SessionTransaction
@@ -62,7 +63,8 @@ def inline(
     ``clock.advance(...)`` the next commit performs it.
 
     Args:
-        session: A Session or scoped_session, such as one that :func:`rolled_back` made.
+        session: A Session or scoped_session, such as one that :func:`rolled_back` made. Of an AsyncSession use
+            :func:`ainline`.
         queues: The queues whose handlers run. Their handlers must be plain functions.
         resources: What on_start functions would give, by their names; they are not called.
 
@@ -73,32 +75,70 @@ def inline(
         InvalidArgument: It is no Session, or its engine is not that of one connection: nothing could be rolled back.
         Exception: From the ``commit()``: what a handler raised.
     """
-    found = session_of(session)
-    if found is None or isinstance(session, AsyncSession):
-        raise InvalidArgument(f"session is {session!r:.80}; give the Session in which the code under test works")
-    bind = found.bind
-    if bind is None or not hasattr(bind, "in_transaction"):
-        raise InvalidArgument(
-            f"session works on {bind!r:.80}, and inline needs one that joined a connection's transaction; make it with "
-            "rolled_back(engine)"
-        )
+    if isinstance(session, AsyncSession):
+        raise InvalidArgument(f"session is {session!r:.80}, an AsyncSession; write async with ainline(session, queue)")
+    found, connection = _joined(session, "rolled_back")
     performed: list[Performed] = []
+
+    def perform() -> None:
+        for queue in queues:
+            with Session(connection, join_transaction_mode="create_savepoint") as own:
+                performed.extend(drain(own, queue, resources=resources))
+                own.commit()
+
+    with _at_commits(found, perform):
+        yield performed
+
+
+@asynccontextmanager
+async def ainline(
+    session: AsyncSession, *queues: Queue, resources: Mapping[str, Any] = MappingProxyType({})
+) -> AsyncIterator[list[Performed]]:
+    """As :func:`inline`, of an AsyncSession such as one that :func:`arolled_back` made, for async handlers too."""
+    if not isinstance(session, AsyncSession):
+        raise InvalidArgument(f"session is {session!r:.80}, no AsyncSession; write with inline(session, queue)")
+    found, _ = _joined(session, "arolled_back")
+    performed: list[Performed] = []
+
+    async def perform() -> None:
+        for queue in queues:
+            async with AsyncSession(session.bind, join_transaction_mode="create_savepoint") as own:
+                performed.extend(await adrain(own, queue, resources=resources))
+                await own.commit()
+
+    # SQLAlchemy calls its events in the greenlet of the commit, which can await.
+    with _at_commits(found, lambda: await_only(perform())):
+        yield performed
+
+
+def _joined(session: AnySession, maker: str) -> tuple[Session, Connection]:
+    """The Session, and the connection whose transaction it joined."""
+    found = session_of(session)
+    if found is None:
+        raise InvalidArgument(f"session is {session!r:.80}; give the Session in which the code under test works")
+    if not isinstance(found.bind, Connection):
+        raise InvalidArgument(
+            f"session works on {found.bind!r:.80}, and what runs inline needs one that joined a connection's "
+            f"transaction; make it with {maker}(engine)"
+        )
+    return found, found.bind
+
+
+@contextmanager
+def _at_commits(session: Session, perform: Callable[[], object]) -> Iterator[None]:
+    """Call *perform* after each commit of the session's outermost transaction, when the session is free again."""
 
     def note(committed: Session) -> None:
         committed.info[_COMMITTED] = True
 
-    def perform(ended: Session, transaction: SessionTransaction) -> None:
-        if transaction.parent is not None or not ended.info.pop(_COMMITTED, False):
-            return
-        for queue in queues:
-            with Session(bind, join_transaction_mode="create_savepoint") as own:
-                performed.extend(drain(own, queue, resources=resources))
-                own.commit()
+    def ended(session: Session, transaction: SessionTransaction) -> None:
+        if transaction.parent is None and session.info.pop(_COMMITTED, False):
+            perform()
 
-    event.listen(found, "after_commit", note)
-    event.listen(found, "after_transaction_end", perform)
+    event.listen(session, "after_commit", note)
+    event.listen(session, "after_transaction_end", ended)
     try:
-        yield performed
+        yield
     finally:
-        event.remove(found, "after_commit", note)
-        event.remove(found, "after_transaction_end", perform)
+        event.remove(session, "after_commit", note)
+        event.remove(session, "after_transaction_end", ended)

@@ -1,16 +1,18 @@
 """Sessions that are rolled back, handlers that run inline, and the clock of a test's database."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import Engine, text
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Context, Delivery, InvalidArgument, Queue, Retry
 from sqlalchemy_fairqueue.testing import (
     DatabaseClock,
     aassert_enqueued,
+    ainline,
     all_enqueued,
     arolled_back,
     assert_enqueued,
@@ -84,6 +86,51 @@ def test_a_failure_inline(engine: Engine, queue: Queue) -> None:
         with pytest.raises(LookupError, match="x"):
             session.commit()
         assert session.scalar(text("select to_regclass('written')")) is None
+
+
+async def test_ainline(async_engine: AsyncEngine, queue: Queue, database: Database) -> None:
+    """The same for an AsyncSession, with async handlers and plain ones."""
+    handled: list[object] = []
+
+    @queue.handler("split")
+    async def split(delivery: Delivery, session: AsyncSession) -> None:
+        if not delivery.payload:
+            raise LookupError("no parts")
+        for part in delivery.payload:
+            await asyncio.sleep(0)
+            queue.enqueue(session, channel=delivery.channel, payload=part, kind="part")
+
+    @queue.handler("part")
+    def part(delivery: Delivery) -> None:
+        handled.append(delivery.payload)
+
+    async with arolled_back(async_engine) as session:
+        async with ainline(session, queue) as performed:
+            queue.enqueue(session, channel="a", payload=[1, 2], kind="split")
+            await session.commit()
+            assert handled == [1, 2]
+            assert [one.delivery.kind for one in performed] == ["split", "part", "part"]
+            async with session.begin():
+                queue.enqueue(session, channel="a", payload=[3], kind="split")
+            assert handled == [1, 2, 3]
+            queue.enqueue(session, channel="a", payload=[4], kind="split")
+            await session.rollback()
+            queue.enqueue(session, channel="a", payload=[], kind="split")
+            with pytest.raises(LookupError, match="no parts"):
+                await session.commit()
+        queue.enqueue(session, channel="a", payload=[5], kind="split")
+        await session.commit()
+        assert handled == [1, 2, 3]
+    assert database.value("select count(*) from fq_message") == 0
+
+
+async def test_sessions_of_the_other_sort(engine: Engine, async_engine: AsyncEngine, queue: Queue) -> None:
+    """Each of the two names the other one."""
+    async with arolled_back(async_engine) as session:
+        with pytest.raises(InvalidArgument, match="async with ainline"), inline(session, queue):
+            pass
+    with rolled_back(engine) as plain, pytest.raises(InvalidArgument, match="with inline"):
+        await ainline(plain, queue).__aenter__()  # type: ignore[arg-type]
 
 
 def test_sessions_that_cannot_be_inline(engine: Engine, queue: Queue) -> None:
