@@ -21,6 +21,9 @@ class Upload(Base):
     message_id = sa.orm.mapped_column(sa.ForeignKey(queue.Message.__table__.c.id))
 """
 
+HIDE = "include_name=lambda name, type_, parents: type_ != 'table' or not name.startswith('fq_')"
+"""An option that hides our tables from Alembic."""
+
 MIXIN = """
 from sqlalchemy_fairqueue.models import MessageMixin
 

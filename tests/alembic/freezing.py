@@ -1,17 +1,17 @@
 """The catalogs of all versions, ``vN/catalog.json``, written from real installations that are rolled back.
 
-``python -m tests.alembic.freezing postgresql+psycopg://...`` writes those of the package and those of the ladder.
+``python -m tests.alembic.freezing`` writes those of the package and those of the ladder, on a server of its own.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import create_engine
+from sqlalchemy import URL, create_engine
 
+from sqlalchemy_fairqueue.embedded import embedded_server
 from sqlalchemy_fairqueue.sql.catalog import Catalog, read_catalog
 from sqlalchemy_fairqueue.sql.files import FOLDERS, folder, versions
 from sqlalchemy_fairqueue.sql.statements import install_statements
@@ -40,7 +40,7 @@ def frozen(catalog: Catalog) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def freeze(url: str) -> None:
+def freeze(url: str | URL) -> None:
     """Write the file of every version."""
     FOLDERS[:] = climbed()
     engine = create_engine(url)
@@ -52,4 +52,5 @@ def freeze(url: str) -> None:
 
 
 if __name__ == "__main__":
-    freeze(sys.argv[1])
+    with embedded_server() as server:
+        freeze(server.url())

@@ -7,7 +7,7 @@ from sqlalchemy_fairqueue.sql import install_statements, repair_statements
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import LATEST, Project
 from tests.alembic.environments import MODELS, environment
-from tests.alembic.test_autogenerate import calls, install
+from tests.alembic.migrations import calls, install
 from tests.alembic.test_operations import run_script
 from tests.fixtures.database import Database
 

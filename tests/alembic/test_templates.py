@@ -8,7 +8,7 @@ import pytest
 from tests.alembic.catalog import catalog
 from tests.alembic.conftest import LATEST, Project
 from tests.alembic.environments import MODELS, code, environment
-from tests.alembic.test_autogenerate import calls
+from tests.alembic.migrations import calls
 from tests.fixtures.database import Database, MakeDatabase
 
 pytestmark = pytest.mark.installed

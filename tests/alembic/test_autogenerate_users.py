@@ -1,0 +1,146 @@
+"""Autogenerate beside what users have: tables, columns, triggers and names of their own."""
+
+import logging
+
+import pytest
+
+from tests.alembic.catalog import catalog
+from tests.alembic.conftest import LATEST, Project
+from tests.alembic.environments import HIDE, MIXIN, environment
+from tests.alembic.migrations import calls, install
+from tests.fixtures.database import Database
+
+pytestmark = pytest.mark.installed
+
+
+def test_tables_of_the_user(project: Project, empty_database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    """A table of the user's that is gone from the metadata is told, and the sequence of another one."""
+    environment(project, "pass")
+    project.point_at(empty_database.url)
+    install(project)
+    empty_database.execute("create table fq_mine (id serial primary key)")
+    with caplog.at_level(logging.INFO, "alembic"):
+        assert calls(project.autogenerate("two").split("def downgrade")[0]) == ["op.drop_table('fq_mine')"]
+    said = [record.getMessage() for record in caplog.records]
+    assert "Detected removed table 'fq_mine'" in said
+    assert [line for line in said if "'fq_mine(id)', assuming SERIAL" in line] != []
+
+
+def test_columns_of_the_users(project: Project, empty_database: Database) -> None:
+    """What a user's class adds to one of our tables is added after the installation and after what it points at."""
+    environment(project, MIXIN)
+    project.point_at(empty_database.url)
+    upgrade, downgrade = project.autogenerate("one").split("def downgrade")
+    assert [line.split("(")[0] for line in calls(upgrade)] == [
+        "op.create_table",
+        "op.create_fairqueue",
+        "op.add_column",
+        "op.create_foreign_key",
+        "op.create_index",
+    ]
+    assert calls(downgrade)[3:] == [f"op.drop_fairqueue(version={LATEST})", "op.drop_table('zz_account')"]
+    project.run("upgrade", "head")
+    project.run("check")
+    project.run("downgrade", "base")
+    assert catalog(empty_database) == {}
+
+
+def test_columns_of_the_users_through_the_steps(project: Project, empty_database: Database) -> None:
+    """A user's column that is missing is added beside a step, and one that is there stays."""
+    environment(project, MIXIN)
+    project.point_at(empty_database.url)
+    install(project, 1)
+    upgrade = calls(project.autogenerate("two").split("def downgrade")[0])
+    assert upgrade[0] == f"op.upgrade_fairqueue(1, {LATEST})"
+    assert "op.add_column('fq_message', " in upgrade[2]
+    project.run("upgrade", "head")
+    project.run("check")
+
+
+@pytest.mark.parametrize("options", ["", HIDE], ids=["seen", "hidden"])
+def test_triggers_of_the_users(project: Project, empty_database: Database, options: str) -> None:
+    """Triggers and rules on our tables change no migration, also where they have the name of a column."""
+    environment(project, MIXIN, options=options)
+    project.point_at(empty_database.url)
+    install(project)
+    empty_database.execute("create rule kind as on delete to fq_message where false do instead nothing")
+    for name in ("account_id", "payload"):
+        empty_database.execute(
+            f"create trigger {name} before update on fq_message for each row "
+            "execute function suppress_redundant_updates_trigger()"
+        )
+    upgrade = calls(project.autogenerate("two").split("def downgrade")[0])
+    assert sorted(line.split("(")[0] for line in upgrade) == [
+        "op.add_column",
+        "op.create_foreign_key",
+        "op.create_index",
+        "op.create_table",
+    ]
+    project.run("upgrade", "head")
+    project.run("check")
+
+
+@pytest.mark.parametrize(("schema", "options"), [("apps", ""), (None, HIDE)], ids=["named", "hidden"])
+@pytest.mark.parametrize("version", [1, LATEST])
+def test_columns_of_the_users_that_alembic_does_not_see(
+    project: Project, empty_database: Database, schema: str | None, options: str, version: int
+) -> None:
+    """They are added where Alembic is kept from comparing the table, too, and then are known to be there."""
+    models = MIXIN.replace("Base):\n    acc", f"Base):\n    __fairqueue_schema__ = {schema!r}\n    acc")
+    environment(project, models, options=options)
+    project.point_at(empty_database.url)
+    install(project, version, schema)
+    upgrade = calls(project.autogenerate("two").split("def downgrade")[0])
+    assert [line.split("(")[0] for line in upgrade][-4:] == [
+        "op.create_table",
+        "op.add_column",
+        "op.create_foreign_key",
+        "op.create_index",
+    ]
+    project.run("upgrade", "head")
+    project.run("check")
+    project.run("downgrade", "one")
+
+
+def test_columns_of_the_users_in_a_new_table(project: Project, empty_database: Database) -> None:
+    """What a user's class adds to a table that a step brings comes after the step, in the same migration."""
+    environment(
+        project,
+        """
+        class Note(Base):
+            __tablename__ = "fq_note"
+            id = sa.orm.mapped_column(sa.BigInteger, sa.Identity(always=True), primary_key=True)
+            message_id = sa.orm.mapped_column(sa.BigInteger, nullable=False)
+            note = sa.orm.mapped_column(sa.Text, nullable=False)
+            tenant = sa.orm.mapped_column(sa.Text, index=True)
+        """,
+    )
+    project.point_at(empty_database.url)
+    install(project, 1)
+    upgrade, downgrade = project.autogenerate("two").split("def downgrade")
+    assert [line.split("(")[0] for line in calls(upgrade)] == [
+        "op.upgrade_fairqueue",
+        "op.add_column",
+        "op.create_index",
+    ]
+    assert calls(downgrade)[-1] == f"op.downgrade_fairqueue({LATEST}, 1)"
+    project.run("upgrade", "head")
+    project.run("check")
+    project.run("downgrade", "one")
+
+
+def test_names_of_the_users(project: Project, empty_database: Database) -> None:
+    """Tables of the user's own that happen to have our names are compared as all others are."""
+    own = """
+    class Queue(Base):
+        __tablename__ = "fq_queue"
+        id = sa.orm.mapped_column(sa.Integer, primary_key=True)
+    """
+    environment(project, own)
+    project.point_at(empty_database.url)
+    empty_database.execute("create table fq_lease (id int)")
+    written = project.autogenerate("one").split("def downgrade")[0]
+    assert [line.split(",")[0] for line in calls(written)] == [
+        "op.create_table('fq_queue'",
+        "op.drop_table('fq_lease')",
+    ]
