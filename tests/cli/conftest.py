@@ -1,49 +1,27 @@
 """The command line, in this process or in one of its own, on a database of the test's own."""
 
 import io
-import json
 import os
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import NullPool, create_engine
+from sqlalchemy import Engine, NullPool, create_engine
 
 from sqlalchemy_fairqueue.cli.options import APP_VARIABLE, DATABASE_URL_VARIABLE
 from sqlalchemy_fairqueue.cli.program import main
 from tests.cli.messages import Findings
+from tests.cli.processes import Outcome, Process
+from tests.cli.shops import Shop
 from tests.fixtures.database import Database, install
+from tests.fixtures.waits import Waits
 
 PROGRAM = [sys.executable, "-m", "sqlalchemy_fairqueue.cli"]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of a command line."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        """The one JSON document on stdout."""
-        return json.loads(self.out)
-
-    @property
-    def error(self) -> Any:
-        """The error in the document."""
-        return self.document["error"]
-
-    def rows(self) -> list[list[str]]:
-        """The lines of stdout as words, those of each column apart from the next by two blanks."""
-        return [[word.strip() for word in line.split("  ") if word.strip()] for line in self.out.splitlines()]
 
 
 Cli = Callable[..., Outcome]
@@ -102,7 +80,6 @@ def cli(bare_cli: Cli, named: Database) -> Cli:
     return bare_cli
 
 
-Process = subprocess.Popen[str]
 Start = Callable[..., AbstractContextManager[Process]]
 
 
@@ -133,12 +110,6 @@ def start(named: Database, tmp_path: Path) -> Start:
     return run
 
 
-def ended(process: Process) -> Outcome:
-    """Wait for the end of a process."""
-    out, err = process.communicate(timeout=60)
-    return Outcome(process.returncode, out, err)
-
-
 @pytest.fixture
 def module(tmp_path: Path) -> Iterator[Callable[[str], str]]:
     """Write a module of an application into the folder of the test, and return its name: ``module("queue = ...")``."""
@@ -153,6 +124,13 @@ def module(tmp_path: Path) -> Iterator[Callable[[str], str]]:
     yield write
     for name in names:
         sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def shop(engine: Engine, database: Database, module: Callable[[str], str], start: Start, waits: Waits) -> Shop:
+    """Where workers are started and watched; their handlers write to a table ``parsed``."""
+    database.execute("create table parsed (id bigint)")
+    return Shop(engine, module, start, waits)
 
 
 @pytest.fixture

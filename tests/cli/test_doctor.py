@@ -7,8 +7,9 @@ import pytest
 from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue.embedded import Server
-from tests.cli.conftest import Cli, Outcome, install_into, say_version
+from tests.cli.conftest import Cli, install_into, say_version
 from tests.cli.messages import Findings, bury, enqueue, levels
+from tests.cli.processes import Outcome
 from tests.cli.test_installation import role
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from tests.cli.conftest import PROGRAM, Cli, Start, ended
+from tests.cli.conftest import PROGRAM, Cli, Start
 from tests.cli.messages import enqueue
+from tests.cli.processes import ended
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE

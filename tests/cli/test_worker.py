@@ -2,51 +2,27 @@ import http.client
 import json
 import signal
 import socket
-import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue import Queue
-from sqlalchemy_fairqueue.cli.options import DATABASE_URL_VARIABLE
-from tests.cli.conftest import Cli, Process, Start, ended
+from tests.cli.conftest import Cli
 from tests.cli.messages import enqueue
+from tests.cli.processes import ended
+from tests.cli.shops import QUEUE, TASKS, THREADS, Shop, stopped, until_listening
 from tests.cli.test_target import url_of
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
-from tests.fixtures.waits import Waits
 from tests.worker.helpers import until
 
 Module = Callable[[str], str]
 
-_QUEUE = "from sqlalchemy_fairqueue import Queue\nqueue = Queue('documents')\n"
-_THREADS = (
-    _QUEUE
-    + """
-from sqlalchemy import text
-
-@queue.handler("parse")
-def parse(delivery, session):
-    session.execute(text("select pg_advisory_xact_lock_shared(7)"))
-    session.execute(text("insert into parsed values (:id)"), {"id": delivery.message_id})
-
-@queue.handler("break")
-def broken(delivery):
-    raise ValueError("red \\x1b[31m ink")
-"""
-)
-_TASKS = _THREADS.replace("def parse", "async def parse").replace("session.execute", "await session.execute")
-
-
 _PATIENT = (
-    _QUEUE
+    QUEUE
     + """
 from threading import Event
 from sqlalchemy import text
@@ -71,71 +47,14 @@ _HOLDS = (
 )
 
 
-@pytest.fixture(autouse=True)
-def parsed(database: Database) -> None:
-    """The table that handlers write to."""
-    database.execute("create table parsed (id bigint)")
-
-
-@dataclass(frozen=True, slots=True)
-class Shop:
-    """Where workers are started and watched."""
-
-    engine: Engine
-    write: Module
-    run: Start
-    waits: Waits
-
-    def worker(self, source: str, *words: str, **environment: str) -> AbstractContextManager[Process]:
-        """A worker for the queue of a module with this source."""
-        return self.run("worker", f"{self.write(source)}:queue", *words, **environment)
-
-    def until_handling(self) -> None:
-        """Return when a handler waits for the test."""
-        self.waits.until(
-            "select 1 from pg_stat_activity where wait_event = 'advisory' and datname = current_database()"
-        )
-
-    def waiting(self) -> list[tuple[int, int, int | None]]:
-        """The messages: id, attempts, lease."""
-        with self.engine.connect() as connection:
-            rows = connection.exec_driver_sql("select id, attempts, lease_id from fq_message order by id")
-            return [(row.id, row.attempts, row.lease_id) for row in rows]
-
-
-@pytest.fixture
-def shop(engine: Engine, module: Module, start: Start, waits: Waits) -> Shop:
-    """Where workers are started and watched."""
-    return Shop(engine, module, start, waits)
-
-
-def _until_listening(process: Process) -> None:
-    """Return when the process has a handler of its own for SIGTERM."""
-    pause = threading.Event()
-    for _ in range(int(PATIENCE.total_seconds() / 0.01)):
-        status = Path(f"/proc/{process.pid}/status").read_text()
-        caught = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt:"))
-        if caught >> (signal.SIGTERM - 1) & 1:
-            return
-        assert process.poll() is None, process.communicate()
-        pause.wait(0.01)
-    pytest.fail("the worker never listened to signals")
-
-
-def _stopped(process: Process, number: int = signal.SIGTERM) -> Any:
-    _until_listening(process)
-    process.send_signal(number)
-    return ended(process)
-
-
-@pytest.mark.parametrize(("source", "words"), [(_THREADS, []), (_THREADS, ["--threads"]), (_TASKS, ["--async"])])
+@pytest.mark.parametrize(("source", "words"), [(THREADS, []), (THREADS, ["--threads"]), (TASKS, ["--async"])])
 def test_a_worker(shop: Shop, source: str, words: list[str]) -> None:
     """It calls the handlers until SIGTERM, ends with 0, logs to stderr, and tells what it did as a document."""
     ids = enqueue(shop.engine, *"abcde")
 
     with shop.worker(source, "--json", *words) as process:
         shop.waits.until("select 1 from parsed having count(*) = 5")
-        found = _stopped(process)
+        found = stopped(process)
 
     assert found.status == 0, found.err
     assert found.document["queues"] == ["documents"]
@@ -144,7 +63,7 @@ def test_a_worker(shop: Shop, source: str, words: list[str]) -> None:
     assert shop.waiting() == []
 
 
-@pytest.mark.parametrize(("source", "words"), [(_THREADS, ["--threads"]), (_TASKS, ["--async"])])
+@pytest.mark.parametrize(("source", "words"), [(THREADS, ["--threads"]), (TASKS, ["--async"])])
 def test_it_drains(shop: Shop, source: str, words: list[str]) -> None:
     """With --drain it ends by itself, with 0, when all is handled."""
     enqueue(shop.engine, *"abcde")
@@ -155,7 +74,7 @@ def test_it_drains(shop: Shop, source: str, words: list[str]) -> None:
 
 def test_both_kinds_of_handlers(shop: Shop, database: Database) -> None:
     """In an event loop, plain functions have sessions of their own, by default or from a factory of the application."""
-    source = f"""{_TASKS}
+    source = f"""{TASKS}
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -181,7 +100,7 @@ def plain(delivery, session):
 
 def test_a_child_process(shop: Shop) -> None:
     """A handler of an application's module runs in a child process of the command."""
-    source = f"""{_QUEUE}
+    source = f"""{QUEUE}
 import multiprocessing
 
 @queue.handler("parse", isolation="process")
@@ -196,13 +115,13 @@ def parse(delivery):
 
 def test_ctrl_c_stops_it_too(shop: Shop) -> None:
     """SIGINT stops as SIGTERM does; without --json stdout stays empty."""
-    with shop.worker(_THREADS, "--no-notify", "--log-level", "warning") as process:
+    with shop.worker(THREADS, "--no-notify", "--log-level", "warning") as process:
         # By then it hears both signals.
         shop.waits.until(
             "select 1 from pg_stat_activity"
             " where datname = current_database() and query like '%fq_dequeue%' and pid <> pg_backend_pid()"
         )
-        found = _stopped(process, signal.SIGINT)
+        found = stopped(process, signal.SIGINT)
 
     assert (found.status, found.out, found.err) == (0, "", "")
 
@@ -213,7 +132,7 @@ def test_the_first_signal_lets_handlers_finish(shop: Shop, database: Database) -
 
     with shop.worker(_PATIENT, "--concurrency", "1", "--json") as process:
         shop.waits.until(_HOLDS, lock=8)
-        found = _stopped(process)
+        found = stopped(process)
 
     assert found.status == 0
     assert database.value("select id from parsed") == first
@@ -226,7 +145,7 @@ def test_the_second_signal_ends_it_at_once(shop: Shop) -> None:
 
     with shop.worker(_PATIENT, "--grace", "1h") as process:
         shop.waits.until(_HOLDS, lock=8)
-        _until_listening(process)
+        until_listening(process)
         process.send_signal(signal.SIGTERM)
         shop.waits.until(_HOLDS, lock=9)
 
@@ -244,9 +163,9 @@ def test_grace(shop: Shop, connect: Connect) -> None:
     [message_id] = enqueue(shop.engine, "a")
     connect().exec_driver_sql("select pg_advisory_lock(7)")
 
-    with shop.worker(_THREADS, "--grace", "100ms") as process:
+    with shop.worker(THREADS, "--grace", "100ms") as process:
         shop.until_handling()
-        found = _stopped(process)
+        found = stopped(process)
 
     assert found.status == 0
     assert "stops with 1 handler(s) still at work" in found.err
@@ -265,118 +184,41 @@ def test_several_queues(shop: Shop) -> None:
     enqueue(shop.engine, "a")
     enqueue(shop.engine, "a", queue=Queue("other"))
 
-    with shop.worker(_THREADS, f"{other}:queue", "--import", handlers, "--json", "-c", "2") as process:
+    with shop.worker(THREADS, f"{other}:queue", "--import", handlers, "--json", "-c", "2") as process:
         shop.waits.until("select 1 from parsed having count(*) = 2 and min(id) = -1")
-        assert _stopped(process).document["queues"] == ["documents", "other"]
+        assert stopped(process).document["queues"] == ["documents", "other"]
 
 
 def test_what_handlers_say_is_escaped(shop: Shop) -> None:
     """An error of a handler reaches the log as text that commands no terminal."""
     enqueue(shop.engine, "a", kind="break", max_attempts=1)
 
-    with shop.worker(_THREADS) as process:
+    with shop.worker(THREADS) as process:
         shop.waits.until("select 1 from fq_dead_letter")
-        found = _stopped(process)
+        found = stopped(process)
 
     assert r"red \x1b[31m ink" in found.err
     assert "\x1b" not in found.err
 
 
-@pytest.mark.parametrize(("make", "source"), [("create_engine", _THREADS), ("create_async_engine", _TASKS)])
-def test_the_engine_of_the_application(shop: Shop, database: Database, make: str, source: str) -> None:
-    """Where nothing else names a database the engine beside the queue is used, and decides on threads or tasks."""
-    enqueue(shop.engine, "a")
-    package = "sqlalchemy.ext.asyncio" if "async" in make else "sqlalchemy"
-    engines = f"\nfrom {package} import {make}\nengine = {make}({url_of(database)!r})\n"
-
-    with shop.worker(source + engines, "--json", **{DATABASE_URL_VARIABLE: ""}) as process:
-        shop.waits.until("select 1 from parsed")
-        found = _stopped(process)
-    assert (found.status, found.document["stats"]["completed"]) == (0, 1), found.err
-
-
-@pytest.mark.parametrize("engines", ["no engine", "async", "async and several"])
-@pytest.mark.parametrize("source", [_THREADS, _TASKS], ids=["plain", "async"])
-def test_the_environment_names_the_database_only(shop: Shop, database: Database, engines: str, source: str) -> None:
-    """Whether handlers run in an event loop is told by the application, also if a variable names the database."""
-    text = f"{source}\nimport asyncio\nfrom sqlalchemy import create_engine\nfrom sqlalchemy.ext.asyncio import *\n"
-    if engines != "no engine":
-        text += "engine = create_async_engine('postgresql+psycopg://nowhere/')\n"
-    if engines == "async and several":
-        text += "other = create_async_engine('postgresql+psycopg://nowhere/other')\n"
-    text += """
-@queue.handler("where")
-def where(delivery, session):
-    session.execute(text_("insert into parsed values (:n)"), {"n": len(_runs)})
-
-from sqlalchemy import text as text_
-import sqlalchemy_fairqueue.worker as workers
-_runs = []
-_run = workers.AsyncWorker.run
-async def run(self, **options):
-    _runs.append(self)
-    await _run(self, **options)
-workers.AsyncWorker.run = run
-"""
-    enqueue(shop.engine, "a", kind="where")
-    with shop.worker(text, "--drain", **{DATABASE_URL_VARIABLE: url_of(database)}) as process:
-        found = ended(process)
-    assert found.status == 0, found.err
-    in_loop = source == _TASKS or engines != "no engine"
-    assert database.value("select id from parsed") == in_loop
-
-
-@pytest.mark.parametrize(("kind", "words"), [("sync", ["--threads"]), ("async", ["--async"])])
-def test_the_sessions_of_the_application(shop: Shop, database: Database, kind: str, words: list[str]) -> None:
-    """Handlers get what the factory makes, with what the application has put on it; other settings arrive, too."""
-    enqueue(shop.engine, "a")
-    package, make, name, wait = {
-        "sync": ("sqlalchemy.orm", "sessionmaker", "Session", ""),
-        "async": ("sqlalchemy.ext.asyncio", "async_sessionmaker", "AsyncSession", "await "),
-    }[kind]
-    engine = "create_engine" if kind == "sync" else "create_async_engine"
-    source = f"""{_QUEUE}
-from sqlalchemy import create_engine, text
-from sqlalchemy.ext.asyncio import create_async_engine
-from {package} import {make}, {name}
-
-class Audited({name}):
-    pass
-
-engine = {engine}({url_of(database)!r})
-sessions = {make}(engine, class_=Audited)
-
-@queue.handler("parse")
-{wait and "async "}def parse(delivery, session):
-    if isinstance(session, Audited):
-        {wait}session.execute(text("insert into parsed values (7)"))
-"""
-    module = shop.write(source)
-    words += ["--session-factory", f"{module}:sessions", "--name", "auditor", "--prefetch", "0", "--drain", "--json"]
-    with shop.run("worker", f"{module}:queue", *words) as process:
-        found = ended(process)
-    assert (found.status, found.document["worker"]) == (0, "auditor"), found.err
-    assert database.value("select id from parsed") == 7
-
-
 @pytest.mark.parametrize(
     ("source", "words", "complaint"),
     [
-        (_THREADS, ["--session-factory", "json:nothing"], "there is no 'nothing' in module json"),
-        (_THREADS, ["--session-factory", "json:__name__"], "is a str, which cannot be called; give a sessionmaker"),
-        (_THREADS, ["--prefetch", "501"], "prefetch is 501"),
-        (_THREADS, ["--name", ""], "name"),
-        (_QUEUE, [], "has no handlers; declare them with @queue.handler(...)"),
+        (THREADS, ["--session-factory", "json:nothing"], "there is no 'nothing' in module json"),
+        (THREADS, ["--session-factory", "json:__name__"], "is a str, which cannot be called; give a sessionmaker"),
+        (THREADS, ["--prefetch", "501"], "prefetch is 501"),
+        (THREADS, ["--name", ""], "name"),
+        (QUEUE, [], "has no handlers; declare them with @queue.handler(...)"),
         ("queue = 7", [], "is a int, not a Queue; it has no Queue; make one"),
-        (_THREADS, ["--import", "nowhere_at_all"], "there is no module 'nowhere_at_all'"),
-        (_THREADS, ["--concurrency", "0"], "concurrency is 0; give an int from 1"),
-        (_THREADS, ["--concurrency", "many"], "--concurrency"),
-        (_THREADS, ["--lease", "1ms"], "lease is "),
-        (_THREADS, ["--lease", "long"], "'long' is no duration"),
-        (_THREADS, ["--log-level", "loud"], "--log-level"),
-        (_THREADS, ["--sync-session-factory", "json:loads"], "--sync-session-factory is for --async"),
-        (_TASKS, ["--threads"], "is async, and this worker calls handlers in threads"),
-        (_THREADS, ["--schema", "x"], "No such option"),
+        (THREADS, ["--import", "nowhere_at_all"], "there is no module 'nowhere_at_all'"),
+        (THREADS, ["--concurrency", "0"], "concurrency is 0; give an int from 1"),
+        (THREADS, ["--concurrency", "many"], "--concurrency"),
+        (THREADS, ["--lease", "1ms"], "lease is "),
+        (THREADS, ["--lease", "long"], "'long' is no duration"),
+        (THREADS, ["--log-level", "loud"], "--log-level"),
+        (THREADS, ["--sync-session-factory", "json:loads"], "--sync-session-factory is for --async"),
+        (TASKS, ["--threads"], "is async, and this worker calls handlers in threads"),
+        (THREADS, ["--schema", "x"], "No such option"),
     ],
 )
 def test_what_cannot_be_worked_with(cli: Cli, module: Module, source: str, words: list[str], complaint: str) -> None:
@@ -395,7 +237,7 @@ def test_no_queue(cli: Cli) -> None:
 def test_a_database_that_is_away(bare_cli: Cli, module: Module) -> None:
     """A worker whose database is away when it starts says so, without the password: status 3."""
     found = bare_cli(
-        "worker", f"{module(_THREADS)}:queue", "--json",
+        "worker", f"{module(THREADS)}:queue", "--json",
         "--database-url", "postgresql://u:s3cret@127.0.0.1:1/x",
     )  # fmt: skip
     assert (found.status, found.error["kind"]) == (3, "database_away")
@@ -405,7 +247,7 @@ def test_a_database_that_is_away(bare_cli: Cli, module: Module) -> None:
 def test_a_schema_that_is_missing(bare_cli: Cli, module: Module, empty_database: Database) -> None:
     """A worker on a database without the queue gives the migration: status 4."""
     found = bare_cli(
-        "worker", f"{module(_THREADS)}:queue", "--json",
+        "worker", f"{module(THREADS)}:queue", "--json",
         "--database-url", url_of(empty_database),
     )  # fmt: skip
     assert found.status == 4
@@ -425,7 +267,7 @@ def _probe(port: int, path: str) -> tuple[int, dict[str, Any]]:
         connection.close()
 
 
-@pytest.mark.parametrize(("source", "words"), [(_THREADS, ["--threads"]), (_TASKS, ["--async"])])
+@pytest.mark.parametrize(("source", "words"), [(THREADS, ["--threads"]), (TASKS, ["--async"])])
 def test_probes(shop: Shop, source: str, words: list[str]) -> None:
     """With --http it answers probes while it works; pages that are none are 404."""
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -437,7 +279,7 @@ def test_probes(shop: Shop, source: str, words: list[str]) -> None:
         assert _probe(port, "/other")[0] == 404
         with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             assert b'fairqueue_worker_events_total{event="taken"' in answer.read()
-        found = _stopped(process)
+        found = stopped(process)
     assert found.status == 0, found.err
     assert f"/healthz and /readyz are at http://127.0.0.1:{port}" in found.err
     assert _probe(port, "/healthz")[0] == 0
@@ -447,7 +289,7 @@ def test_an_address_that_is_taken(shop: Shop) -> None:
     """The command says so, and does not start."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with shop.worker(_THREADS, "--http", str(port)) as process:
+        with shop.worker(THREADS, "--http", str(port)) as process:
             found = ended(process)
     assert found.status == 2
     assert f"127.0.0.1:{port} cannot be served" in found.err
