@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue.reporting.documents import frame_of, row_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime, timedelta
     from pathlib import Path
 
@@ -352,58 +354,14 @@ class Report:
     @property
     def channels(self) -> DataFrame:
         """A row a channel, in descending order of denied wait; nested figures as ``wait_p95`` and the like."""
-        return frame_of(self.figures.channels)
+        return frame_of(row_of(one) for one in self.figures.channels)
 
     @property
     def queues(self) -> DataFrame:
         """A row a queue."""
-        return frame_of(self.figures.queues, without="windows")
+        return frame_of(row_of(one, without=("windows",)) for one in self.figures.queues)
 
     @property
     def windows(self) -> DataFrame:
         """A row a queue and window of time."""
-        import pandas as pd  # noqa: PLC0415 - a page needs none
-
-        rows = [{"queue": one.queue, **_flat(window)} for one in self.figures.queues for window in one.windows]
-        return pd.DataFrame(rows)
-
-
-def frame_of(values: Sequence[ChannelFigures | QueueFigures], without: str = "") -> DataFrame:
-    """Values as a pandas DataFrame, a row each."""
-    import pandas as pd  # noqa: PLC0415 - a page needs none
-
-    rows = [_flat(value) for value in values]
-    return pd.DataFrame([{name: value for name, value in row.items() if name != without} for row in rows])
-
-
-def document_of(value: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A value as a document for programs: values in it become mappings, durations seconds."""
-    document: dict[str, Any] = {}
-    for each in fields(value):
-        one, name = getattr(value, each.name), each.name.rstrip("_")
-        if each.name in without:
-            continue
-        if "timedelta" in str(each.type):
-            document[f"{name}_seconds"] = None if one is None else one.total_seconds()
-        else:
-            document[name] = _documented(one)
-    return document
-
-
-def _documented(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_documented(one) for one in value]
-    return document_of(value) if is_dataclass(value) else value
-
-
-def _flat(value: Any) -> dict[str, Any]:
-    return dict(_fields(value))
-
-
-def _fields(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for each in fields(value):
-        one, name = getattr(value, each.name), prefix + each.name.rstrip("_")
-        if is_dataclass(one):
-            yield from _fields(one, f"{name}_")
-        else:
-            yield name, one
+        return frame_of({"queue": one.queue, **row_of(window)} for one in self.figures.queues for window in one.windows)

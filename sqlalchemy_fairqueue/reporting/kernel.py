@@ -294,6 +294,16 @@ def _deny(shares: Shares, channel: int, lack: float, window: int) -> None:
         shares.worst_end[channel] = window
 
 
+@compilable
+def _join(members: Any, index: Any, size: int, channel: int) -> int:
+    """Make a channel one of the first *size* members, if it is none yet. Returns their number then."""
+    if index[channel] >= 0:
+        return size
+    index[channel] = size
+    members[size] = channel
+    return size + 1
+
+
 def divide(events: Events, width: int, shares: Shares) -> int:
     """Go through the windows of fair shares.
 
@@ -310,9 +320,9 @@ def divide(events: Events, width: int, shares: Shares) -> int:
     ready_at, ready_channel, started_at, started_channel = events[0], events[1], events[2], events[3]
     shares = Shares(*shares)
     count, channels = len(started_at), len(shares.weights)
-    waiting, served, place = np.zeros(channels, np.int64), np.zeros(channels, np.int64), np.full(channels, -1, np.int64)
-    # The channels that have messages left, or got some in this window; and where each stands among them.
-    members = np.zeros(channels, np.int64)
+    waiting, served = np.zeros(channels, np.int64), np.zeros(channels, np.int64)
+    # The channels that have messages left, or got some in this window; and the index of each among them.
+    members, index = np.zeros(channels, np.int64), np.full(channels, -1, np.int64)
     size = ready = started = found = 0
     while started < count:
         window = started_at[started] // width
@@ -320,18 +330,12 @@ def divide(events: Events, width: int, shares: Shares) -> int:
         while ready < count and ready_at[ready] < begin:
             channel = ready_channel[ready]
             waiting[channel] += 1
-            if place[channel] < 0:
-                place[channel] = size
-                members[size] = channel
-                size += 1
+            size = _join(members, index, size, channel)
             ready += 1
         while started < count and started_at[started] < end:
             channel = started_channel[started]
             served[channel] += 1
-            if place[channel] < 0:
-                place[channel] = size
-                members[size] = channel
-                size += 1
+            size = _join(members, index, size, channel)
             started += 1
         present = members[:size].copy()
         shares.windows[found] = window
@@ -341,10 +345,7 @@ def divide(events: Events, width: int, shares: Shares) -> int:
         while ready < count and ready_at[ready] < end:
             channel = ready_channel[ready]
             waiting[channel] += 1
-            if place[channel] < 0:
-                place[channel] = size
-                members[size] = channel
-                size += 1
+            size = _join(members, index, size, channel)
             ready += 1
         kept = 0
         for number in range(size):
@@ -353,9 +354,9 @@ def divide(events: Events, width: int, shares: Shares) -> int:
             served[channel] = 0
             if waiting[channel] > 0:
                 members[kept] = channel
-                place[channel] = kept
+                index[channel] = kept
                 kept += 1
             else:
-                place[channel] = -1
+                index[channel] = -1
         size = kept
     return found

@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue.reporting import (
     formats,
 )
 from sqlalchemy_fairqueue.reporting.definitions import DEFINITIONS
-from sqlalchemy_fairqueue.reporting.figures import document_of
+from sqlalchemy_fairqueue.reporting.documents import document_of
 from sqlalchemy_fairqueue.reporting.page import page_of
 from tests.reporting.values import HOSTILE, channel, replayed, report
 

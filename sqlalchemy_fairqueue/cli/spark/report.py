@@ -15,8 +15,9 @@ from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.spark.history import Archive, history_of
 from sqlalchemy_fairqueue.cli.spark.session import Conf, progress, spark_session
 from sqlalchemy_fairqueue.cli.tables import Column, number_column, text_table
+from sqlalchemy_fairqueue.reporting.documents import document_of
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty
-from sqlalchemy_fairqueue.reporting.figures import Report, document_of
+from sqlalchemy_fairqueue.reporting.figures import Report
 
 _MAX_CHANNELS = 10
 _COLUMNS = (
