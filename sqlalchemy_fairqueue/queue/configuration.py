@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.queue.base import QueueBase
+from sqlalchemy_fairqueue.queue.configuration_arguments import (
+    changed_defaults,
+    check_history,
+    checked_history_retention,
+    checked_idle_time,
+    checked_plan,
+    dead_letter_retentions,
+    queue_limits,
+    reset_fields,
+)
 from sqlalchemy_fairqueue.unit_of_work import (
     Configure,
     ForgetChannels,
@@ -23,7 +31,6 @@ from sqlalchemy_fairqueue.values import (
     ChannelPolicy,
     Unset,
     check_choice,
-    check_duration,
     check_field_names,
     check_name,
     policy_changes,
@@ -31,6 +38,8 @@ from sqlalchemy_fairqueue.values import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import timedelta
     from typing import Unpack
 
     from sqlalchemy import Connection, Engine
@@ -38,13 +47,9 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
     from sqlalchemy_fairqueue.queue.base import AnySession
     from sqlalchemy_fairqueue.unit_of_work import Operation
-    from sqlalchemy_fairqueue.values import FairBy, PolicyChanges, QueueLimits, Rate
+    from sqlalchemy_fairqueue.values import FairBy, PolicyChanges, Rate
 
     DeadLetterRetention = timedelta | Mapping[str, timedelta | None] | Mapping[str | None, timedelta | None] | None
-
-_DAY = timedelta(days=1)
-_MICROSECOND = timedelta(microseconds=1)
-_DEFAULT_RETENTION = timedelta(days=30)
 
 
 class ConfigurationMethods(QueueBase):
@@ -261,21 +266,21 @@ class ConfigurationMethods(QueueBase):
     ) -> list[Operation]:
         changes: list[Operation] = []
         if defaults is not None:
-            changes.append(Configure(self._target, None, _changed_defaults(defaults), self.defaults))
+            changes.append(Configure(self._target, None, changed_defaults(defaults), self.defaults))
         if history is not None or history_retention is not UNSET:
-            _check_history(history)
-            changes.append(RecordHistory(self._target, history, _retention(history_retention)))
+            check_history(history)
+            changes.append(RecordHistory(self._target, history, checked_history_retention(history_retention)))
         if dead_letter_retention is not UNSET:
             changes += [
                 RetainDeadLetters(self._target, kind, retention)
-                for kind, retention in _dead_letter_retentions(dead_letter_retention)
+                for kind, retention in dead_letter_retentions(dead_letter_retention)
             ]
         if forget_channels_after is not UNSET:
-            changes.append(ForgetChannels(self._target, _checked_time(forget_channels_after)))
-        changes += self._shares(fair_by)
+            changes.append(ForgetChannels(self._target, checked_idle_time(forget_channels_after)))
+        changes += self._fair_by(fair_by)
         if not isinstance(default_plan, Unset):
-            changes.append(SetDefaultPlan(self._target, _checked_plan(default_plan)))
-        if wanted := _queue_limits(max_concurrency, rate, limits):
+            changes.append(SetDefaultPlan(self._target, checked_plan(default_plan)))
+        if wanted := queue_limits(max_concurrency, rate, limits):
             changes.append(Limit(self._target, wanted))
         if not changes:
             raise InvalidArgument(
@@ -284,7 +289,7 @@ class ConfigurationMethods(QueueBase):
             )
         return changes
 
-    def _shares(self, fair_by: FairBy | None) -> list[Operation]:
+    def _fair_by(self, fair_by: FairBy | None) -> list[Operation]:
         if fair_by is None:
             return []
         check_choice("fair_by", fair_by, ("messages", "cost", "seconds"))
@@ -294,7 +299,7 @@ class ConfigurationMethods(QueueBase):
         self, call: str, channel: str, policy: object, changes: PolicyChanges, *, plan: object, reset: object
     ) -> Configure:
         check_name("channel", channel)
-        fields = _reset_fields(call, reset)
+        fields = reset_fields(call, reset)
         if policy is not None:
             if plan is not UNSET or fields:
                 raise InvalidArgument(
@@ -305,7 +310,7 @@ class ConfigurationMethods(QueueBase):
             whole = policy_changes(call, policy, changes)
             return Configure(self._target, channel, whole, self.defaults, None, policy_fields())
         check_field_names(call, changes)
-        wanted = plan if isinstance(plan, Unset) else _checked_plan(plan)
+        wanted = plan if isinstance(plan, Unset) else checked_plan(plan)
         named: PolicyChanges = {}
         if changes or (wanted is UNSET and not fields):
             named = policy_changes(call, None, changes)
@@ -317,89 +322,3 @@ class ConfigurationMethods(QueueBase):
         if not isinstance(new, bool):
             raise InvalidArgument(f"new is {new!r:.80}; give True or False")
         return Pause(self._target, channel, paused, new)
-
-
-def _checked_plan(plan: object) -> str | None:
-    if plan is None:
-        return None
-    if not isinstance(plan, str):
-        raise InvalidArgument(f"plan is {plan!r:.80}; give the name of a plan, or None for none")
-    check_name("plan", plan)
-    return plan
-
-
-def _queue_limits(
-    max_concurrency: int | Unset | None, rate: Rate | str | Unset | None, limits: Collection[str] | Unset | None
-) -> QueueLimits:
-    own: PolicyChanges = {}
-    if max_concurrency is not UNSET:
-        own["max_concurrency"] = max_concurrency
-    if rate is not UNSET:
-        own["rate"] = rate
-    wanted = cast("QueueLimits", policy_changes("configure", None, own) if own else {})
-    if limits is not UNSET:
-        wanted["limits"] = _limit_names(limits)
-    return wanted
-
-
-def _reset_fields(call: str, reset: object) -> tuple[str, ...]:
-    if reset == "all":
-        return policy_fields()
-    if isinstance(reset, str) or not isinstance(reset, Collection):
-        raise InvalidArgument(f"reset is {reset!r:.80}; give names of fields as a list, such as ['weight'], or 'all'")
-    check_field_names(f"reset of {call}", dict.fromkeys(map(str, reset)))
-    return tuple(name for name in policy_fields() if name in reset)
-
-
-def _limit_names(limits: object) -> list[str] | None:
-    if limits is None:
-        return None
-    if isinstance(limits, str) or not isinstance(limits, Collection):
-        raise InvalidArgument(f"limits is {limits!r:.80}; give the names of shared limits as a list, or None for none")
-    names = list(limits)
-    for name in names:
-        check_name("limit", name)
-    return names or None
-
-
-def _changed_defaults(defaults: object) -> PolicyChanges:
-    if isinstance(defaults, ChannelPolicy):
-        return policy_changes("defaults", defaults, {})
-    if not isinstance(defaults, Mapping):
-        raise InvalidArgument(f"defaults is {defaults!r:.80}; give a ChannelPolicy, or a dict of the fields to change")
-    return policy_changes("defaults", None, defaults)
-
-
-def _retention(given: timedelta | Unset | None) -> timedelta | None:
-    # The database takes None for: as it is.
-    if given is UNSET:
-        return None
-    if given is None:
-        return _DEFAULT_RETENTION
-    check_duration("history_retention", given, _DAY)
-    return given
-
-
-def _check_history(history: object) -> None:
-    if history is not None and not isinstance(history, bool):
-        raise InvalidArgument(f"history is {history!r:.80}; say True or False")
-
-
-def _checked_time(after: timedelta | None) -> timedelta | None:
-    if after is not None:
-        check_duration("forget_channels_after", after, _MICROSECOND)
-    return after
-
-
-def _dead_letter_retentions(given: object) -> list[tuple[str | None, timedelta | None]]:
-    """Retentions by kind, in the order of the kinds; kind None: of all kinds without one."""
-    if not isinstance(given, Mapping):
-        if given is not None:
-            check_duration("dead_letter_retention", given, _MICROSECOND)
-        return [(None, cast("timedelta | None", given))]
-    for kind, retention in given.items():
-        if kind is not None:
-            check_name("kind of dead_letter_retention", kind)
-        if retention is not None:
-            check_duration(f"dead_letter_retention of kind {kind!r:.80}", retention, _MICROSECOND)
-    return sorted(given.items(), key=lambda item: item[0] or "")
