@@ -7,15 +7,20 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import Queue, database
 from sqlalchemy_fairqueue.cli.formats import parse_duration
 from sqlalchemy_fairqueue.cli.installation import Installation, channel_not_found, open_installation
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
 from sqlalchemy_fairqueue.cli.policies import (
-    QueueConfiguration,
-    aging_changes,
+    Burst,
+    MaxBacklog,
+    NoMaxBacklog,
+    NoMaxConcurrency,
+    OnFull,
+    PriorityAging,
+    RateText,
+    Weight,
     aging_option,
-    changes_by_options,
     check_contradiction,
     count_option,
     dead_letter_option,
@@ -24,8 +29,8 @@ from sqlalchemy_fairqueue.cli.policies import (
     forget_option,
     on_full_option,
     policy_document,
+    policy_options,
     policy_rows,
-    queue_configuration,
     rate_changes,
     rate_document,
     rate_option,
@@ -33,6 +38,7 @@ from sqlalchemy_fairqueue.cli.policies import (
 )
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import key_values
+from sqlalchemy_fairqueue.database import QueueConfiguration
 
 
 def configure_channel(
@@ -40,18 +46,14 @@ def configure_channel(
     *,
     channel: Annotated[str, typer.Argument(metavar="CHANNEL")],
     max_concurrency: Annotated[int | None, count_option("--max-concurrency", "Most messages out at once.")] = None,
-    no_max_concurrency: Annotated[
-        bool, flag_option("--no-max-concurrency", "No limit of messages out at once.")
-    ] = False,
-    rate: Annotated[Any, rate_option("--rate")] = None,
-    burst: Annotated[
-        int | None, count_option("--burst", "Messages that may come in a row before the rate applies.")
-    ] = None,
-    weight: Annotated[int | None, count_option("--weight", "Messages a turn.")] = None,
-    max_backlog: Annotated[int | None, count_option("--max-backlog", "Most undelivered messages.")] = None,
-    no_max_backlog: Annotated[bool, flag_option("--no-max-backlog", "No bound of undelivered messages.")] = False,
-    on_full: Annotated[str | None, on_full_option("--on-full")] = None,
-    priority_aging: Annotated[Any, aging_option("--priority-aging")] = None,
+    no_max_concurrency: NoMaxConcurrency = False,
+    rate: RateText = None,
+    burst: Burst = None,
+    weight: Weight = None,
+    max_backlog: MaxBacklog = None,
+    no_max_backlog: NoMaxBacklog = False,
+    on_full: OnFull = None,
+    priority_aging: PriorityAging = None,
     plan: Annotated[
         str | None, typer.Option("--plan", metavar="NAME", help="Follow this plan.", show_default=False)
     ] = None,
@@ -64,11 +66,17 @@ def configure_channel(
     its queue. The change takes effect on the next dequeue. What an option sets is the channel's own, whatever plan it
     follows, until it is reset.
     """
-    changes = changes_by_options(
-        {"max_concurrency": max_concurrency, "weight": weight, "max_backlog": max_backlog, "on_full": on_full},
-        {"max_concurrency": no_max_concurrency, "max_backlog": no_max_backlog},
+    changes = policy_options(
+        max_concurrency=max_concurrency,
+        no_max_concurrency=no_max_concurrency,
+        rate=rate,
+        burst=burst,
+        weight=weight,
+        max_backlog=max_backlog,
+        no_max_backlog=no_max_backlog,
+        on_full=on_full,
+        priority_aging=priority_aging,
     )
-    changes |= rate_changes(rate, burst) | aging_changes(priority_aging)
     check_contradiction("plan", given=plan is not None, removed=no_plan)
     wanted: dict[str, Any] = dict(changes)
     if plan is not None or no_plan:
@@ -170,14 +178,18 @@ def configure_queue(
     Options that are not given leave the configuration as it is. The options that begin with --channel set the policy
     of channels that are made from now on; existing channels keep theirs.
     """
-    changes = changes_by_options(
-        {
-            "max_concurrency": channel_max_concurrency, "weight": channel_weight,
-            "max_backlog": channel_max_backlog, "on_full": channel_on_full,
-        },
-        {"max_concurrency": no_channel_max_concurrency, "max_backlog": no_channel_max_backlog},
-    )  # fmt: skip
-    changes |= rate_changes(channel_rate, channel_burst, "channel-") | aging_changes(channel_priority_aging)
+    changes = policy_options(
+        max_concurrency=channel_max_concurrency,
+        no_max_concurrency=no_channel_max_concurrency,
+        rate=channel_rate,
+        burst=channel_burst,
+        weight=channel_weight,
+        max_backlog=channel_max_backlog,
+        no_max_backlog=no_channel_max_backlog,
+        on_full=channel_on_full,
+        priority_aging=channel_priority_aging,
+        prefix="channel-",
+    )
     check_contradiction("max_concurrency", given=max_concurrency is not None, removed=no_max_concurrency)
     wanted: dict[str, Any] = {}
     if max_concurrency is not None or no_max_concurrency:
@@ -212,12 +224,16 @@ def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfigur
         *((("shared limits", ", ".join(after.limits)),) if after.limits else ()),
         *((("fair by", after.fair_by),) if after.fair_by != "messages" else ()),
         ("history", after.history),
-        ("retention", after.retention or (timedelta(days=30) if after.history else None)),
+        ("retention", after.history_retention or (timedelta(days=30) if after.history else None)),
     ]
     rows += [
-        ("dead letters", after.dead_letters or "kept"),
-        *([] if after.idle_channels == timedelta(days=30) else [("idle channels", after.idle_channels or "kept")]),
-        *((f"dead letters of kind {kind}", kept) for kind, kept in after.dead_letters_by_kind.items()),
+        ("dead letters", after.dead_letter_retention or "kept"),
+        *(
+            []
+            if after.forget_channels_after == timedelta(days=30)
+            else [("idle channels", after.forget_channels_after or "kept")]
+        ),
+        *((f"dead letters of kind {kind}", kept) for kind, kept in after.dead_letter_retention_by_kind.items()),
     ]
     parts: list[Any] = [
         Text(f"queue {queue.name!r}" + (" is configured like this now" if changed else "")),
@@ -238,10 +254,10 @@ def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfigur
             "limits": list(after.limits),
             "fair_by": after.fair_by,
             "history": after.history,
-            "history_retention_seconds": after.retention,
-            "dead_letter_retention_seconds": after.dead_letters,
-            "dead_letter_retention_seconds_by_kind": dict(after.dead_letters_by_kind),
-            "forget_channels_after_seconds": after.idle_channels,
+            "history_retention_seconds": after.history_retention,
+            "dead_letter_retention_seconds": after.dead_letter_retention,
+            "dead_letter_retention_seconds_by_kind": dict(after.dead_letter_retention_by_kind),
+            "forget_channels_after_seconds": after.forget_channels_after,
             "default_plan": after.default_plan,
             "defaults": None if after.defaults is None else policy_document(after.defaults),
         },
@@ -251,4 +267,5 @@ def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfigur
 
 def _configuration(installation: Installation, queue: Queue) -> QueueConfiguration:
     with installation.engine.connect() as connection:
-        return queue_configuration(connection, installation.schema, queue.name)
+        found = database.queue_settings(connection, installation.schema, queue.name)
+    return found.get(queue.name, QueueConfiguration())

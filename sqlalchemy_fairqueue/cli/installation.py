@@ -18,7 +18,6 @@ from sqlalchemy_fairqueue.cli.sql_files import query
 from sqlalchemy_fairqueue.cli.target import open_target
 from sqlalchemy_fairqueue.database.migrations import to_upgrade, too_old
 from sqlalchemy_fairqueue.sql import latest_version, schema_argument
-from sqlalchemy_fairqueue.times import instant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +50,7 @@ class Installation:
     def now(self) -> datetime:
         """The time by the queue's clock, which is the database's."""
         with self.engine.connect() as connection:
-            return queue_time(connection, self.schema)
+            return database.now(connection, self.schema)
 
     def queue_names(self) -> list[str]:
         """The names of all queues that are configured or have channels."""
@@ -162,11 +161,6 @@ def version_error(name: str, version: int, schema: str | None) -> CommandError |
 def queue_names(connection: Connection, schema: str) -> list[str]:
     """The names of all queues that are configured or have channels."""
     return sorted(database.queues(connection, schema))
-
-
-def queue_time(connection: Connection, schema: str) -> datetime:
-    """The time by the queue's clock, which is the database's."""
-    return instant(connection.scalar(query("queries/now.sql", schema)) or 0)
 
 
 def current_role(connection: Connection) -> str:

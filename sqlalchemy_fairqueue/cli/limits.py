@@ -11,12 +11,14 @@ from sqlalchemy_fairqueue.cli.errors import usage_error
 from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.policies import (
+    Burst,
+    NoMaxConcurrency,
+    RateText,
     check_contradiction,
     count_option,
     flag_option,
     rate_changes,
     rate_document,
-    rate_option,
 )
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, text_table
@@ -45,13 +47,9 @@ def configure_limit(
     max_concurrency: Annotated[
         int | None, count_option("--max-concurrency", "Most messages of all its queues out at once.")
     ] = None,
-    no_max_concurrency: Annotated[
-        bool, flag_option("--no-max-concurrency", "No limit of messages out at once.")
-    ] = False,
-    rate: Annotated[Any, rate_option("--rate")] = None,
-    burst: Annotated[
-        int | None, count_option("--burst", "Messages that may come in a row before the rate applies.")
-    ] = None,
+    no_max_concurrency: NoMaxConcurrency = False,
+    rate: RateText = None,
+    burst: Burst = None,
     remove: Annotated[bool, flag_option("--remove", "Remove it; no queue may draw from it.")] = False,
 ) -> Result:
     """Make a limit that several queues share, or change it; without an option, show it.

@@ -1,7 +1,7 @@
 """``plans``: plans listed, set and removed."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -11,15 +11,18 @@ from sqlalchemy_fairqueue.cli.errors import not_found_error
 from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.policies import (
-    aging_changes,
-    aging_option,
-    changes_by_options,
+    Burst,
+    MaxBacklog,
+    NoMaxBacklog,
+    NoMaxConcurrency,
+    OnFull,
+    PriorityAging,
+    RateText,
+    Weight,
     count_option,
     flag_option,
-    on_full_option,
     policy_document,
-    rate_changes,
-    rate_option,
+    policy_options,
 )
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, text_table
@@ -54,18 +57,14 @@ def set_plan(
     max_concurrency: Annotated[
         int | None, count_option("--max-concurrency", "Most messages of each channel out at once.")
     ] = None,
-    no_max_concurrency: Annotated[
-        bool, flag_option("--no-max-concurrency", "No limit of messages out at once.")
-    ] = False,
-    rate: Annotated[Any, rate_option("--rate")] = None,
-    burst: Annotated[
-        int | None, count_option("--burst", "Messages that may come in a row before the rate applies.")
-    ] = None,
-    weight: Annotated[int | None, count_option("--weight", "Messages a turn.")] = None,
-    max_backlog: Annotated[int | None, count_option("--max-backlog", "Most undelivered messages.")] = None,
-    no_max_backlog: Annotated[bool, flag_option("--no-max-backlog", "No bound of undelivered messages.")] = False,
-    on_full: Annotated[str | None, on_full_option("--on-full")] = None,
-    priority_aging: Annotated[Any, aging_option("--priority-aging")] = None,
+    no_max_concurrency: NoMaxConcurrency = False,
+    rate: RateText = None,
+    burst: Burst = None,
+    weight: Weight = None,
+    max_backlog: MaxBacklog = None,
+    no_max_backlog: NoMaxBacklog = False,
+    on_full: OnFull = None,
+    priority_aging: PriorityAging = None,
     default: Annotated[bool, flag_option("--default", "Channels that are made from now on follow it.")] = False,
 ) -> Result:
     """Make a plan, or change it; without an option, show it.
@@ -73,11 +72,17 @@ def set_plan(
     Options that are not given leave the plan as it is. The change holds for all channels that follow it, but for the
     fields that were configured for one alone. Channels follow it by: configure channel NAME --plan PLAN.
     """
-    changes = changes_by_options(
-        {"max_concurrency": max_concurrency, "weight": weight, "max_backlog": max_backlog, "on_full": on_full},
-        {"max_concurrency": no_max_concurrency, "max_backlog": no_max_backlog},
+    changes = policy_options(
+        max_concurrency=max_concurrency,
+        no_max_concurrency=no_max_concurrency,
+        rate=rate,
+        burst=burst,
+        weight=weight,
+        max_backlog=max_backlog,
+        no_max_backlog=no_max_backlog,
+        on_full=on_full,
+        priority_aging=priority_aging,
     )
-    changes |= rate_changes(rate, burst) | aging_changes(priority_aging)
     with open_installation(options) as installation:
         queue = installation.single_queue(may_be_new=bool(changes))
         if changes:

@@ -1,21 +1,17 @@
-"""Policies of channels and configurations of queues: as options, as tables and as documents."""
+"""Policies of channels: as options, as tables and as documents."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import typer
-from sqlalchemy import Connection
 
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.cli.errors import usage_error
 from sqlalchemy_fairqueue.cli.formats import parse_duration, parse_rate
 from sqlalchemy_fairqueue.cli.options import option_parser
-from sqlalchemy_fairqueue.cli.sql_files import query
-from sqlalchemy_fairqueue.database.policies import policy_values
-from sqlalchemy_fairqueue.times import duration
 from sqlalchemy_fairqueue.values import PolicyChanges, policy_fields
 
 
@@ -52,7 +48,7 @@ def _duration_or_none(words: str) -> timedelta | Literal["none"]:
     return "none" if words.strip().lower() == "none" else parse_duration(words)
 
 
-def aging_changes(aging: timedelta | Literal["none"] | None) -> PolicyChanges:
+def _aging_changes(aging: timedelta | Literal["none"] | None) -> PolicyChanges:
     """The change of the aging by ``--priority-aging``; empty where it is not given."""
     if aging is None:
         return {}
@@ -80,7 +76,7 @@ def _field(words: str) -> str:
     return name
 
 
-def changes_by_options(given: Mapping[str, object], lifted: Mapping[str, bool]) -> PolicyChanges:
+def _changes_by_options(given: Mapping[str, object], lifted: Mapping[str, bool]) -> PolicyChanges:
     """The fields of a policy that options change.
 
     Args:
@@ -144,6 +140,43 @@ def rate_changes(rate: Rate | Literal["none"] | None, burst: int | None, prefix:
     return {"rate": rate if burst is None else replace(rate, burst=burst)}
 
 
+NoMaxConcurrency = Annotated[bool, flag_option("--no-max-concurrency", "No limit of messages out at once.")]
+RateText = Annotated[Any, rate_option("--rate")]
+Burst = Annotated[int | None, count_option("--burst", "Messages that may come in a row before the rate applies.")]
+Weight = Annotated[int | None, count_option("--weight", "Messages a turn.")]
+MaxBacklog = Annotated[int | None, count_option("--max-backlog", "Most undelivered messages.")]
+NoMaxBacklog = Annotated[bool, flag_option("--no-max-backlog", "No bound of undelivered messages.")]
+OnFull = Annotated[str | None, on_full_option("--on-full")]
+PriorityAging = Annotated[Any, aging_option("--priority-aging")]
+
+
+def policy_options(
+    *,
+    max_concurrency: int | None,
+    no_max_concurrency: bool,
+    rate: Rate | Literal["none"] | None,
+    burst: int | None,
+    weight: int | None,
+    max_backlog: int | None,
+    no_max_backlog: bool,
+    on_full: str | None,
+    priority_aging: timedelta | Literal["none"] | None,
+    prefix: str = "",
+) -> PolicyChanges:
+    """The fields of a policy that the options of a command change.
+
+    The names of the options begin with *prefix*.
+
+    Raises:
+        Failure: A limit is set and removed at once, or there is a burst without a rate.
+    """
+    changes = _changes_by_options(
+        {"max_concurrency": max_concurrency, "weight": weight, "max_backlog": max_backlog, "on_full": on_full},
+        {"max_concurrency": no_max_concurrency, "max_backlog": no_max_backlog},
+    )
+    return changes | rate_changes(rate, burst, prefix) | _aging_changes(priority_aging)
+
+
 def check_contradiction(name: str, *, given: bool, removed: bool) -> None:
     """Refuse a limit that is set and removed at once."""
     if given and removed:
@@ -172,54 +205,3 @@ def policy_document(policy: ChannelPolicy) -> dict[str, object]:
 def rate_document(rate: Rate | None) -> dict[str, object] | None:
     """A rate as a JSON document; None for no limit."""
     return None if rate is None else {"interval_seconds": rate.interval.total_seconds(), "burst": rate.burst}
-
-
-@dataclass(frozen=True, slots=True)
-class QueueConfiguration:
-    """The configuration of a queue.
-
-    Attributes:
-        defaults: The policy that new channels start with; None: the one that their first enqueue brings.
-        max_concurrency: Most messages of the whole queue leased at once.
-        rate: Most messages of the whole queue in a time.
-        limits: The shared limits that it draws from.
-        history: Whether attempts are recorded.
-        retention: How long the record is kept; None: 30 days.
-        dead_letters: How long dead letters are kept; None: for ever.
-        dead_letters_by_kind: The same for single kinds.
-        idle_channels: How long idle channels are kept; None: for ever.
-        fair_by: What its channels get equal parts of.
-        default_plan: The plan that new channels follow; None: none.
-    """
-
-    defaults: ChannelPolicy | None = None
-    max_concurrency: int | None = None
-    rate: Rate | None = None
-    limits: Sequence[str] = ()
-    history: bool = False
-    retention: timedelta | None = None
-    dead_letters: timedelta | None = None
-    dead_letters_by_kind: Mapping[str, timedelta] = field(default_factory=dict)
-    idle_channels: timedelta | None = timedelta(days=30)
-    fair_by: str = "messages"
-    default_plan: str | None = None
-
-
-def queue_configuration(connection: Connection, schema: str, queue: str) -> QueueConfiguration:
-    """The configuration of a queue; defaults where it was never configured."""
-    row = connection.execute(query("queries/queue_configuration.sql", schema), {"queue": queue}).one_or_none()
-    if row is None:
-        return QueueConfiguration()
-    return QueueConfiguration(
-        None if row.defaults is None else ChannelPolicy(**policy_values(row.defaults)),
-        row.max_concurrency,
-        Rate.of(duration(row.rate_interval), row.rate_burst),
-        row.limits or (),
-        row.history,
-        None if row.history_retention is None else duration(row.history_retention),
-        None if row.dead_letter_retention is None else duration(row.dead_letter_retention),
-        {kind: duration(retention) for kind, retention in (row.dead_letter_retention_by_kind or {}).items()},
-        None if row.forget_channels_after is None else duration(row.forget_channels_after),
-        row.fair_by,
-        row.default_plan,
-    )

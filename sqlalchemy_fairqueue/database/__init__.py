@@ -8,6 +8,7 @@ SQLSTATE stands for. Nothing here commits but ``commit_with``: the caller does.
 from sqlalchemy_fairqueue.database.calls import Call
 from sqlalchemy_fairqueue.database.commits import CommitRefused, can_commit_with, commit_with
 from sqlalchemy_fairqueue.database.configuration import (
+    QueueConfiguration,
     configure_channel,
     configure_limit,
     configure_queue,
@@ -17,6 +18,7 @@ from sqlalchemy_fairqueue.database.configuration import (
     limit_queue,
     limits,
     pause,
+    queue_settings,
     record_queue,
     remove_limit,
     resume,
@@ -78,23 +80,12 @@ from sqlalchemy_fairqueue.database.quarantine import (
     quarantined,
     set_aside,
 )
-from sqlalchemy_fairqueue.database.samples import (
-    QueueSettings,
-    SampleContext,
-    completions,
-    queue_settings,
-    sample_context,
-)
+from sqlalchemy_fairqueue.database.samples import SampleContext, completions, now, sample_context
 from sqlalchemy_fairqueue.database.schedules import (
-    DueSchedule,
     ScheduleDefinition,
-    due_schedules,
-    fail_schedule,
     pause_schedule,
-    prune_slots,
     remove_schedule,
     run_schedule,
-    run_slots,
     schedules,
     set_schedule,
 )
@@ -111,6 +102,13 @@ from sqlalchemy_fairqueue.database.settlement import (
     retry,
     settle,
     settlement_call,
+)
+from sqlalchemy_fairqueue.database.slots import (
+    DueSchedule,
+    due_schedules,
+    fail_schedule,
+    prune_slots,
+    run_slots,
 )
 from sqlalchemy_fairqueue.database.stats import channel_stats, queues, stats
 from sqlalchemy_fairqueue.database.targets import Target
@@ -137,7 +135,7 @@ __all__ = [
     "MessageFilter",
     "MessagePosition",
     "PartitionChange",
-    "QueueSettings",
+    "QueueConfiguration",
     "SampleContext",
     "ScheduleDefinition",
     "SetAside",
@@ -201,6 +199,7 @@ __all__ = [
     "message_details",
     "messages_ahead",
     "move_message",
+    "now",
     "pause",
     "pause_schedule",
     "plan_channels",

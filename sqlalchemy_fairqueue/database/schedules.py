@@ -1,11 +1,11 @@
-"""Schedules: set, removed, paused, run and listed; and what workers need to run their slots."""
+"""Schedules: set, removed, paused, run and listed."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
 from sqlalchemy_fairqueue.database.enqueues import Content
@@ -15,24 +15,20 @@ from sqlalchemy_fairqueue.times import any_instant, duration, instant, microseco
 from sqlalchemy_fairqueue.values import ScheduleInfo, schedule_state, timing_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import datetime, timedelta
+    from collections.abc import Iterator
+    from datetime import datetime
 
     from sqlalchemy import Connection, Row
 
     from sqlalchemy_fairqueue.database.calls import Clause
     from sqlalchemy_fairqueue.database.enqueues import EncodedMessage
     from sqlalchemy_fairqueue.database.targets import Target
-    from sqlalchemy_fairqueue.values import CatchUp, ChannelPolicy, Recurrence
+    from sqlalchemy_fairqueue.values import ChannelPolicy, Recurrence
 
 _INFO = (
     "channel", "name", "cron", "timezone", "every", "catch_up", "jitter", "kind", "content_size", "max_attempts",
     "in_code", "anchor_at", "done_until", "next_at", "due_at", "paused_at", "last_slot_at", "last_run_at",
     "last_message_id", "problem", "problem_at", "created_at", "changed_at", "read_at",
-)  # fmt: skip
-_DUE = (
-    "id", "queue", "channel", "name", "cron", "timezone", "every", "catch_up", "revision", "anchor_at", "done_until",
-    "due_at", "content_size", "read_at",
 )  # fmt: skip
 
 
@@ -53,25 +49,6 @@ class ScheduleDefinition:
     message: EncodedMessage
     policy: ChannelPolicy
     in_code: bool = False
-
-
-class DueSchedule(NamedTuple):
-    """What a worker needs to find the slots of a schedule; times are microseconds since the epoch."""
-
-    id: int
-    queue: str
-    channel: str
-    name: str
-    cron: str | None
-    timezone: str | None
-    every: int | None
-    catch_up: CatchUp
-    revision: int
-    anchor_at: int
-    done_until: int
-    due_at: int
-    content_size: int
-    read_at: int
 
 
 @cache
@@ -217,142 +194,6 @@ def schedules(
     }
     doing = f"read the schedules of queue {target.queue!r}"
     return [_info(target.queue, row) for row in fetch(connection, schedules_clause(target.schema), parameters, doing)]
-
-
-@cache
-def due_schedules_clause(schema: str | None) -> Clause:
-    """``fq_due_schedules``."""
-    return call(
-        schema,
-        "fq_due_schedules",
-        ", ".join(_DUE),
-        queues="text[]",
-        code_queues="text[]",
-        code_channels="text[]",
-        code_names="text[]",
-        ahead="bigint",
-        limit="integer",
-    )
-
-
-def due_schedules(
-    connection: Connection,
-    schema: str | None,
-    queues: Sequence[str],
-    *,
-    in_code: Sequence[tuple[str, str, str]],
-    ahead: timedelta,
-    limit: int,
-) -> list[DueSchedule]:
-    """The schedules of queues that are due now or shortly.
-
-    Args:
-        connection: Where to ask.
-        schema: Of the installation.
-        queues: The queues.
-        in_code: Queue, channel and name of the schedules that the caller's code declares.
-        ahead: Also those that are due within this time.
-        limit: Most of each queue.
-    """
-    parameters = {
-        "queues": list(queues),
-        "code_queues": [queue for queue, _, _ in in_code],
-        "code_channels": [channel for _, channel, _ in in_code],
-        "code_names": [name for _, _, name in in_code],
-        "ahead": microseconds(ahead),
-        "limit": limit,
-    }
-    rows = fetch(connection, due_schedules_clause(schema), parameters, "find the schedules that are due")
-    return [DueSchedule._make(row) for row in rows]
-
-
-@cache
-def run_slots_clause(schema: str | None) -> Clause:
-    """``fq_run_slots``."""
-    return call(
-        schema,
-        "fq_run_slots",
-        "slot_at, message_id",
-        id="bigint",
-        revision="bigint",
-        done_until="bigint",
-        slots="bigint[]",
-        until="bigint",
-        next="bigint",
-        notify="boolean",
-    )
-
-
-def run_slots(
-    connection: Connection,
-    schema: str | None,
-    due: DueSchedule,
-    *,
-    slots: Sequence[int],
-    until: int,
-    next_slot: int | None,
-    notify: bool,
-) -> dict[int, int | None] | None:
-    """Run slots of a schedule and write its plan, unless another worker was first: then nothing is done.
-
-    Args:
-        connection: The only statement of its transaction.
-        schema: Of the installation.
-        due: The schedule as it was read.
-        slots: Those to run.
-        until: All slots up to then are done.
-        next_slot: The slot after it.
-        notify: Whether waiting consumers may be woken.
-
-    Returns:
-        The message of each slot that was run; None instead of it: it was dropped. None: nothing was done.
-    """
-    parameters = {
-        "id": due.id,
-        "revision": due.revision,
-        "done_until": due.done_until,
-        "slots": list(slots),
-        "until": until,
-        "next": next_slot,
-        "notify": may_notify(connection, notify),
-    }
-    rows = fetch(connection, run_slots_clause(schema), parameters, f"run schedule {due.name!r}")
-    return {row.slot_at: row.message_id for row in rows if row.slot_at is not None} if rows else None
-
-
-@cache
-def fail_schedule_clause(schema: str | None) -> Clause:
-    """``fq_fail_schedule``."""
-    types = {"id": "bigint", "revision": "bigint", "done_until": "bigint", "problem": "text", "delay": "bigint"}
-    return call(schema, "fq_fail_schedule", "fq_fail_schedule as noted", **types)
-
-
-def fail_schedule(
-    connection: Connection, schema: str | None, due: DueSchedule, *, problem: str, delay: timedelta
-) -> bool:
-    """Note why a schedule could not be run, and let it be tried again after *delay*. Whether it was noted."""
-    parameters = {
-        "id": due.id,
-        "revision": due.revision,
-        "done_until": due.done_until,
-        "problem": problem,
-        "delay": microseconds(delay),
-    }
-    [row] = fetch(connection, fail_schedule_clause(schema), parameters, f"note the problem of schedule {due.name!r}")
-    return cast("bool", row.noted)
-
-
-@cache
-def prune_slots_clause(schema: str | None) -> Clause:
-    """``fq_prune_slots``."""
-    return call(schema, "fq_prune_slots", "slots, schedules", age="bigint", limit="integer")
-
-
-def prune_slots(connection: Connection, schema: str | None, *, age: timedelta, limit: int) -> tuple[int, Sequence[str]]:
-    """Delete old records of slots, and schedules that no code declares any more. How many, and which schedules."""
-    parameters = {"age": microseconds(age), "limit": limit}
-    [row] = fetch(connection, prune_slots_clause(schema), parameters, "prune the slots of schedules")
-    return row.slots, row.schedules
 
 
 @contextmanager

@@ -198,10 +198,10 @@ def hold_deliveries_clause(schema: str | None) -> Clause:
 
 def hold_deliveries(connection: Connection, target: Target, tokens: Sequence[Token]) -> None:
     """Lock the messages of valid tokens, in the order of their ids."""
-    fetch(connection, *hold_deliveries_call(connection, target, tokens))
+    fetch(connection, *hold_deliveries_call(target, tokens))
 
 
-def hold_deliveries_call(connection: Connection, target: Target, tokens: Sequence[Token]) -> Call:  # noqa: ARG001 - as all functions of this package
+def hold_deliveries_call(target: Target, tokens: Sequence[Token]) -> Call:
     """The call of :func:`hold_deliveries`."""
     doing = f"lock {len(tokens)} messages of queue {target.queue!r}"
     return Call(hold_deliveries_clause(target.schema), token_parameters(tokens) | {"queue": target.queue}, doing)

@@ -71,7 +71,7 @@ def settle_steps(connection: Connection, target: Target, settles: Sequence[Settl
     steps: list[Step] = []
     if len({settle.verb for settle in settles}) > 1:
         tokens = sorted(token_of(settle.delivery) for settle in settles)
-        steps.append(Step(database.hold_deliveries_call(connection, target, tokens), _no_updates, _no_failure))
+        steps.append(Step(database.hold_deliveries_call(target, tokens), _no_updates, _no_failure))
     by_verb = ((verb, [one for one in settles if one.verb is verb]) for verb in Verb)
     return [*steps, *(_settle_step(connection, target, verb, same) for verb, same in by_verb if same)]
 

@@ -67,7 +67,7 @@ _WRITES_SQL = {
     "spark": "readers and loads on the driver's own connections",
     "demo": "an application, which queries its tables and the models",
     "testing": "reads messages through the models",
-    "cli": "statements in .sql files: what doctor, top and others ask beyond the library",
+    "cli": "statements in .sql files: the checks of doctor, and where fairqueue is installed",
 }
 _EXECUTING = {"execute", "executemany", "exec_driver_sql", "scalar", "scalars", "stream", "stream_scalars"}
 _WRITING = {"sqlalchemy.text", "sqlalchemy.sql.text", "sqlalchemy.select", "sqlalchemy.func"}
@@ -164,6 +164,13 @@ def test_sql_is_called_by_database_alone(module: str) -> None:
     """Nothing else writes or executes a statement."""
     if _part(module) not in _WRITES_SQL:
         assert _sql_in(_MODULES[module]) == []
+
+
+def test_statements_of_commands_read_the_catalog_alone() -> None:
+    """Commands ask the installation by ``database``; only doctor's checks name its functions and tables."""
+    files = [file for file in (_ROOT / "cli").rglob("*.sql") if "doctor" not in file.parts]
+    assert files != []
+    assert [file.name for file in files if "fairqueue." in file.read_text()] == []
 
 
 def test_exemptions_are_needed() -> None:

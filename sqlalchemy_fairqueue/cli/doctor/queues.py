@@ -6,10 +6,11 @@ import shlex
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.cli.doctor.findings import Finding, Level
 from sqlalchemy_fairqueue.cli.doctor.samples import persistent_rows
 from sqlalchemy_fairqueue.cli.formats import format_duration, plural
-from sqlalchemy_fairqueue.cli.installation import queue_names, queue_time
+from sqlalchemy_fairqueue.cli.installation import queue_names
 from sqlalchemy_fairqueue.figures import age
 from sqlalchemy_fairqueue.queue import Queue
 from sqlalchemy_fairqueue.times import duration, microseconds
@@ -34,7 +35,7 @@ def check_queues(context: CheckContext) -> Iterator[Finding]:
         yield Finding("queues", Level.PROBLEM, f"there is no queue {context.queue!r} in schema {schema!r}")
     elif not names:
         yield Finding("queues", Level.OK, "there is no queue yet")
-    now = queue_time(connection, schema)
+    now = database.now(connection, schema)
     for name in names:
         if context.queue in {None, name}:
             yield from _queue(Queue(name, schema=schema).stats(connection), now, context.max_age)
