@@ -18,12 +18,12 @@ def run() -> None:
 
 def _status() -> int:
     try:
-        import rich  # noqa: F401, PLC0415 - to report a missing extra
-        import typer  # noqa: F401, PLC0415
+        import rich  # noqa: F401 - to report a missing extra
+        import typer  # noqa: F401
     except ImportError as error:
         sys.exit(f"fairqueue needs more than the library: {error}; pip install 'sqlalchemy-fairqueue[cli]'")
-    from sqlalchemy_fairqueue.cli.output import prepare_stdout  # noqa: PLC0415
-    from sqlalchemy_fairqueue.cli.program import main  # noqa: PLC0415
+    from sqlalchemy_fairqueue.cli.output import prepare_stdout
+    from sqlalchemy_fairqueue.cli.program import main
 
     prepare_stdout()
     return main()

@@ -39,10 +39,10 @@ def dashboard(
     its users.
     """
     try:
-        import uvicorn  # noqa: PLC0415 - an extra
-        from starlette.middleware.trustedhost import TrustedHostMiddleware  # noqa: PLC0415
+        import uvicorn
+        from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-        from sqlalchemy_fairqueue.dashboard import Access, Role, create_dashboard  # noqa: PLC0415
+        from sqlalchemy_fairqueue.dashboard import Access, Role, create_dashboard
     except ImportError as error:
         raise usage_error(
             f"the dashboard needs more: {error}; pip install 'sqlalchemy-fairqueue[dashboard]'"
@@ -81,7 +81,7 @@ def dashboard(
 def _mount_metrics(app: Any) -> None:
     """Serve /metrics, with the figures of the dashboard, where prometheus-client is installed."""
     try:
-        from sqlalchemy_fairqueue.metrics import QueueCollector, asgi_application  # noqa: PLC0415 - an extra
+        from sqlalchemy_fairqueue.metrics import QueueCollector, asgi_application
     except ImportError:
         return
     app.mount("/metrics", asgi_application(QueueCollector(figures=app.state.reading.figures)))

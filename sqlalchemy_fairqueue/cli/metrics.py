@@ -62,9 +62,9 @@ def metrics(
         sys.stdout.write(files("sqlalchemy_fairqueue.metrics").joinpath(_FILES[printed]).read_text("utf-8"))
         return None
     try:
-        from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415 - an extra
+        from prometheus_client import CollectorRegistry, start_http_server
 
-        from sqlalchemy_fairqueue.metrics import QueueCollector  # noqa: PLC0415
+        from sqlalchemy_fairqueue.metrics import QueueCollector
     except ImportError as error:
         raise usage_error(f"metrics need more: {error}; pip install 'sqlalchemy-fairqueue[metrics]'") from error
     with open_installation(options) as installation:
@@ -91,10 +91,10 @@ def metrics_page(worker: "Worker | AsyncWorker") -> tuple[HTTPStatus, str, bytes
     Where prometheus-client is not installed, it is an answer that says so.
     """
     try:
-        from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415 - an extra
-        from prometheus_client.exposition import CONTENT_TYPE_LATEST  # noqa: PLC0415
+        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-        from sqlalchemy_fairqueue.metrics import WorkerCollector  # noqa: PLC0415
+        from sqlalchemy_fairqueue.metrics import WorkerCollector
     except ImportError:
         advice = "metrics need prometheus-client; pip install 'sqlalchemy-fairqueue[metrics]'\n"
         return HTTPStatus.NOT_IMPLEMENTED, "text/plain; charset=utf-8", advice.encode()

@@ -84,6 +84,6 @@ def serving(address: Address, pages: Mapping[str, Page]) -> Iterator[Address]:
 
 
 def _family(address: Address) -> Any:
-    import socket  # noqa: PLC0415 - for this alone
+    import socket
 
     return socket.AF_INET6 if ":" in address.host else socket.AF_INET

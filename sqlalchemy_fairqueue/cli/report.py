@@ -190,15 +190,15 @@ def _made(
 def _in_process(options: Options, archive: str | None, times: _Times, arguments: dict[str, Any]) -> Report:
     since, until = times
     try:
-        import jinja2  # noqa: F401, PLC0415 - a missing one is reported before anything is read
-        import matplotlib as mpl  # noqa: F401, PLC0415
+        import jinja2  # noqa: F401 - a missing one is reported before anything is read
+        import matplotlib as mpl  # noqa: F401
 
-        from sqlalchemy_fairqueue.reporting.history import (  # noqa: PLC0415
+        from sqlalchemy_fairqueue.reporting.history import (
             read_archive,
             read_history,
             read_policies,
         )
-        from sqlalchemy_fairqueue.reporting.process_report import report  # noqa: PLC0415
+        from sqlalchemy_fairqueue.reporting.process_report import report
     except ImportError as error:
         raise usage_error(f"a report cannot be made: {error}; pip install 'sqlalchemy-fairqueue[report]'") from error
     with steps() as step:

@@ -226,7 +226,7 @@ def _probed(http: Address | None, runner: "Worker | AsyncWorker") -> Iterator[No
 def _run_threads(
     given: URL | AnyEngine, queues: list[Queue], arguments: dict[str, Any], probed: Probed, *, drain: bool
 ) -> tuple[str, dict[str, int]]:
-    from sqlalchemy_fairqueue.worker import Worker  # noqa: PLC0415 - the other commands do not need it
+    from sqlalchemy_fairqueue.worker import Worker
 
     engine = given if isinstance(given, Engine) else create_engine(_url(given), **_pool(given, arguments))
     runner = Worker(engine, *queues, **arguments)
@@ -240,9 +240,9 @@ def _run_tasks(
     given: URL | AnyEngine, queues: list[Queue], arguments: dict[str, Any], probed: Probed, *, drain: bool
 ) -> tuple[str, dict[str, int]]:
     try:
-        from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415 - needs greenlet
+        from sqlalchemy.ext.asyncio import create_async_engine
 
-        from sqlalchemy_fairqueue.worker import AsyncWorker  # noqa: PLC0415 - the other commands do not need it
+        from sqlalchemy_fairqueue.worker import AsyncWorker
     except ImportError as error:
         raise usage_error(f"--async needs more: {error}; pip install 'sqlalchemy-fairqueue[asyncio]'") from error
 

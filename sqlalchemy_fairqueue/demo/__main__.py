@@ -19,12 +19,12 @@ def run() -> None:
 
 def _run() -> None:
     try:
-        from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415
+        from sqlalchemy.exc import SQLAlchemyError
 
-        from sqlalchemy_fairqueue.demo.command import main  # noqa: PLC0415 - so that a missing extra can be told
-        from sqlalchemy_fairqueue.demo.errors import DemoError  # noqa: PLC0415
-        from sqlalchemy_fairqueue.embedded import EmbeddedServerError  # noqa: PLC0415
-        from sqlalchemy_fairqueue.errors import FairQueueError  # noqa: PLC0415
+        from sqlalchemy_fairqueue.demo.command import main
+        from sqlalchemy_fairqueue.demo.errors import DemoError
+        from sqlalchemy_fairqueue.embedded import EmbeddedServerError
+        from sqlalchemy_fairqueue.errors import FairQueueError
     except ImportError as error:
         sys.exit(f"the demo needs more than the library: {error}; pip install 'sqlalchemy-fairqueue[demo]'")
     try:

@@ -29,10 +29,10 @@ def draw(scenario: Scenario, outcomes: list[Outcome], path: Path) -> None:
     """Write the picture to *path*; its ending says in which format."""
     with _no_traces():
         # Only here, since matplotlib writes into its cache folder when it is imported.
-        from matplotlib.figure import Figure  # noqa: PLC0415
-        from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
-        from matplotlib.lines import Line2D  # noqa: PLC0415
-        from matplotlib.patches import Patch  # noqa: PLC0415
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+        from matplotlib.lines import Line2D
+        from matplotlib.patches import Patch
 
         layout = ConstrainedLayoutEngine(hspace=0.06)
         figure = Figure(figsize=(11, 7.6), dpi=150, layout=layout, facecolor="white")

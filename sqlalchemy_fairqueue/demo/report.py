@@ -61,8 +61,8 @@ def check_report() -> None:
         DemoError: What a report needs is not installed.
     """
     try:
-        import jinja2  # noqa: F401, PLC0415 - only a report needs these
-        import pyarrow as pa  # noqa: F401, PLC0415
+        import jinja2  # noqa: F401 - only a report needs these
+        import pyarrow as pa  # noqa: F401
     except ImportError as error:
         problem = f"a report cannot be made: {error}; pip install 'sqlalchemy-fairqueue[demo,report]'"
         raise DemoError(problem) from error
@@ -76,7 +76,7 @@ def make_report(engine: Engine, page: Path, step: Callable[[str, int, int], None
         page: Where the report is written.
         step: Called before each step with its name, its number from 0 and the number of all steps.
     """
-    from sqlalchemy_fairqueue.reporting import read_history, report  # noqa: PLC0415 - needs pyarrow
+    from sqlalchemy_fairqueue.reporting import read_history, report
 
     step("reading the history", 0, 6)
     history = read_history(engine)
@@ -101,7 +101,7 @@ def forecast_of(history: RecordedHistory, *, error: float, workers: float | None
         error: How far a replay of the record itself is from the record.
         workers: Files handled at once. None: as many as the history shows.
     """
-    from sqlalchemy_fairqueue.simulation.replay import measured_replay  # noqa: PLC0415 - needs pyarrow
+    from sqlalchemy_fairqueue.simulation.replay import measured_replay
 
     scenario = Scenario(name="first come, first served", discipline="fifo", workers=workers)
     rows = measured_replay(history.attempts, scenario).to_pylist()

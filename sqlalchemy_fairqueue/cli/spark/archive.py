@@ -37,7 +37,7 @@ def archive_history(
         spark_session("archive", conf) as spark,
         progress("archiving the history"),
     ):
-        from sqlalchemy_fairqueue.spark.archiving import archive  # noqa: PLC0415 - as late as Spark
+        from sqlalchemy_fairqueue.spark.archiving import archive
 
         done = archive(
             spark,

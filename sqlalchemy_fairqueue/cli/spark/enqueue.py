@@ -59,9 +59,9 @@ def enqueue_file(
         if value not in known:
             raise usage_error(f"{name} {value!r} is none of {', '.join(known)}")
     with open_installation(options) as installation, spark_session("enqueue", conf) as spark, progress("enqueuing"):
-        from sqlalchemy_fairqueue.spark import enqueue  # noqa: PLC0415 - as late as Spark
-        from sqlalchemy_fairqueue.spark.errors import BadRows  # noqa: PLC0415
-        from sqlalchemy_fairqueue.spark.writing.text_files import read_messages  # noqa: PLC0415
+        from sqlalchemy_fairqueue.spark import enqueue
+        from sqlalchemy_fairqueue.spark.errors import BadRows
+        from sqlalchemy_fairqueue.spark.writing.text_files import read_messages
 
         queue = installation.single_queue(may_be_new=True)
         is_text = file_format in _TEXT_FORMATS

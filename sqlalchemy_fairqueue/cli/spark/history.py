@@ -51,9 +51,9 @@ def history_of(
 
 
 def _archived(spark: SparkSession, options: Options, archive: str) -> DataFrame:
-    from pyspark.errors import AnalysisException  # noqa: PLC0415 - other commands do not need Spark
+    from pyspark.errors import AnalysisException
 
-    from sqlalchemy_fairqueue.spark.archiving import read_archive  # noqa: PLC0415
+    from sqlalchemy_fairqueue.spark.archiving import read_archive
 
     try:
         frame = read_archive(spark, archive)

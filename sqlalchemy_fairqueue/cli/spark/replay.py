@@ -54,10 +54,10 @@ def replay_history(
     if not output.parent.is_dir() or output.is_dir():
         raise usage_error(f"--output {str(output)!r} cannot be written; name a file in a folder that is there")
     with spark_session("replay", conf) as spark, history_of(spark, options, archive) as (history, policies):
-        from pyspark import StorageLevel  # noqa: PLC0415 - as late as Spark
+        from pyspark import StorageLevel
 
-        from sqlalchemy_fairqueue.spark.replaying import replays  # noqa: PLC0415
-        from sqlalchemy_fairqueue.spark.reporting import report  # noqa: PLC0415
+        from sqlalchemy_fairqueue.spark.replaying import replays
+        from sqlalchemy_fairqueue.spark.reporting import report
 
         # The report and the replays are of the same rows, also while the history grows.
         kept = history.persist(StorageLevel.DISK_ONLY)

@@ -46,7 +46,7 @@ def report_history(
 
     The history is that of the database, or an archive. Without --queue it is of all queues.
     """
-    from sqlalchemy_fairqueue.spark.reporting import report  # noqa: PLC0415 - as late as Spark
+    from sqlalchemy_fairqueue.spark.reporting import report
 
     if not output.parent.is_dir() or output.is_dir():
         raise usage_error(f"--output {str(output)!r} cannot be written; name a file in a folder that is there")

@@ -24,11 +24,11 @@ def report_by_spark(
     """
     since, until = times
     with spark_session("report", None) as spark, history_of(spark, options, archive) as (history, policies):
-        from pyspark import StorageLevel  # noqa: PLC0415 - as late as Spark
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+        from pyspark import StorageLevel
+        from pyspark.sql import functions as F  # noqa: N812
 
-        from sqlalchemy_fairqueue.reporting.page import page_of  # noqa: PLC0415
-        from sqlalchemy_fairqueue.spark import replays, report  # noqa: PLC0415
+        from sqlalchemy_fairqueue.reporting.page import page_of
+        from sqlalchemy_fairqueue.spark import replays, report
 
         narrowed = history
         if since is not None:

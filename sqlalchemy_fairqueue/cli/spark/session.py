@@ -43,11 +43,11 @@ def spark_session(command: str, conf: Sequence[str] | None) -> Iterator[SparkSes
     """
     settings = dict(_setting(one) for one in conf or ())
     try:
-        import pyarrow as pa  # noqa: F401, PLC0415 - Spark would report a missing one later, and less clearly
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - other commands do not need Spark
+        import pyarrow as pa  # noqa: F401 - Spark would report a missing one later, and less clearly
+        from pyspark.sql import SparkSession
 
-        from sqlalchemy_fairqueue.spark import register  # noqa: PLC0415
-        from sqlalchemy_fairqueue.spark.java import session  # noqa: PLC0415
+        from sqlalchemy_fairqueue.spark import register
+        from sqlalchemy_fairqueue.spark.java import session
     except ImportError as error:
         raise usage_error(f"Spark cannot be used: {error}; pip install 'sqlalchemy-fairqueue[spark]'") from error
     had = SparkSession.getActiveSession()
@@ -71,7 +71,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 def _spark_failure(error: Exception) -> Exception:
     """An error of Spark in one line; errors of this library stay as they are."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - other commands do not need Spark
+    from pyspark.errors import PySparkException
 
     if not isinstance(error, PySparkException):
         return error

@@ -49,7 +49,7 @@ class Psycopg(Driver):
         driver: Any = connection.connection.driver_connection
         if connection.dialect.is_async:
             # It needs greenlet.
-            from sqlalchemy.util import await_only  # noqa: PLC0415
+            from sqlalchemy.util import await_only
 
             await_only(_acommit_with(driver, statements, rows))
         else:
@@ -76,7 +76,7 @@ _NO_PIPELINE = 0
 
 @cache
 def _has_pipelines() -> bool:
-    from psycopg import Pipeline  # noqa: PLC0415 - the application need not have this driver to have another
+    from psycopg import Pipeline
 
     return Pipeline.is_supported()
 
@@ -90,7 +90,7 @@ class _Pipeline:
     """
 
     def __init__(self, driver: Any) -> None:
-        from psycopg.rows import tuple_row  # noqa: PLC0415 - as above
+        from psycopg.rows import tuple_row
 
         self._driver = driver
         self._rows = tuple_row
@@ -108,7 +108,7 @@ class _Pipeline:
 
     def fail(self, error: BaseException) -> None:
         """Keep an error, if it is the first one."""
-        from psycopg.errors import PipelineAborted  # noqa: PLC0415
+        from psycopg.errors import PipelineAborted
 
         if isinstance(error, PipelineAborted):
             error = error.__context__ or error
@@ -153,8 +153,8 @@ async def _acommit_with(driver: Any, statements: Sequence[tuple[str, Any]], rows
 def _binary_results() -> tuple[tuple[type, ...], Any]:
     """The classes of cursors that put parameters into a statement, which have text results only; the other format."""
     # The application need not have this driver to have another. Once, for an import costs much of a call.
-    from psycopg import AsyncClientCursor, ClientCursor  # noqa: PLC0415
-    from psycopg.pq import Format  # noqa: PLC0415
+    from psycopg import AsyncClientCursor, ClientCursor
+    from psycopg.pq import Format
 
     return (ClientCursor, AsyncClientCursor), Format.BINARY
 

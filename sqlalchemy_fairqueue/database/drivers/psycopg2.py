@@ -55,8 +55,8 @@ class Psycopg2(Driver):
 @cache
 def _bytes_type() -> Any:
     # The application need not have this driver to have another.
-    from psycopg2 import BINARY  # noqa: PLC0415
-    from psycopg2.extensions import new_type  # noqa: PLC0415
+    from psycopg2 import BINARY
+    from psycopg2.extensions import new_type
 
     def read(value: Any, cursor: Any) -> bytes | None:
         return None if value is None else bytes(BINARY(value, cursor))
@@ -65,7 +65,7 @@ def _bytes_type() -> Any:
 
 
 def _cursor(factory: Callable[..., Any] | None, *arguments: Any, **options: Any) -> Any:
-    from psycopg2.extensions import cursor, register_type  # noqa: PLC0415
+    from psycopg2.extensions import cursor, register_type
 
     made = (factory or cursor)(*arguments, **options)
     register_type(_bytes_type(), made)
