@@ -12,9 +12,13 @@ Threads, most with a connection of its own (``connection``; never one of the app
                      what unanswered dequeues took.
 ``<name>-settle``    ``settler``: settles what handlers finished, in batches, through ``settlement_writer``.
 ``<name>-heartbeat`` ``duties``: the heartbeat (``heartbeat``) extends leases; further duties cut stuck calls of the
-                     other two, hear signals while all handlers are at work, and start housekeeping (in a thread of its
-                     own).
+                     other two, hear signals while all handlers are at work, poll schedules and groups, and start the
+                     rounds of the next row.
+``<name>-schedules`` One round each, then the thread ends: ``schedules`` runs the slots that are due; ``groups``
+``<name>-groups``    counts members that ended and enqueues follow-ups; ``duties.Housekeeping`` makes and drops days of
+``-housekeeping``    the history, and deletes what is old. Each round has a connection for its own time.
 ``<name>-limits``    ``executors.handler_calls``: notices that the time of a handler is over. It has no connection.
+a probe's thread     ``health``: asks the database whether it answers, on a connection of its own.
 handlers             ``executors``: ``<name>-handler-<n>`` threads (``threads``), or the application's event loop
                      (``tasks``). They use the connections of their sessions. A handler that is declared with
                      ``isolation="process"`` runs in a process of ``child_processes``, for which its thread waits.
@@ -43,9 +47,9 @@ Stop: no handler begins any more, and those at work are told. The fetcher stops 
 what is in the buffer is given back, uncounted. Handlers have until the end of the grace; then their deliveries are
 given back, their sessions refuse to commit, and child processes are killed. A delivery whose handler has exceeded its
 timeout has failed before, so no stop gives it back. The settler stops when all is settled, after 15 seconds in any
-case. Schedules, groups and housekeeping begin nothing further; the statement that is under way has a second. The
-heartbeat stops last: leases are extended until then, and then end if nothing is held under them.
-Functions of on_stop are called after that.
+case. Schedules, groups and housekeeping begin nothing further; the statement that is under way has a second, and
+another worker does what is left. The heartbeat stops last: leases are extended until then, and then end if nothing is
+held under them. Functions of on_stop are called after that.
 
 Failures, and what the worker does then:
 
@@ -63,6 +67,7 @@ Failures, and what the worker does then:
 * A handler hangs beyond its timeout: its delivery fails then, and what the handler still does settles nothing. Its
   thread is not free before it returns; a child process is killed.
 * A child process crashes, or cannot be started: it costs its message an attempt. The next message gets a new one.
+* A schedule cannot be run: its row says why, and it is tried again after a minute. The other schedules go on.
 * A handler raises, times out, or its payload cannot be decoded: ``decisions``. It costs its message an attempt. No
   exception, ``SystemExit`` included, ends a thread.
 * A handler blocks the event loop: deliveries in the buffer are given back, and no more are taken.
