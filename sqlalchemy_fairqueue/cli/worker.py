@@ -75,11 +75,11 @@ def worker(
     poll_interval: Annotated[
         timedelta | None,
         _duration_option(
-            "--poll-interval", "Longest time between two polls when idle. Default: 5s, with --no-notify 1s."
+            "--poll-interval", "Longest time between two polls when idle. Default: 5s, with --no-listen 1s."
         ),
     ] = None,
-    notify: Annotated[
-        bool, typer.Option("--notify/--no-notify", help="Wake up by notifications; not behind a transaction pooler.")
+    listen: Annotated[
+        bool, typer.Option("--listen/--no-listen", help="Listen for notifications; not behind a transaction pooler.")
     ] = True,
     grace: Annotated[
         timedelta | None, _duration_option("--grace", "How long handlers may run on after a signal. Default: 30s.")
@@ -163,7 +163,7 @@ def worker(
     With --http it answers probes: /healthz with 503 if the process should be restarted, and /readyz with 503 while it
     takes no messages, as while the database is away.
     """
-    if not notify and poll_interval is None:
+    if not listen and poll_interval is None:
         poll_interval = timedelta(seconds=1)
     found = [load_queue(name, options.app_dir) for name in queues]
     for module in modules or ():
@@ -172,7 +172,7 @@ def worker(
     application = load_object(reference, options.app_dir) if reference else found[0]
     given = choose_database(options, application, reference or queues[0])
     _configure_logging(log_level)
-    arguments: dict[str, Any] = {"concurrency": concurrency, "notify": notify}
+    arguments: dict[str, Any] = {"concurrency": concurrency, "listen": listen}
     optional = {
         "lease": lease,
         "poll_interval": poll_interval,

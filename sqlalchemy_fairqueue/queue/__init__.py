@@ -53,7 +53,7 @@ class Queue(
         notify: Whether transactions of this object wake waiting consumers by NOTIFY, which is sent only while one
             waits. Give False for transactions that you prepare by SQL of your own: PREPARE refuses one that has
             notified. (Two-phase sessions and connections of SQLAlchemy never notify.) Workers that listen find such
-            work only at their next poll; give them ``Worker(notify=False)`` too, so that they poll more often. A
+            work only at their next poll; give them ``Worker(listen=False)`` too, so that they poll more often. A
             producer behind a transaction pooler can notify; a worker there cannot listen.
         check_kinds: Whether an enqueue of a kind without a handler gives an
             :class:`~sqlalchemy_fairqueue.UnhandledKindWarning`, once a kind, where this object has any handler. Give

@@ -70,7 +70,7 @@ class Groups:
     def run(self) -> None:
         """Do one round: fold and finish until nothing is left, or another worker does it."""
         began = self._options.clock()
-        lock_timeout = self._options.timings.lock_timeout if self._options.notify else None
+        lock_timeout = self._options.timings.lock_timeout if self._options.listen else None
         connection = dedicated_connection(self._options, lock_timeout=lock_timeout)
         try:
             if all(self._fold(connection, schema) for schema in self._notify):

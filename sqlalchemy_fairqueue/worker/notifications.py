@@ -174,7 +174,7 @@ class _Listener:
         if has_room is None:
             raise FairQueueError(
                 "the connection does not listen although it was told to: a transaction pooler is in between; connect "
-                "to the server itself, or give the worker notify=False"
+                "to the server itself, or give the worker listen=False"
             )
         if not has_room and self.is_listening:
             log.warning(

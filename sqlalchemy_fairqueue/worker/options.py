@@ -59,7 +59,7 @@ class WorkerOptions:
     concurrency: int
     lease: timedelta
     poll_interval: timedelta | None
-    notify: bool
+    listen: bool
     grace: timedelta
     retry: RetryPolicy
     prefetch: int
@@ -108,7 +108,7 @@ class WorkerOptions:
     def interval_without_notifications(self) -> float:
         """Seconds between two polls of a worker that cannot, at most."""
         asked = self.poll_interval or _INTERVAL_WITHOUT_NOTIFICATIONS
-        return (min(asked, _INTERVAL_WITHOUT_NOTIFICATIONS) if self.notify else asked).total_seconds()
+        return (min(asked, _INTERVAL_WITHOUT_NOTIFICATIONS) if self.listen else asked).total_seconds()
 
     @property
     def signals(self) -> tuple[float, Clock]:

@@ -69,8 +69,8 @@ class Runtime(Generic[E]):
             ServedQueue(queue, options, self._leases.track, lifespan.resources_of(queue)) for queue in options.queues
         ]
         self.trigger = FetchTrigger(options.clock)
-        # A transaction pooler's connection keeps no settings; it comes with notify=False.
-        lock_timeout = options.timings.lock_timeout if options.notify else None
+        # A transaction pooler's connection keeps no settings; it comes with listen=False.
+        lock_timeout = options.timings.lock_timeout if options.listen else None
         settling = dedicated_connection(options, lock_timeout=lock_timeout)
         self.settler = Settler(settling, options, stats, self.trigger.settled)
         prefetch = Prefetch(options.concurrency, options.timings, options.prefetch)
@@ -85,7 +85,7 @@ class Runtime(Generic[E]):
             prefetch=prefetch,
             trigger=self.trigger,
             settler=self.settler,
-            waits=WaitRegistration(fetching, options, self._subscribe if options.notify else None),
+            waits=WaitRegistration(fetching, options, self._subscribe if options.listen else None),
             stats=stats,
         )
         self._schedules: Schedules | None = None

@@ -98,7 +98,7 @@ class Schedules:
 
     def run(self) -> None:
         """Set what the code declares, and run everything that is due."""
-        lock_timeout = self._timings.lock_timeout if self._options.notify else None
+        lock_timeout = self._timings.lock_timeout if self._options.listen else None
         connection = dedicated_connection(self._options, lock_timeout=lock_timeout)
         try:
             self._declare(connection)

@@ -1,7 +1,7 @@
 """Wake-ups of a worker's threads: by each other, with events, and by commits, after a wait is registered.
 
 The worker registers a wait in the database and polls once more. Then it relies on notifications, beside one poll after
-about 0.2 seconds and one each poll interval (see ``PollSchedule``). Without notifications (``notify=False``, or no
+about 0.2 seconds and one each poll interval (see ``PollSchedule``). Without notifications (``listen=False``, or no
 listening connection just now) it polls more often instead.
 """
 

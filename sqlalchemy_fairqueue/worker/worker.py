@@ -59,7 +59,7 @@ class Worker:
         lease: How long a message stays with this worker after a sign of life; by default 30 seconds. A crashed worker's
             messages come back after so long; a worker that is cut off from the database for so long loses its messages.
         poll_interval: Longest time between two polls of an idle queue. Default: 5 seconds, and without notifications 1.
-        notify: Whether to be woken by notifications. Set it to False behind a transaction pooler.
+        listen: Whether to listen for notifications, and be woken by them. Set it to False behind a transaction pooler.
         grace: How long handlers may go on after ``stop``; then their messages are given back, uncounted.
         retry: When failed messages are tried again, unless their handler was declared with another policy.
         session_factory: Makes the sessions of handlers that take one. Default: ``sessionmaker(engine)``.
@@ -82,7 +82,7 @@ class Worker:
         concurrency: int = 8,
         lease: timedelta = LEASE,
         poll_interval: timedelta | None = None,
-        notify: bool = True,
+        listen: bool = True,
         grace: timedelta = GRACE,
         retry: RetryPolicy | None = None,
         session_factory: Callable[[], Session] | None = None,
@@ -100,7 +100,7 @@ class Worker:
             concurrency=concurrency,
             lease=lease,
             poll_interval=poll_interval,
-            notify=notify,
+            listen=listen,
             grace=grace,
             retry=retry or RetryPolicy(),
             prefetch=prefetch,

@@ -76,7 +76,7 @@ def _worker(job: Working, queue: Queue, tally: _Tally) -> Worker:
         queue,
         concurrency=job.threads,
         lease=_LEASE,
-        notify=job.notify,
+        listen=job.notify,
         poll_interval=timedelta(seconds=job.poll_interval),
     )
 

@@ -115,7 +115,7 @@ def parse(delivery):
 
 def test_ctrl_c_stops_it_too(shop: Shop) -> None:
     """SIGINT stops as SIGTERM does; without --json stdout stays empty."""
-    with shop.worker(THREADS, "--no-notify", "--log-level", "warning") as process:
+    with shop.worker(THREADS, "--no-listen", "--log-level", "warning") as process:
         # By then it hears both signals.
         shop.waits.until(
             "select 1 from pg_stat_activity"

@@ -220,7 +220,7 @@ async def test_impatience_while_a_dequeue_is_waited_for(
 ) -> None:
     """A stop without grace that comes while the database keeps the first one waiting shortens that, too."""
     queue.handler()(lambda _: None)
-    worker = AsyncWorker(async_engine, queue, grace=_LONG, poll_interval=timedelta(milliseconds=10), notify=False)
+    worker = AsyncWorker(async_engine, queue, grace=_LONG, poll_interval=timedelta(milliseconds=10), listen=False)
     running = asyncio.create_task(worker.run())
     await auntil(lambda: worker._runtime is not None, "it works")
     with engine.connect() as holder:

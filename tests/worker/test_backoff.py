@@ -49,7 +49,7 @@ def test_a_failing_dequeue_is_not_hammered(queue: Queue, start: StartWorker, mon
     monkeypatch.setattr(Fetcher, "_take", take)
     monkeypatch.setattr(Consumer, "dequeue", refuse)
     queue.handler()(lambda _: None)
-    worker = start(queue, notify=False)
+    worker = start(queue, listen=False)
     until(lambda: len(put_off) >= 3, "it has failed three times")
     assert all(put_off)
     assert worker.stats.failures >= 3

@@ -76,7 +76,7 @@ def test_the_pooler_example_runs(engine: Engine, database: Database, monkeypatch
         return engine
 
     monkeypatch.setattr(sqlalchemy, "create_engine", create_engine)
-    example = _example("notify=False")
+    example = _example("listen=False")
     module = ModuleType("example")
     exec(compile(example, str(_PAGE), "exec"), module.__dict__)  # noqa: S102 - our own page
     worker = module.__dict__["worker"]

@@ -141,7 +141,7 @@ def test_nothing_is_taken_under_a_lost_lease(queue: Queue, engine: Engine, start
         seen.append(delivery.payload)
         until(go.is_set, "it may end")
 
-    worker = start(queue, lease=timedelta(hours=1), notify=False, poll_interval=timedelta(milliseconds=20))
+    worker = start(queue, lease=timedelta(hours=1), listen=False, poll_interval=timedelta(milliseconds=20))
     send(engine, queue, "first")
     until(lambda: seen == ["first"], "its lease is lost")
     polls = worker.stats.empty

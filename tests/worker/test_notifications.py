@@ -325,7 +325,7 @@ def test_without_notifications(
     queue: Queue, engine: Engine, database: Database, start: StartWorker, seen: list[object]
 ) -> None:
     """A worker that cannot be woken polls, opens no listening connection and registers no wait."""
-    worker = start(queue, notify=False, poll_interval=timedelta(milliseconds=50))
+    worker = start(queue, listen=False, poll_interval=timedelta(milliseconds=50))
     until(lambda: worker.stats.empty > 5, "it is idle")
     send(engine, queue, 1)
     until(lambda: seen == [1], "it is found")

@@ -240,7 +240,7 @@ def test_a_statement_timeout(queue: Queue, engine: Engine, database: Database, c
     go = threading.Event()
     queue.handler()(lambda _: until(go.is_set, "it may end"))
     locked, *_ = send(engine, queue, *range(4))
-    with Worker(own, queue, notify=False, housekeeping=False) as worker:
+    with Worker(own, queue, listen=False, housekeeping=False) as worker:
         until(lambda: worker.stats.taken == 4, "all are taken")
         with connect() as operator:
             operator.execute(text("select from fq_message where id = :id for update"), {"id": locked})
@@ -375,7 +375,7 @@ def test_an_end_that_nothing_can_replace(queue: Queue, engine: Engine, database:
         contexts.append(context)
         return Release() if delivery.payload == "bad" else None
 
-    worker = start(queue, notify=False, poll_interval=timedelta(milliseconds=20))
+    worker = start(queue, listen=False, poll_interval=timedelta(milliseconds=20))
     send(engine, queue, "bad")
     until(lambda: contexts and not held_of(contexts[0]).lease.held, "it is refused")
     polls = worker.stats.empty

@@ -94,7 +94,7 @@ def check_platform(context: CheckContext) -> Iterator[Finding]:
     if is_pooler(host):
         yield Finding(
             "platform", Level.WARNING, f"{host} is a transaction pooler, over which no worker can listen",
-            "connect workers to the endpoint without '-pooler', or give them notify=False; prepared statements: "
+            "connect workers to the endpoint without '-pooler', or give them listen=False; prepared statements: "
             "docs/drivers.md",
             {"host": host},
         )  # fmt: skip

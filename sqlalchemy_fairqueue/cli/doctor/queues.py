@@ -70,7 +70,7 @@ def check_waits(context: CheckContext) -> Iterator[Finding]:
             f"queue {row.queue!r}: consumer {row.consumer!r} waits for {format_duration(left)} more, and no session "
             "listens for it: notifications that name it wake nobody",
             "if it has died, its wait ends by itself; if it runs, it polls: look in its log for why it cannot listen, "
-            "and give it --no-notify behind a transaction pooler",
+            "and give it --no-listen behind a transaction pooler",
             {"queue": row.queue, "consumer": row.consumer, "left_seconds": left},
         )  # fmt: skip
     if not unheard:
