@@ -2,7 +2,6 @@
 
 # Annotations are read when the program starts, so that they must not be postponed.
 import json
-from dataclasses import asdict
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
@@ -17,8 +16,9 @@ from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, key_values, number_column, text_table
+from sqlalchemy_fairqueue.cli.waits import takers, wait_document
 from sqlalchemy_fairqueue.errors import PayloadError
-from sqlalchemy_fairqueue.values import MessageDetails, Wait
+from sqlalchemy_fairqueue.values import MessageDetails
 
 _MOST_AHEAD = 1000
 """Messages ahead of one that a look-up counts."""
@@ -243,23 +243,6 @@ def _document(one: MessageDetails, now: datetime) -> dict[str, Any]:
 
 def _ahead(message: MessageDetails) -> str:
     return f"{_MOST_AHEAD:,} or more" if message.messages_ahead is None else f"{message.messages_ahead:,}"
-
-
-def takers(wait: Wait) -> list[str]:
-    """Who has what a message waits for, the other queues of a shared limit first."""
-    queues = [f"queue {one.queue}: {one.leased:,}" for one in wait.queues if one.leased]
-    return queues + [f"{one.channel}: {one.leased:,}" for one in wait.takers]
-
-
-def wait_document(wait: Wait | None) -> dict[str, Any]:
-    """Why a message waits, as members of a document."""
-    return {
-        "waits_for": str(wait.reason) if wait else None,
-        "waits_until": wait.until if wait else None,
-        "shared_limit": wait.limit if wait else None,
-        "taken_by": [asdict(one) for one in wait.takers] if wait else [],
-        "taken_by_queues": [asdict(one) for one in wait.queues] if wait else [],
-    }
 
 
 def _payload(queue: Queue, message: MessageDetails) -> str | None:

@@ -14,10 +14,11 @@ from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.policies import rate_document
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, text_table
+from sqlalchemy_fairqueue.cli.waits import wait_cells, wait_document
 from sqlalchemy_fairqueue.database.engines import run
 from sqlalchemy_fairqueue.errors import clean
-from sqlalchemy_fairqueue.figures import age
-from sqlalchemy_fairqueue.values import ChannelStats, QueueStats
+from sqlalchemy_fairqueue.figures import age, channel_waits
+from sqlalchemy_fairqueue.values import ChannelStats, QueueStats, Wait
 
 MAX_CHANNELS = 100_000
 """Most channels that one call of the library returns."""
@@ -51,6 +52,8 @@ CHANNEL_COLUMNS = (
     number_column("dropped", BLANK),
     number_column("served cost", BLANK),
     number_column("oldest ready"),
+    Column("waits for", blank=BLANK),
+    Column("which has", blank=BLANK),
     Column("plan", blank=BLANK),
     Column("state", blank=BLANK),
 )
@@ -76,7 +79,7 @@ def queue_row(stats: QueueStats, now: datetime) -> list[Text]:
     ]
 
 
-def channel_row(stats: ChannelStats, now: datetime) -> list[Text]:
+def channel_row(stats: ChannelStats, wait: Wait | None, now: datetime) -> list[Text]:
     """A channel as a row of the table of channels."""
     backlog = f"{stats.backlog:,}/{stats.max_backlog:,}" if stats.max_backlog else None
     limit = f"{stats.current_concurrency:,}/{stats.max_concurrency:,}" if stats.max_concurrency else None
@@ -93,6 +96,7 @@ def channel_row(stats: ChannelStats, now: datetime) -> list[Text]:
         cell(stats.dropped),
         cell(stats.served_cost or None),
         cell(age(stats.oldest_ready_at, now)),
+        *map(cell, wait_cells(wait)),
         cell(stats.plan),
         paused_text(stats.paused_at),
     ]
@@ -108,9 +112,10 @@ def queue_document(stats: QueueStats, now: datetime) -> dict[str, object]:
     return asdict(stats) | {"rate": rate_document(stats.rate), "oldest_ready_seconds": age(stats.oldest_ready_at, now)}
 
 
-def channel_document(stats: ChannelStats, now: datetime) -> dict[str, object]:
+def channel_document(stats: ChannelStats, wait: Wait | None, now: datetime) -> dict[str, object]:
     """A channel as a JSON document."""
-    return asdict(stats) | {"rate": rate_document(stats.rate), "oldest_ready_seconds": age(stats.oldest_ready_at, now)}
+    derived = {"rate": rate_document(stats.rate), "oldest_ready_seconds": age(stats.oldest_ready_at, now)}
+    return asdict(stats) | derived | wait_document(wait)
 
 
 def stats(options: Options) -> Result:
@@ -140,7 +145,7 @@ def channels(
     ] = None,
     busy: Annotated[bool, typer.Option("--busy", help="Only channels with messages.")] = False,
 ) -> Result:
-    """Show the counts of channels, with their policies."""
+    """Show the counts of channels, with their policies, and why each waits."""
     documents: list[dict[str, object]] = []
     parts: list[Any] = []
     more = False
@@ -151,18 +156,20 @@ def channels(
         pages = run(
             installation.engine,
             lambda connection: [
-                one.channels(connection, channel, limit=limit + 1, after=after, busy=busy) for one in queues
+                (found := one.channels(connection, channel, limit=limit + 1, after=after, busy=busy),
+                 channel_waits(connection, one, found[:limit], now))
+                for one in queues
             ],
-        )
-        for queue, found in zip(queues, pages, strict=True):
+        )  # fmt: skip
+        for queue, (found, waits) in zip(queues, pages, strict=True):
             if channel is not None and not found and not busy:
                 raise channel_not_found(queue, channel)
             page, rest = found[:limit], found[limit:]
-            documents += [channel_document(one, now) for one in page]
+            documents += [channel_document(one, waits.get(one.channel), now) for one in page]
             more = more or bool(rest)
             if len(queues) > 1:
                 parts.append(Text(f"queue {clean(queue.name)}", style="bold underline"))
-            rows = [channel_row(one, now) for one in page]
+            rows = [channel_row(one, waits.get(one.channel), now) for one in page]
             parts.append(
                 text_table(CHANNEL_COLUMNS, rows) if rows else Text("no busy channels" if busy else "no channels")
             )

@@ -7,6 +7,7 @@ from sqlalchemy_fairqueue.figures.channels import ChannelSample, Sample, message
 from sqlalchemy_fairqueue.figures.queues import Figures, QueueFigures, read_figures
 from sqlalchemy_fairqueue.figures.shared import SharedFigures
 from sqlalchemy_fairqueue.figures.times import age
+from sqlalchemy_fairqueue.figures.waits import channel_waits
 from sqlalchemy_fairqueue.values.waits import QueueTaker, Reason, Taker, Tenant, Wait
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Tenant",
     "Wait",
     "age",
+    "channel_waits",
     "messages_of",
     "read_figures",
     "take_sample",

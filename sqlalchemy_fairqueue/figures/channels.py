@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import Target
 from sqlalchemy_fairqueue.figures.times import age
+from sqlalchemy_fairqueue.figures.waits import channel_waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
     from sqlalchemy_fairqueue.queue import Queue
-    from sqlalchemy_fairqueue.values import ChannelStats
+    from sqlalchemy_fairqueue.values import ChannelStats, Wait
 
 Key = tuple[str, str]
 
@@ -33,12 +34,14 @@ class ChannelSample:
         oldest: How long the oldest ready message waits.
         change: Growth of the number of its messages a second. None: it is the first sample.
         rate: Completions a second. None: it is the first sample, or its queue records no history.
+        wait: Why it waits. None: it has neither ready nor scheduled messages.
     """
 
     stats: ChannelStats
     oldest: timedelta | None
     change: float | None
     rate: float | None
+    wait: Wait | None = None
 
     @property
     def messages(self) -> int:
@@ -83,7 +86,7 @@ def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], pre
         connection = connected.execution_options(isolation_level="REPEATABLE READ")
         context = database.sample_context(connection, schema)
         recorded = [name for name, one in database.queue_settings(connection, schema).items() if one.history]
-        total = sum(queue.stats(connection).channels for queue in queues)
+        counts = {queue.name: queue.stats(connection) for queue in queues}
         found = {_key(stats): stats for queue in queues for stats in _busy_channels(queue, connection)}
         since = context.at - previous.at if previous and context.at > previous.at else None
         finished: Mapping[Key, int] = {}
@@ -93,6 +96,16 @@ def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], pre
         for queue in queues:
             names = [name for of, name in {**earlier, **finished} if of == queue.name and (of, name) not in found]
             found |= {_key(stats): stats for stats in _named_channels(queue, connection, names)}
+        waits = {
+            queue.name: channel_waits(
+                connection,
+                queue,
+                [stats for (of, _), stats in found.items() if of == queue.name],
+                context.at,
+                counts[queue.name],
+            )
+            for queue in queues
+        }
         connection.rollback()
     channels = []
     for stats in found.values():
@@ -101,7 +114,9 @@ def take_sample(engine: Engine, schema: str | None, queues: Sequence[Queue], pre
             change = (messages_of(stats) - earlier.get(_key(stats), 0)) / since.total_seconds()
             if stats.queue in recorded:
                 rate = finished.get(_key(stats), 0) / since.total_seconds()
-        channels.append(ChannelSample(stats, age(stats.oldest_ready_at, context.at), change, rate))
+        wait = waits[stats.queue].get(stats.channel)
+        channels.append(ChannelSample(stats, age(stats.oldest_ready_at, context.at), change, rate, wait))
+    total = sum(one.channels for one in counts.values())
     return Sample(context.at, since, total, channels, context.snapshot)
 
 

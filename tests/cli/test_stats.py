@@ -70,7 +70,7 @@ def test_channels(cli: Cli, engine: Engine) -> None:
     headings, first, second = found.rows()
     assert headings == [
         "channel", "ready", "scheduled", "leased", "limit", "rate", "weight", "backlog", "dead", "dropped",
-        "served cost", "oldest ready", "plan", "state",
+        "served cost", "oldest ready", "waits for", "which has", "plan", "state",
     ]  # fmt: skip
     assert first[:8] == ["a", "1", "0", "1", "1/4", "10/s", "3", "1/50"]
     assert second[0] == "b"
@@ -80,6 +80,41 @@ def test_channels(cli: Cli, engine: Engine) -> None:
     assert channel["channel"] == "a"
     assert channel["rate"] == {"interval_seconds": 0.1, "burst": 1}
     assert (channel["max_concurrency"], channel["max_backlog"], channel["on_full"]) == (4, 50, "drop")
+
+
+def test_reasons_of_waits(cli: Cli, engine: Engine) -> None:
+    """Each channel that waits says why, and who has the capacity that it waits for."""
+    QUEUE.configure(engine, max_concurrency=1)
+    enqueue(engine, "a", "b")
+    lease(engine, 1)
+    enqueue(engine, "c", delay=timedelta(hours=1))
+    enqueue(engine, "d")
+    QUEUE.pause(engine, "d")
+
+    text = {row[0]: row for row in cli("channels").rows()[1:]}
+    assert "queue limit" in text["b"]
+    assert "a: 1" in text["b"]
+    channels = {one["channel"]: one for one in cli("channels", "--json").document["channels"]}
+    assert {name: one["waits_for"] for name, one in channels.items()} == {
+        "a": None, "b": "queue limit", "c": "scheduled", "d": "paused",
+    }  # fmt: skip
+    assert [(one["channel"], one["leased"]) for one in channels["b"]["taken_by"]] == [("a", 1)]
+
+
+def test_a_shared_limit(cli: Cli, engine: Engine) -> None:
+    """It is named, with the other queues that draw from it."""
+    mails = Queue("mails")
+    mails.configure_limit(engine, "api", max_concurrency=2)
+    for queue in QUEUE, mails:
+        queue.configure(engine, limits=["api"])
+        enqueue(engine, "a", queue=queue)
+        assert len(lease(engine, 1, queue=queue)) == 1
+    enqueue(engine, "a")
+    [row] = cli("channels", "--queue", "documents").rows()[1:]
+    assert "shared limit api" in row
+    assert "queue mails: 1" in row
+    [one] = cli("channels", "a", "--queue", "documents", "--json").document["channels"]
+    assert (one["waits_for"], one["shared_limit"]) == ("shared limit", "api")
 
 
 def test_one_channel(cli: Cli, engine: Engine) -> None:

@@ -35,7 +35,10 @@ def test_one_sample(cli: Cli, engine: Engine) -> None:
 
     found = cli("top", "--once")
     assert found.out.splitlines()[0].endswith("UTC  3 channels: 5 ready, 2 scheduled, 1 leased")
-    assert found.rows()[1] == ["channel", "ready", "scheduled", "leased", "done/s", "change/s", "oldest ready", "state"]
+    assert found.rows()[1] == [
+        "channel", "ready", "scheduled", "leased", "done/s", "change/s", "oldest ready", "waits for", "which has",
+        "state",
+    ]  # fmt: skip
     assert [row[:6] for row in found.rows()[2:]] == [
         ["c", "3", "0", "0", "-", "-"], ["b", "2", "0", "0", "-", "-"], ["a", "0", "2", "1", "-", "-"],
     ]  # fmt: skip
@@ -46,6 +49,9 @@ def test_one_sample(cli: Cli, engine: Engine) -> None:
     totals = {name: shown["totals"][name] for name in ("channels", "ready", "scheduled", "leased")}
     assert totals == {"channels": 3, "ready": 5, "scheduled": 2, "leased": 1}
     assert shown["channels"][0]["completed_per_second"] is None
+    reasons = {one["channel"]: one["waits_for"] for one in shown["channels"]}
+    assert reasons == {"a": "scheduled", "b": "paused", "c": "others' turn"}
+    assert [one["channel"] for one in shown["channels"][0]["taken_by"]] == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from rich.text import Text
 from sqlalchemy_fairqueue.cli.formats import plural
 from sqlalchemy_fairqueue.cli.stats import paused_text
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, text_table
+from sqlalchemy_fairqueue.cli.waits import wait_cells, wait_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,6 +61,8 @@ _COLUMNS = (
     number_column("done/s", BLANK),
     number_column("change/s", BLANK),
     number_column("oldest ready"),
+    Column("waits for", blank=BLANK),
+    Column("which has", blank=BLANK),
     Column("state", blank=BLANK),
 )
 
@@ -86,6 +89,7 @@ def _row(channel: ChannelSample) -> list[Text]:
         _per_second(channel.rate),
         _per_second(channel.change, sign="+"),
         cell(channel.oldest),
+        *map(cell, wait_cells(channel.wait)),
         paused_text(stats.paused_at),
     ]
 
@@ -102,6 +106,7 @@ def sample_document(sample: Sample, sort: Sort, limit: int) -> dict[str, Any]:
                 "scheduled": channel.stats.scheduled, "leased": channel.stats.leased,
                 "completed_per_second": channel.rate, "change_per_second": channel.change,
                 "oldest_ready_seconds": channel.oldest, "paused_at": channel.stats.paused_at,
+                **wait_document(channel.wait),
             }
             for channel in sorted_channels(sample, sort, limit)
         ],

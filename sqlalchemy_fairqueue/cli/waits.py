@@ -1,0 +1,34 @@
+"""Reasons of waits on the screen and in documents, with who has what is waited for."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.values import Wait
+
+
+def wait_cells(wait: Wait | None) -> tuple[str | None, str | None]:
+    """Why something waits, and who has what it waits for."""
+    if wait is None:
+        return None, None
+    reason = str(wait.reason) if wait.limit is None else f"{wait.reason} {wait.limit}"
+    return reason, ", ".join(takers(wait)) or None
+
+
+def takers(wait: Wait) -> list[str]:
+    """Who has what is waited for, the other queues of a shared limit first."""
+    queues = [f"queue {one.queue}: {one.leased:,}" for one in wait.queues if one.leased]
+    return queues + [f"{one.channel}: {one.leased:,}" for one in wait.takers]
+
+
+def wait_document(wait: Wait | None) -> dict[str, Any]:
+    """Why something waits, as members of a document."""
+    return {
+        "waits_for": str(wait.reason) if wait else None,
+        "waits_until": wait.until if wait else None,
+        "shared_limit": wait.limit if wait else None,
+        "taken_by": [asdict(one) for one in wait.takers] if wait else [],
+        "taken_by_queues": [asdict(one) for one in wait.queues] if wait else [],
+    }

@@ -1,0 +1,48 @@
+"""Reasons for which channels wait, read for those that are shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.values import wait_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.queue import Queue
+    from sqlalchemy_fairqueue.values import ChannelStats, QueueStats, Wait
+
+_RIVALS = 20
+"""Channels among which those are found that have most of what a channel waits for."""
+
+
+def channel_waits(
+    connection: Connection,
+    queue: Queue,
+    channels: Iterable[ChannelStats],
+    now: datetime,
+    stats: QueueStats | None = None,
+) -> Mapping[str, Wait]:
+    """Why channels of a queue wait, by their names; those without ready or scheduled messages are left out.
+
+    It reads about what the statistics of the queue read, and nothing if no channel waits.
+
+    Args:
+        connection: Where to ask.
+        queue: The queue.
+        channels: The channels.
+        now: The time by the queue's clock.
+        stats: The counts of the queue, if they are known.
+    """
+    waiting = [one for one in channels if one.ready or one.scheduled]
+    if not waiting:
+        return {}
+    counts = queue.stats(connection) if stats is None else stats
+    contention = queue.contention(connection, limit=_RIVALS)
+    limits = database.limits(connection, queue.schema, queue=queue.name)
+    waits = {one.channel: wait_of(counts, contention, limits, one, now) for one in waiting}
+    return {channel: wait for channel, wait in waits.items() if wait is not None}
