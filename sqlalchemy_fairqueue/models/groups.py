@@ -40,6 +40,7 @@ class GroupMixin(FairqueueMixin):
     finished_at: Mapped[datetime | None] = mapped_column(Instant)
     message_id: Mapped[int | None] = mapped_column(BigInteger)
     problem: Mapped[str | None] = mapped_column(Text)
+    waits: Mapped[int] = mapped_column(server_default=text("0"))
 
     @declared_attr.directive
     def __table_args__(cls) -> tuple[Any, ...]:

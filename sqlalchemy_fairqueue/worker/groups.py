@@ -70,8 +70,7 @@ class Groups:
     def run(self) -> None:
         """Do one round: fold and finish until nothing is left, or another worker does it."""
         began = self._options.clock()
-        lock_timeout = self._options.timings.lock_timeout if self._options.listen else None
-        connection = dedicated_connection(self._options, lock_timeout=lock_timeout)
+        connection = dedicated_connection(self._options)
         try:
             if all(self._fold(connection, schema) for schema in self._notify):
                 self.folded_at = began

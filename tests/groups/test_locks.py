@@ -1,5 +1,9 @@
 """Locks of groups: what waits for what, and what never does."""
 
+from datetime import timedelta
+from itertools import pairwise
+from uuid import UUID
+
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
@@ -7,6 +11,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy_fairqueue import Enqueue, MessageCancelled, Queue
 from sqlalchemy_fairqueue.testing import make_context
 from sqlalchemy_fairqueue.unit_of_work import send_recorded
+from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
 from tests.groups.conftest import Make, counts, fold, followups
@@ -89,24 +94,73 @@ def test_a_cancel_of_a_group_waits_for_a_member_that_adds(
     assert counts(queue.group_status(engine, group)) == (2, 0, 0, 2, 0)
 
 
-def test_a_follow_up_whose_channel_is_being_made_waits_alone(
-    engine: Engine, database: Database, queue: Queue, make: Make
+def _group(engine: Engine, queue: Queue, then: Enqueue) -> UUID:
+    with Session(engine) as session, session.begin(), queue.group(session, then=then) as group:
+        pass
+    return group.id
+
+
+def _problems(database: Database) -> int:
+    return database.value("select count(*) from fq_group where problem is not null")
+
+
+def _folded(database: Database) -> tuple[int, list[int]]:
+    """Fold until nothing is left. How many groups were tried, and how many had waited in vain after each call."""
+    tried, waiting, more = 0, [0], True
+    while more:
+        [row] = database.rows("select finished, more from fq_fold_groups(100, 100, false)")
+        more, tried = row.more, tried + row.finished
+        waiting.append(_problems(database))
+    return tried, waiting
+
+
+def test_follow_ups_whose_channel_is_being_made_wait_alone(
+    engine: Engine, database: Database, queue: Queue, make: Make, clock: Clock
 ) -> None:
-    """With the lock_timeout of workers a fold does not stand behind a transaction that makes the channel; others go
-    on, and it is tried again.
+    """Folds wait once for a transaction that makes the channel of many follow-ups, whatever the lock_timeout of their
+    caller; others are finished, and these are tried again together and ever later.
     """
+    queue.configure_channel(engine, "there", weight=1)
     with Session(engine) as making:
         queue.enqueue_now(making, channel="reports", payload=1)
-        group = make()
-        with Session(engine) as session, session.begin(), queue.group(session) as other:
-            pass
-        with engine.begin() as folding:
-            folding.exec_driver_sql("set local lock_timeout = '50ms'")
-            folding.exec_driver_sql("select fq_fold_groups(100, 100, false)")
-        assert "lock timeout" in str(queue.group_status(engine, group).problem)
-        assert queue.group_status(engine, other.id).finished_at is not None
+        groups = [make() for _ in range(5)]
+        others = [_group(engine, queue, Enqueue(channel=name, payload=1)) for name in ("a-new", "there", "z-new")]
+        for pause in (1, 2, 4, 8, 16, 16):
+            before = database.value("select fq_now()")
+            tried, waiting = _folded(database)
+            after = database.value("select fq_now()")
+            assert (tried, waiting[-1]) == (1 + len(others), len(groups))
+            assert "lock timeout" in str(queue.group_status(engine, groups[4]).problem)
+            assert [queue.group_status(engine, group).finished_at is None for group in others] == [False] * len(others)
+            for row in database.rows("select due_at from fq_group where problem is not null"):
+                assert before <= row.due_at - pause * 1_000_000 <= after
+            clock.advance(timedelta(seconds=pause))
+            others = []
         making.commit()
+    fold(database)
+    assert _problems(database) == 0
+    assert followups(database) == ["report"] * len(groups)
+    assert database.value("show lock_timeout") == "0"
+
+
+def test_a_fold_ends_with_its_first_wait(engine: Engine, database: Database, queue: Queue) -> None:
+    """What a fold has enqueued before it waits in vain for a key is committed then: no producer waits behind it."""
+    keys = ["k1", "k2", "k3"]
+    queue.configure_channel(engine, "b", weight=1)
+    with Session(engine) as holding:
+        for key in keys:
+            queue.enqueue_now(holding, channel="b", payload=1, key=key)
+        blocked = [_group(engine, queue, Enqueue(channel="b", payload=2, key=key)) for key in keys]
+        others = [
+            _group(engine, queue, Enqueue(channel="a-new", payload="first")),
+            _group(engine, queue, Enqueue(channel="b", payload="last", key="k4")),
+        ]
+        tried, waiting = _folded(database)
+        assert tried == len(blocked) + len(others)
+        assert waiting[-1] == len(blocked)
+        assert max(later - earlier for earlier, later in pairwise(waiting)) == 1
+        assert [queue.group_status(engine, group).finished_at is None for group in others] == [False] * len(others)
+        holding.commit()
     database.execute("update fq_group set due_at = 1 where due_at is not null")
     fold(database)
-    assert queue.group_status(engine, group).problem is None
-    assert followups(database) == ["report"]
+    assert [queue.group_status(engine, group).finished_at is None for group in blocked] == [False] * len(blocked)

@@ -5,11 +5,14 @@
 -- Guarantees: exactly one of a group's follow-ups is enqueued, with the transaction that writes down that it is
 -- finished: the one for its failure, if there is one and a member failed or was cancelled, else the other one. A group
 -- is finished when each member that was ever added has ended: all notes that this statement's snapshot has are folded,
--- and only members add members. A follow-up that cannot be enqueued (its channel is full, or another transaction makes
--- it and a lock_timeout ended the wait) stays, with the problem, and is tried again after a second, a minute if it is
--- not passing; other groups go on.
--- Locks: the row of fq_group_fold, skip locked; then rows that nobody else updates; then, by group in the order
--- (queue, channel, key), what fq_enqueue locks.
+-- and only members add members. A follow-up that cannot be enqueued stays, with the problem, and other groups go on. It
+-- is tried again after a second if its channel is full; after 1, 2, 4, 8, then every 16 seconds if another transaction
+-- makes its channel or has its key; after a minute if the problem is not passing.
+-- Locks: the row of fq_group_fold, skip locked; then rows that nobody else updates; then what fq_enqueue locks: first
+-- for follow-ups that wait for nobody (an existing channel, no key), then for others by (queue, channel, key). One of
+-- these waits for 20 ms at most. The first that waits in vain ends the call, as 100 ms of follow-ups do: what the call
+-- has locked is free when the caller commits, and the next call does the rest. Those with the same key, or of the same
+-- new channel, are put off without a wait. So nobody waits long for a fold, and groups hardly wait for each other.
 -- Index: fq_group_note_pkey from floor_xid on, fq_group_pkey, fq_group_due_ix, fq_message_group_ix.
 -- Errors: QF001 bad argument.
 create function fairqueue.fq_fold_groups(p_limit integer, p_groups integer, p_notify boolean)
@@ -25,9 +28,11 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_material = off
 set jit = off
+set lock_timeout = '200ms'
 as $$
 #variable_conflict use_column
 declare
+  c_round constant interval := '100 ms';
   v_now bigint := fairqueue.fq_now();
   v_floor xid8;
   v_xmin xid8 := pg_snapshot_xmin(pg_current_snapshot());
@@ -35,6 +40,12 @@ declare
   v_outcome text;
   v_problem text;
   v_wait bigint;
+  v_until timestamptz;
+  v_waited boolean := false;
+  v_queue text;
+  v_channel text;
+  v_key text;
+  v_left boolean := false;
   r record;
 begin
   if (p_limit between 1 and 1000000) is not true or (p_groups between 1 and 10000) is not true then
@@ -126,9 +137,12 @@ begin
     where f.single = 1;
   end if;
 
+  v_until := clock_timestamp() + c_round;
+  -- Until this function returns: none of what follows may wait longer while it has locks that others wait for.
+  perform set_config('lock_timeout', '20ms', true);
   for r in
-    select g.group_id, g.queue, g.added, g.done, g.failed, g.cancelled, w.on_failure, w.channel,
-      w.kind, w.content, w.headers, w.delay, w.at, w.priority, w.dedupe_key, w.max_attempts, w.policy
+    select g.group_id, g.queue, g.added, g.done, g.failed, g.cancelled, g.waits, w.on_failure, w.channel,
+      w.kind, w.content, w.headers, w.delay, w.at, w.priority, w.dedupe_key, w.max_attempts, w.policy, w.is_new
     from (
       select d.*
       from fairqueue.fq_group d
@@ -137,15 +151,37 @@ begin
       limit p_groups
     ) g
     left join lateral (
-      select f.*
+      select f.*,
+        not exists (
+          select
+          from fairqueue.fq_channel c
+          where c.queue = g.queue
+            and c.name = f.channel
+        ) as is_new
       from fairqueue.fq_group_followup f
       where f.group_id = g.group_id
         and (not f.on_failure or g.failed + g.cancelled > 0)
       order by f.on_failure desc
       limit 1
     ) w on true
-    order by g.queue, w.channel, w.dedupe_key nulls first, g.group_id
+    order by num_nonnulls(w.dedupe_key) > 0 or w.is_new, g.waits > 0, g.queue, w.channel, w.dedupe_key nulls first,
+      g.group_id
   loop
+    if v_waited then
+      if r.queue = v_queue and r.channel = v_channel and (r.is_new or r.dedupe_key is not distinct from v_key) then
+        update fairqueue.fq_group g
+        set problem = left(v_problem, 2000),
+          due_at = v_now + v_wait,
+          waits = r.waits + 1
+        where g.group_id = r.group_id;
+      else
+        v_left := true;
+      end if;
+      continue;
+    elsif clock_timestamp() > v_until then
+      v_left := true;
+      exit;
+    end if;
     finished := finished + 1;
     v_message_id := null;
     v_problem := null;
@@ -178,7 +214,14 @@ begin
             using errcode = 'QF005';
         end if;
       exception
-        when sqlstate 'QF005' or sqlstate 'QF007' or lock_not_available or deadlock_detected then
+        when lock_not_available or deadlock_detected then
+          v_problem := sqlerrm;
+          v_wait := 1000000 << least(r.waits, 4);
+          v_waited := true;
+          v_queue := r.queue;
+          v_channel := r.channel;
+          v_key := r.dedupe_key;
+        when sqlstate 'QF005' or sqlstate 'QF007' then
           v_problem := sqlerrm;
           v_wait := 1000000;
         when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error
@@ -191,7 +234,8 @@ begin
     if v_problem is not null then
       update fairqueue.fq_group g
       set problem = left(v_problem, 2000),
-        due_at = v_now + v_wait
+        due_at = v_now + v_wait,
+        waits = case when v_waited then r.waits + 1 else 0 end
       where g.group_id = r.group_id;
       continue;
     end if;
@@ -204,7 +248,7 @@ begin
     delete from fairqueue.fq_group_followup f
     where f.group_id = r.group_id;
   end loop;
-  more := finished = p_groups;
+  more := v_left or finished = p_groups;
   return next;
 end
 $$;
