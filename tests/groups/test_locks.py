@@ -101,7 +101,8 @@ def _group(engine: Engine, queue: Queue, then: Enqueue) -> UUID:
 
 
 def _problems(database: Database) -> int:
-    return database.value("select count(*) from fq_group where problem is not null")
+    [row] = database.rows("select count(*) from fq_group where problem is not null")
+    return int(row[0])
 
 
 def _folded(database: Database) -> tuple[int, list[int]]:
