@@ -33,7 +33,7 @@ from sqlalchemy_fairqueue.database.dead_letters import (
     purge_dead,
     redrive,
 )
-from sqlalchemy_fairqueue.database.deliveries import DeliveredMessage, Dequeued, Heard, Hints, dequeue, hear
+from sqlalchemy_fairqueue.database.deliveries import DeliveredMessage, Dequeued, Heard, Hint, Hints, dequeue, hear
 from sqlalchemy_fairqueue.database.details import dead_letter_groups, message_attempts, message_details
 from sqlalchemy_fairqueue.database.enqueues import (
     EncodedMessage,
@@ -131,6 +131,7 @@ __all__ = [
     "Follower",
     "Forgetting",
     "Heard",
+    "Hint",
     "Hints",
     "MessageFilter",
     "MessagePosition",

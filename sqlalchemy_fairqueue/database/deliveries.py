@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,11 +23,35 @@ if TYPE_CHECKING:
 Hints = list[int | None]
 """Where a dequeue found something: the next one of the same consumer begins there. Any value is safe."""
 
-# Places of hints that say more: whether messages hold slots, and since when what is due is locked.
-_HOLD_SLOTS = 6
-_LOCKED_SINCE = 7
-# Whether the queue is fair by seconds.
-_TIMED = 10
+
+class Hint(IntEnum):
+    """The elements of :data:`Hints`, as fq_dequeue returns them. Times are microseconds since the epoch.
+
+    Attributes:
+        READY_FLOOR: The turn order at which the ready order was found to begin.
+        SIGNAL_FLOOR: The id below which no signal is left.
+        NEXT_SIGNAL_FLOOR: The signal floor once the transactions below FLOOR_XID have ended.
+        FLOOR_XID: A transaction id.
+        FULL_SCAN_AT: When the next full scan is due.
+        BELOW_SCAN_AT: When the next scan below READY_FLOOR is due.
+        HOLD_SLOTS: 1 if the messages may hold slots of a limit.
+        LOCKED_SINCE: Since when the same is due and locked; None: nothing is.
+        LOCKED: What that is: a turn order, or a signal.
+        LEASE_FLOOR: The expiry below which no live lease is left.
+        IS_TIMED: 1 if the queue is fair by seconds.
+    """
+
+    READY_FLOOR = 0
+    SIGNAL_FLOOR = 1
+    NEXT_SIGNAL_FLOOR = 2
+    FLOOR_XID = 3
+    FULL_SCAN_AT = 4
+    BELOW_SCAN_AT = 5
+    HOLD_SLOTS = 6
+    LOCKED_SINCE = 7
+    LOCKED = 8
+    LEASE_FLOOR = 9
+    IS_TIMED = 10
 
 
 class DeliveredMessage(NamedTuple):
@@ -88,9 +113,9 @@ class Heard(NamedTuple):
 
     def after(self, hints: Hints | None) -> Hints | None:
         """The hints of before it, so that a dequeue finds what it scheduled."""
-        if self.scheduled_at is None or hints is None or hints[0] is None:
+        if self.scheduled_at is None or hints is None or (floor := hints[Hint.READY_FLOOR]) is None:
             return hints
-        return [min(hints[0], self.scheduled_at), *hints[1:]]
+        return [min(floor, self.scheduled_at), *hints[1:]]
 
 
 @cache
@@ -168,13 +193,18 @@ def dequeue(
         unreadable=unreadable,
         lease=Lease(about.lease_id, consumer, instant(about.lease_expires_at)) if rows else None,
         lease_id=about.lease_id,
-        hold_slots=found[_HOLD_SLOTS : _HOLD_SLOTS + 1] != [0],
-        is_timed=found[_TIMED : _TIMED + 1] == [1],
+        hold_slots=_hint(found, Hint.HOLD_SLOTS) != 0,
+        is_timed=_hint(found, Hint.IS_TIMED) == 1,
         hints=found or None,
-        is_locked=any(since is not None for since in found[_LOCKED_SINCE : _LOCKED_SINCE + 1]),
+        is_locked=_hint(found, Hint.LOCKED_SINCE) is not None,
         due_in=None if about.due_in is None else duration(about.due_in),
         signals_after=about.signals_after,
     )
+
+
+def _hint(hints: Hints, which: Hint) -> int | None:
+    """An element of hints; None where it is missing or null."""
+    return hints[which] if which < len(hints) else None
 
 
 def _delivered(*columns: Any) -> DeliveredMessage:

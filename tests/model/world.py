@@ -12,6 +12,7 @@ from psycopg.rows import namedtuple_row
 from sqlalchemy import Connection, Engine, create_engine, event, text
 
 from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue.database import Hint
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
 from tests.model import invariants
@@ -165,12 +166,12 @@ class World:
     def hidden_from(self, consumer: int) -> set[str]:
         """The channels whose turn order is below what the consumer's hint lets it see."""
         hints = self.queues[consumer]._consumer(self.engine)._hints
-        if hints is None or hints[0] is None:
+        if hints is None or hints[Hint.READY_FLOOR] is None:
             return set()
         found = self.rows(
             "select c.name from fq_channel_state s join fq_channel c on c.id = s.channel_id "
             "where s.next_dequeue_at < %(floor)s",
-            floor=hints[0],
+            floor=hints[Hint.READY_FLOOR],
         )
         return {row[0] for row in found}
 
@@ -184,6 +185,6 @@ class World:
         if hints == "forgotten":
             found._forget()
         elif found._hints is not None:
-            found._hints[4] = self.now() + 50_000_000 if hints == "kept" else 0
-            # The clock makes each look dear; tests/sql/test_dequeue_hints.py puts off the look at what a hint hides.
-            found._hints[5:] = [0] * len(found._hints[5:])
+            found._hints[Hint.FULL_SCAN_AT] = self.now() + 50_000_000 if hints == "kept" else 0
+            # Each scan moves the clock; tests/sql/test_dequeue_hints.py puts off the scan of what a hint hides.
+            found._hints[Hint.BELOW_SCAN_AT :] = [0] * len(found._hints[Hint.BELOW_SCAN_AT :])

@@ -3,6 +3,7 @@
 import psycopg
 import pytest
 
+from sqlalchemy_fairqueue.database import Hint
 from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
 
@@ -48,8 +49,8 @@ def test_the_hint_stays_at_the_start_of_the_call(kernel: Kernel) -> None:
     call = kernel.dequeue(7, lease=HOUR)
     started = kernel.value("select expires_at from fq_lease") - HOUR - HOUR // 8
     assert call.hints is not None
-    assert call.hints[0] is not None
-    assert call.hints[0] <= started
+    assert call.hints[Hint.READY_FLOOR] is not None
+    assert call.hints[Hint.READY_FLOOR] <= started
 
 
 def test_a_lease_of_another_queue_is_not_used(kernel: Kernel) -> None:

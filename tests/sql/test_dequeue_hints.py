@@ -2,6 +2,7 @@
 
 import pytest
 
+from sqlalchemy_fairqueue.database import Hint
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
 from tests.sql.answers import Call
@@ -11,7 +12,7 @@ from tests.sql.kernel.verbs import limit
 
 def _hints(kernel: Kernel, call: Call) -> list[int | None]:
     """A call's hints, the next full scan put off."""
-    return [*call.hints[:4], kernel.value("select fq_now()") + 10 * SECOND]
+    return [*call.hints[: Hint.FULL_SCAN_AT], kernel.value("select fq_now()") + 10 * SECOND]
 
 
 @pytest.mark.parametrize("polls", [0, 1], ids=["at once", "after a poll that found nothing"])
@@ -53,8 +54,8 @@ def test_whether_slots_are_held_is_told(kernel: Kernel, size: int, limited: str)
     told = []
     while (call := kernel.dequeue(size)).hands:
         held = kernel.value("select count(*) from fq_message where id = any(%(ids)s) and slots > 0", ids=call.ids)
-        assert call.hints[6] >= (held > 0)
-        told.append(call.hints[6])
+        assert call.hints[Hint.HOLD_SLOTS] >= (held > 0)
+        told.append(call.hints[Hint.HOLD_SLOTS])
     assert any(told) == (limited != "no")
 
 
@@ -76,7 +77,7 @@ def test_what_stands_below_the_hint_is_found_by_the_next_full_scan(kernel: Kerne
     assert call.due_in is not None
     assert 0 < call.due_in <= SECOND
     hints = call.hints
-    hints[5] = kernel.value("select fq_now()")
+    hints[Hint.BELOW_SCAN_AT] = kernel.value("select fq_now()")
     assert kernel.dequeue(4, hints=hints).channels == ["a", "b"]
 
 
@@ -97,7 +98,7 @@ def test_a_channel_in_other_hands_is_not_forgotten_for_one_that_is_taken(
     assert call.channels == ["b"]
     assert call.due_in == 0
     other.rollback()
-    assert kernel.dequeue(4, hints=[*call.hints[:4], *[now + 10 * SECOND] * 2]).channels == ["a", "a"]
+    assert kernel.dequeue(4, hints=[*call.hints[: Hint.FULL_SCAN_AT], *[now + 10 * SECOND] * 2]).channels == ["a", "a"]
 
 
 def test_a_hint_ahead_of_the_clock_hides_nothing(kernel: Kernel) -> None:

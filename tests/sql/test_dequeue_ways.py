@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sqlalchemy_fairqueue.database import Hint
 from sqlalchemy_fairqueue.sql import NEEDED_VERSION, functions, in_schema
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database, MakeDatabase
@@ -66,12 +67,12 @@ class Twin:
         """Take what the limit allows; what came, but for what chance or the server's other databases decide."""
         hints = None
         if hinted and self.call.hints:
-            hints = [*self.call.hints[:4], self.kernel.value("select fq_now()") + SECOND]
+            hints = [*self.call.hints[: Hint.FULL_SCAN_AT], self.kernel.value("select fq_now()") + SECOND]
         self.call = self.kernel.dequeue(self.limit, lease=HOUR, lease_id=self.call.lease_id, hints=hints)
         self.hands += self.call.hands
         return [
             *((hand.id, hand.channel, hand.content, hand.attempt, hand.deliveries) for hand in self.call.hands),
-            self.call.hints[0],
+            self.call.hints[Hint.READY_FLOOR],
             self.call.lease_expires_at,
             self.call.due_in,
             self.call.signals_after,

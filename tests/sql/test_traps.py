@@ -4,6 +4,7 @@ names.
 
 import pytest
 
+from sqlalchemy_fairqueue.database import Hint
 from tests.sql.client import MILLISECOND, SECOND, Kernel, OpenKernel
 
 
@@ -107,12 +108,12 @@ def test_the_signal_hint_waits_for_open_writers(kernel: Kernel, open_kernel: Ope
     hints = kernel.dequeue().hints
     for _ in range(10):
         kernel.enqueue("early")
-        hints[4] = kernel.value("select fq_now() + 50000000")
+        hints[Hint.FULL_SCAN_AT] = kernel.value("select fq_now() + 50000000")
         call = kernel.dequeue(10, hints=hints)
         assert call.channels == ["early"]
         hints = call.hints
     slow.commit()
-    hints[4] = kernel.value("select fq_now() + 50000000")
+    hints[Hint.FULL_SCAN_AT] = kernel.value("select fq_now() + 50000000")
     assert kernel.dequeue(10, hints=hints).channels == ["late"]
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from sqlalchemy_fairqueue.database import Hint
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel
 from tests.sql.plans import assert_frugal
 
@@ -66,7 +67,7 @@ def test_an_open_snapshot_does_not_make_calls_dearer(kernel: Kernel, open_kernel
     before = _entries_read(kernel)
     for _ in range(20):
         # Hints of the call before, and the next full scan far away: it is made now and then, for a tenth of the time.
-        hints[4] = kernel.value("select fq_now() + 50000000")
+        hints[Hint.FULL_SCAN_AT] = kernel.value("select fq_now() + 50000000")
         call = kernel.dequeue(hints=hints)
         hints = call.hints
         assert len(call.hands) == 1
@@ -84,7 +85,7 @@ def test_an_open_snapshot_does_not_make_the_end_of_the_line_dearer(
     before = _entries_read(kernel)
     for _ in range(20):
         # Both full scans far away: each takes a thirtieth of the time.
-        hints[4] = hints[5] = kernel.value("select fq_now() + 50000000")
+        hints[Hint.FULL_SCAN_AT] = hints[Hint.BELOW_SCAN_AT] = kernel.value("select fq_now() + 50000000")
         kernel.enqueue("a")
         other = open_kernel()
         if locked:
@@ -114,7 +115,7 @@ def test_dead_leases_do_not_make_an_empty_dequeue_dearer(kernel: Kernel, open_ke
     reader.value("select count(*) from fq_lease")
     kernel.rows("delete from fq_lease where expires_at < fq_now()")
     hints = kernel.dequeue().hints
-    hints[4] = hints[5] = kernel.value("select fq_now() + 50000000")
+    hints[Hint.FULL_SCAN_AT] = hints[Hint.BELOW_SCAN_AT] = kernel.value("select fq_now() + 50000000")
     plan = kernel.value(
         "explain (analyze, buffers, format json)"
         " select * from fq_dequeue('q', 10, 30000000, 'me', null::bigint, %(hints)s::bigint[])",
@@ -131,12 +132,12 @@ def test_a_lease_that_was_committed_after_its_end_is_found(kernel: Kernel, late:
     call = kernel.dequeue(lease=HOUR)
     (taken,) = call.hands
     hints = kernel.dequeue(hints=call.hints).hints
-    hints[4] = kernel.value("select fq_now() + 50000000")
+    hints[Hint.FULL_SCAN_AT] = kernel.value("select fq_now() + 50000000")
     kernel.rows("update fq_lease set expires_at = fq_now() - %(late)s", late=late)
     call = kernel.dequeue(hints=hints)
     assert call.ids == ([taken.id] if late == SECOND else [])
     hints = call.hints
-    hints[4] = 0
+    hints[Hint.FULL_SCAN_AT] = 0
     assert (call.ids or kernel.dequeue(hints=hints).ids) == [taken.id]
 
 

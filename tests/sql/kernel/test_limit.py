@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
+from sqlalchemy_fairqueue.database import Hint
 from tests.fixtures.database import Database, install
 from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, MILLISECOND, SECOND, Kernel, OpenKernel, on
@@ -124,10 +125,10 @@ def test_a_raised_limit_counts_for_the_next_call(kernel: Kernel) -> None:
     hints = kernel.dequeue().hints
     kernel.enqueue("c", "a")
     for _ in range(2):
-        hints[4] = kernel.value("select fq_now()") + 50 * SECOND
+        hints[Hint.FULL_SCAN_AT] = kernel.value("select fq_now()") + 50 * SECOND
         hints = kernel.dequeue(10, hints=hints).hints
     limit(kernel, 3)
-    hints[4] = kernel.value("select fq_now()") + 50 * SECOND
+    hints[Hint.FULL_SCAN_AT] = kernel.value("select fq_now()") + 50 * SECOND
     assert kernel.dequeue(10, hints=hints).channels == ["b", "a"]
 
 

@@ -5,6 +5,7 @@ from functools import partial
 import psycopg
 import pytest
 
+from sqlalchemy_fairqueue.database import Hint
 from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
 from tests.sql.kernel.verbs import bound, pause, queue_row, resume, stats
@@ -169,7 +170,7 @@ def test_what_can_be_served_again_is_found_below_every_hint(kernel: Kernel, how:
         assert call.channels == ["b"]
         hints = call.hints
     assert hints is not None
-    hints[4] = kernel.value("select fq_now()") + 50 * SECOND
+    hints[Hint.FULL_SCAN_AT] = kernel.value("select fq_now()") + 50 * SECOND
     if how == "resume":
         resume(kernel, "a")
     else:
@@ -177,9 +178,10 @@ def test_what_can_be_served_again_is_found_below_every_hint(kernel: Kernel, how:
     if hearing == "hear":
         heard = kernel.hear(0).scheduled_at
         assert heard is not None
-        assert hints[0] is not None
-        assert heard < hints[0]
-        hints[0] = heard
+        floor = hints[Hint.READY_FLOOR]
+        assert floor is not None
+        assert heard < floor
+        hints[Hint.READY_FLOOR] = heard
     assert kernel.dequeue(hints=hints).channels == ["a"]
 
 
