@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from tests.bench.figures import Figure, each_once, rate, total
 from tests.bench.loads import Consuming, Producing, consumers, drain, producers
 from tests.bench.processes import Task, send_out
+from tests.bench.python_loads import Load, enqueue_now_and_then, loops, work, work_for_a_while
 from tests.bench.wire import Wire
-from tests.bench.working import Working, enqueue_now_and_then, loops, work, work_for_a_while
 
 if TYPE_CHECKING:
     from tests.bench.conftest import Alternate
@@ -32,7 +32,7 @@ def test_worker_beside_loops(stage: Stage, report: Report, alternate: Alternate,
 
     def measure(side: str) -> None:
         with stage.clone(filled) as conninfo:
-            job = Working(_url(conninfo), threads=4, enough=messages)
+            job = Load(_url(conninfo), threads=4, enough=messages)
             watches = send_out([Task(work if side == "worker" else loops, (job,))])
         each_once(watches, messages=messages)
         rates[side].append(rate(watches))
@@ -59,9 +59,9 @@ def test_from_commit_to_handler(stage: Stage, report: Report, *, full: bool) -> 
     waits: dict[bool, list[float]] = {}
     for notify in (True, False):
         with stage.clone(filled) as conninfo:
-            job = Working(_url(conninfo), enough=count, notify=notify, poll_interval=5.0 if notify else polling)
-            worker = Working(job.url, enough=count, notify=notify, poll_interval=job.poll_interval, seconds=120.0)
-            producer = Working(job.url, enough=count, seconds=0.05)
+            job = Load(_url(conninfo), enough=count, notify=notify, poll_interval=5.0 if notify else polling)
+            worker = Load(job.url, enough=count, notify=notify, poll_interval=job.poll_interval, seconds=120.0)
+            producer = Load(job.url, enough=count, seconds=0.05)
             done, made = send_out([Task(work_for_a_while, (worker,)), Task(enqueue_now_and_then, (producer,))])
         each_once([done], messages=count)
         waits[notify] = _waits(made, done)
@@ -96,7 +96,7 @@ def test_commits_with_and_without_wake_ups(stage: Stage, report: Report, alterna
 
     def measure(side: str) -> None:
         with stage.clone(filled) as conninfo:
-            job = Working(_url(conninfo), notify=side == "notify", poll_interval=0.2, seconds=seconds)
+            job = Load(_url(conninfo), notify=side == "notify", poll_interval=0.2, seconds=seconds)
             tasks = [Task(work_for_a_while, (job,))]
             tasks += producers(_PRODUCERS, Producing("fair_notifying", conninfo, 0.0, seconds))
             _, *made = send_out(tasks)
@@ -157,7 +157,7 @@ def test_an_idle_worker(stage: Stage, report: Report, *, full: bool) -> None:
     with stage.clone(filled) as conninfo:
         wire = Wire(conninfo)
         before = _transactions(wire)
-        send_out([Task(work_for_a_while, (Working(_url(conninfo), enough=1, seconds=seconds),))])
+        send_out([Task(work_for_a_while, (Load(_url(conninfo), enough=1, seconds=seconds),))])
         asked = (_transactions(wire) - before) / seconds
         wire.close()
     stage.drop(filled)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from tests.bench.figures import Figure, each_once, within
 from tests.bench.processes import Task, send_out
+from tests.bench.python_loads import Load, work_for_a_while
 from tests.bench.spark_writing import merging
-from tests.bench.working import Working, work_for_a_while
 
 if TYPE_CHECKING:
     from tests.bench.conftest import Alternate
@@ -45,7 +45,7 @@ def test_workers_beside_a_merge(stage: Stage, report: Report, alternate: Alterna
     def measure(side: str) -> None:
         with stage.clone(filled) as conninfo:
             url = conninfo.replace("postgresql://", "postgresql+psycopg://", 1)
-            tasks = [Task(work_for_a_while, (Working(url, threads=4, enough=10**9, seconds=seconds),))]
+            tasks = [Task(work_for_a_while, (Load(url, threads=4, enough=10**9, seconds=seconds),))]
             if side == "merging":
                 tasks.append(Task(merging, (conninfo, load, seconds)))
             watches = send_out(tasks)

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.embedded import Server
 from tests.chaos.conftest import prepared
-from tests.chaos.soaking import TOGETHER, Soak, policies, soak_books
+from tests.chaos.soak import TOGETHER, Soak, policies, soak_books
 from tests.fixtures.database import Database
 
 _FAULTS = ("kill", "terminate", "freeze", "kill", "terminate", "stop", "restart")

@@ -7,10 +7,10 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from tests.bench.field.backlogs import FILLINGS
 from tests.bench.field.environments import NotForIt
-from tests.bench.field.filling import FILLINGS
 from tests.bench.field.meter import Reading, read_meter, sessions_cpu
-from tests.bench.field.speaker import Failed, Speaker
+from tests.bench.field.script import Failed, Script
 from tests.bench.wire import Wire
 
 if TYPE_CHECKING:
@@ -64,14 +64,14 @@ class Seen:
 class RunningWorkers:
     """Workers at work."""
 
-    def __init__(self, speakers: list[Speaker]) -> None:
-        self._speakers = speakers
+    def __init__(self, scripts: list[Script]) -> None:
+        self._speakers = scripts
 
     def count(self) -> int:
         """How many messages they have been given so far."""
-        for speaker in self._speakers:
-            speaker.tell("count")
-        return sum(speaker.answer()["count"] for speaker in self._speakers)
+        for script in self._speakers:
+            script.tell("count")
+        return sum(script.answer()["count"] for script in self._speakers)
 
     def until(self, enough: int, meanwhile: Callable[[int], object] = lambda _: None) -> None:
         """Return when they have been given so many.
@@ -111,7 +111,7 @@ class Arena:
     prepared: str
     _stack: contextlib.ExitStack = field(init=False, repr=False, default_factory=contextlib.ExitStack)
     _url: str = field(init=False, default="")
-    _producer: Speaker | None = field(init=False, default=None)
+    _producer: Script | None = field(init=False, default=None)
 
     def __enter__(self) -> Self:
         """Make the database."""
@@ -138,10 +138,10 @@ class Arena:
         finally:
             wire.close()
 
-    def producer(self) -> Speaker:
+    def producer(self) -> Script:
         """The process that enqueues: started when it is wanted first, and there until the arena is gone."""
         if self._producer is None:
-            self._producer = self._stack.enter_context(Speaker(self.python, self.contestant, self._url))
+            self._producer = self._stack.enter_context(Script(self.python, self.contestant, self._url))
             self._producer.ask("open")
         return self._producer
 
@@ -197,15 +197,13 @@ class Arena:
         with self.connected() as wire:
             before, others = read_meter(wire), sessions_cpu(wire)
             with contextlib.ExitStack() as stack:
-                speakers = [
-                    stack.enter_context(Speaker(self.python, self.contestant, self._url)) for _ in range(WORKERS)
-                ]
-                _all(speakers, "open")
-                began = _all(speakers, "work", slots=slots, seconds=seconds)
-                yield RunningWorkers(speakers)
+                scripts = [stack.enter_context(Script(self.python, self.contestant, self._url)) for _ in range(WORKERS)]
+                _all(scripts, "open")
+                began = _all(scripts, "work", slots=slots, seconds=seconds)
+                yield RunningWorkers(scripts)
                 for session, used in sessions_cpu(wire).items():
                     seen.sessions_cpu += used - others.get(session, 0.0)
-                ended = _all(speakers, "stop")
+                ended = _all(scripts, "stop")
             seen.used = read_meter(wire).since(before)
         seen.client_cpu = sum(end["cpu"] - start["cpu"] for start, end in zip(began, ended, strict=True))
         for one in ended:
@@ -225,12 +223,12 @@ def prepare(stage: Stage, contestant: Contestant, python: str) -> str:
     server.run(f"drop database if exists {name} with (force)")
     server.run(f"create database {name}")
     server.close()
-    with Speaker(python, contestant, stage.conninfo(name)) as speaker:
-        speaker.ask("prepare")
+    with Script(python, contestant, stage.conninfo(name)) as script:
+        script.ask("prepare")
     return name
 
 
-def _all(speakers: list[Speaker], do: str, **command: object) -> list[dict[str, Any]]:
-    for speaker in speakers:
-        speaker.tell(do, **command)
-    return [speaker.answer() for speaker in speakers]
+def _all(scripts: list[Script], do: str, **command: object) -> list[dict[str, Any]]:
+    for script in scripts:
+        script.tell(do, **command)
+    return [script.answer() for script in scripts]

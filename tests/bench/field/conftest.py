@@ -19,9 +19,9 @@ from tests.bench.field.environments import (
     Contestant,
     interpreter,
 )
-from tests.bench.field.reaching import bound_of
-from tests.bench.field.speaker import Failed
-from tests.bench.field.telling import FieldReport
+from tests.bench.field.outcome import FieldReport
+from tests.bench.field.script import Failed
+from tests.bench.field.targets import bound_of
 from tests.bench.field.workloads import WORKLOADS
 from tests.bench.wire import Wire
 

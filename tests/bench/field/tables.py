@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from tests.bench.field.charts import told
 from tests.bench.field.environments import LIBRARY
-from tests.bench.field.reaching import lines
-from tests.bench.field.telling import FieldReport
+from tests.bench.field.outcome import FieldReport
+from tests.bench.field.targets import rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,13 +67,13 @@ def tables(told_of: FieldReport) -> str:
     server = ", ".join(f"{name} {value}" for name, value in told_of.server.items())
     loads = [*told_of.loads.values(), told_of.load_before]
     parts = [f"{form} form, {told_of.machine}, {server}; load {min(loads):.1f} to {max(loads):.1f}.", ""]
-    measured = lines(told_of)
-    rows = []
+    measured = rows(told_of)
+    reached = []
     for line in measured:
         reach = "" if line.reach is None else f"{'>=' if line.better == 'more' else '<='} {line.reach}"
         ratio = f"**{told(line.ratios)}**" if line.ratios else ""
-        rows.append([line.what, line.against, reach, ratio, line.verdict])
-    parts += [*_table(["what", "against", "reach", "ratio", "verdict"], rows), ""]
+        reached.append([line.what, line.against, reach, ratio, line.verdict])
+    parts += [*_table(["what", "against", "reach", "ratio", "verdict"], reached), ""]
     compared = [line for line in measured if line.others]
     if compared:
         heads = ["contestant", *(f"{line.what}, to {line.against}" for line in compared)]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.bench.field.environments import LIBRARY, NotForIt
-from tests.bench.field.reaching import lines
-from tests.bench.field.speaker import Failed
-from tests.bench.field.telling import Outcome
+from tests.bench.field.outcome import Outcome
+from tests.bench.field.script import Failed
+from tests.bench.field.targets import rows
 from tests.bench.field.workloads import WORKLOADS
 
 if TYPE_CHECKING:
@@ -50,6 +50,6 @@ def test_a_workload(workload: str, field: Field, pytestconfig: pytest.Config, ro
 
 def test_what_is_reached(field: Field, report: Report) -> None:
     """The figures that were asked for are put beside what was reached."""
-    for line in lines(field.report):
+    for line in rows(field.report):
         if line.ratios:
             report.add(line.figure())

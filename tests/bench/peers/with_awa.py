@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from awa import AsyncClient, PartitionedQueue  # type: ignore[import-not-found]
 
-from tests.bench.peers.speaking import BUSINESS, handled, speak
+from tests.bench.peers.protocol import BUSINESS, handled, speak
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -30,7 +30,7 @@ class Handle:
 
 
 class Awa:
-    """See `tests.bench.peers.speaking.Peer`."""
+    """See `tests.bench.peers.protocol.Peer`."""
 
     def __init__(self, url: str, mode: str = "") -> None:
         # Its driver wants a host before it looks for the socket's folder.

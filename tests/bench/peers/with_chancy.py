@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from chancy import Chancy, Job, Queue, Worker  # type: ignore[import-not-found]
 from psycopg.rows import dict_row
 
-from tests.bench.peers.speaking import BUSINESS, handled, speak
+from tests.bench.peers.protocol import BUSINESS, handled, speak
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -25,7 +25,7 @@ async def handle(*, tenant: str, number: int) -> None:
 
 
 class WithChancy:
-    """See `tests.bench.peers.speaking.Peer`."""
+    """See `tests.bench.peers.protocol.Peer`."""
 
     def __init__(self, url: str) -> None:
         self._chancy: Any = Chancy(url)

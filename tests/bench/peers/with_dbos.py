@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy
 from dbos import DBOS, DBOSClient  # type: ignore[import-not-found]
 
-from tests.bench.peers.speaking import BUSINESS, handled_in_thread, speak
+from tests.bench.peers.protocol import BUSINESS, handled_in_thread, speak
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
 
 class WithDbos:
-    """See `tests.bench.peers.speaking.Peer`."""
+    """See `tests.bench.peers.protocol.Peer`."""
 
     def __init__(self, url: str, mode: str = "") -> None:
         self._url = url.replace("postgresql://", "postgresql+psycopg://", 1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from tests.bench.designs import DESIGNS, design_sql
-from tests.bench.peers.speaking import BUSINESS, handled_in_thread, speak
+from tests.bench.peers.protocol import BUSINESS, handled_in_thread, speak
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -20,7 +20,7 @@ _IDLE = 0.005
 
 
 class Design:
-    """See `tests.bench.peers.speaking.Peer`.
+    """See `tests.bench.peers.protocol.Peer`.
 
     A dequeue takes *batch* messages, and a completion gives them back all at once. Idle threads look every 5 ms.
     """

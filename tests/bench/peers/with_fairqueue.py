@@ -14,14 +14,14 @@ from sqlalchemy_fairqueue import ChannelPolicy, Delivery, Enqueue, Queue
 from sqlalchemy_fairqueue.sql import install_statements, latest_version
 from sqlalchemy_fairqueue.worker import Worker
 from sqlalchemy_fairqueue.worker.options import MOST_PREFETCH
-from tests.bench.peers.speaking import BUSINESS, handled_in_thread, speak
+from tests.bench.peers.protocol import BUSINESS, handled_in_thread, speak
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
 
 class Fairqueue:
-    """See `tests.bench.peers.speaking.Peer`."""
+    """See `tests.bench.peers.protocol.Peer`."""
 
     def __init__(self, url: str, prefetch: str = "", weight: str = "1") -> None:
         self._prefetch = int(prefetch or MOST_PREFETCH)

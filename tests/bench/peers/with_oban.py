@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from oban import Oban, worker  # type: ignore[import-not-found]
 from oban.schema import install  # type: ignore[import-not-found]
 
-from tests.bench.peers.speaking import BUSINESS, handled, speak
+from tests.bench.peers.protocol import BUSINESS, handled, speak
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -24,7 +24,7 @@ _Worker: Any = worker(queue="default")(_Handle)
 
 
 class WithOban:
-    """See `tests.bench.peers.speaking.Peer`."""
+    """See `tests.bench.peers.protocol.Peer`."""
 
     def __init__(self, url: str) -> None:
         self._url = url

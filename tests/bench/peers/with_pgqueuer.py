@@ -16,14 +16,14 @@ from pgqueuer import PgQueuer  # type: ignore[import-not-found]
 from pgqueuer.db import AsyncpgDriver  # type: ignore[import-not-found]
 from pgqueuer.queries import Queries  # type: ignore[import-not-found]
 
-from tests.bench.peers.speaking import BUSINESS, handled, speak
+from tests.bench.peers.protocol import BUSINESS, handled, speak
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
 
 class Pgqueuer:
-    """See `tests.bench.peers.speaking.Peer`."""
+    """See `tests.bench.peers.protocol.Peer`."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import procrastinate  # type: ignore[import-not-found]
 import psycopg_pool  # type: ignore[import-not-found,unused-ignore]
 
-from tests.bench.peers.speaking import BUSINESS, handled, speak
+from tests.bench.peers.protocol import BUSINESS, handled, speak
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
 
 class Procrastinate:
-    """See `tests.bench.peers.speaking.Peer`."""
+    """See `tests.bench.peers.protocol.Peer`."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING, Final
 
 from tests.bench.field.arena import SLOTS, WORKERS, Seen
-from tests.bench.field.judging import Service, jain, percentile, waits
+from tests.bench.field.fairness import Service, jain, percentile, waits
 from tests.bench.field.workloads.measures import HANDLER, TENANTS, Figures, by_tenant, served, waiting
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tests.bench.field.arena import Seen
-from tests.bench.field.judging import starvation, waits
+from tests.bench.field.fairness import starvation, waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tests.bench.field.arena import Arena
-    from tests.bench.field.judging import Service
+    from tests.bench.field.fairness import Service
 
 Figures = dict[str, float]
 HANDLER: Final = 0.01

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.bench.field.arena import Seen
 from tests.bench.field.environments import LIBRARY
-from tests.bench.field.judging import Service, percentile
+from tests.bench.field.fairness import Service, percentile
 from tests.bench.field.workloads.measures import TENANTS, Figures, emptied, served, waiting
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tests.bench.field.judging import percentile
+from tests.bench.field.fairness import percentile
 
 if TYPE_CHECKING:
     from tests.bench.field.arena import Arena

@@ -21,7 +21,7 @@ class Failed(Exception):
     """A contestant's script failed, or did not answer in time."""
 
 
-class Speaker:
+class Script:
     """A process that speaks for a contestant; ends with the block."""
 
     def __init__(self, python: str, contestant: Contestant, url: str) -> None:

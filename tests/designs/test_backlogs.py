@@ -10,7 +10,7 @@ from sqlalchemy import NullPool, create_engine
 
 from sqlalchemy_fairqueue import Queue
 from tests.bench.designs import DESIGNS
-from tests.bench.field.filling import FILLINGS
+from tests.bench.field.backlogs import FILLINGS
 from tests.bench.wire import Wire
 from tests.designs.installed import tenants_of
 from tests.fixtures.database import install

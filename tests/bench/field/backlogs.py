@@ -21,7 +21,7 @@ _NUMBERED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class Backlog:
     """How a backlog is put into tables.
 
     Attributes:
@@ -58,7 +58,7 @@ def _plain(schema: str) -> str:
 
 
 FILLINGS: Final = {
-    "fairqueue": Filling(
+    "fairqueue": Backlog(
         before=(
             "select fairqueue.fq_make_channels('bench', array_agg('tenant-' || i))"
             " from generate_series(0, {tenants} - 1) i"
@@ -75,14 +75,14 @@ FILLINGS: Final = {
         signals=True,
         later=True,
     ),
-    "fifo": Filling(_plain("fifo")),
-    "leased": Filling(_plain("leased")),
-    "priority": Filling(
+    "fifo": Backlog(_plain("fifo")),
+    "leased": Backlog(_plain("leased")),
+    "priority": Backlog(
         "insert into priority.task (tenant, content, dequeue_at)"
         " select n.tenant, n.content, to_timestamp({due} / 1e6) from {numbered} order by n.i",
         later=True,
     ),
-    "blocks": Filling(
+    "blocks": Backlog(
         before=(
             "insert into blocks.task_group (name, block) select 'tenant-' || i, -1"
             " from generate_series(0, {tenants} - 1) i on conflict (name) do nothing;"
@@ -97,7 +97,7 @@ FILLINGS: Final = {
             " from (select tenant, max(id) / 1048576 as block from added group by tenant) a where g.name = a.tenant"
         ),
     ),
-    "channels": Filling(
+    "channels": Backlog(
         before=(
             "insert into head.channel (queue, name) select 'bench', 'tenant-' || i"
             " from generate_series(0, {tenants} - 1) i on conflict (queue, name) do nothing"

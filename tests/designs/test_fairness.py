@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.field.judging import Service, fair_shares, jain, percentile, starvation, waits
+from tests.bench.field.fairness import Service, fair_shares, jain, percentile, starvation, waits
 
 
 def _round_robin(tenants: int, each: int) -> list[Service]:

@@ -11,7 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from tests.bench.field.charts import CHARTS, chart, told
-from tests.bench.field.reaching import lines
+from tests.bench.field.targets import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -113,7 +113,7 @@ class FieldReport:
             asdict(line)
             | {"verdict": line.verdict, "ratio": median(line.ratios) if line.ratios else None}
             | {"beside": {name: median(ratios) for name, ratios in line.others.items()}}
-            for line in lines(self)
+            for line in rows(self)
         ]
         (folder / "field.json").write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
         if page:
@@ -132,7 +132,7 @@ class FieldReport:
         environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
         environment.filters["told"] = told
         return environment.from_string(_PAGE.read_text(encoding="utf-8")).render(
-            run=self, reached=lines(self), charts=charts, tables=tables
+            run=self, reached=rows(self), charts=charts, tables=tables
         )
 
     def _table(self, workload: str) -> tuple[list[str], list[tuple[str, list[str]]], list[Outcome]]:

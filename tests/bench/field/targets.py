@@ -12,13 +12,13 @@ from tests.bench.figures import Figure
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from tests.bench.field.telling import FieldReport
+    from tests.bench.field.outcome import FieldReport
 
 _BOUND: Final = "lease and complete, batch 100"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Row:
     """One thing that was asked for.
 
     Attributes:
@@ -55,8 +55,8 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A line before it is measured.
+class _Target:
+    """A row before it is measured.
 
     Attributes:
         against: what the workload's own ratio compares with; empty: the best of *among*.
@@ -71,14 +71,14 @@ class _Asked:
     against: str = ""
     among: tuple[str, ...] = ()
 
-    def line(self, told: FieldReport) -> Line:
+    def line(self, told: FieldReport) -> Row:
         values = {name: told.by_round(self.workload, name, self.figure) for name in told.contestants}
         values = {name: rounds for name, rounds in values.items() if rounds}
         against = self.against
         if not against:
             peers = [name for name in self.among if name in values]
             if not peers:
-                return Line(self.what, "the best peer", self.reach, self.better, [])
+                return Row(self.what, "the best peer", self.reach, self.better, [])
             choose: Callable[..., str] = max if self.better == "more" else min
             against = choose(peers, key=lambda name: median(values[name].values()))
             best = values[against]
@@ -87,7 +87,7 @@ class _Asked:
                 for name, rounds in values.items()
             }
         ratios = {name: list(rounds.values()) for name, rounds in values.items() if rounds}
-        return Line(self.what, against, self.reach, self.better, ratios.pop(LIBRARY.name, []), ratios)
+        return Row(self.what, against, self.reach, self.better, ratios.pop(LIBRARY.name, []), ratios)
 
 
 def bound_of(figures: Iterable[Figure]) -> list[float]:
@@ -95,15 +95,15 @@ def bound_of(figures: Iterable[Figure]) -> list[float]:
     return [ratio for figure in figures if figure.what.startswith(_BOUND) for ratio in figure.ratios]
 
 
-def lines(told: FieldReport) -> list[Line]:
+def rows(told: FieldReport) -> list[Row]:
     """Every line of the table, those that this run did not measure too."""
     deep = "backlog_10m" if told.values("backlog_10m", LIBRARY.name, "messages") else "channels_100k"
     shallow = "10,000 and 100 tenants"
     return [
         *(asked.line(told) for asked in _ASKED),
-        Line("fair, batch 100", "the unfair bound", 0.75, "more", told.bound),
-        _Asked(f"time a message, {deep}", deep, "time, to before", 1.25, "less", shallow).line(told),
-        _Asked(f"CPU time of the sessions, {deep}", deep, "sessions us, to before", 1.25, "less", shallow).line(told),
+        Row("fair, batch 100", "the unfair bound", 0.75, "more", told.bound),
+        _Target(f"time a message, {deep}", deep, "time, to before", 1.25, "less", shallow).line(told),
+        _Target(f"CPU time of the sessions, {deep}", deep, "sessions us, to before", 1.25, "less", shallow).line(told),
     ]
 
 
@@ -111,15 +111,15 @@ _PEERS: Final = tuple(peer.name for peer in PEERS)
 _PYTHON: Final = tuple(peer.name for peer in PEERS if not peer.native)
 _LEASING: Final = tuple(peer.name for peer in PEERS if peer.leases)
 _ASKED: Final = (
-    _Asked("a minnow's wait beside a whale, p99", "whale", "p99 to alone", 2.0, "less", "its wait alone"),
-    _Asked("Jain's index, Zipf tenants, least second", "zipf", "jain, least", 0.99, "more", "max-min fair"),
-    _Asked("drain in batches", "drain", "messages/s", 2.0, "more", among=_PYTHON),
-    _Asked("drain in batches, native peers too", "drain", "messages/s", None, "more", among=_PEERS),
-    _Asked("drain one by one", "one_by_one", "messages/s", 1.0, "more", among=_PYTHON),
-    _Asked("in and out at once, a transaction each", "steady", "messages/s", 1.0, "more", among=_PYTHON),
-    _Asked("enqueue, a transaction each", "enqueue", "one by one, messages/s", None, "more", among=_PYTHON),
-    _Asked("a snapshot held open, last fifth", "snapshot", "last to first", 0.9, "more", "the first"),
-    _Asked("log bytes a message", "drain", "log bytes/message", 1.25, "less", among=_LEASING),
-    _Asked("time a message, many for tomorrow", "future", "time, to before", 1.05, "less", "none for tomorrow"),
-    _Asked("CPU time of the sessions, many for tomorrow", "future", "sessions us, to before", 1.05, "less", "none"),
+    _Target("a minnow's wait beside a whale, p99", "whale", "p99 to alone", 2.0, "less", "its wait alone"),
+    _Target("Jain's index, Zipf tenants, least second", "zipf", "jain, least", 0.99, "more", "max-min fair"),
+    _Target("drain in batches", "drain", "messages/s", 2.0, "more", among=_PYTHON),
+    _Target("drain in batches, native peers too", "drain", "messages/s", None, "more", among=_PEERS),
+    _Target("drain one by one", "one_by_one", "messages/s", 1.0, "more", among=_PYTHON),
+    _Target("in and out at once, a transaction each", "steady", "messages/s", 1.0, "more", among=_PYTHON),
+    _Target("enqueue, a transaction each", "enqueue", "one by one, messages/s", None, "more", among=_PYTHON),
+    _Target("a snapshot held open, last fifth", "snapshot", "last to first", 0.9, "more", "the first"),
+    _Target("log bytes a message", "drain", "log bytes/message", 1.25, "less", among=_LEASING),
+    _Target("time a message, many for tomorrow", "future", "time, to before", 1.05, "less", "none for tomorrow"),
+    _Target("CPU time of the sessions, many for tomorrow", "future", "sessions us, to before", 1.05, "less", "none"),
 )

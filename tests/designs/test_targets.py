@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.bench.field.reaching import Line, lines
+from tests.bench.field.outcome import FieldReport, Outcome
 from tests.bench.field.tables import tables
-from tests.bench.field.telling import FieldReport, Outcome
+from tests.bench.field.targets import Row, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,8 +21,8 @@ def _told(**rates: list[float]) -> FieldReport:
     return told
 
 
-def _drain(told: FieldReport) -> Line:
-    return next(line for line in lines(told) if line.what == "drain in batches")
+def _drain(told: FieldReport) -> Row:
+    return next(line for line in rows(told) if line.what == "drain in batches")
 
 
 def test_the_best_peer_is_compared_with_round_by_round() -> None:
@@ -41,8 +41,8 @@ def test_verdicts() -> None:
     """The median decides; a line that nobody measured says so."""
     assert _drain(_told(fairqueue=[10.0, 10.0, 99.0], pgqueuer=[9.0, 9.0, 9.0])).verdict == "missed"
     assert _drain(_told(fairqueue=[10.0])).verdict == "not measured"
-    assert Line("a", "b", 1.25, "less", [1.2, 1.0, 9.0]).verdict == "reached"
-    assert Line("a", "b", None, "less", [1.2]).verdict == "no reach set"
+    assert Row("a", "b", 1.25, "less", [1.2, 1.0, 9.0]).verdict == "reached"
+    assert Row("a", "b", None, "less", [1.2]).verdict == "no reach set"
 
 
 def test_runs_are_told_together(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ _ASKED_AGAIN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Working:
+class Load:
     """What a process shall do.
 
     Attributes:
@@ -68,7 +68,7 @@ def _queue() -> Queue:
     return Queue("bench", schema="fairqueue", codec=BytesCodec())
 
 
-def _worker(job: Working, queue: Queue, tally: _Tally) -> Worker:
+def _worker(job: Load, queue: Queue, tally: _Tally) -> Worker:
     queue.handler("default")(tally.count)
     engine = create_engine(job.url, pool_size=job.threads + 4)
     return Worker(
@@ -81,7 +81,7 @@ def _worker(job: Working, queue: Queue, tally: _Tally) -> Worker:
     )
 
 
-def work(barrier: Barrier, job: Working) -> Watch:
+def work(barrier: Barrier, job: Load) -> Watch:
     """A worker whose handler does nothing, until it was given *enough* messages and all are completed."""
     tally = _Tally(job.enough)
     worker = _worker(job, _queue(), tally)
@@ -94,7 +94,7 @@ def work(barrier: Barrier, job: Working) -> Watch:
     return _told(watch, tally)
 
 
-def work_for_a_while(barrier: Barrier, job: Working) -> Watch:
+def work_for_a_while(barrier: Barrier, job: Load) -> Watch:
     """A worker whose handler does nothing, for so many seconds; each message is a batch of its own in the watch."""
     tally = _Tally(job.enough)
     worker = _worker(job, _queue(), tally)
@@ -108,7 +108,7 @@ def work_for_a_while(barrier: Barrier, job: Working) -> Watch:
     return watch
 
 
-def loops(barrier: Barrier, job: Working) -> Watch:
+def loops(barrier: Barrier, job: Load) -> Watch:
     """Threads that dequeue and complete batches by hand until the queue is empty."""
     queue, tally = _queue(), _Tally(job.enough)
     engine = create_engine(job.url, pool_size=job.threads)
@@ -133,7 +133,7 @@ def loops(barrier: Barrier, job: Working) -> Watch:
     return _told(watch, tally)
 
 
-def enqueue_now_and_then(barrier: Barrier, job: Working) -> Watch:
+def enqueue_now_and_then(barrier: Barrier, job: Load) -> Watch:
     """Commit one message after the other, some time apart; the watch has the moment when each commit returned."""
     queue = _queue()
     engine = create_engine(job.url)
