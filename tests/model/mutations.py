@@ -27,8 +27,8 @@ _KERNEL = [
     Mutation(
         "the head goes past a locked message",
         "fq_dequeue",
-        "        limit 1\n      ) h on true",
-        "        limit 1\n        for no key update skip locked\n      ) h on true",
+        "          limit 1\n        ) h on true",
+        "          limit 1\n          for no key update skip locked\n        ) h on true",
     ),
     Mutation(
         "a returned message lowers no head",

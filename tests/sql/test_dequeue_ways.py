@@ -19,7 +19,11 @@ from tests.sql.client import HOUR, MILLISECOND, SECOND, Kernel, OpenKernel
 CHANNELS = ("a", "b", "c", "d", "e")
 START = 1_700_000_000 * SECOND
 # The limit asked for, the function, and how a short way in it is closed.
-_ONLY = ("fq_dequeue", "  v_several := v_limit > 1 and (v_several or v_seen > 1);\n", "  v_several := true;\n")
+_ONLY = (
+    "fq_dequeue",
+    "  v_several := v_limit > 1 and (v_several or v_seen > 1);\n",
+    "  v_several := true;\n  v_width := coalesce(v_width, v_limit);\n",
+)
 WAYS = {
     "one": (1, *_ONLY),
     "few": (4, *_ONLY),

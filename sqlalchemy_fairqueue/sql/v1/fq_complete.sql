@@ -27,12 +27,6 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  v_ids bigint[] := p_ids;
-  v_rows tid[] := p_rows;
-  v_lease_ids bigint[] := p_lease_ids;
-  v_deliveries integer[] := p_deliveries;
-  v_done bigint[];
-  v_done_before bigint[];
   v_channel_id bigint;
   v_slots integer;
   v_attempts bigint[];
@@ -50,12 +44,11 @@ begin
       and m.id is not distinct from p_ids[1]
       and m.lease_id is not distinct from p_lease_ids[1]
       and m.deliveries = p_deliveries[1]
-      and exists (
-        select
+      and (
+        select c.queue
         from fairqueue.fq_channel c
         where c.id = m.channel_id
-          and c.queue = p_queue
-      )
+      ) = p_queue
     returning m.channel_id, m.slots,
       fairqueue.fq_attempt(
         m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
@@ -78,71 +71,81 @@ begin
     end if;
   end if;
 
-  for v_pass in 1..5 loop
-    with done as (
-      delete from fairqueue.fq_message m
-      using (
-        select u.*
-        from unnest(v_ids, v_rows, v_lease_ids, v_deliveries) u(id, row, lease_id, deliveries)
-        order by u.id
-      ) u
-      where m.ctid = u.row
-        and m.id is not distinct from u.id
+  -- A block of its own: a call that completes one message does not make these variables.
+  declare
+    v_ids bigint[] := p_ids;
+    v_rows tid[] := p_rows;
+    v_lease_ids bigint[] := p_lease_ids;
+    v_deliveries integer[] := p_deliveries;
+    v_done bigint[];
+    v_done_before bigint[];
+  begin
+    for v_pass in 1..5 loop
+      with done as (
+        delete from fairqueue.fq_message m
+        using (
+          select u.*
+          from unnest(v_ids, v_rows, v_lease_ids, v_deliveries) u(id, row, lease_id, deliveries)
+          order by u.id
+        ) u
+        where m.ctid = u.row
+          and m.id is not distinct from u.id
+          and m.lease_id is not distinct from u.lease_id
+          and m.deliveries = u.deliveries
+          and exists (
+            select
+            from fairqueue.fq_channel c
+            where c.id = m.channel_id
+              and c.queue = p_queue
+          )
+        returning m.id, m.channel_id, m.slots, m.kind,
+          fairqueue.fq_attempt(
+            m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
+            m.cost
+          ) as attempt
+      ),
+      signalled as (
+        insert into fairqueue.fq_signal (queue, channel_id, freed, queue_freed)
+        select p_queue, d.channel_id, sum(d.slots & 1), sum(d.slots >> 1)
+        from done d
+        where d.slots > 0
+        group by d.channel_id
+      )
+      select
+        array_agg(d.id),
+        array_agg(d.attempt) filter (where d.attempt is not null),
+        array_agg(d.kind) filter (where d.attempt is not null)
+      into v_done, v_attempts, v_kinds
+      from done d;
+      if v_attempts is not null then
+        perform fairqueue.fq_record_attempts(
+          p_queue, v_attempts, v_kinds, null::text[], 'completed'::text, null::boolean[], null::bigint
+        );
+      end if;
+      v_done_before := v_done_before || v_done;
+      if cardinality(v_done_before) = cardinality(p_ids) then
+        return;
+      end if;
+      exit when cardinality(v_done) = cardinality(v_ids);
+
+      -- A row is not where the delivery found it (the table was rewritten, or someone updated it): find it by id.
+      select array_agg(m.id), array_agg(m.ctid), array_agg(u.lease_id), array_agg(u.deliveries)
+      into v_ids, v_rows, v_lease_ids, v_deliveries
+      from unnest(p_ids, p_lease_ids, p_deliveries) u(id, lease_id, deliveries)
+      join fairqueue.fq_message m
+        on m.id = u.id
         and m.lease_id is not distinct from u.lease_id
-        and m.deliveries = u.deliveries
-        and exists (
-          select
-          from fairqueue.fq_channel c
-          where c.id = m.channel_id
-            and c.queue = p_queue
-        )
-      returning m.id, m.channel_id, m.slots, m.kind,
-        fairqueue.fq_attempt(
-          m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
-          m.cost
-        ) as attempt
-    ),
-    signalled as (
-      insert into fairqueue.fq_signal (queue, channel_id, freed, queue_freed)
-      select p_queue, d.channel_id, sum(d.slots & 1), sum(d.slots >> 1)
-      from done d
-      where d.slots > 0
-      group by d.channel_id
-    )
-    select
-      array_agg(d.id),
-      array_agg(d.attempt) filter (where d.attempt is not null),
-      array_agg(d.kind) filter (where d.attempt is not null)
-    into v_done, v_attempts, v_kinds
-    from done d;
-    if v_attempts is not null then
-      perform fairqueue.fq_record_attempts(
-        p_queue, v_attempts, v_kinds, null::text[], 'completed'::text, null::boolean[], null::bigint
-      );
-    end if;
-    v_done_before := v_done_before || v_done;
-    if cardinality(v_done_before) = cardinality(p_ids) then
-      return;
-    end if;
-    exit when cardinality(v_done) = cardinality(v_ids);
+        and m.deliveries = u.deliveries;
+      exit when v_ids is null;
+    end loop;
 
-    -- A row is not where the delivery found it (the table was rewritten, or someone updated it): find it by id.
-    select array_agg(m.id), array_agg(m.ctid), array_agg(u.lease_id), array_agg(u.deliveries)
-    into v_ids, v_rows, v_lease_ids, v_deliveries
-    from unnest(p_ids, p_lease_ids, p_deliveries) u(id, lease_id, deliveries)
-    join fairqueue.fq_message m
-      on m.id = u.id
-      and m.lease_id is not distinct from u.lease_id
-      and m.deliveries = u.deliveries;
-    exit when v_ids is null;
-  end loop;
-
-  return query
-  select l.id, 'lost'
-  from (
-    select unnest(p_ids) as id
-    except
-    select unnest(v_done_before)
-  ) l;
+    return query
+    select l.id, 'lost'
+    from (
+      select unnest(p_ids) as id
+      except
+      select unnest(v_done_before)
+    ) l;
+  end;
 end
 $$;

@@ -62,46 +62,42 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  c_chunk constant integer := 1000;
+  -- A call for one message evaluates each default and each condition that it meets, which is a fifth of its time: what
+  -- only some calls need is declared in blocks of their own.
   c_nothing constant bigint := -9223372036854775808;
-  c_few constant integer := 4;
-  c_longest constant bigint := 1000000;
+  c_chunk constant integer := 1000;
   c_late constant bigint := 10000000;
-  c_parts constant integer := 64;
-  c_shared constant bigint := 20000;
-  c_most_tag constant bigint := -1000000000000000000;
   v_now bigint := fairqueue.fq_now();
+  v_position bigint := v_now;
   v_lease_id bigint;
   v_expires_at bigint;
   v_new_lease boolean := true;
   v_expired_at bigint;
   v_promoted_at bigint;
   -- whether messages came back, or got another position, by this call
-  v_expired boolean;
+  v_expired boolean := false;
   -- of the queue
   v_paused boolean;
   v_history boolean;
   v_limited_queue boolean;
+  v_limits text[];
+  v_plans boolean;
+  v_spread_in bigint;
   -- of a queue that is fair by cost: the ready order is below 0 then, and a batch is filled in the order of start tags
   v_by_cost boolean;
   v_fair_by text;
-  v_upto bigint := 9223372036854775807;
+  v_upto bigint := v_now;
   v_virtual_time bigint := 0;
   v_waited_at bigint;
-  v_moved integer;
-  v_first_tag bigint;
-  v_tags bigint[];
-  v_rests bigint[];
-  v_costs bigint[];
-  v_starts bigint[];
-  v_message_costs bigint[];
-  v_cut_start bigint;
-  v_depth integer;
-  v_rest bigint;
   v_cost bigint := 0;
-  v_message_cost integer;
+  -- of its shared limits and rate
   v_queue_state tid;
   v_limit integer := p_limit;
+  v_drawn_room integer;
+  v_rate_at bigint;
+  v_rate_interval bigint;
+  v_rate_burst integer;
+  v_drawn_due_at bigint;
   v_gate_limited boolean;
   v_door xid;
   v_closed boolean := false;
@@ -119,27 +115,13 @@ declare
   v_full_at bigint := coalesce(p_hints[5], 0);
   v_full boolean := v_now >= v_full_at or v_full_at > v_now + 60000000;
   v_below_at bigint := coalesce(p_hints[6], 0);
+  v_lease_floor bigint := case when v_full then 0 else least(coalesce(p_hints[10], 0), v_now - c_late) end;
   -- further hints: since when the same is due and locked, and what that is: a position in the ready order, or a signal
   v_locked_since bigint;
   v_locked_first bigint;
-  v_due_at bigint;
   v_below boolean := not v_full and (v_now >= v_below_at or v_below_at > v_now + 60000000 or v_channel_floor > v_now);
-  -- the queue's shared limits and rate
-  v_limits text[];
-  v_plans boolean;
-  v_spread_in bigint;
-  v_drawn_room integer;
-  v_rate_at bigint;
-  v_rate_interval bigint;
-  v_rate_burst integer;
-  v_rate_due_at bigint;
-  v_drawn_due_at bigint;
-  v_hungry boolean;
-  v_lease_floor bigint := case when v_full then 0 else least(coalesce(p_hints[10], 0), v_now - c_late) end;
-  v_whole_order boolean := false;
+  v_whole_order boolean;
   v_order_floor bigint;
-  v_from bigint;
-  v_below_cost bigint;
   v_scan_cost bigint;
   v_ended_xid bigint;
   v_signalled boolean;
@@ -147,50 +129,28 @@ declare
   v_heard integer := 0;
   v_seen integer := 0;
   v_first_signal bigint;
-  v_last_signal bigint;
-  v_scheduled_at bigint;
-  -- the channels of one pass, in ready order
+  -- the channels of a pass, in ready order
   v_states tid[];
   v_channels bigint[];
   v_weights integer[];
   v_turns_left integer[];
   v_limited boolean[];
   v_most integer[];
-  v_quotas integer[];
   v_positions bigint[];
   v_heads_at bigint[];
   v_head_ids bigint[];
-  v_gots integer[];
   v_found integer;
   v_first bigint;
   v_weight bigint;
-  v_turns bigint;
-  v_room bigint;
-  -- the messages of one pass: where, whose, the how many-th of its channel
-  v_rows tid[];
-  v_ords bigint[];
-  v_ranks integer[];
-  v_ids bigint[];
-  v_locked tid[];
-  v_sizes integer[];
-  v_bytes bigint;
-  v_whole boolean;
-  -- the first message that is too much: the how many-th turn of its channel, whose, the how many-th
-  v_cut_turn bigint;
-  v_cut_ord bigint;
-  v_cut_rank integer;
-  v_one_turn boolean := false;
-  v_next_heads_at bigint[];
-  v_next_head_ids bigint[];
+  v_depth integer;
+  v_one_turn boolean;
   v_width integer;
   v_left integer;
-  v_got integer;
-  v_position bigint := v_now;
   v_empty integer := 0;
   -- whether several channels may give something; whether none does from the floor on
   v_several boolean := false;
-  v_bare boolean;
-  -- the only channel
+  v_bare boolean := false;
+  -- the only channel, and its message
   v_state tid;
   v_channel_id bigint;
   v_has_limit boolean;
@@ -199,6 +159,10 @@ declare
   v_turn_left integer;
   v_head_at bigint;
   v_head_id bigint;
+  v_rest bigint;
+  v_got integer;
+  v_message_cost integer;
+  v_next bigint[];
   v_read_at bigint;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
@@ -260,7 +224,6 @@ begin
     v_expired_at, v_promoted_at, v_signalled
   from (values (p_queue)) asked (name)
   left join fairqueue.fq_queue q on q.name = asked.name;
-  v_expired := num_nonnulls(v_expired_at, v_promoted_at) > 0;
   if v_by_cost then
     v_upto := -1;
     -- of a time before it was fair by cost
@@ -268,7 +231,7 @@ begin
       v_channel_floor := c_nothing;
     end if;
     v_virtual_time := fairqueue.fq_virtual_time(p_queue, v_channel_floor);
-    if v_virtual_time > c_most_tag and fairqueue.fq_rebase_tags(p_queue) then
+    if v_virtual_time > -1000000000000000000 and fairqueue.fq_rebase_tags(p_queue) then
       v_channel_floor := c_nothing;
       v_virtual_time := fairqueue.fq_virtual_time(p_queue, v_channel_floor);
     end if;
@@ -283,26 +246,27 @@ begin
     limit 1;
   end if;
   v_lease_floor := least(v_expired_at, v_promoted_at, v_waited_at, v_now - c_late);
-  if v_expired_at is not null then
-    perform fairqueue.fq_reclaim(p_queue, c_chunk, v_expired_at);
-  end if;
-  if v_promoted_at is not null then
-    perform fairqueue.fq_promote(p_queue, c_chunk, v_promoted_at, v_now);
-  end if;
-  if v_plans then
-    -- In an if of its own, as below: a condition with a query is started also where it need not be run.
-    if exists (
-      select
-      from fairqueue.fq_plan n
-      where n.queue = p_queue
-        and num_nonnulls(n.spread_after) = 1
-    ) then
-      select p.due_in, v_expired or p.followed > 0 into v_spread_in, v_expired
-      from fairqueue.fq_spread_plans(p_queue, c_chunk) p;
+  if v_plans or v_expired_at is not null or v_promoted_at is not null then
+    if v_expired_at is not null then
+      perform fairqueue.fq_reclaim(p_queue, c_chunk, v_expired_at);
     end if;
-  end if;
-  if v_expired then
-    v_signalled := true;
+    if v_promoted_at is not null then
+      perform fairqueue.fq_promote(p_queue, c_chunk, v_promoted_at, v_now);
+    end if;
+    v_expired := num_nonnulls(v_expired_at, v_promoted_at) > 0;
+    if v_plans then
+      -- In an if of its own, as below: a condition with a query is started also where it need not be run.
+      if exists (
+        select
+        from fairqueue.fq_plan n
+        where n.queue = p_queue
+          and num_nonnulls(n.spread_after) = 1
+      ) then
+        select p.due_in, v_expired or p.followed > 0 into v_spread_in, v_expired
+        from fairqueue.fq_spread_plans(p_queue, c_chunk) p;
+      end if;
+    end if;
+    v_signalled := v_signalled or v_expired;
   end if;
   if p_limit > 1 then
     select r.weight into v_weight
@@ -311,39 +275,51 @@ begin
       and r.next_dequeue_at is not null
       and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
       and r.next_dequeue_at >= v_channel_floor
-      and r.next_dequeue_at <= least(v_now, v_upto)
+      and r.next_dequeue_at <= v_upto
     order by r.queue, r.next_dequeue_at
     limit 1;
     v_several := v_expired or found;
   end if;
-  if v_signalled then
-    select h.heard, h.seen, h.first_id, h.last_id, h.scheduled_at
-    into v_heard, v_seen, v_first_signal, v_last_signal, v_scheduled_at
-    from fairqueue.fq_hear(
-      p_queue, (case when v_full then 0 else v_signal_floor end)::bigint, c_chunk, v_virtual_time
-    ) h;
-    signals_after := case when v_seen = c_chunk then v_last_signal end;
-    -- The scan of the ready order began at the floor; other channels may stand below it.
-    v_several := v_several or (v_scheduled_at < v_channel_floor) is true;
-    v_channel_floor := least(v_channel_floor, v_scheduled_at);
+  if v_signalled or v_floor_xid is not null then
+    declare
+      v_last_signal bigint;
+      v_scheduled_at bigint;
+    begin
+      if v_signalled then
+        select h.heard, h.seen, h.first_id, h.last_id, h.scheduled_at
+        into v_heard, v_seen, v_first_signal, v_last_signal, v_scheduled_at
+        from fairqueue.fq_hear(
+          p_queue, (case when v_full then 0 else v_signal_floor end)::bigint, c_chunk, v_virtual_time
+        ) h;
+        signals_after := case when v_seen = c_chunk then v_last_signal end;
+        -- The scan of the ready order began at the floor; other channels may stand below it.
+        v_several := v_several or (v_scheduled_at < v_channel_floor) is true;
+        v_channel_floor := least(v_channel_floor, v_scheduled_at);
+      end if;
+      if v_floor_xid <= v_ended_xid then
+        -- The transactions that drew ids below the next floor have ended, and this scan saw what they left: no signal
+        -- can appear below both any more.
+        v_signal_floor := greatest(v_signal_floor, least(v_next_signal_floor, v_first_signal - 1));
+        v_floor_xid := null;
+      end if;
+      -- The own xid, drawn after the scan, is above that of every transaction with a lower signal. A snapshot's xmax
+      -- would not do, for transactions with that id and greater ones can be running.
+      if v_seen > 0 and v_floor_xid is null and v_unwritten and not v_expired then
+        v_next_signal_floor := v_last_signal;
+        v_floor_xid := pg_current_xact_id()::text::bigint;
+      end if;
+    end;
   end if;
   if v_waited_at is not null then
-    select d.moved, d.first_tag into v_moved, v_first_tag
-    from fairqueue.fq_move_due(p_queue, v_now, v_waited_at, c_chunk, v_virtual_time) d;
-    v_several := v_several or v_moved > 0;
-    v_channel_floor := least(v_channel_floor, v_first_tag);
-  end if;
-  if v_floor_xid <= v_ended_xid then
-    -- The transactions that drew ids below the next floor have ended, and this scan saw what they left: no signal can
-    -- appear below both any more.
-    v_signal_floor := greatest(v_signal_floor, least(v_next_signal_floor, v_first_signal - 1));
-    v_floor_xid := null;
-  end if;
-  -- The own xid, drawn after the scan, is above that of every transaction with a lower signal. A snapshot's xmax would
-  -- not do, for transactions with that id and greater ones can be running.
-  if v_seen > 0 and v_floor_xid is null and v_unwritten and not v_expired then
-    v_next_signal_floor := v_last_signal;
-    v_floor_xid := pg_current_xact_id()::text::bigint;
+    declare
+      v_moved integer;
+      v_first_tag bigint;
+    begin
+      select d.moved, d.first_tag into v_moved, v_first_tag
+      from fairqueue.fq_move_due(p_queue, v_now, v_waited_at, c_chunk, v_virtual_time) d;
+      v_several := v_several or v_moved > 0;
+      v_channel_floor := least(v_channel_floor, v_first_tag);
+    end;
   end if;
   if v_full then
     v_scan_cost := v_scan_cost + fairqueue.fq_now();
@@ -382,14 +358,16 @@ begin
     end if;
   end if;
   v_left := v_limit;
-  -- No more channels are locked than the limit is turns, if all have the weight of the first one; later passes go
-  -- by what the last one found.
-  v_width := (v_limit - 1) / coalesce(v_weight, 1) + 1;
-  if v_by_cost then
-    v_width := v_limit;
+  if p_limit > 1 then
+    -- No more channels are locked than the limit is turns, if all have the weight of the first one; later passes go
+    -- by what the last one found.
+    v_width := (v_limit - 1) / coalesce(v_weight, 1) + 1;
+    if v_by_cost then
+      v_width := v_limit;
+    end if;
+    -- If no channel was ready before, only the one that was heard of can be ready now.
+    v_bare := not v_several and v_heard = 0;
   end if;
-  -- If no channel was ready before, only the one that was heard of can be ready now.
-  v_bare := p_limit > 1 and not v_several and v_heard = 0;
   v_several := v_limit > 1 and (v_several or v_seen > 1);
   if v_full and (v_limit = 0 or v_bare) then
     -- The signals were scanned in full, and the ready order was or will be: it has no floor now.
@@ -400,43 +378,48 @@ begin
   v_order_floor := v_channel_floor;
   while v_left > 0 and v_empty < 32 and not v_cut loop
     if v_bare then
-      -- From the floor on there is nothing that this call could take. The next call begins at the first channel there,
-      -- which is not due or is locked by another call. A scan below the floor reads all versions that were served
-      -- while a snapshot is open, so it takes a thirtieth of the time at most.
-      v_from := case when v_below then c_nothing else v_order_floor end;
-      v_below_cost := -fairqueue.fq_now();
-      select s.next_dequeue_at into due_in
-      from fairqueue.fq_channel_state s
-      where s.queue = p_queue
-        and s.next_dequeue_at is not null
-        and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-        and s.next_dequeue_at >= v_from
-      order by s.queue, s.next_dequeue_at
-      limit 1;
-      if v_from = c_nothing then
-        v_below_cost := v_below_cost + fairqueue.fq_now();
-        v_below_at := v_now + least(30 * v_below_cost, 30000000);
-        if not v_below then
-          v_full_at := least(v_full_at + 30 * v_below_cost, v_now + 30000000);
+      declare
+        v_below_cost bigint;
+        v_from bigint;
+      begin
+        -- From the floor on there is nothing that this call could take. The next call begins at the first channel
+        -- there, which is not due or is locked by another call. A scan below the floor reads all versions that were
+        -- served while a snapshot is open, so it takes a thirtieth of the time at most.
+        v_from := case when v_below then c_nothing else v_order_floor end;
+        v_below_cost := -fairqueue.fq_now();
+        select s.next_dequeue_at into due_in
+        from fairqueue.fq_channel_state s
+        where s.queue = p_queue
+          and s.next_dequeue_at is not null
+          and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
+          and s.next_dequeue_at >= v_from
+        order by s.queue, s.next_dequeue_at
+        limit 1;
+        if v_from = c_nothing then
+          v_below_cost := v_below_cost + fairqueue.fq_now();
+          v_below_at := v_now + least(30 * v_below_cost, 30000000);
+          if not v_below then
+            v_full_at := least(v_full_at + 30 * v_below_cost, v_now + 30000000);
+          end if;
+          v_below := false;
+          v_whole_order := true;
         end if;
-        v_below := false;
-        v_whole_order := true;
-      end if;
-      if due_in is null or due_in >= v_order_floor then
-        v_channel_floor := case
-          when not v_by_cost then coalesce(due_in, v_now)
-          when due_in < 0 then due_in
-          else greatest(v_channel_floor, v_virtual_time)
-        end;
-        if not v_whole_order then
-          due_in := least(due_in, v_below_at);
+        if due_in is null or due_in >= v_order_floor then
+          v_channel_floor := case
+            when not v_by_cost then coalesce(due_in, v_now)
+            when due_in < 0 then due_in
+            else greatest(v_channel_floor, v_virtual_time)
+          end;
+          if v_whole_order is not true then
+            due_in := least(due_in, v_below_at);
+          end if;
+          exit;
         end if;
-        exit;
-      end if;
-      v_order_floor := due_in;
-      v_channel_floor := due_in;
-      v_several := v_several or v_limit > 1;
-      due_in := null;
+        v_order_floor := due_in;
+        v_channel_floor := due_in;
+        v_several := v_several or v_limit > 1;
+        due_in := null;
+      end;
     end if;
     if v_full then
       v_scan_cost := v_scan_cost - fairqueue.fq_now();
@@ -447,15 +430,16 @@ begin
     -- costs more than running them.
     if not v_several then
       select s.ctid, s.channel_id, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id,
-        s.max_concurrency is not null, case when s.credit > 0 then s.credit else s.weight end, ready.read_at,
+        s.max_concurrency is not null, case when s.credit > 0 then s.credit else s.weight end,
+        greatest(v_now + 1, ready.read_at),
         least(
           v_limit,
           s.max_concurrency - s.current_concurrency,
           fairqueue.fq_rate_room(v_now, s.rate_at, s.rate_interval, s.rate_burst)
         ),
         s.weight, s.tag_rest
-      into v_state, v_channel_id, v_first, v_head_at, v_head_id, v_has_limit, v_turn_left, v_read_at, v_quota, v_weight,
-        v_rest
+      into v_state, v_channel_id, v_first, v_head_at, v_head_id, v_has_limit, v_turn_left, v_read_at, v_quota,
+        v_weight, v_rest
       from (
         select r.ctid as row, r.turn, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
         from fairqueue.fq_channel_state r
@@ -463,7 +447,7 @@ begin
           and r.next_dequeue_at is not null
           and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
           and r.next_dequeue_at >= v_channel_floor
-          and r.next_dequeue_at <= least(v_now, v_upto)
+          and r.next_dequeue_at <= v_upto
           and r.head_dequeue_at <= v_now
           and (fairqueue.fq_rate_allows_at(r.rate_at, r.rate_interval, r.rate_burst) <= v_now) is not false
         order by r.queue, r.next_dequeue_at, r.channel_id
@@ -475,7 +459,7 @@ begin
       order by ready.next_dequeue_at, ready.channel_id
       limit 1
       for no key update of s skip locked;
-      v_found := case when found then 1 else 0 end;
+      v_bare := not found;
     else
       select
         array_agg(o.row), array_agg(o.channel_id), array_agg(o.weight), array_agg(o.turn_left), array_agg(o.limited),
@@ -502,7 +486,7 @@ begin
             and r.next_dequeue_at is not null
             and (r.max_concurrency is null or r.current_concurrency < r.max_concurrency)
             and r.next_dequeue_at >= v_channel_floor
-            and r.next_dequeue_at <= least(v_position, v_upto)
+            and r.next_dequeue_at <= case when v_by_cost then v_upto else v_position end
             -- a channel that became due after the call began waits for the next one: it would come first again and
             -- again
             and r.head_dequeue_at <= v_now
@@ -517,6 +501,7 @@ begin
         limit v_width
         for no key update of s skip locked
       ) o;
+      v_bare := v_found = 0;
     end if;
     if v_full then
       v_scan_cost := v_scan_cost + fairqueue.fq_now();
@@ -524,7 +509,6 @@ begin
       v_full_at := v_now + least(30 * v_scan_cost, 30000000);
       v_full := false;
     end if;
-    v_bare := v_found = 0;
     continue when v_bare;
     v_channel_floor := v_first;
     -- What follows a plan that has changed gets the new values before anything is taken from it.
@@ -541,50 +525,54 @@ begin
       end if;
     end if;
 
-    if v_lease_id is null and not v_limited_queue then
-      -- A transaction that sets the queue's first limit counts the messages that are out; none may be added to them
-      -- meanwhile. One that has ended since the call began is read from the row that it locked.
-      for v_pass in 1..2 loop
-        -- Where somebody has locked the door and waits for the parts, no further call goes in.
-        select g.limited, d.xmax into v_gate_limited, v_door
-        from fairqueue.fq_gate d
-        join fairqueue.fq_gate g on g.queue = d.queue
-        where d.queue = p_queue
-          and d.part = -1
-          and g.part = pg_backend_pid() & (c_parts - 1)
-        for no key update of g skip locked;
-        exit when found;
-        -- Another backend has that part: any that is free.
-        select g.limited, d.xmax into v_gate_limited, v_door
-        from fairqueue.fq_gate d
-        join fairqueue.fq_gate g on g.queue = d.queue
-        where d.queue = p_queue
-          and d.part = -1
-          and g.part >= 0
-        limit 1
-        for no key update of g skip locked;
-        exit when found;
-        -- None is: more calls than parts. Then two share one, at the price of a multixact.
-        select g.limited, d.xmax into v_gate_limited, v_door
-        from fairqueue.fq_gate d
-        join fairqueue.fq_gate g on g.queue = d.queue
-        where d.queue = p_queue
-          and d.part = -1
-          and g.part >= 0
-        limit 1
-        for key share of g skip locked;
-        exit when found or v_pass = 2;
-        exit when exists (
-          select
-          from fairqueue.fq_gate g
-          where g.queue = p_queue
-        );
-        exit when not fairqueue.fq_make_gate(p_queue);
-      end loop;
-      v_closed := v_gate_limited is distinct from false or (v_door <> 0 and fairqueue.fq_is_open(v_door));
-      exit when v_closed;
-    end if;
     if v_lease_id is null then
+      if not v_limited_queue then
+        -- A transaction that sets the queue's first limit counts the messages that are out; none may be added to them
+        -- meanwhile. One that has ended since the call began is read from the row that it locked. Of the 64 parts, a
+        -- backend tries one of its own first. Where somebody has locked the door and waits for the parts, no further
+        -- call goes in.
+        select g.limited, d.xmax into v_gate_limited, v_door
+        from fairqueue.fq_gate d
+        join fairqueue.fq_gate g on g.queue = d.queue
+        where d.queue = p_queue
+          and d.part = -1
+          and g.part = pg_backend_pid() & 63
+        for no key update of g skip locked;
+        if not found then
+          for v_pass in 1..2 loop
+            -- Another backend has that part: any that is free.
+            select g.limited, d.xmax into v_gate_limited, v_door
+            from fairqueue.fq_gate d
+            join fairqueue.fq_gate g on g.queue = d.queue
+            where d.queue = p_queue
+              and d.part = -1
+              and g.part >= 0
+            limit 1
+            for no key update of g skip locked;
+            exit when found;
+            -- None is: more calls than parts. Then two share one, at the price of a multixact.
+            select g.limited, d.xmax into v_gate_limited, v_door
+            from fairqueue.fq_gate d
+            join fairqueue.fq_gate g on g.queue = d.queue
+            where d.queue = p_queue
+              and d.part = -1
+              and g.part >= 0
+            limit 1
+            for key share of g skip locked;
+            exit when found or v_pass = 2;
+            exit when exists (
+              select
+              from fairqueue.fq_gate g
+              where g.queue = p_queue
+            );
+            exit when not fairqueue.fq_make_gate(p_queue);
+          end loop;
+        end if;
+        if v_gate_limited is distinct from false or v_door <> 0 then
+          v_closed := v_gate_limited is distinct from false or fairqueue.fq_is_open(v_door);
+          exit when v_closed;
+        end if;
+      end if;
       -- Nothing may be taken under an own lease that another consumer reclaims: a locked lease counts as gone.
       select e.id, e.expires_at into v_lease_id, v_expires_at
       from fairqueue.fq_lease e
@@ -600,12 +588,16 @@ begin
     end if;
 
     if not v_several then
-      v_quota := least(
-        v_quota, c_few,
-        case when not v_by_cost then v_turn_left + (greatest(1, v_limit / v_weight) - 1) * v_weight end
-      );
+      if v_quota > 1 then
+        v_quota := least(
+          v_quota, 4,
+          case when not v_by_cost then v_turn_left + (greatest(1, v_limit / v_weight) - 1) * v_weight end
+        );
+      end if;
       v_got := 0;
       while v_got < v_quota loop
+        -- The new head is the least message that was not taken, one that somebody else has locked included; it comes
+        -- with its size where one more may be taken.
         update fairqueue.fq_message m
         set lease_id = v_lease_id,
           attempts = m.attempts + 1,
@@ -634,38 +626,44 @@ begin
             from fairqueue.fq_channel c
             where c.id = v_channel_id
           ),
-          m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries, m.cost
+          m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries, m.cost,
+          (
+            select array[
+              x.dequeue_at, x.id,
+              case
+                when v_got + 1 < v_quota and p_max_bytes is not null then
+                  fairqueue.fq_message_size(x.content::bytea, x.headers::jsonb)
+              end
+            ]
+            from fairqueue.fq_message x
+            where x.channel_id = v_channel_id
+              and x.lease_id is null
+              and (x.dequeue_at, x.id) >= (v_head_at, v_head_id)
+              and x.id <> m.id
+            order by x.channel_id, x.dequeue_at, x.id
+            limit 1
+          )
         into message_id, row_id, channel_id, channel, kind, content, headers, enqueued_at, attempt, max_attempts,
-          deliveries, v_message_cost;
+          deliveries, v_message_cost, v_next;
         exit when not found;
         return next;
         v_got := v_got + 1;
+        v_head_at := v_next[1];
+        v_head_id := v_next[2];
         if v_by_cost then
           v_cost := v_cost + greatest(0, coalesce(v_message_cost, 1));
         end if;
         if v_limit > 1 and p_max_bytes is not null then
           v_bytes_left := v_bytes_left - fairqueue.fq_message_size(content::bytea, headers::jsonb);
         end if;
-        -- The new head is the least message that was not taken, one that somebody else has locked included.
-        select x.dequeue_at, x.id, v_got < v_quota and x.dequeue_at <= v_now and (
-            v_bytes_left <= 0
-            or fairqueue.fq_message_size(x.content::bytea, x.headers::jsonb) > v_bytes_left
-          ) is true
-        into v_head_at, v_head_id, v_cut
-        from fairqueue.fq_message x
-        where x.channel_id = v_channel_id
-          and x.lease_id is null
-          and (x.dequeue_at, x.id) >= (v_head_at, v_head_id)
-        order by x.channel_id, x.dequeue_at, x.id
-        limit 1;
-        exit when v_head_at is null or v_head_at > v_now or v_cut;
+        exit when v_got = v_quota or v_head_at is null or v_head_at > v_now;
+        v_cut := (v_bytes_left <= 0 or v_next[3] > v_bytes_left) is true;
+        exit when v_cut;
       end loop;
-      v_cut := v_cut is true;
       if v_got > 0 then
         v_holds_slots := v_has_limit;
         v_left := v_left - v_got;
         v_bare := v_head_at is null or v_head_at > v_now;
-        v_position := greatest(v_now + 1, v_read_at);
         if v_by_cost then
           perform fairqueue.fq_charge(
             p_queue, array[v_state]::tid[], array[v_got]::integer[], array[v_got]::integer[],
@@ -680,14 +678,16 @@ begin
             rate_at = greatest(s.rate_at, v_now) + v_got * s.rate_interval,
             head_dequeue_at = v_head_at,
             head_message_id = v_head_id,
-            last_dequeue_at = v_position,
+            last_dequeue_at = v_read_at,
             credit = fairqueue.fq_credit_after(s.weight, v_turn_left, v_got, v_head_at, v_now),
             next_dequeue_at = fairqueue.fq_next_dequeue_at(
-              s.next_dequeue_at, v_position, v_turn_left, v_got, v_head_at, v_now,
+              s.next_dequeue_at, v_read_at, v_turn_left, v_got, v_head_at, v_now,
               s.rate_at, s.rate_interval, s.rate_burst
             )
           where s.ctid = v_state;
         end if;
+        exit when v_left = 0;
+        v_position := v_read_at;
       end if;
       -- Where these find nothing, or not all, those for many decide.
       v_several := true;
@@ -695,58 +695,119 @@ begin
       continue;
     end if;
 
-    -- As many whole turns as all of them fit in, the last turn cut short. Positions ascend strictly, as close to the
-    -- clock as that allows. One turn while other channels may be ready behind these.
-    v_turns := case
-      when v_one_turn or (v_found = v_width and v_width < v_left) then 1
-      else greatest(1, v_left / v_weight)
-    end;
-    v_room := v_left;
-    v_quotas := v_most;
-    for i in 1..v_found loop
-      v_quotas[i] := least(v_most[i], v_turns_left[i] + (v_turns - 1) * v_weights[i], v_room);
-      v_room := v_room - v_quotas[i];
-      v_position := greatest(v_position + 1, v_positions[i]);
-      v_positions[i] := v_position;
-    end loop;
+    declare
+      v_quotas integer[] := v_most;
+      v_room bigint := v_left;
+      v_turns bigint;
+      -- its messages: where, whose, the how many-th of its channel
+      v_rows tid[];
+      v_ids bigint[];
+      v_ords bigint[];
+      v_ranks integer[];
+      v_sizes integer[];
+      v_bytes bigint;
+      v_gots integer[];
+      v_locked tid[];
+      v_whole boolean;
+      v_next_heads_at bigint[];
+      v_next_head_ids bigint[];
+      -- the first message that is too much: the how many-th turn of its channel, whose, the how many-th
+      v_cut_turn bigint;
+      v_cut_ord bigint;
+      v_cut_rank integer;
+      -- where it is fair by cost
+      v_tags bigint[];
+      v_rests bigint[];
+      v_costs bigint[];
+      v_starts bigint[];
+      v_message_costs bigint[];
+      v_cut_start bigint;
+    begin
+      -- As many whole turns as all of them fit in, the last turn cut short. Positions ascend strictly, as close to the
+      -- clock as that allows. One turn while other channels may be ready behind these.
+      v_turns := case
+        when v_one_turn or (v_found = v_width and v_width < v_left) then 1
+        else greatest(1, v_left / v_weight)
+      end;
+      for i in 1..v_found loop
+        v_quotas[i] := least(v_most[i], v_turns_left[i] + (v_turns - 1) * v_weights[i], v_room);
+        v_room := v_room - v_quotas[i];
+        v_position := greatest(v_position + 1, v_positions[i]);
+        v_positions[i] := v_position;
+      end loop;
 
-    if v_by_cost then
-      -- Read twice as many of each as its part would be, and twice that in the next pass, where a channel has more.
-      v_depth := least(coalesce(2 * v_depth, 2 * v_left / v_found + 2), 100000);
-      select n.tags, n.rests, n.quotas into v_tags, v_rests, v_quotas
-      from fairqueue.fq_quotas(
-        v_states, v_channels, v_heads_at, v_head_ids, v_most, v_now, v_left, v_depth, (v_found < v_width)::boolean
-      ) n;
-    end if;
+      if v_by_cost then
+        -- Read twice as many of each as its part would be, and twice that in the next pass, where a channel has more.
+        v_depth := least(coalesce(2 * v_depth, 2 * v_left / v_found + 2), 100000);
+        select n.tags, n.rests, n.quotas into v_tags, v_rests, v_quotas
+        from fairqueue.fq_quotas(
+          v_states, v_channels, v_heads_at, v_head_ids, v_most, v_now, v_left, v_depth, (v_found < v_width)::boolean
+        ) n;
+      end if;
 
-    -- A new statement, whose snapshot is younger than the locks: a message whose signal was heard before is seen. One
-    -- scan finds what each channel may give and, one further, its new head; the last row of its turn tells how many and
-    -- which.
-    select
-      array_agg(w.row) filter (where w.taken), array_agg(w.id) filter (where w.taken),
-      array_agg(w.ord) filter (where w.taken), array_agg(w.rank) filter (where w.taken),
-      array_agg(w.size) filter (where w.taken), sum(w.size) filter (where w.taken),
-      array_agg(case when w.taken then w.rank else 0 end) filter (where w.last),
-      array_agg(case when w.taken then w.next_at else w.dequeue_at end) filter (where w.last),
-      array_agg(case when w.taken then w.next_id else w.id end) filter (where w.last)
-    into v_rows, v_ids, v_ords, v_ranks, v_sizes, v_bytes, v_gots, v_next_heads_at, v_next_head_ids
-    from (
-      select t.*,
-        t.rank <= t.quota and t.dequeue_at <= v_now as taken,
-        case
-          when t.rank > t.quota then t.quota = 0
-          when t.dequeue_at <= v_now then t.rank = t.quota or t.next_at is null or t.next_at > v_now
-          else t.rank = 1
-        end as last
+      -- A new statement, whose snapshot is younger than the locks: a message whose signal was heard before is seen.
+      -- One scan finds what each channel may give and, one further, its new head; the last row of its turn tells how
+      -- many and which.
+      select
+        array_agg(w.row) filter (where w.taken), array_agg(w.id) filter (where w.taken),
+        array_agg(w.ord) filter (where w.taken), array_agg(w.rank) filter (where w.taken),
+        array_agg(w.size) filter (where w.taken), sum(w.size) filter (where w.taken),
+        array_agg(case when w.taken then w.rank else 0 end) filter (where w.last),
+        array_agg(case when w.taken then w.next_at else w.dequeue_at end) filter (where w.last),
+        array_agg(case when w.taken then w.next_id else w.id end) filter (where w.last)
+      into v_rows, v_ids, v_ords, v_ranks, v_sizes, v_bytes, v_gots, v_next_heads_at, v_next_head_ids
       from (
-        select f.row, f.id, f.dequeue_at, f.size, u.ord, u.quota,
-          (row_number() over turn)::integer as rank,
-          lead(f.dequeue_at) over turn as next_at,
-          lead(f.id) over turn as next_id
+        select t.*,
+          t.rank <= t.quota and t.dequeue_at <= v_now as taken,
+          case
+            when t.rank > t.quota then t.quota = 0
+            when t.dequeue_at <= v_now then t.rank = t.quota or t.next_at is null or t.next_at > v_now
+            else t.rank = 1
+          end as last
+        from (
+          select f.row, f.id, f.dequeue_at, f.size, u.ord, u.quota,
+            (row_number() over turn)::integer as rank,
+            lead(f.dequeue_at) over turn as next_at,
+            lead(f.id) over turn as next_id
+          from unnest(v_channels, v_quotas, v_heads_at, v_head_ids)
+            with ordinality u(channel_id, quota, head_at, head_id, ord)
+          left join lateral (
+            select x.ctid as row, x.dequeue_at, x.id,
+              case
+                when p_max_bytes is not null then fairqueue.fq_message_size(x.content::bytea, x.headers::jsonb)
+              end as size
+            from fairqueue.fq_message x
+            where x.channel_id = u.channel_id
+              and x.lease_id is null
+              and (x.dequeue_at, x.id) >= (u.head_at, u.head_id)
+            order by x.channel_id, x.dequeue_at, x.id
+            limit u.quota + 1
+          ) f on true
+          window turn as (partition by u.ord order by f.dequeue_at, f.id)
+        ) t
+      ) w;
+      select array_agg(l.row)
+      into v_locked
+      from (
+        select x.ctid as row
+        from unnest(v_rows, v_ids) u(row, id)
+        join fairqueue.fq_message x
+          on x.ctid = u.row
+          and x.id is not distinct from u.id
+          and num_nulls(x.lease_id) = 1
+        for no key update of x skip locked
+      ) l;
+      v_whole := cardinality(v_locked) is not distinct from cardinality(v_rows);
+      if v_whole then
+        v_rows := v_locked;
+      else
+        -- A message that somebody else has locked is passed by, and the turn goes on behind it.
+        select array_agg(f.row), array_agg(u.ord), array_agg(f.size), sum(f.size)
+        into v_rows, v_ords, v_sizes, v_bytes
         from unnest(v_channels, v_quotas, v_heads_at, v_head_ids)
           with ordinality u(channel_id, quota, head_at, head_id, ord)
-        left join lateral (
-          select x.ctid as row, x.dequeue_at, x.id,
+        cross join lateral (
+          select x.ctid as row,
             case
               when p_max_bytes is not null then fairqueue.fq_message_size(x.content::bytea, x.headers::jsonb)
             end as size
@@ -754,199 +815,165 @@ begin
           where x.channel_id = u.channel_id
             and x.lease_id is null
             and (x.dequeue_at, x.id) >= (u.head_at, u.head_id)
+            and x.dequeue_at <= v_now
           order by x.channel_id, x.dequeue_at, x.id
-          limit u.quota + 1
-        ) f on true
-        window turn as (partition by u.ord order by f.dequeue_at, f.id)
-      ) t
-    ) w;
-    select array_agg(l.row)
-    into v_locked
-    from (
-      select x.ctid as row
-      from unnest(v_rows, v_ids) u(row, id)
-      join fairqueue.fq_message x
-        on x.ctid = u.row
-        and x.id is not distinct from u.id
-        and num_nulls(x.lease_id) = 1
-      for no key update of x skip locked
-    ) l;
-    v_whole := cardinality(v_locked) is not distinct from cardinality(v_rows);
-    if v_whole then
-      v_rows := v_locked;
-    else
-      -- A message that somebody else has locked is passed by, and the turn goes on behind it.
-      select array_agg(f.row), array_agg(u.ord), array_agg(f.size), sum(f.size)
-      into v_rows, v_ords, v_sizes, v_bytes
-      from unnest(v_channels, v_quotas, v_heads_at, v_head_ids)
-        with ordinality u(channel_id, quota, head_at, head_id, ord)
-      cross join lateral (
-        select x.ctid as row,
-          case
-            when p_max_bytes is not null then fairqueue.fq_message_size(x.content::bytea, x.headers::jsonb)
-          end as size
-        from fairqueue.fq_message x
-        where x.channel_id = u.channel_id
-          and x.lease_id is null
-          and (x.dequeue_at, x.id) >= (u.head_at, u.head_id)
-          and x.dequeue_at <= v_now
-        order by x.channel_id, x.dequeue_at, x.id
-        limit u.quota
-        for no key update skip locked
-      ) f;
-      v_gots := array_fill(0, array[v_found]);
-      v_ranks := array_fill(0, array[coalesce(cardinality(v_rows), 0)]);
-      for i in 1..coalesce(cardinality(v_rows), 0) loop
-        v_gots[v_ords[i]] := v_gots[v_ords[i]] + 1;
-        v_ranks[i] := v_gots[v_ords[i]];
-      end loop;
-    end if;
-    if v_by_cost then
-      select t.starts, t.costs into v_starts, v_message_costs
-      from fairqueue.fq_starts(v_rows, v_ords, v_ranks, v_tags, v_rests, v_weights) t;
-    end if;
-    if v_bytes > v_bytes_left and (v_left < v_limit or cardinality(v_rows) > 1) then
-      -- What comes after the first message that is too much is not taken. Where that is in a first turn, the batch ends
-      -- as if it had been asked for so few messages. In a later one, a further pass takes the last turns one by one, so
-      -- that those channels that have them get new positions.
-      select s.turn, s.start, s.ord, s.rank into v_cut_turn, v_cut_start, v_cut_ord, v_cut_rank
-      from (
-        select t.turn, t.start, t.ord, t.rank,
-          row_number() over in_turn as place,
-          sum(t.size) over in_turn as bytes
-        from (
-          select u.ord, u.rank, u.size, u.start,
-            case
-              when v_by_cost or u.rank <= v_turns_left[u.ord] then 0
-              else 1 + (u.rank - v_turns_left[u.ord] - 1) / v_weights[u.ord]
-            end as turn
-          from unnest(v_ords, v_ranks, v_sizes, v_starts) u(ord, rank, size, start)
-        ) t
-        window in_turn as (order by t.turn, t.start, t.ord, t.rank)
-      ) s
-      where s.bytes > v_bytes_left
-        and (s.place > 1 or v_left < v_limit)
-      order by s.place
-      limit 1;
-      v_cut := v_cut_turn = 0;
-      v_one_turn := true;
-      v_whole := false;
-      select array_agg(u.row), array_agg(u.ord), array_agg(u.rank), sum(u.size), array_agg(u.start), array_agg(u.cost)
-      into v_rows, v_ords, v_ranks, v_bytes, v_starts, v_message_costs
-      from unnest(v_rows, v_ords, v_ranks, v_sizes, v_starts, v_message_costs) u(row, ord, rank, size, start, cost)
-      where case
-          when v_by_cost then (u.start, u.ord, u.rank) < (v_cut_start, v_cut_ord, v_cut_rank)
-          when v_cut then u.rank <= v_turns_left[u.ord] and (u.ord, u.rank) < (v_cut_ord, v_cut_rank)
-          else u.rank <= v_turns_left[u.ord] + (v_cut_turn - 1) * v_weights[u.ord]
-        end;
-      v_gots := array_fill(0, array[v_found]);
-      for i in 1..coalesce(cardinality(v_rows), 0) loop
-        v_gots[v_ords[i]] := v_gots[v_ords[i]] + 1;
-      end loop;
-      if v_by_cost then
-        for i in 1..v_found loop
-          v_quotas[i] := case when v_gots[i] > 0 then v_quotas[i] else 0 end;
-        end loop;
-      elsif v_cut then
-        for i in v_cut_ord + (v_cut_rank > 1)::integer..v_found loop
-          v_quotas[i] := 0;
+          limit u.quota
+          for no key update skip locked
+        ) f;
+        v_gots := array_fill(0, array[v_found]);
+        v_ranks := array_fill(0, array[coalesce(cardinality(v_rows), 0)]);
+        for i in 1..coalesce(cardinality(v_rows), 0) loop
+          v_gots[v_ords[i]] := v_gots[v_ords[i]] + 1;
+          v_ranks[i] := v_gots[v_ords[i]];
         end loop;
       end if;
-    end if;
-    v_bytes_left := v_bytes_left - coalesce(v_bytes, 0);
-    v_cut := v_cut or (v_bytes_left <= 0) is true;
-    v_got := coalesce(cardinality(v_rows), 0);
+      if v_by_cost then
+        select t.starts, t.costs into v_starts, v_message_costs
+        from fairqueue.fq_starts(v_rows, v_ords, v_ranks, v_tags, v_rests, v_weights) t;
+      end if;
+      if v_bytes > v_bytes_left and (v_left < v_limit or cardinality(v_rows) > 1) then
+        -- What comes after the first message that is too much is not taken. Where that is in a first turn, the batch
+        -- ends as if it had been asked for so few messages. In a later one, a further pass takes the last turns one by
+        -- one, so that those channels that have them get new positions.
+        select s.turn, s.start, s.ord, s.rank into v_cut_turn, v_cut_start, v_cut_ord, v_cut_rank
+        from (
+          select t.turn, t.start, t.ord, t.rank,
+            row_number() over in_turn as place,
+            sum(t.size) over in_turn as bytes
+          from (
+            select u.ord, u.rank, u.size, u.start,
+              case
+                when v_by_cost or u.rank <= v_turns_left[u.ord] then 0
+                else 1 + (u.rank - v_turns_left[u.ord] - 1) / v_weights[u.ord]
+              end as turn
+            from unnest(v_ords, v_ranks, v_sizes, v_starts) u(ord, rank, size, start)
+          ) t
+          window in_turn as (order by t.turn, t.start, t.ord, t.rank)
+        ) s
+        where s.bytes > v_bytes_left
+          and (s.place > 1 or v_left < v_limit)
+        order by s.place
+        limit 1;
+        v_cut := v_cut_turn = 0;
+        v_one_turn := true;
+        v_whole := false;
+        select array_agg(u.row), array_agg(u.ord), array_agg(u.rank), sum(u.size), array_agg(u.start), array_agg(u.cost)
+        into v_rows, v_ords, v_ranks, v_bytes, v_starts, v_message_costs
+        from unnest(v_rows, v_ords, v_ranks, v_sizes, v_starts, v_message_costs) u(row, ord, rank, size, start, cost)
+        where case
+            when v_by_cost then (u.start, u.ord, u.rank) < (v_cut_start, v_cut_ord, v_cut_rank)
+            when v_cut then u.rank <= v_turns_left[u.ord] and (u.ord, u.rank) < (v_cut_ord, v_cut_rank)
+            else u.rank <= v_turns_left[u.ord] + (v_cut_turn - 1) * v_weights[u.ord]
+          end;
+        v_gots := array_fill(0, array[v_found]);
+        for i in 1..coalesce(cardinality(v_rows), 0) loop
+          v_gots[v_ords[i]] := v_gots[v_ords[i]] + 1;
+        end loop;
+        if v_by_cost then
+          for i in 1..v_found loop
+            v_quotas[i] := case when v_gots[i] > 0 then v_quotas[i] else 0 end;
+          end loop;
+        elsif v_cut then
+          for i in v_cut_ord + (v_cut_rank > 1)::integer..v_found loop
+            v_quotas[i] := 0;
+          end loop;
+        end if;
+      end if;
+      v_bytes_left := v_bytes_left - coalesce(v_bytes, 0);
+      v_cut := v_cut or (v_bytes_left <= 0) is true;
+      v_got := coalesce(cardinality(v_rows), 0);
 
-    if v_got > 0 then
-      v_holds_slots := v_holds_slots or true = any(v_limited);
-      -- They come back in the order in which they are updated, which is that of the turns.
-      return query
-      update fairqueue.fq_message m
-      set lease_id = v_lease_id,
-        attempts = m.attempts + 1,
-        deliveries = m.deliveries + 1,
-        slots = case when v_limited[u.ord] then 1 else 0 end + case when v_limited_queue then 2 else 0 end,
-        delivered_at = case when v_history then v_now end
-      from (
-        select t.row, t.ord
-        from unnest(v_rows, v_ords, v_ranks, v_starts) t(row, ord, rank, start)
-        order by t.start,
-          case
-            when t.rank <= v_turns_left[t.ord] then 0
-            else 1 + (t.rank - v_turns_left[t.ord] - 1) / v_weights[t.ord]
+      if v_got > 0 then
+        v_holds_slots := v_holds_slots or true = any(v_limited);
+        -- They come back in the order in which they are updated, which is that of the turns.
+        return query
+        update fairqueue.fq_message m
+        set lease_id = v_lease_id,
+          attempts = m.attempts + 1,
+          deliveries = m.deliveries + 1,
+          slots = case when v_limited[u.ord] then 1 else 0 end + case when v_limited_queue then 2 else 0 end,
+          delivered_at = case when v_history then v_now end
+        from (
+          select t.row, t.ord
+          from unnest(v_rows, v_ords, v_ranks, v_starts) t(row, ord, rank, start)
+          order by t.start,
+            case
+              when t.rank <= v_turns_left[t.ord] then 0
+              else 1 + (t.rank - v_turns_left[t.ord] - 1) / v_weights[t.ord]
+            end,
+            t.ord, t.rank
+        ) u
+        where m.ctid = u.row
+          and num_nulls(m.lease_id) = 1
+        returning m.id, m.ctid, m.channel_id,
+          (
+            select c.name
+            from fairqueue.fq_channel c
+            where c.id = m.channel_id
+          ),
+          m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
+          null::bigint, null::bigint, null::bigint[], null::bigint, null::bigint;
+      end if;
+
+      -- The new head is the least message that was not taken, one that somebody else has locked included.
+      if not v_whole then
+        select array_agg(h.dequeue_at), array_agg(h.id)
+        into v_next_heads_at, v_next_head_ids
+        from unnest(v_channels, v_heads_at, v_head_ids) u(channel_id, head_at, head_id)
+        left join lateral (
+          select x.dequeue_at, x.id
+          from fairqueue.fq_message x
+          where x.channel_id = u.channel_id
+            and x.lease_id is null
+            and (x.dequeue_at, x.id) >= (u.head_at, u.head_id)
+          order by x.channel_id, x.dequeue_at, x.id
+          limit 1
+        ) h on true;
+      end if;
+      if v_by_cost then
+        v_costs := array_fill(0::bigint, array[v_found]);
+        for i in 1..v_got loop
+          v_costs[v_ords[i]] := v_costs[v_ords[i]] + v_message_costs[i];
+        end loop;
+        perform fairqueue.fq_charge(
+          p_queue, v_states, v_gots, v_quotas, v_next_heads_at, v_next_head_ids, v_tags, v_rests, v_costs, v_now,
+          v_signal_floor
+        );
+      else
+        update fairqueue.fq_channel_state s
+        set turn = s.turn + 1,
+          current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else n.got end,
+          backlog = fairqueue.fq_backlog_after(s.backlog, n.got::integer, n.head_at::bigint, p_queue, v_signal_floor),
+          rate_at = case
+            when n.got > 0 then greatest(s.rate_at, v_now) + n.got * s.rate_interval
+            else s.rate_at
           end,
-          t.ord, t.rank
-      ) u
-      where m.ctid = u.row
-        and num_nulls(m.lease_id) = 1
-      returning m.id, m.ctid, m.channel_id,
-        (
-          select c.name
-          from fairqueue.fq_channel c
-          where c.id = m.channel_id
-        ),
-        m.kind, m.content, m.headers, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
-        null::bigint, null::bigint, null::bigint[], null::bigint, null::bigint;
-    end if;
-
-    -- The new head is the least message that was not taken, one that somebody else has locked included.
-    if not v_whole then
-      select array_agg(h.dequeue_at), array_agg(h.id)
-      into v_next_heads_at, v_next_head_ids
-      from unnest(v_channels, v_heads_at, v_head_ids) u(channel_id, head_at, head_id)
-      left join lateral (
-        select x.dequeue_at, x.id
-        from fairqueue.fq_message x
-        where x.channel_id = u.channel_id
-          and x.lease_id is null
-          and (x.dequeue_at, x.id) >= (u.head_at, u.head_id)
-        order by x.channel_id, x.dequeue_at, x.id
-        limit 1
-      ) h on true;
-    end if;
-    if v_by_cost then
-      v_costs := array_fill(0::bigint, array[v_found]);
-      for i in 1..v_got loop
-        v_costs[v_ords[i]] := v_costs[v_ords[i]] + v_message_costs[i];
-      end loop;
-      perform fairqueue.fq_charge(
-        p_queue, v_states, v_gots, v_quotas, v_next_heads_at, v_next_head_ids, v_tags, v_rests, v_costs, v_now,
-        v_signal_floor
-      );
-    else
-      update fairqueue.fq_channel_state s
-      set turn = s.turn + 1,
-        current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else n.got end,
-        backlog = fairqueue.fq_backlog_after(s.backlog, n.got::integer, n.head_at::bigint, p_queue, v_signal_floor),
-        rate_at = case
-          when n.got > 0 then greatest(s.rate_at, v_now) + n.got * s.rate_interval
-          else s.rate_at
-        end,
-        head_dequeue_at = n.head_at,
-        head_message_id = n.head_id,
-        last_dequeue_at = case when n.got > 0 then n.position else s.last_dequeue_at end,
-        credit = fairqueue.fq_credit_after(s.weight, n.turn_left::integer, n.got::integer, n.head_at::bigint, v_now),
-        next_dequeue_at = fairqueue.fq_next_dequeue_at(
-          s.next_dequeue_at, n.position::bigint, n.turn_left::integer, n.got::integer, n.head_at::bigint, v_now,
-          s.rate_at, s.rate_interval, s.rate_burst
-        )
-      from (
-        select u.*
-        from unnest(v_states, v_gots, v_quotas, v_positions, v_turns_left, v_next_heads_at, v_next_head_ids)
-          u(row, got, quota, position, turn_left, head_at, head_id)
-        where u.quota > 0
-      ) n
-      where s.ctid = n.row;
-    end if;
-    v_left := v_left - v_got;
-    v_position := greatest(v_position, fairqueue.fq_now());
-    -- Channels that turned out to be empty must not hide the ready ones behind them: the next pass is wider.
-    if v_got = 0 then
-      v_empty := v_empty + 1;
-      v_width := least(2 * v_width, 100000);
-    else
-      v_width := least(v_left, case when not v_by_cost then (v_left::bigint * v_found + v_got - 1) / v_got end);
-    end if;
+          head_dequeue_at = n.head_at,
+          head_message_id = n.head_id,
+          last_dequeue_at = case when n.got > 0 then n.position else s.last_dequeue_at end,
+          credit = fairqueue.fq_credit_after(s.weight, n.turn_left::integer, n.got::integer, n.head_at::bigint, v_now),
+          next_dequeue_at = fairqueue.fq_next_dequeue_at(
+            s.next_dequeue_at, n.position::bigint, n.turn_left::integer, n.got::integer, n.head_at::bigint, v_now,
+            s.rate_at, s.rate_interval, s.rate_burst
+          )
+        from (
+          select u.*
+          from unnest(v_states, v_gots, v_quotas, v_positions, v_turns_left, v_next_heads_at, v_next_head_ids)
+            u(row, got, quota, position, turn_left, head_at, head_id)
+          where u.quota > 0
+        ) n
+        where s.ctid = n.row;
+      end if;
+      v_left := v_left - v_got;
+      v_position := greatest(v_position, fairqueue.fq_now());
+      -- Channels that turned out to be empty must not hide the ready ones behind them: the next pass is wider.
+      if v_got = 0 then
+        v_empty := v_empty + 1;
+        v_width := least(2 * v_width, 100000);
+      else
+        v_width := least(v_left, case when not v_by_cost then (v_left::bigint * v_found + v_got - 1) / v_got end);
+      end if;
+    end;
   end loop;
 
   if v_new_lease then
@@ -959,88 +986,95 @@ begin
     end if;
   end if;
 
-  if v_queue_state is not null and v_left < v_limit then
-    v_rate_at := greatest(v_rate_at, v_now) + (v_limit - v_left) * v_rate_interval;
-    update fairqueue.fq_queue_state q
-    set turn = q.turn + 1,
-      current_concurrency = q.current_concurrency + v_limit - v_left,
-      rate_at = v_rate_at
-    where q.ctid = v_queue_state;
-  end if;
-  if v_drawn_room is not null then
-    v_hungry := v_left = 0 and v_limit < p_limit and exists (
-      select
-      from fairqueue.fq_channel_state s
-      where s.queue = p_queue
-        and s.next_dequeue_at is not null
-        and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
-        and s.next_dequeue_at >= v_channel_floor
-        and s.next_dequeue_at <= v_now
-    );
-    v_drawn_due_at := fairqueue.fq_draw(p_queue, v_limits, (v_limit - v_left)::integer, v_hungry);
-    if v_hungry then
-      v_drawn_due_at := coalesce(v_drawn_due_at, v_now + c_shared);
+  if v_limited_queue then
+    if v_queue_state is not null and v_left < v_limit then
+      v_rate_at := greatest(v_rate_at, v_now) + (v_limit - v_left) * v_rate_interval;
+      update fairqueue.fq_queue_state q
+      set turn = q.turn + 1,
+        current_concurrency = q.current_concurrency + v_limit - v_left,
+        rate_at = v_rate_at
+      where q.ctid = v_queue_state;
+    end if;
+    if v_drawn_room is not null then
+      declare
+        v_hungry boolean := v_left = 0 and v_limit < p_limit and exists (
+          select
+          from fairqueue.fq_channel_state s
+          where s.queue = p_queue
+            and s.next_dequeue_at is not null
+            and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
+            and s.next_dequeue_at >= v_channel_floor
+            and s.next_dequeue_at <= v_now
+        );
+      begin
+        v_drawn_due_at := fairqueue.fq_draw(p_queue, v_limits, (v_limit - v_left)::integer, v_hungry);
+        if v_hungry then
+          v_drawn_due_at := coalesce(v_drawn_due_at, v_now + 20000);
+        end if;
+      end;
     end if;
   end if;
-  if v_left = 0 and v_limit < p_limit then
-    v_rate_due_at := fairqueue.fq_rate_allows_at(v_rate_at, v_rate_interval, v_rate_burst);
-    v_rate_due_at := case when v_rate_due_at > v_now then v_rate_due_at end;
-  end if;
 
-  if v_paused then
-    due_in := null;
-  elsif v_closed then
-    v_locked_first := 0;
-    v_locked_since := case when p_hints[9] = 0 and p_hints[8] <= v_now then p_hints[8] else v_now end;
-    due_in := greatest(10000, least(v_now - v_locked_since, c_longest));
-  elsif v_limited_queue and v_queue_state is null then
-    due_in := 10000;
-  elsif v_empty = 32 or v_cut then
+  if v_left = 0 and v_limit = p_limit then
+    -- all that it asked for
     due_in := 0;
-  elsif v_left > 0 or v_limit < p_limit then
-    -- At the queue's limit only its rate, or a lease that expires, brings something without a signal; a consumer that
-    -- waits and holds nothing gives nothing back.
-    select least(due_in, greatest(v_rate_due_at, v_drawn_due_at), e.expires_at) into due_in
-    from (values (p_queue)) asked (name)
-    left join lateral (
-      select x.expires_at
-      from fairqueue.fq_lease x
-      where x.queue = asked.name
-        and x.expires_at >= v_lease_floor
-        and (x.waiting_until is null or x.waiting_until < x.expires_at)
-      order by x.queue, x.expires_at
-      limit 1
-    ) e on true;
-    v_due_at := due_in;
-    due_in := case when due_in is not null then greatest(0, due_in - fairqueue.fq_now()) end;
   else
-    due_in := 0;
-  end if;
-  if signals_after is not null or (v_heard < v_seen and v_limit > 0) then
-    due_in := 0;
-  end if;
-  if due_in = 0 and v_left = v_limit and v_limit > 0 and v_empty < 32 and signals_after is null then
-    -- A call of another consumer that served the channel would have moved it.
-    v_locked_first := case when v_due_at <= v_now then v_due_at else v_first_signal end;
-    v_locked_since := case
-      when p_hints[9] = v_locked_first and p_hints[8] <= v_now then p_hints[8]
-      else v_now
+    declare
+      c_longest constant bigint := 1000000;
+      v_due_at bigint;
+      v_rate_due_at bigint;
+    begin
+      if v_left = 0 and v_limit < p_limit then
+        v_rate_due_at := fairqueue.fq_rate_allows_at(v_rate_at, v_rate_interval, v_rate_burst);
+        v_rate_due_at := case when v_rate_due_at > v_now then v_rate_due_at end;
+      end if;
+      if v_paused then
+        due_in := null;
+      elsif v_closed then
+        v_locked_first := 0;
+        v_locked_since := case when p_hints[9] = 0 and p_hints[8] <= v_now then p_hints[8] else v_now end;
+        due_in := greatest(10000, least(v_now - v_locked_since, c_longest));
+      elsif v_limited_queue and v_queue_state is null then
+        due_in := 10000;
+      elsif v_empty = 32 or v_cut then
+        due_in := 0;
+      else
+        -- At the queue's limit only its rate, or a lease that expires, brings something without a signal; a consumer
+        -- that waits and holds nothing gives nothing back.
+        select least(due_in, greatest(v_rate_due_at, v_drawn_due_at), e.expires_at) into due_in
+        from (values (p_queue)) asked (name)
+        left join lateral (
+          select x.expires_at
+          from fairqueue.fq_lease x
+          where x.queue = asked.name
+            and x.expires_at >= v_lease_floor
+            and (x.waiting_until is null or x.waiting_until < x.expires_at)
+          order by x.queue, x.expires_at
+          limit 1
+        ) e on true;
+        v_due_at := due_in;
+        due_in := case when due_in is not null then greatest(0, due_in - fairqueue.fq_now()) end;
+      end if;
+      if signals_after is not null or (v_heard < v_seen and v_limit > 0) then
+        due_in := 0;
+      end if;
+      if due_in = 0 and v_left = v_limit and v_limit > 0 and v_empty < 32 and signals_after is null then
+        -- A call of another consumer that served the channel would have moved it.
+        v_locked_first := case when v_due_at <= v_now then v_due_at else v_first_signal end;
+        v_locked_since := case
+          when p_hints[9] = v_locked_first and p_hints[8] <= v_now then p_hints[8]
+          else v_now
+        end;
+        due_in := least(v_now - v_locked_since, c_longest);
+      end if;
+      due_in := least(due_in, v_spread_in);
     end;
-    due_in := least(v_now - v_locked_since, c_longest);
   end if;
-  due_in := least(due_in, v_spread_in);
 
+  -- Of the only channel's message the row about the call repeats nothing large.
   message_id := null;
-  row_id := null;
-  channel_id := null;
-  channel := null;
-  kind := null;
   content := null;
   headers := null;
-  enqueued_at := null;
-  attempt := null;
-  max_attempts := null;
-  deliveries := null;
   lease_id := v_lease_id;
   lease_expires_at := v_expires_at;
   -- A channel that became due while this call ran was left alone: the next call must find it, so that the floor stays
