@@ -35,6 +35,7 @@ from sqlalchemy_fairqueue.cli.policies import (
     rate_document,
     rate_option,
     reset_option,
+    results_option,
 )
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import key_values
@@ -144,6 +145,7 @@ def configure_queue(
         ),
     ] = None,
     dead_letter_retention: Annotated[list[Any] | None, dead_letter_option("--dead-letter-retention")] = None,
+    results: Annotated[Any, results_option("--results")] = None,
     default_plan: Annotated[
         str | None,
         typer.Option("--default-plan", metavar="NAME", help="New channels follow this plan.", show_default=False),
@@ -207,6 +209,8 @@ def configure_queue(
         wanted["dead_letter_retention"] = dict(dead_letter_retention)
     if forget_channels_after is not None:
         wanted["forget_channels_after"] = None if forget_channels_after == "none" else forget_channels_after
+    if results is not None:
+        wanted["results"] = None if results == "none" else results
     with open_installation(options) as installation:
         queue = installation.single_queue(may_be_new=bool(wanted))
         before = _configuration(installation, queue)
@@ -233,6 +237,7 @@ def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfigur
             if after.forget_channels_after == timedelta(days=30)
             else [("idle channels", after.forget_channels_after or "kept")]
         ),
+        *((("results", after.results),) if after.results is not None else ()),
         *((f"dead letters of kind {kind}", kept) for kind, kept in after.dead_letter_retention_by_kind.items()),
     ]
     parts: list[Any] = [
@@ -257,6 +262,7 @@ def _queue_result(queue: Queue, before: QueueConfiguration, after: QueueConfigur
             "history_retention_seconds": after.history_retention,
             "dead_letter_retention_seconds": after.dead_letter_retention,
             "dead_letter_retention_seconds_by_kind": dict(after.dead_letter_retention_by_kind),
+            "result_retention_seconds": after.results,
             "forget_channels_after_seconds": after.forget_channels_after,
             "default_plan": after.default_plan,
             "defaults": None if after.defaults is None else policy_document(after.defaults),

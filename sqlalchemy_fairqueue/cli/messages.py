@@ -9,14 +9,15 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import Queue, database
 from sqlalchemy_fairqueue.cli.attempts import attempts_document, attempts_parts, error_parts, last_line
 from sqlalchemy_fairqueue.cli.errors import not_found_error
-from sqlalchemy_fairqueue.cli.installation import open_installation
+from sqlalchemy_fairqueue.cli.installation import Installation, open_installation
 from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, key_values, number_column, text_table
 from sqlalchemy_fairqueue.cli.waits import takers, wait_document
+from sqlalchemy_fairqueue.database import Target
 from sqlalchemy_fairqueue.errors import PayloadError
 from sqlalchemy_fairqueue.values import MessageDetails
 
@@ -106,20 +107,17 @@ def list_messages(
 
 
 def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(metavar="ID", min=1)]) -> Result:
-    """Show a message that is not settled: its state, why it waits, its payload, its attempts and the last traceback.
+    """Show a message: its state, why it waits, its payload, its attempts, the last traceback; once it ended its result.
 
     Attempts are shown where the queue records its history.
 
-    The payload is decoded as JSON, or by the codec of the application's queue if --app names one.
+    Payload and result are decoded as JSON, or by the codec of the application's queue if --app names one.
     """
     with open_installation(options) as installation:
         queue = installation.single_queue()
         found = queue.message(installation.engine, message_id)
         if found is None:
-            raise not_found_error(
-                f"queue {queue.name!r} has no message {message_id}: it is done, withdrawn, of another queue, or dead: "
-                f"'fairqueue dead show {message_id}'"
-            )
+            return _result(installation, queue, message_id)
         now = installation.now()
     payload = _payload(queue, found)
     rows = [
@@ -151,6 +149,46 @@ def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(
             *error_parts(found.error),
         ),
     )
+
+
+def _result(installation: Installation, queue: Queue, message_id: int) -> Result:
+    """What is kept of a message that has ended."""
+    with installation.engine.connect() as connection:
+        [kept] = database.results(connection, Target(installation.schema, queue.name), [message_id])
+    if kept.state not in _ENDED:
+        raise not_found_error(
+            f"queue {queue.name!r} has no message {message_id}: it is done, withdrawn, of another queue, or dead: "
+            f"'fairqueue dead show {message_id}'"
+        )
+    result = None
+    if kept.state == "completed":
+        result = "null" if kept.content is None else _decoded(queue, kept.content)
+    rows = [
+        ("id", str(message_id)),
+        ("queue", queue.name),
+        ("channel", kept.channel),
+        ("kind", kept.kind),
+        ("state", _ENDED[kept.state]),
+        ("ended (UTC)", kept.finished_at),
+        ("result", result),
+        ("no result", kept.reason),
+        ("kept until (UTC)", kept.expires_at),
+    ]
+    document = {
+        "queue": queue.name,
+        "message_id": message_id,
+        "channel": kept.channel,
+        "kind": kept.kind,
+        "state": _ENDED[kept.state],
+        "finished_at": kept.finished_at,
+        "result": result,
+        "no_result": kept.reason,
+        "expires_at": kept.expires_at,
+    }
+    return Result(document, (key_values([row for row in rows if row[1] is not None]),))
+
+
+_ENDED = {"completed": "completed", "unkept": "completed", "cancelled": "cancelled"}
 
 
 _OUTCOMES = {
@@ -248,7 +286,11 @@ def _ahead(message: MessageDetails) -> str:
 def _payload(queue: Queue, message: MessageDetails) -> str | None:
     if message.unreadable is not None:
         return None
+    return _decoded(queue, message.content)
+
+
+def _decoded(queue: Queue, content: bytes) -> str:
     try:
-        return json.dumps(queue.codec.decode(message.content), ensure_ascii=False, default=repr)
+        return json.dumps(queue.codec.decode(content), ensure_ascii=False, default=repr)
     except PayloadError as error:
-        return f"{message.content!r:.200} ({error})"
+        return f"{content!r:.200} ({error})"

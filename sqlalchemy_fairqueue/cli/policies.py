@@ -106,6 +106,14 @@ def forget_option(name: str) -> Any:
     return typer.Option(name, parser=parser, metavar="DURATION", help=words, show_default=False)
 
 
+def results_option(name: str) -> Any:
+    """An option that takes for how long results of handlers are kept."""
+    words = "For how long what handlers return is kept, like 1d, or none."
+    return typer.Option(
+        name, parser=option_parser(_duration_or_none), metavar="DURATION", help=words, show_default=False
+    )
+
+
 def fair_by_option(name: str) -> Any:
     """An option that takes what channels get equal parts of."""
     words = "What channels get equal parts of, by weight: messages, cost or seconds."

@@ -80,6 +80,17 @@ from sqlalchemy_fairqueue.database.quarantine import (
     quarantined,
     set_aside,
 )
+from sqlalchemy_fairqueue.database.results import (
+    FoundResult,
+    ResultState,
+    prune_results,
+    results,
+    retain_results,
+    unwait_results,
+    wait_results,
+    wake_results,
+    wake_results_call,
+)
 from sqlalchemy_fairqueue.database.samples import SampleContext, completions, now, sample_context
 from sqlalchemy_fairqueue.database.schedules import (
     ScheduleDefinition,
@@ -90,9 +101,11 @@ from sqlalchemy_fairqueue.database.schedules import (
     set_schedule,
 )
 from sqlalchemy_fairqueue.database.settlement import (
+    EncodedResult,
     Unsettled,
     bury,
     complete,
+    complete_results,
     hold_deliveries,
     hold_deliveries_call,
     hold_messages,
@@ -115,7 +128,7 @@ from sqlalchemy_fairqueue.database.targets import Target
 from sqlalchemy_fairqueue.database.tokens import Token
 from sqlalchemy_fairqueue.database.versions import check_installed, version
 from sqlalchemy_fairqueue.database.waits import Wait, unwait, wait
-from sqlalchemy_fairqueue.database.withdrawals import cancel, purge_channel
+from sqlalchemy_fairqueue.database.withdrawals import purge_channel, withdraw
 
 __all__ = [
     "Call",
@@ -125,11 +138,13 @@ __all__ = [
     "Dequeued",
     "DueSchedule",
     "EncodedMessage",
+    "EncodedResult",
     "EnqueuedMessage",
     "ExtendedLease",
     "Folded",
     "Follower",
     "Forgetting",
+    "FoundResult",
     "Heard",
     "Hint",
     "Hints",
@@ -137,6 +152,7 @@ __all__ = [
     "MessagePosition",
     "PartitionChange",
     "QueueConfiguration",
+    "ResultState",
     "SampleContext",
     "ScheduleDefinition",
     "SetAside",
@@ -146,12 +162,12 @@ __all__ = [
     "Wait",
     "bury",
     "can_commit_with",
-    "cancel",
     "cancel_group",
     "channel_stats",
     "check_installed",
     "commit_with",
     "complete",
+    "complete_results",
     "completions",
     "configure_channel",
     "configure_limit",
@@ -207,6 +223,7 @@ __all__ = [
     "plans",
     "prune_dead_letters",
     "prune_groups",
+    "prune_results",
     "prune_slots",
     "purge_channel",
     "purge_dead",
@@ -219,8 +236,10 @@ __all__ = [
     "remove_limit",
     "remove_plan",
     "remove_schedule",
+    "results",
     "resume",
     "retain_dead_letters",
+    "retain_results",
     "retry",
     "run_schedule",
     "run_slots",
@@ -235,6 +254,11 @@ __all__ = [
     "spread_plans",
     "stats",
     "unwait",
+    "unwait_results",
     "version",
     "wait",
+    "wait_results",
+    "wake_results",
+    "wake_results_call",
+    "withdraw",
 ]

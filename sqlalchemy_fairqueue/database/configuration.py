@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SETTINGS = (
     "queue", "defaults", "max_concurrency", "rate_interval", "rate_burst", "limits", "history", "history_retention",
-    "dead_letter_retention", "dead_letter_retention_by_kind", "forget_channels_after", "fair_by", "default_plan",
+    "dead_letter_retention", "dead_letter_retention_by_kind", "forget_channels_after", "fair_by", "default_plan", "result_retention",
 )  # fmt: skip
 
 
@@ -44,6 +44,7 @@ class QueueConfiguration:
         forget_channels_after: How long idle channels are kept; None: for ever.
         fair_by: What its channels get equal parts of.
         default_plan: The plan that new channels follow; None: none.
+        results: How long results of handlers are kept; None: not at all.
     """
 
     defaults: ChannelPolicy | None = None
@@ -57,6 +58,7 @@ class QueueConfiguration:
     forget_channels_after: timedelta | None = timedelta(days=30)
     fair_by: FairBy = "messages"
     default_plan: str | None = None
+    results: timedelta | None = None
 
 
 @cache
@@ -327,6 +329,7 @@ def _configuration(row: Row[tuple[Any, ...]]) -> QueueConfiguration:
         forget_channels_after=_time(row.forget_channels_after),
         fair_by=row.fair_by,
         default_plan=row.default_plan,
+        results=_time(row.result_retention),
     )
 
 

@@ -39,6 +39,7 @@ class Hint(IntEnum):
         LOCKED: What that is: a turn order, or a signal.
         LEASE_FLOOR: The expiry below which no live lease is left.
         IS_TIMED: 1 if the queue is fair by seconds.
+        KEEPS_RESULTS: 1 if the queue keeps what handlers return.
     """
 
     READY_FLOOR = 0
@@ -52,6 +53,7 @@ class Hint(IntEnum):
     LOCKED = 8
     LEASE_FLOOR = 9
     IS_TIMED = 10
+    KEEPS_RESULTS = 11
 
 
 class DeliveredMessage(NamedTuple):
@@ -80,6 +82,7 @@ class Dequeued:
         lease_id: The lease that the next dequeue may use again. None: there is none.
         hold_slots: Whether the messages may hold slots of a limit, their channels' or the queue's.
         is_timed: Whether the queue is fair by seconds.
+        keeps_results: Whether the queue keeps what handlers return.
         hints: For the next dequeue.
         is_locked: Whether something is due that another transaction has locked.
         due_in: How long until something else may be due. None: nothing is scheduled.
@@ -92,6 +95,7 @@ class Dequeued:
     lease_id: int | None
     hold_slots: bool
     is_timed: bool
+    keeps_results: bool
     hints: Hints | None
     is_locked: bool
     due_in: timedelta | None
@@ -195,6 +199,7 @@ def dequeue(
         lease_id=about.lease_id,
         hold_slots=_hint(found, Hint.HOLD_SLOTS) != 0,
         is_timed=_hint(found, Hint.IS_TIMED) == 1,
+        keeps_results=_hint(found, Hint.KEEPS_RESULTS) == 1,
         hints=found or None,
         is_locked=_hint(found, Hint.LOCKED_SINCE) is not None,
         due_in=None if about.due_in is None else duration(about.due_in),

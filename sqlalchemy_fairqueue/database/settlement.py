@@ -32,6 +32,18 @@ class Unsettled(NamedTuple):
     outcome: Literal["lost", "buried"]
 
 
+class EncodedResult(NamedTuple):
+    """What is kept of a message that is completed.
+
+    Attributes:
+        content: What its handler returned, encoded. None: None.
+        problem: Why that is not kept. None: it is.
+    """
+
+    content: bytes | None = None
+    problem: str | None = None
+
+
 # fq_correct_costs has to see the messages before they are settled, in the same transaction.
 _COSTS = (
     "fq_correct_costs",
@@ -94,6 +106,13 @@ def bury_clause(schema: str | None, *, refusing: bool = False, costs: bool = Fal
     return _select(schema, "fq_bury", types, refusing=refusing, costs=costs)
 
 
+@cache
+def complete_results_clause(schema: str | None, *, refusing: bool = False, costs: bool = False) -> Clause:
+    """``fq_complete_results``."""
+    types = TOKEN_TYPES | {"kept": "boolean[]", "results": "bytea[]", "problems": "text[]", "notify": "boolean"}
+    return _select(schema, "fq_complete_results", types, refusing=refusing, costs=costs)
+
+
 SettlementVerb = Literal["complete", "retry", "release", "bury"]
 _CLAUSES = {"retry": retry_clause, "release": release_clause, "bury": bury_clause}
 
@@ -107,23 +126,33 @@ def settlement_call(
     delays: Iterable[timedelta | None] = (),
     errors: Iterable[str | None] = (),
     reasons: Iterable[str | None] = (),
+    results: Sequence[EncodedResult | None] = (),
     notify: bool = False,
     costs: Sequence[int | None] = (),
     refusing: bool = False,
 ) -> Call:
     """The call that settles deliveries, at least one, with what its verb takes of each.
 
+    *results*: of deliveries that are completed what is kept of each, None: nothing; empty: nothing of all of them.
     *costs*: what they cost in truth; None, or none given: as charged. *refusing*: it fails if one is lost, to be sent
     together with COMMIT.
     """
     doing = f"{verb} {len(tokens)} deliveries of queue {target.queue!r}"
     told = any(cost is not None for cost in costs)
-    if verb == "complete":
+    alone = False
+    if verb == "complete" and results:
+        parameters = token_parameters(tokens) | {
+            "kept": [one is not None for one in results],
+            "results": [None if one is None else one.content for one in results],
+            "problems": [None if one is None else one.problem for one in results],
+            "notify": may_notify(connection, notify),
+        }
+        clause = complete_results_clause(target.schema, refusing=refusing, costs=told)
+    elif verb == "complete":
         alone = len(tokens) == 1
         parameters = dict[str, Any](zip(TOKEN_TYPES, tokens[0], strict=True)) if alone else token_parameters(tokens)
         clause = complete_clause(target.schema, alone=alone, refusing=refusing, costs=told)
     else:
-        alone = False
         parameters = token_parameters(tokens)
         clause = _CLAUSES[verb](target.schema, refusing=refusing, costs=told)
     parameters["queue"] = target.queue
@@ -146,6 +175,19 @@ def settle(connection: Connection, settlement: Call) -> list[Unsettled]:
 def complete(connection: Connection, target: Target, tokens: Sequence[Token]) -> list[Unsettled]:
     """Settle deliveries whose work is done: their messages are gone. At least one."""
     return settle(connection, settlement_call(connection, target, "complete", tokens))
+
+
+def complete_results(
+    connection: Connection,
+    target: Target,
+    tokens: Sequence[Token],
+    results: Sequence[EncodedResult | None],
+    *,
+    notify: bool,
+) -> list[Unsettled]:
+    """Settle deliveries whose work is done, and keep what their handlers returned. At least one."""
+    found = settlement_call(connection, target, "complete", tokens, results=results, notify=notify)
+    return settle(connection, found)
 
 
 def retry(

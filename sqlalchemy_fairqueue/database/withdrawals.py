@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.database.calls import call, fetch, may_notify
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,15 +18,25 @@ if TYPE_CHECKING:
 
 
 @cache
-def cancel_clause(schema: str | None) -> Clause:
-    """``fq_cancel``."""
-    return call(schema, "fq_cancel", "message_id, outcome", queue="text", ids="bigint[]")
+def withdraw_clause(schema: str | None) -> Clause:
+    """``fq_withdraw``."""
+    types = {"queue": "text", "ids": "bigint[]", "notify": "boolean"}
+    return call(schema, "fq_withdraw", "message_id, outcome", **types)
 
 
-def cancel(connection: Connection, target: Target, message_ids: Iterable[int]) -> dict[int, CancelOutcome]:
-    """Withdraw messages, in the order of their ids. Returns the outcome of those that are not simply cancelled."""
-    parameters = {"queue": target.queue, "ids": sorted(message_ids)}
-    rows = fetch(connection, cancel_clause(target.schema), parameters, f"cancel messages of queue {target.queue!r}")
+def withdraw(
+    connection: Connection, target: Target, message_ids: Iterable[int], *, notify: bool
+) -> dict[int, CancelOutcome]:
+    """Cancel messages, in the order of their ids. Returns the outcome of those that are not simply cancelled.
+
+    Args:
+        connection: In a transaction.
+        target: The queue.
+        message_ids: The messages.
+        notify: Whether those are woken who wait for their results.
+    """
+    parameters = {"queue": target.queue, "ids": sorted(message_ids), "notify": may_notify(connection, notify)}
+    rows = fetch(connection, withdraw_clause(target.schema), parameters, f"cancel messages of queue {target.queue!r}")
     return {row.message_id: row.outcome for row in rows}
 
 

@@ -29,6 +29,7 @@ from sqlalchemy_fairqueue.models.messages import (
 from sqlalchemy_fairqueue.models.plans import ChannelPlanMixin, PlanMixin
 from sqlalchemy_fairqueue.models.queues import GateMixin, QueueConfigMixin, QueueStateMixin
 from sqlalchemy_fairqueue.models.read_only import ReadOnlyModel
+from sqlalchemy_fairqueue.models.results import ResultMixin, ResultWaitMixin
 from sqlalchemy_fairqueue.models.schedules import ScheduleMixin, ScheduleSlotMixin
 from sqlalchemy_fairqueue.models.types import Duration, Instant, RoleName, Xid8, interval, timestamp
 from sqlalchemy_fairqueue.sql import RoleGrant
@@ -85,6 +86,10 @@ __all__ = [
     "QueueState",
     "QueueStateMixin",
     "ReadOnlyModel",
+    "Result",
+    "ResultMixin",
+    "ResultWait",
+    "ResultWaitMixin",
     "RoleGrant",
     "RoleName",
     "Schedule",
@@ -180,6 +185,14 @@ class GroupNote(GroupNoteMixin, _Base):
 
 class GroupFold(GroupFoldMixin, _Base):
     """The row that a worker locks to fold notes, in the connection's default schema."""
+
+
+class Result(ResultMixin, _Base):
+    """What is kept of a message that has ended, in the connection's default schema."""
+
+
+class ResultWait(ResultWaitMixin, _Base):
+    """A process that waits for the result of a message, in the connection's default schema."""
 
 
 class Limit(LimitMixin, _Base):

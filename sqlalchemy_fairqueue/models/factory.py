@@ -23,6 +23,7 @@ from sqlalchemy_fairqueue.models.messages import (
 )
 from sqlalchemy_fairqueue.models.plans import ChannelPlanMixin, PlanMixin
 from sqlalchemy_fairqueue.models.queues import GateMixin, QueueConfigMixin, QueueStateMixin
+from sqlalchemy_fairqueue.models.results import ResultMixin, ResultWaitMixin
 from sqlalchemy_fairqueue.models.schedules import ScheduleMixin, ScheduleSlotMixin
 from sqlalchemy_fairqueue.sql import named_schema
 
@@ -64,6 +65,8 @@ class Models:
         Quarantine: See :class:`QuarantineMixin`.
         QueueConfig: See :class:`QueueConfigMixin`.
         QueueState: See :class:`QueueStateMixin`.
+        Result: See :class:`ResultMixin`.
+        ResultWait: See :class:`ResultWaitMixin`.
         Schedule: See :class:`ScheduleMixin`.
         ScheduleSlot: See :class:`ScheduleSlotMixin`.
         Signal: See :class:`SignalMixin`.
@@ -92,6 +95,8 @@ class Models:
     Quarantine: type[QuarantineMixin]
     QueueConfig: type[QueueConfigMixin]
     QueueState: type[QueueStateMixin]
+    Result: type[ResultMixin]
+    ResultWait: type[ResultWaitMixin]
     Schedule: type[ScheduleMixin]
     ScheduleSlot: type[ScheduleSlotMixin]
     Signal: type[SignalMixin]
@@ -121,6 +126,8 @@ _MIXINS: dict[str, type[Any]] = {
     "Quarantine": QuarantineMixin,
     "QueueConfig": QueueConfigMixin,
     "QueueState": QueueStateMixin,
+    "Result": ResultMixin,
+    "ResultWait": ResultWaitMixin,
     "Schedule": ScheduleMixin,
     "ScheduleSlot": ScheduleSlotMixin,
     "Signal": SignalMixin,

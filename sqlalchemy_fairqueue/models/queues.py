@@ -40,7 +40,8 @@ class QueueConfigMixin(FairqueueMixin):
     ``max_concurrency`` and the rate are those of the whole queue; ``limits`` are the names of the shared limits
     that it draws from. ``history_retention`` None is 30 days. ``dead_letter_retention`` None is for ever;
     ``dead_letter_retention_by_kind`` has those of single kinds, in microseconds. ``default_plan`` is the plan that
-    new channels follow; ``plans``: whether the queue has, or had, any.
+    new channels follow; ``plans``: whether the queue has, or had, any. ``result_retention`` None: results of handlers
+    are not kept.
 
     Attributes:
         channels: The queue's channels.
@@ -72,6 +73,7 @@ class QueueConfigMixin(FairqueueMixin):
     forget_channels_after: Mapped[timedelta | None] = mapped_column(Duration, server_default=text("2592000000000"))
     default_plan: Mapped[str | None] = mapped_column(Text(collation="C"))
     plans: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    result_retention: Mapped[timedelta | None] = mapped_column(Duration)
 
     @hybrid_property
     def is_paused(self) -> bool:
@@ -94,6 +96,7 @@ class QueueConfigMixin(FairqueueMixin):
                 "max_concurrency >= 1 and history_retention >= 1 and rate_interval >= 0 and rate_burst >= 1",
                 name=conv("fq_queue_limits_check"),
             ),
+            CheckConstraint("result_retention >= 1", name=conv("fq_queue_results_check")),
             CheckConstraint("cardinality(limits) between 1 and 16", name=conv("fq_queue_shared_limits_check")),
             CheckConstraint(
                 "dead_letter_retention >= 1 and jsonb_typeof(dead_letter_retention_by_kind) = 'object'",

@@ -12,6 +12,7 @@ from sqlalchemy_fairqueue.queue.configuration_arguments import (
     checked_history_retention,
     checked_idle_time,
     checked_plan,
+    checked_results,
     dead_letter_retentions,
     queue_limits,
     reset_fields,
@@ -23,6 +24,7 @@ from sqlalchemy_fairqueue.unit_of_work import (
     Pause,
     RecordHistory,
     RetainDeadLetters,
+    RetainResults,
     SetDefaultPlan,
     ShareBy,
 )
@@ -66,6 +68,7 @@ class ConfigurationMethods(QueueBase):
         history: bool | None = None,
         history_retention: timedelta | Unset | None = UNSET,
         dead_letter_retention: DeadLetterRetention | Unset = UNSET,
+        results: timedelta | Unset | None = UNSET,
         default_plan: str | Unset | None = UNSET,
         forget_channels_after: timedelta | Unset | None = UNSET,
         fair_by: FairBy | None = None,
@@ -91,6 +94,8 @@ class ConfigurationMethods(QueueBase):
             dead_letter_retention: For how long dead letters are kept; housekeeping of workers then deletes them. None:
                 for ever, as before it is set. A dict of kinds, ``{"parse": timedelta(days=1)}``, changes those of its
                 kinds, where None means as all others, and leaves the rest; its key None stands for all others.
+            results: For how long what handlers return is kept, for :meth:`result`: of messages that are delivered from
+                the commit on. Housekeeping of workers then deletes it. None: it is not kept, as before it is set.
             default_plan: The plan, made by :meth:`configure_plan`, that channels made from now on follow. It goes
                 before the defaults. Channels that exist keep their plan, or none. None: none.
             forget_channels_after: Housekeeping of workers deletes channels that have been idle for so long, without
@@ -120,6 +125,7 @@ class ConfigurationMethods(QueueBase):
                 history=history,
                 history_retention=history_retention,
                 dead_letter_retention=dead_letter_retention,
+                results=results,
                 default_plan=default_plan,
                 forget_channels_after=forget_channels_after,
                 fair_by=fair_by,
@@ -205,6 +211,7 @@ class ConfigurationMethods(QueueBase):
         history: bool | None = None,
         history_retention: timedelta | Unset | None = UNSET,
         dead_letter_retention: DeadLetterRetention | Unset = UNSET,
+        results: timedelta | Unset | None = UNSET,
         default_plan: str | Unset | None = UNSET,
         forget_channels_after: timedelta | Unset | None = UNSET,
         fair_by: FairBy | None = None,
@@ -220,6 +227,7 @@ class ConfigurationMethods(QueueBase):
                 history=history,
                 history_retention=history_retention,
                 dead_letter_retention=dead_letter_retention,
+                results=results,
                 default_plan=default_plan,
                 forget_channels_after=forget_channels_after,
                 fair_by=fair_by,
@@ -260,6 +268,7 @@ class ConfigurationMethods(QueueBase):
         history: bool | None,
         history_retention: timedelta | Unset | None,
         dead_letter_retention: DeadLetterRetention | Unset,
+        results: timedelta | Unset | None,
         default_plan: str | Unset | None,
         forget_channels_after: timedelta | Unset | None,
         fair_by: FairBy | None,
@@ -275,6 +284,8 @@ class ConfigurationMethods(QueueBase):
                 RetainDeadLetters(self._target, kind, retention)
                 for kind, retention in dead_letter_retentions(dead_letter_retention)
             ]
+        if not isinstance(results, Unset):
+            changes.append(RetainResults(self._target, checked_results(results)))
         if forget_channels_after is not UNSET:
             changes.append(ForgetChannels(self._target, checked_idle_time(forget_channels_after)))
         changes += self._fair_by(fair_by)
@@ -285,7 +296,7 @@ class ConfigurationMethods(QueueBase):
         if not changes:
             raise InvalidArgument(
                 "configure has nothing to set; give defaults, default_plan, max_concurrency, rate, limits, history, "
-                "history_retention, dead_letter_retention, forget_channels_after or fair_by"
+                "history_retention, dead_letter_retention, results, forget_channels_after or fair_by"
             )
         return changes
 

@@ -101,6 +101,13 @@ def check_history(history: object) -> None:
         raise InvalidArgument(f"history is {history!r:.80}; say True or False")
 
 
+def checked_results(retention: timedelta | None) -> timedelta | None:
+    """For how long results are kept; None: not at all."""
+    if retention is not None:
+        check_duration("results", retention, _MICROSECOND)
+    return retention
+
+
 def checked_idle_time(after: timedelta | None) -> timedelta | None:
     """The idle time after which channels are forgotten; None: never."""
     if after is not None:

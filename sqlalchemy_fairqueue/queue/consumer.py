@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.codecs import Codec
-    from sqlalchemy_fairqueue.database import DeliveredMessage, Hints, SetAside, Target
+    from sqlalchemy_fairqueue.database import DeliveredMessage, Dequeued, Hints, SetAside, Target
     from sqlalchemy_fairqueue.values import Lease
 
 log = logging.getLogger("sqlalchemy_fairqueue.queue")
@@ -196,8 +196,7 @@ class Consumer:
             return Batch([], timedelta() if dequeued.unreadable else dequeued.due_in)
         if self._keep is not None:
             held = self._keep(held, sent_at)
-        flags = {"holds_slot": dequeued.hold_slots, "is_timed": dequeued.is_timed}
-        return Batch([self._delivery(message, held, **flags) for message in dequeued.messages], dequeued.due_in)
+        return Batch([self._delivery(message, held, dequeued) for message in dequeued.messages], dequeued.due_in)
 
     def _remember(self, lease: timedelta, lease_id: int | None, asked: int | None) -> None:
         leases = self._leases
@@ -207,7 +206,7 @@ class Consumer:
         others = tuple(one for one in leases if one[0] != lease)[: _LEASES - 1]
         self._leases = others if lease_id is None else ((lease, lease_id), *others)
 
-    def _delivery(self, message: DeliveredMessage, lease: Lease, *, holds_slot: bool, is_timed: bool) -> Delivery:
+    def _delivery(self, message: DeliveredMessage, lease: Lease, dequeued: Dequeued) -> Delivery:
         headers, refused = headers_of(message.headers)
         return Delivery(
             message_id=message.message_id,
@@ -223,6 +222,7 @@ class Consumer:
             deliveries=message.deliveries,
             row_id=message.row_id,
             decoded=refused or Once(partial(decoded, self._codec, message.content)),
-            holds_slot=holds_slot,
-            is_timed=is_timed,
+            holds_slot=dequeued.hold_slots,
+            is_timed=dequeued.is_timed,
+            keeps_result=dequeued.keeps_results,
         )

@@ -15,12 +15,14 @@ from sqlalchemy_fairqueue.database.engines import arun, refused, run
 from sqlalchemy_fairqueue.errors import InvalidArgument, LeaseLost
 from sqlalchemy_fairqueue.queue.base import QueueBase
 from sqlalchemy_fairqueue.queue.consumer import Consumer
+from sqlalchemy_fairqueue.queue.encoded_results import given_result
 from sqlalchemy_fairqueue.unit_of_work import Settle, Verb, session_of, settle, token_of
 from sqlalchemy_fairqueue.values import MOST_COST, Batch, Delivery, check_count, check_duration, check_text
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from sqlalchemy_fairqueue.database import EncodedResult
     from sqlalchemy_fairqueue.queue.base import AnySession
 
     Deliveries = Delivery | Iterable[Delivery]
@@ -94,7 +96,12 @@ class DeliveryMethods(QueueBase):
         return await arun(engine, lambda connection: consumer.dequeue(connection, limit, lease, max_bytes))
 
     def complete(
-        self, where: AnySession | Connection | Engine, deliveries: Deliveries, *, cost: int | None = None
+        self,
+        where: AnySession | Connection | Engine,
+        deliveries: Deliveries,
+        *,
+        cost: int | None = None,
+        result: Any = None,
     ) -> None:
         """Settle deliveries whose work is done: their messages are gone. See the class for where it takes effect.
 
@@ -105,12 +112,14 @@ class DeliveryMethods(QueueBase):
             deliveries: One or several.
             cost: What each of them cost in truth, 0 to 1,000,000,000 in the unit of ``enqueue(cost=)``: its channel is
                 charged the difference, or gets it back. None: as it was charged.
+            result: What :meth:`result` returns for each of them, where the queue keeps results.
 
         Raises:
             InvalidArgument: A bad cost.
+            PayloadError: The result cannot be encoded, or has more than 1,048,576 bytes.
             LeaseLost: Some delivery is not the caller's any more; for those nothing changed.
         """
-        self._settle(where, Verb.COMPLETE, deliveries, cost=cost)
+        self._settle(where, Verb.COMPLETE, deliveries, cost=cost, **self._given_result(result))
 
     def retry(
         self,
@@ -159,10 +168,15 @@ class DeliveryMethods(QueueBase):
         self._settle(where, Verb.BURY, deliveries, reason=reason, error=error, cost=cost)
 
     async def acomplete(
-        self, where: AsyncConnection | AsyncEngine, deliveries: Deliveries, *, cost: int | None = None
+        self,
+        where: AsyncConnection | AsyncEngine,
+        deliveries: Deliveries,
+        *,
+        cost: int | None = None,
+        result: Any = None,
     ) -> None:
         """As :meth:`complete`, at once on an AsyncConnection or AsyncEngine."""
-        await self._asettle(where, Verb.COMPLETE, deliveries, cost=cost)
+        await self._asettle(where, Verb.COMPLETE, deliveries, cost=cost, **self._given_result(result))
 
     async def aretry(
         self,
@@ -289,6 +303,9 @@ class DeliveryMethods(QueueBase):
             if how.get(name) is not None:
                 how[name] = check_text(name, how[name])
         return [Settle(self._target, verb, delivery, **how) for delivery in self._deliveries(deliveries)]
+
+    def _given_result(self, result: Any) -> dict[str, EncodedResult]:
+        return {} if result is None else {"result": given_result(self.codec, result)}
 
     def _deliveries(self, deliveries: Deliveries) -> list[Delivery]:
         if not isinstance(deliveries, (Delivery, Iterable)):

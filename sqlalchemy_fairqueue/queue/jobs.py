@@ -12,11 +12,12 @@ from sqlalchemy_fairqueue.codecs import BytesCodec
 from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.contexts import Context
+from sqlalchemy_fairqueue.queue.results import ResultMethods
 from sqlalchemy_fairqueue.queue.schedules import ScheduleMethods
 from sqlalchemy_fairqueue.values import Bury, Enqueue, EnqueueOptions, check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
     from datetime import timedelta
     from typing import Unpack
 
@@ -32,6 +33,7 @@ C = ParamSpec("C")
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
 S = TypeVar("S", bound=Session | AsyncSession)
 _KINDS = inspect.Parameter
 _RESERVED = ("self", "session", "context", "channel")
@@ -171,6 +173,46 @@ class Job(Generic[C, P, R_co]):
         call = self.prepare(channel, *args, **kwargs)
         await self.queue.aschedule(where, name, job=call, **recurrence.words())
 
+    @overload
+    def result(
+        self: Job[C, P, Coroutine[Any, Any, T]], where: Where, message_id: int, *, timeout: timedelta | None = None
+    ) -> T: ...
+    @overload
+    def result(self, where: Where, message_id: int, *, timeout: timedelta | None = None) -> R_co: ...
+    def result(self, where: Where, message_id: int, *, timeout: timedelta | None = None) -> Any:
+        """What a call returned, as ``Queue.result`` reads or waits for it, of the type that the function returns.
+
+        Args:
+            where: A session, Connection or Engine; to wait an Engine alone.
+            message_id: The message of the call.
+            timeout: How long to wait for it. None: it must have ended.
+
+        Raises:
+            ResultError: As ``Queue.result``; its subclasses say what became of the call.
+            InvalidArgument: The message is none of this job.
+        """
+        return self.queue._job_result(where, self.kind, message_id, timeout)  # noqa: SLF001 - a part of it
+
+    @overload
+    async def aresult(
+        self: Job[C, P, Coroutine[Any, Any, T]],
+        where: AsyncWhere,
+        message_id: int,
+        *,
+        timeout: timedelta | None = None,  # noqa: ASYNC109 - as result
+    ) -> T: ...
+    @overload
+    async def aresult(
+        self,
+        where: AsyncWhere,
+        message_id: int,
+        *,
+        timeout: timedelta | None = None,  # noqa: ASYNC109 - as result
+    ) -> R_co: ...
+    async def aresult(self, where: AsyncWhere, message_id: int, *, timeout: timedelta | None = None) -> Any:  # noqa: ASYNC109 - as result
+        """As :meth:`result`, on an AsyncSession, AsyncConnection or AsyncEngine; to wait on an AsyncEngine alone."""
+        return await self.queue._ajob_result(where, self.kind, message_id, timeout)  # noqa: SLF001 - a part of it
+
 
 class JobHandler:
     """The handler of a job: it calls the function with the arguments that the payload has."""
@@ -220,7 +262,7 @@ class _Declare:
         return self._declare(function)
 
 
-class JobMethods(ScheduleMethods):
+class JobMethods(ScheduleMethods, ResultMethods):
     """Typed jobs of a queue."""
 
     @overload

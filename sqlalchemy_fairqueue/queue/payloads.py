@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, get_type_hints
+from types import UnionType
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError, said
+from sqlalchemy_fairqueue.values import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -39,6 +41,7 @@ class PayloadSchema:
         self.kind = kind
         self._former = frozenset(former)
         types = _types(kind, function, parameters)
+        self.result: ResultSchema = ResultSchema(kind, function)
         self.signature: inspect.Signature = inspect.Signature(
             [one.replace(annotation=types[one.name]) for one in parameters]
         )
@@ -124,6 +127,86 @@ class PayloadSchema:
                 whose = f"argument {name!r} of job {self.kind!r} is {given[name]!r:.80}"
             raise PayloadError(f"{whose}: {problem}", path) from error
         return arguments
+
+
+class ResultSchema:
+    """What a job's function returns: a value as plain values that a codec takes, and back.
+
+    An annotation that nothing converts, or none, leaves what is read as the codec gives it: to return what cannot be
+    kept is no error of a job whose queue keeps no results.
+
+    Args:
+        kind: The job's kind, for errors.
+        function: The function.
+    """
+
+    def __init__(self, kind: str, function: Callable[..., Any]) -> None:
+        self.kind = kind
+        self._type = _result_type(function)
+
+    def plain(self, value: Any) -> Any:
+        """A returned value as plain values.
+
+        Raises:
+            PayloadError: Nothing converts it, or it is not what the annotation says.
+        """
+        try:
+            plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_model)
+        except RecursionError:
+            raise PayloadError(f"job {self.kind!r} returned a value that is nested too deeply") from None
+        except Exception as error:  # a model's own code may raise anything
+            raise PayloadError(f"job {self.kind!r} returned {value!r:.80}: {said(error)}") from error
+        self._converted(plain, f"job {self.kind!r} returned {value!r:.80}")
+        return plain
+
+    def value(self, plain: Any) -> Any:
+        """What was kept as what the function is annotated with.
+
+        Raises:
+            PayloadError: It does not fit the annotation: another version of the function returned it.
+        """
+        return self._converted(plain, f"the result of job {self.kind!r} is {plain!r:.80}")
+
+    def _converted(self, plain: Any, what: str) -> Any:
+        if self._type is _UNKNOWN or plain is None:
+            return plain
+        try:
+            return msgspec.convert(plain, self._type, str_keys=True, dec_hook=_model)
+        except msgspec.ValidationError as error:
+            problem, _, rest = str(error).partition(_AT)
+            raise PayloadError(f"{what}: {problem}", rest.removesuffix("`") or "$") from error
+
+
+_UNKNOWN: Any = object()
+
+
+def _result_type(function: Callable[..., Any]) -> Any:
+    """What a function returns besides outcomes, by its annotation, if that is something that can be converted."""
+    plain = inspect.unwrap(function)
+    annotation = getattr(plain, "__annotations__", {}).get("return", _UNKNOWN)
+    if annotation is _UNKNOWN:
+        return _UNKNOWN
+    annotated: Any = type("Annotated", (), {})()
+    annotated.__annotations__ = {"return": annotation}
+    try:
+        found = get_type_hints(annotated, getattr(plain, "__globals__", None), include_extras=True)["return"]
+        kept = [one for one in get_args(found) if not _is_outcome(one)] if _is_union(found) else [found]
+        wanted = Union[tuple(kept)] if kept else None  # noqa: UP007 - of a number that is not known
+        if _is_outcome(wanted) or _unsupported(msgspec.inspect.type_info(wanted), set()) is not None:
+            return _UNKNOWN
+    except Exception:  # noqa: BLE001 - what cannot be resolved here may be for type checkers alone
+        return _UNKNOWN
+    return wanted
+
+
+def _is_union(annotation: Any) -> bool:
+    return get_origin(annotation) in {Union, UnionType}
+
+
+def _is_outcome(annotation: Any) -> bool:
+    if get_origin(annotation) is type:
+        return any(map(_is_outcome, get_args(annotation)))
+    return isinstance(annotation, type) and issubclass(annotation, Outcome)
 
 
 def _types(kind: str, function: Callable[..., Any], parameters: list[inspect.Parameter]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import InvalidArgument, WorkerError
 from sqlalchemy_fairqueue.queue import Job
 from sqlalchemy_fairqueue.queue.consumer import Consumer
+from sqlalchemy_fairqueue.queue.encoded_results import encoded_result
 from sqlalchemy_fairqueue.queue.middleware import call_of, middleware_for, middleware_of
 from sqlalchemy_fairqueue.testing.deliveries import make_context, make_delivery
 from sqlalchemy_fairqueue.testing.jobs import queue_of
@@ -44,10 +45,13 @@ class Performed:
     Attributes:
         delivery: The delivery.
         outcome: What the handler returned or raised; None: the message is completed.
+        result: What else it returned. ``queue.result(session, delivery.message_id)`` gives it as it is kept, where the
+            queue keeps results.
     """
 
     delivery: Delivery
     outcome: Outcome | None
+    result: Any = None
 
 
 def perform(
@@ -147,13 +151,16 @@ def drain(
         if handler.asynchronous:
             raise InvalidArgument(f"the handler of kind {handler.kind!r} is async; await adrain(...)")
         call = _call(queue, handler, delivery, found, None, resources)
+        result: Any = None
         try:
             with found.begin_nested():
-                outcome = _outcome(call())
+                result = call()
+                outcome = _outcome(result)
         except Outcome as raised:
             outcome = raised
-        _settle(found, queue, handler, delivery, outcome)
-        performed.append(Performed(delivery, outcome))
+        one = Performed(delivery, outcome, result if outcome is None else None)
+        _settle(found, queue, handler, one)
+        performed.append(one)
     return performed
 
 
@@ -165,16 +172,19 @@ async def adrain(
     deliveries = await session.run_sync(lambda found: _deliveries(found, queue, limit))
     while (delivery := await session.run_sync(lambda _: next(deliveries, None))) is not None:
         handler = _handler(queue, delivery.kind)
+        result: Any = None
         try:
             async with session.begin_nested():
                 if handler.asynchronous:
-                    outcome = _outcome(await _call(queue, handler, delivery, session, None, resources)())
+                    result = await _call(queue, handler, delivery, session, None, resources)()
                 else:
-                    outcome = _outcome(await session.run_sync(_calling(queue, handler, delivery, resources)))
+                    result = await session.run_sync(_calling(queue, handler, delivery, resources))
+                outcome = _outcome(result)
         except Outcome as raised:
             outcome = raised
-        await session.run_sync(lambda found: _settle(found, queue, handler, delivery, outcome))  # noqa: B023 - awaited here
-        performed.append(Performed(delivery, outcome))
+        one = Performed(delivery, outcome, result if outcome is None else None)
+        await session.run_sync(_settle, queue, handler, one)
+        performed.append(one)
     return performed
 
 
@@ -219,11 +229,14 @@ def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery
                 "again, or give drain a greater limit"
             )
         [message] = dequeued.messages
-        yield consumer._delivery(message, dequeued.lease, holds_slot=dequeued.hold_slots, is_timed=dequeued.is_timed)  # noqa: SLF001 - as dequeue does
+        yield consumer._delivery(message, dequeued.lease, dequeued)  # noqa: SLF001 - as dequeue does
 
 
-def _settle(session: Session, queue: Queue, handler: Handler, delivery: Delivery, outcome: Outcome | None) -> None:
-    decision = decisions.of_return(outcome, delivery, handler.retry or _RETRY)
+def _settle(session: Session, queue: Queue, handler: Handler, performed: Performed) -> None:
+    delivery = performed.delivery
+    decision = decisions.of_return(performed.outcome, delivery, handler.retry or _RETRY)
+    if decision.verb is Verb.COMPLETE and delivery.keeps_result:
+        decision = replace(decision, result=encoded_result(queue.codec, handler.schema, performed.result))
     if decision.verb is Verb.RELEASE and decision.delay is None:
         # At once would be again and again: the handler gives it back each time.
         decision = replace(decision, delay=_LEASE)

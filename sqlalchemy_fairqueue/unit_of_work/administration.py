@@ -14,8 +14,10 @@ from sqlalchemy_fairqueue.unit_of_work.operations import (
     Limit,
     Pause,
     Purge,
+    QueueSetting,
     RecordHistory,
     RetainDeadLetters,
+    RetainResults,
     SetDefaultPlan,
     ShareBy,
 )
@@ -57,7 +59,7 @@ def configure(connection: Connection, target: Target, changes: Sequence[Configur
                 _change_plan(connection, change)
             case Limit():
                 database.limit_queue(connection, target, change.changes, notify=notify)
-            case RecordHistory() | RetainDeadLetters() | ForgetChannels() | ShareBy():
+            case RecordHistory() | RetainDeadLetters() | RetainResults() | ForgetChannels() | ShareBy():
                 _keep(connection, change)
             case Pause():
                 _pause(connection, change)
@@ -75,7 +77,7 @@ def settings_of_queues(
     other: list[tuple[Connection, Configuration]] = []
     for connection, change in routed:
         of_queue = (
-            isinstance(change, (RecordHistory, RetainDeadLetters, ForgetChannels, ShareBy))
+            isinstance(change, QueueSetting)
             or (isinstance(change, (Configure, Pause)) and change.channel is None)
             or isinstance(change, SetDefaultPlan)
             or (isinstance(change, (ConfigureLimit, ConfigurePlan)) and change.changes is not None)
@@ -112,12 +114,14 @@ def _change_plan(connection: Connection, change: ConfigurePlan | SetDefaultPlan)
         database.configure_plan(connection, change.target, change.name, change.changes, notify=change.target.notify)
 
 
-def _keep(connection: Connection, change: RecordHistory | RetainDeadLetters | ForgetChannels | ShareBy) -> None:
+def _keep(connection: Connection, change: QueueSetting) -> None:
     match change:
         case RecordHistory():
             database.record_queue(connection, change.target, history=change.history, retention=change.retention)
         case RetainDeadLetters():
             database.retain_dead_letters(connection, change.target, change.kind, change.retention)
+        case RetainResults():
+            database.retain_results(connection, change.target, change.retention)
         case ForgetChannels():
             database.forget_after(connection, change.target, change.after)
         case ShareBy():
@@ -140,7 +144,7 @@ def _lock_key(change: Configuration) -> tuple[int, bytes]:
             return 1, change.name.encode()
         case Limit():
             return 3, b""
-        case RecordHistory() | RetainDeadLetters() | ForgetChannels() | ShareBy() | SetDefaultPlan():
+        case RecordHistory() | RetainDeadLetters() | RetainResults() | ForgetChannels() | ShareBy() | SetDefaultPlan():
             return 2, b""
     return 2, (change.channel or "").encode()
 

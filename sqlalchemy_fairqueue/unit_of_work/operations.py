@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.database import EncodedMessage, ScheduleDefinition, Target
+from sqlalchemy_fairqueue.database import EncodedMessage, EncodedResult, ScheduleDefinition, Target
 from sqlalchemy_fairqueue.values import UNSET
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ __all__ = [
     "RecordHistory",
     "RemoveSchedule",
     "RetainDeadLetters",
+    "RetainResults",
     "ScheduleChange",
     "SetDefaultPlan",
     "SetSchedule",
@@ -165,6 +166,14 @@ class RetainDeadLetters:
 
 
 @dataclass(frozen=True, slots=True)
+class RetainResults:
+    """Say for how long a queue keeps what its handlers return; None: not at all."""
+
+    target: Target
+    retention: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetChannels:
     """Say for how long a queue keeps idle channels; None: for ever."""
 
@@ -208,7 +217,18 @@ class Purge:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Settle a delivery."""
+    """Settle a delivery.
+
+    Attributes:
+        target: The queue.
+        verb: How.
+        delivery: The delivery.
+        delay: For retry and release.
+        reason: For bury.
+        error: For retry and bury.
+        cost: What the attempt cost. None: as it was charged.
+        result: For complete: what is kept where the delivery keeps a result. None: None.
+    """
 
     target: Target
     verb: Verb
@@ -217,6 +237,7 @@ class Settle:
     reason: str | None = None
     error: str | None = None
     cost: int | None = None
+    result: EncodedResult | None = None
 
     @property
     def message_id(self) -> int:
@@ -291,7 +312,7 @@ class MakeGroup:
     sent: ReceiptUpdate
 
 
-QueueSetting = RecordHistory | RetainDeadLetters | ForgetChannels | ShareBy
+QueueSetting = RecordHistory | RetainDeadLetters | RetainResults | ForgetChannels | ShareBy
 Configuration = Configure | ConfigureLimit | ConfigurePlan | Limit | Pause | Purge | QueueSetting | SetDefaultPlan
 MessageChange = Settle | Cancel
 ScheduleChange = SetSchedule | RemoveSchedule | PauseSchedule

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue import database
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.unit_of_work.operations import Cancel, MessageChange, ReceiptUpdate, Target
     from sqlalchemy_fairqueue.values import CancelOutcome, CancelReceipt, Delivery
+
+# One that C calls: it is asked of each message that is completed.
+_KEEPS = attrgetter("delivery.keeps_result")
 
 
 def settle_and_cancel(connection: Connection, target: Target, changes: Sequence[MessageChange]) -> list[ReceiptUpdate]:
@@ -42,7 +46,8 @@ def settle_and_cancel(connection: Connection, target: Target, changes: Sequence[
             settle(connection, target, verb, same)
     updates: list[ReceiptUpdate] = [partial(one.delivery.settled.append, one.verb.value) for one in settles]
     if cancels:
-        exceptions = database.cancel(connection, target, {one.message_id for one in cancels})
+        notify = all(one.target.notify for one in cancels)
+        exceptions = database.withdraw(connection, target, {one.message_id for one in cancels}, notify=notify)
         updates += [partial(_update, one.receipt, exceptions.get(one.message_id, "cancelled")) for one in cancels]
     return updates
 
@@ -59,6 +64,8 @@ def settle(connection: Connection, target: Target, verb: Verb, settles: Sequence
     """
     once = _once(settles)
     unsettled = database.settle(connection, _call(connection, target, verb, once))
+    if dead := _awaited_dead(verb, once):
+        database.wake_results(connection, target, dead)
     if lost := sorted({message_id for message_id, outcome in unsettled if outcome == "lost"}):
         raise _lost(once, lost, database.holder(connection, target, lost[0]))
 
@@ -72,8 +79,13 @@ def settle_steps(connection: Connection, target: Target, settles: Sequence[Settl
     if len({settle.verb for settle in settles}) > 1:
         tokens = sorted(token_of(settle.delivery) for settle in settles)
         steps.append(Step(database.hold_deliveries_call(target, tokens), _no_updates, _no_failure))
-    by_verb = ((verb, [one for one in settles if one.verb is verb]) for verb in Verb)
-    return [*steps, *(_settle_step(connection, target, verb, same) for verb, same in by_verb if same)]
+    for verb in Verb:
+        if same := [one for one in settles if one.verb is verb]:
+            steps.append(_settle_step(connection, target, verb, same))
+            dead = _awaited_dead(verb, _once(same))
+            if dead and (wakes := database.wake_results_call(connection, target, dead)):
+                steps.append(Step(wakes, _no_updates, _no_failure))
+    return steps
 
 
 def _settle_step(connection: Connection, target: Target, verb: Verb, settles: Sequence[Settle]) -> Step:
@@ -105,10 +117,26 @@ def _lost(settles: Mapping[Token, Settle], lost: Sequence[int], holder: str | No
     return LeaseLost(tuple(lost), first.lease.id, first.lease.expires_at, holder)
 
 
+def _awaited_dead(verb: Verb, settles: Mapping[Token, Settle]) -> list[int]:
+    """The messages that become dead letters, and whose results somebody may wait for."""
+    if verb not in {Verb.BURY, Verb.RETRY}:
+        return []
+    return sorted(
+        one.message_id
+        for one in settles.values()
+        if one.delivery.keeps_result
+        and one.target.notify
+        and (verb is Verb.BURY or one.delivery.attempt >= one.delivery.max_attempts)
+    )
+
+
 def _call(
     connection: Connection, target: Target, verb: Verb, settles: Mapping[Token, Settle], *, refusing: bool = False
 ) -> database.Call:
     tokens = sorted(settles)
+    if verb is Verb.COMPLETE and not any(map(_KEEPS, settles.values())):
+        costs = [settles[token].cost for token in tokens]
+        return database.settlement_call(connection, target, "complete", tokens, costs=costs, refusing=refusing)
     ordered = [settles[token] for token in tokens]
     return database.settlement_call(
         connection,
@@ -118,10 +146,16 @@ def _call(
         delays=[one.delay for one in ordered],
         errors=[one.error for one in ordered],
         reasons=[one.reason for one in ordered],
+        results=[_kept(one) for one in ordered],
         notify=all(one.target.notify for one in ordered),
         costs=[one.cost for one in ordered],
         refusing=refusing,
     )
+
+
+def _kept(settle: Settle) -> database.EncodedResult | None:
+    """What is kept of a message that is completed. None: nothing."""
+    return settle.result or database.EncodedResult() if settle.delivery.keeps_result else None
 
 
 def token_of(delivery: Delivery) -> Token:

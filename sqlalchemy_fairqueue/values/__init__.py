@@ -6,6 +6,7 @@ They know nothing of sessions or SQL.
 from sqlalchemy_fairqueue.values.checks import (
     HEADERS_BYTES,
     NAME_BYTES,
+    RESULT_BYTES,
     SCHEMA_BYTES,
     check_choice,
     check_count,
@@ -92,6 +93,7 @@ __all__ = [
     "HEADERS_BYTES",
     "MOST_COST",
     "NAME_BYTES",
+    "RESULT_BYTES",
     "SCHEMA_BYTES",
     "UNSET",
     "AttemptDetails",

@@ -13,6 +13,8 @@ NAME_BYTES = 512
 HEADERS_BYTES = 65_536
 # PostgreSQL cuts longer identifiers off.
 SCHEMA_BYTES = 63
+RESULT_BYTES = 1_048_576
+"""Most bytes of an encoded result."""
 _YEAR = timedelta(days=365)
 # What comes back from the database is a datetime in UTC.
 _LAST = datetime.max.replace(tzinfo=UTC)

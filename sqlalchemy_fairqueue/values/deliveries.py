@@ -85,6 +85,7 @@ class Delivery:
         settled: How this process has settled it ("complete", "retry", "release", "bury"), added when that was
             committed, on a Connection when it was sent.
         is_timed: Whether its queue is fair by seconds, so that a worker measures how long the handler takes.
+        keeps_result: Whether its queue kept results when it was delivered, so that its completion keeps one.
     """
 
     message_id: int
@@ -103,6 +104,7 @@ class Delivery:
     decoded: Any = field(repr=False, compare=False)
     holds_slot: bool = field(default=True, repr=False)
     is_timed: bool = field(default=False, repr=False)
+    keeps_result: bool = field(default=False, repr=False)
     settled: list[str] = field(default_factory=list, repr=False, compare=False)
 
     @property

@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from concurrent.futures import Future
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from sqlalchemy import Engine, NullPool
 from sqlalchemy.exc import DBAPIError
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.drivers import Driver, Listener
-    from sqlalchemy_fairqueue.worker.options import WorkerOptions
-    from sqlalchemy_fairqueue.worker.timings import Clock
+    from sqlalchemy_fairqueue.worker.timings import Clock, Timings
 
     SetUp = Callable[[Connection], None]
 
@@ -44,7 +43,26 @@ R = TypeVar("R")
 _REFUSALS = {"55P03", "22P05"}
 
 
-def dedicated_connection(options: WorkerOptions, *, lock_timeout: float | None = None) -> DedicatedConnection:
+class ConnectionOptions(Protocol):
+    """What a connection of its own needs to know of who uses it."""
+
+    @property
+    def engine(self) -> Engine | AsyncEngine:
+        """The engine as which it connects."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The clock."""
+        ...
+
+    @property
+    def timings(self) -> Timings:
+        """How long things may take."""
+        ...
+
+
+def dedicated_connection(options: ConnectionOptions, *, lock_timeout: float | None = None) -> DedicatedConnection:
     """A connection to the database of the worker's engine, made on first use; only one thread may use it.
 
     Args:
@@ -64,7 +82,7 @@ class DedicatedConnection(ABC):
         watch: Ends calls on it that nobody answers.
     """
 
-    def __init__(self, options: WorkerOptions, set_up: SetUp | None) -> None:
+    def __init__(self, options: ConnectionOptions, set_up: SetUp | None) -> None:
         engine = options.engine
         self._driver = driver_of(engine.sync_engine if isinstance(engine, AsyncEngine) else engine)
         self._timings = options.timings
@@ -126,7 +144,7 @@ class DedicatedConnection(ABC):
 class SyncDedicatedConnection(DedicatedConnection):
     """A connection of a sync engine."""
 
-    def __init__(self, engine: Engine, options: WorkerOptions, set_up: SetUp | None) -> None:
+    def __init__(self, engine: Engine, options: ConnectionOptions, set_up: SetUp | None) -> None:
         super().__init__(options, set_up)
         self._engine = _without_pool(engine)
         self._connection: Connection | None = None
@@ -165,7 +183,7 @@ class SyncDedicatedConnection(DedicatedConnection):
 class AsyncDedicatedConnection(DedicatedConnection):
     """A connection of an async engine, in a loop of the thread's own."""
 
-    def __init__(self, engine: AsyncEngine, options: WorkerOptions, set_up: SetUp | None) -> None:
+    def __init__(self, engine: AsyncEngine, options: ConnectionOptions, set_up: SetUp | None) -> None:
         super().__init__(options, set_up)
         self._engine = AsyncEngine(_without_pool(engine.sync_engine))
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -15,6 +15,7 @@ from sqlalchemy_fairqueue.values import Bury, Outcome, Release, Retry, RetryPoli
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from sqlalchemy_fairqueue.database import EncodedResult
     from sqlalchemy_fairqueue.errors import PayloadError
     from sqlalchemy_fairqueue.unit_of_work import Target
     from sqlalchemy_fairqueue.values import Delivery
@@ -42,6 +43,7 @@ class Decision:
         reason: For bury.
         error: For retry and bury.
         sent: The handler's own transaction has settled it so.
+        result: For complete: what is kept of it. None: None.
     """
 
     verb: Verb
@@ -49,6 +51,7 @@ class Decision:
     reason: str | None = None
     error: str | None = None
     sent: bool = False
+    result: EncodedResult | None = None
 
     def __post_init__(self) -> None:
         """Refuse what could not be sent: a policy or an outcome of the application's own may say anything."""
@@ -60,11 +63,16 @@ class Decision:
 
     def operation(self, target: Target, delivery: Delivery, cost: int | None = None) -> Settle:
         """The operation that settles a delivery so; its attempt cost so much, None: as it was charged."""
-        return Settle(target, self.verb, delivery, self.delay, self.reason, self.error, cost)
+        return Settle(target, self.verb, delivery, self.delay, self.reason, self.error, cost, self.result)
 
     def in_ascii(self) -> Decision:
         """The same, with texts in ASCII, which every encoding has bytes for."""
         return replace(self, reason=_ascii(self.reason), error=_ascii(self.error))
+
+    @property
+    def result_bytes(self) -> int:
+        """How many bytes are kept."""
+        return 0 if self.result is None else len(self.result.content or b"")
 
     def as_sent(self) -> Decision:
         """The same, sent by the handler's transaction."""

@@ -13,7 +13,7 @@ import re
 import selectors
 import socket
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sqlalchemy_fairqueue.errors import FairQueueError
 from sqlalchemy_fairqueue.worker.connection import dedicated_connection
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from sqlalchemy_fairqueue.database.drivers import Listener
-    from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
+    from sqlalchemy_fairqueue.worker.connection import ConnectionOptions, DedicatedConnection
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
     from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 
     Key = tuple[object, ...]
     Notify = Callable[[list[ServedQueue], list[ServedQueue]], None]
 
-_listeners: dict[Key, _Listener] = {}
+_listeners: dict[Key, Listening] = {}
 _lock = threading.Lock()
 
 
@@ -45,7 +45,7 @@ class Subscription:
             named this worker, and those for which it named another consumer.
     """
 
-    def __init__(self, listener: _Listener, notify: Notify) -> None:
+    def __init__(self, listener: Listening, notify: Notify) -> None:
         self._listener = listener
         self._notify = notify
         self._topics: dict[str, ServedQueue] = {}
@@ -92,22 +92,35 @@ def subscribe(options: WorkerOptions, connection: DedicatedConnection, notify: N
     with _lock:
         listener = _listeners.get(key)
         if listener is None:
-            listener = _listeners[key] = _Listener(key, options)
+            listener = _listeners[key] = Listening(options, key)
         subscription = Subscription(listener, notify)
         listener.join(subscription)
     return subscription
 
 
-class _Listener:
-    """The listening connection and its thread."""
+class Subscriber(Protocol):
+    """Who is told of notifications."""
 
-    def __init__(self, key: Key, options: WorkerOptions) -> None:
+    def notified(self, topics: dict[str, set[str]] | None) -> None:
+        """Notifications came: by topic what each of them named. None: some may have been missed, or will be."""
+        ...
+
+
+class Listening:
+    """The listening connection and its thread.
+
+    Args:
+        options: Whose connection it is.
+        key: Under which workers share it. None: they do not.
+    """
+
+    def __init__(self, options: ConnectionOptions, key: Key | None = None) -> None:
         self.is_listening = False
         self._key = key
         self._clock = options.clock
         self._timings = options.timings
         self._connection = dedicated_connection(options)
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions: list[Subscriber] = []
         self._backoff = Backoff(
             "listen for notifications", f"process {os.getpid()}", options.clock, options.timings, cap=10.0
         )
@@ -116,17 +129,18 @@ class _Listener:
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="fairqueue-listener", daemon=True)
 
-    def join(self, subscription: Subscription) -> None:
+    def join(self, subscription: Subscriber) -> None:
         """One more subscriber."""
         if self._thread.ident is None:
             self._thread.start()
         self._subscriptions = [*self._subscriptions, subscription]
 
-    def leave(self, subscription: Subscription) -> None:
+    def leave(self, subscription: Subscriber) -> None:
         """One subscriber less; without any the thread stops."""
         self._subscriptions = [one for one in self._subscriptions if one is not subscription]
         if not self._subscriptions and not self._stopping:
-            _listeners.pop(self._key, None)
+            if self._key is not None:
+                _listeners.pop(self._key, None)
             # First: once it may stop, its thread closes this.
             os.write(self._stop_writer, b"x")
             self._stopping = True

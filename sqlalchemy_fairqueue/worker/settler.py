@@ -19,7 +19,7 @@ from sqlalchemy_fairqueue.worker.timings import Backoff
 from sqlalchemy_fairqueue.worker.wakeups import WakeEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.decisions import Decision
@@ -141,15 +141,32 @@ class Settler:
         for held, decision in self._pending.items():
             groups.setdefault((held.queue, decision.verb), []).append((held, decision))
         refused: FairQueueError | None = None
-        most = self._timings.settle_batch
         for (queue, verb), settlements in groups.items():
-            for start in range(0, len(settlements), most):
+            for chunk in self._chunks(settlements):
                 try:
-                    self._send(queue, verb, settlements[start : start + most])
+                    self._send(queue, verb, chunk)
                 except FairQueueError as error:
                     refused = error
         if refused is not None:
             raise refused
+
+    def _chunks(
+        self, settlements: list[tuple[HeldDelivery, Decision]]
+    ) -> Iterator[list[tuple[HeldDelivery, Decision]]]:
+        """What one call sends: so many deliveries, and so many bytes of results, or one that has more."""
+        most, most_bytes = self._timings.settle_batch, self._timings.settle_bytes
+        if len(settlements) <= most and not any(decision.result for _, decision in settlements):
+            yield settlements
+            return
+        chunk: list[tuple[HeldDelivery, Decision]] = []
+        size = 0
+        for held, decision in settlements:
+            if chunk and (len(chunk) == most or size + decision.result_bytes > most_bytes):
+                yield chunk
+                chunk, size = [], 0
+            chunk.append((held, decision))
+            size += decision.result_bytes
+        yield chunk
 
     def _send(self, queue: ServedQueue, verb: Verb, settlements: list[tuple[HeldDelivery, Decision]]) -> None:
         locked = dict(self._writer.write(queue, verb, settlements))

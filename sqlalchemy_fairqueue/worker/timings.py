@@ -54,6 +54,7 @@ class Timings:
         fetch_check: The fetcher notices within so long that its executor is closed.
         unsettled: With more unsettled deliveries the fetcher takes no messages.
         settle_batch: Most deliveries that one call settles.
+        settle_bytes: Most bytes of results that one call keeps, or one result that is larger.
         settle_at_stop: A stop waits so long for a database that is away.
         lock_timeout: A call that settles waits so long for a message that somebody has locked.
         locked_again: Time until a locked message is tried again.
@@ -104,6 +105,7 @@ class Timings:
     fetch_check: float = 30.0
     unsettled: int = 2000
     settle_batch: int = 1000
+    settle_bytes: int = 8 * 2**20
     settle_at_stop: float = 10.0
     lock_timeout: float = 0.2
     locked_again: float = 1.0

@@ -141,7 +141,7 @@ def test_a_queue(cli: Cli, engine: Engine) -> None:
         "queue": "documents", "changed": True, "max_concurrency": 50, "rate": None, "limits": [], "history": False,
         "history_retention_seconds": None, "dead_letter_retention_seconds": None, "fair_by": "messages",
         "dead_letter_retention_seconds_by_kind": {}, "forget_channels_after_seconds": 2592000.0, "defaults": None,
-        "default_plan": None,
+        "default_plan": None, "result_retention_seconds": None,
     }  # fmt: skip
 
     rate = cli("configure", "queue", "--rate", "50/s", "--burst", "9", "--json").document["rate"]
@@ -184,6 +184,15 @@ def test_history_on_and_off(cli: Cli, engine: Engine) -> None:
     assert (on["history"], on["history_retention_seconds"]) == (True, 259200.0)
     longer = cli("configure", "queue", "--retention", "4d", "--json").document
     assert (longer["history"], longer["history_retention_seconds"]) == (True, 345600.0)
+
+
+def test_retention_of_results(cli: Cli) -> None:
+    """Results are kept for a time, or not at all."""
+    changed = cli("configure", "queue", "--queue", "documents", "--results", "1d", "--json").document
+    assert changed["result_retention_seconds"] == 86_400.0
+    assert "results" in cli("configure", "queue").out
+    lifted = cli("configure", "queue", "--results", "none", "--json").document
+    assert lifted["result_retention_seconds"] is None
 
 
 def test_retention_of_dead_letters(cli: Cli) -> None:

@@ -56,6 +56,24 @@ def test_one_that_is_not_there(cli: Cli, engine: Engine) -> None:
     assert f"'fairqueue dead show {dead}'" in found.err
 
 
+def test_a_result(cli: Cli, engine: Engine) -> None:
+    """Of a message that has ended the result is shown, or why there is none."""
+    QUEUE.configure(engine, results=timedelta(days=1))
+    first, second, third = enqueue(engine, "a", "a", "a", kind="parse")
+    QUEUE.complete(engine, lease(engine, 1), result={"pages": ["köln"]})
+    QUEUE.complete(engine, lease(engine, 1))
+    QUEUE.cancel(engine, third)
+
+    shown = cli("messages", "show", str(first), "--json").document
+    assert (shown["state"], shown["channel"], shown["kind"]) == ("completed", "a", "parse")
+    assert shown["result"] == '{"pages": ["köln"]}'
+    assert shown["expires_at"] is not None
+    assert "köln" in cli("messages", "show", str(first)).out
+    assert cli("messages", "show", str(second), "--json").document["result"] == "null"
+    gone = cli("messages", "show", str(third), "--json").document
+    assert (gone["state"], gone["result"]) == ("cancelled", None)
+
+
 def test_cancel(cli: Cli, engine: Engine) -> None:
     """Messages are withdrawn here too."""
     [message_id] = enqueue(engine, "a")

@@ -197,7 +197,7 @@ def test_a_listener_that_cannot_come_back(  # noqa: PLR0917 - fixtures
     def refuse(_: object) -> None:
         raise ConnectionError("too many clients")
 
-    monkeypatch.setattr(notifications._Listener, "_listen", refuse)
+    monkeypatch.setattr(notifications.Listening, "_listen", refuse)
     database.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity"
         " where datname = current_database() and application_name like 'fairqueue listener %'"

@@ -37,6 +37,8 @@ ALL_TABLES = (
     "fq_quarantine",
     "fq_queue",
     "fq_queue_state",
+    "fq_result",
+    "fq_result_wait",
     "fq_schedule",
     "fq_schedule_slot",
     "fq_signal",

@@ -6,10 +6,10 @@ psycopg takes ten times as long for a list as for the text that PostgreSQL itsel
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _needs_no_quotes = re.compile(r"(?!null\Z)[\w.:@/-]+", re.ASCII | re.IGNORECASE).fullmatch
 
@@ -21,7 +21,7 @@ class _Contents(str):
 
     def __repr__(self) -> str:
         """The length of each."""
-        sizes = [(len(one) - len('"\\\\x"')) // 2 for one in self[1:-1].split(",")]
+        sizes = [max(len(one) - len('"\\\\x"'), 0) // 2 for one in self[1:-1].split(",")]
         return f"[{', '.join(f'<{size:,} bytes>' for size in sizes)}]"
 
 
@@ -41,9 +41,14 @@ def _word(value: str | None) -> str:
     return f'"{quoted}"'
 
 
-def contents(values: Iterable[bytes]) -> str:
+def contents(values: Sequence[bytes | None]) -> str:
     """Contents as a literal, in hexadecimal."""
-    return _Contents('{"\\\\x' + '","\\\\x'.join(value.hex() for value in values) + '"}')
+    try:
+        return _Contents('{"\\\\x' + '","\\\\x'.join(map(bytes.hex, cast("Sequence[bytes]", values))) + '"}')
+    except TypeError:
+        # Some are None, as few contents are.
+        words = ("null" if value is None else f'"\\\\x{value.hex()}"' for value in values)
+        return _Contents(f"{{{','.join(words)}}}")
 
 
 def integers(numbers: Iterable[int | None]) -> str:

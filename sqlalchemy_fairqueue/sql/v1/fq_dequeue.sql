@@ -6,9 +6,8 @@
 -- virtual time.
 -- One row a message, then one row about the call (message_id null): the lease, scan hints to pass to the next call (the
 -- seventh says whether messages of this one hold slots of a limit, which their end frees, the eleventh whether the
--- queue is fair by seconds), microseconds until something
--- may be due (null: nothing is scheduled), and the last signal seen when more are waiting (hear them with fq_hear
--- first).
+-- queue is fair by seconds, the twelfth whether it keeps results), microseconds until something may be due (null:
+-- nothing is scheduled), and the last signal seen when more are waiting (hear them with fq_hear first).
 -- The lease p_lease_id is used again if it is good for p_lease microseconds more; else a new one is made, good for a
 -- little longer than that. A call that finds no ready channel, no signal and no expired lease reads no lease,
 -- returns p_lease_id as it is, and writes nothing: its commit has nothing to wait for.
@@ -79,6 +78,7 @@ declare
   -- of the queue
   v_paused boolean;
   v_history boolean;
+  v_results boolean;
   v_limited_queue boolean;
   v_limits text[];
   v_plans boolean;
@@ -191,7 +191,7 @@ begin
     v_scan_cost := -fairqueue.fq_now();
   end if;
   -- One statement answers all questions, since starting a statement costs more than running it.
-  select q.paused_at is not null, q.history, q.limits, q.plans,
+  select q.paused_at is not null, q.history, q.result_retention is not null, q.limits, q.plans,
     q.max_concurrency is not null or (q.rate_interval > 0) is true or q.limits is not null,
     (q.fair_by <> 'messages') is true, q.fair_by,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
@@ -220,8 +220,8 @@ begin
       where g.queue = p_queue
         and g.id > case when v_full then 0 else v_signal_floor end
     )
-  into v_paused, v_history, v_limits, v_plans, v_limited_queue, v_by_cost, v_fair_by, v_ended_xid, v_unwritten,
-    v_expired_at, v_promoted_at, v_signalled
+  into v_paused, v_history, v_results, v_limits, v_plans, v_limited_queue, v_by_cost, v_fair_by, v_ended_xid,
+    v_unwritten, v_expired_at, v_promoted_at, v_signalled
   from (values (p_queue)) asked (name)
   left join fairqueue.fq_queue q on q.name = asked.name;
   if v_by_cost then
@@ -1082,7 +1082,7 @@ begin
   hints := array[
     least(v_channel_floor, v_now), v_signal_floor, v_next_signal_floor, v_floor_xid, v_full_at, v_below_at,
     (v_holds_slots or v_limited_queue)::integer, v_locked_since, v_locked_first, v_lease_floor,
-    ((v_fair_by = 'seconds') is true)::integer
+    ((v_fair_by = 'seconds') is true)::integer, v_results::integer
   ];
   return next;
 end

@@ -15,7 +15,8 @@ returns table (
   dead_letter_retention_by_kind jsonb,
   forget_channels_after bigint,
   fair_by text,
-  default_plan text
+  default_plan text,
+  result_retention bigint
 )
 language plpgsql
 stable
@@ -31,7 +32,7 @@ begin
   end if;
   return query
   select q.name, q.defaults, q.max_concurrency, q.rate_interval, q.rate_burst, q.limits, q.history, q.history_retention,
-    q.dead_letter_retention, q.dead_letter_retention_by_kind, q.forget_channels_after, q.fair_by, q.default_plan
+    q.dead_letter_retention, q.dead_letter_retention_by_kind, q.forget_channels_after, q.fair_by, q.default_plan, q.result_retention
   from fairqueue.fq_queue q
   where p_queue is null
     or q.name = p_queue

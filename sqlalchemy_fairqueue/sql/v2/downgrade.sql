@@ -1,5 +1,6 @@
 -- Version 2 to 1, in one transaction. Schedules that calls made and groups that are open would be lost: both are
--- refused. Schedules from code, which their workers make again, the record of slots and finished groups are dropped.
+-- refused. Schedules from code, which their workers make again, the record of slots, finished groups and kept results
+-- are dropped.
 -- It locks their tables and those of messages, whose triggers are dropped, in tries of 50 ms, so that no deadlock
 -- is found at the cost of another transaction. The rest of the migration holds these locks.
 do $$
@@ -13,13 +14,13 @@ begin
     begin
       set local lock_timeout = '50ms';
       lock table fairqueue.fq_schedule, fairqueue.fq_schedule_slot, fairqueue.fq_group, fairqueue.fq_group_followup,
-        fairqueue.fq_group_note, fairqueue.fq_group_fold, fairqueue.fq_message, fairqueue.fq_dead_letter,
-        fairqueue.fq_quarantine in access exclusive mode;
+        fairqueue.fq_group_note, fairqueue.fq_group_fold, fairqueue.fq_result, fairqueue.fq_result_wait,
+        fairqueue.fq_message, fairqueue.fq_dead_letter, fairqueue.fq_quarantine in access exclusive mode;
       exit;
     exception when lock_not_available then
       v_tries := v_tries + 1;
       if v_tries = 300 then
-        raise exception 'the tables of messages, groups or schedules were in use at each of % tries', v_tries
+        raise exception 'the tables of messages, groups, results or schedules were in use at each of % tries', v_tries
           using errcode = '55P03',
             hint = 'end the transactions that have used them (pg_stat_activity names them), '
               'then downgrade again';

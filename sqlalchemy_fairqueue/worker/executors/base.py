@@ -14,6 +14,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.errors import HandlerTimeout, WorkerError
+from sqlalchemy_fairqueue.queue.encoded_results import encoded_result
+from sqlalchemy_fairqueue.unit_of_work import Verb
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE, RELEASE, Decision, of_return
 from sqlalchemy_fairqueue.worker.executors.child_processes import ChildProcesses
 from sqlalchemy_fairqueue.worker.executors.handler_calls import (
@@ -200,7 +202,14 @@ class Executor(ABC):
 
     def _decision(self, held: HeldDelivery, handler: Handler, result: object) -> Decision:
         """The decision that a returned value asks for."""
-        return of_return(result, held.delivery, held.queue.policy(handler, self._retry))
+        decision = of_return(result, held.delivery, held.queue.policy(handler, self._retry))
+        if not held.delivery.keeps_result or decision is not COMPLETE:
+            return decision
+        kept = encoded_result(held.queue.queue.codec, handler.schema, result)
+        if kept.problem is not None:
+            what = f"is completed, and what its handler returned is not kept: {kept.problem}"
+            log_message(logging.WARNING, self._name, held.delivery, what)
+        return Decision(Verb.COMPLETE, result=kept)
 
     def _failed(self, held: HeldDelivery, error: BaseException) -> Decision | None:
         """The decision on a delivery whose handler raised."""

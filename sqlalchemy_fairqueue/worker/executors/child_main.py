@@ -14,7 +14,7 @@ import pickle
 import signal
 import sys
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import parent_process
 from queue import SimpleQueue
 from time import monotonic
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from sqlalchemy_fairqueue.errors import MessageCancelled, WorkerError, said
 from sqlalchemy_fairqueue.queue.contexts import Context
+from sqlalchemy_fairqueue.queue.encoded_results import UnkeptValue
 from sqlalchemy_fairqueue.values import Bury, Delivery, Outcome, Release, Retry
 from sqlalchemy_fairqueue.worker.decisions import NO_YIELD, cause_of, text_of
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery, TrackedLease
@@ -48,6 +49,7 @@ class Answer:
     Attributes:
         is_raised: Whether it raised.
         outcome: What it returned or raised, if that is an outcome or says that the message was cancelled.
+        value: What else it returned, if its queue keeps results.
         summary: Another exception that it raised, in short.
         text: That exception, or the cause of the outcome, with its traceback.
         settled: The verbs by which it has settled its delivery itself.
@@ -56,6 +58,7 @@ class Answer:
 
     is_raised: bool = False
     outcome: Any = None
+    value: Any = None
     summary: str = ""
     text: str | None = None
     settled: list[str] = field(default_factory=list)
@@ -96,14 +99,27 @@ def _handle(listener: _Listener, connection: Connection[Any, Any], request: byte
         has_begun = True
         held.limit_time(timeout)
         given = {"context": Context(held)} if takes_context else {}
-        outcome = _checked(function(delivery, **given))
-        return pickle.dumps(Answer(outcome=outcome, settled=delivery.settled, cost=held.cost))
+        result = function(delivery, **given)
+        outcome = _checked(result)
+        answer = Answer(outcome=outcome, settled=delivery.settled, cost=held.cost)
+        if outcome is None and delivery.keeps_result:
+            return _with_value(answer, result)
+        return pickle.dumps(answer)
     except BaseException as error:  # noqa: BLE001 - the worker decides what becomes of the message
         if not has_begun:
             connection.send_bytes(b"begun")
         return _raised(error, [] if delivery is None else delivery.settled, None if held is None else held.cost)
     finally:
         listener.held = None
+
+
+def _with_value(answer: Answer, value: object) -> bytes:
+    """The answer with what a handler returned. It has done its work, whatever that is."""
+    try:
+        return pickle.dumps(replace(answer, value=value))
+    except Exception as error:  # noqa: BLE001 - objects of the handler's may raise anything
+        problem = f"a {type(value).__name__} cannot be sent from its child process: {said(error)}"
+        return pickle.dumps(replace(answer, value=UnkeptValue(problem)))
 
 
 def _checked(result: Any) -> Outcome | None:

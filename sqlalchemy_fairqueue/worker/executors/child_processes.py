@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.queue import Queue
     from sqlalchemy_fairqueue.queue.handlers import Handler
-    from sqlalchemy_fairqueue.values import Outcome
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
 
@@ -91,13 +90,13 @@ class ChildProcesses:
         """Whether a child works on a delivery."""
         return held in self._busy
 
-    def call(self, held: HeldDelivery, handler: Handler) -> Outcome | None:
+    def call(self, held: HeldDelivery, handler: Handler) -> Any:
         """Run a handler in a child, and wait for it in this thread.
 
         Its time begins when the child has imported it.
 
         Returns:
-            The outcome that the handler returned, if any.
+            The outcome that the handler returned, if any; else the value, if its queue keeps results.
 
         Raises:
             HandlerCrashed: The child ended.
@@ -321,11 +320,10 @@ class _Child:
         return code
 
 
-def _outcome(answer: child_main.Answer) -> Outcome | None:
+def _outcome(answer: child_main.Answer) -> Any:
     """What a handler returned or raised in a child, returned or raised here."""
     if not answer.is_raised:
-        outcome: Outcome | None = answer.outcome
-        return outcome
+        return answer.value if answer.outcome is None else answer.outcome
     cause = None if answer.text is None else RemoteError(answer.summary, answer.text)
     if answer.outcome is None:
         raise cause or WorkerError("a child process told of an exception without a word")

@@ -1,7 +1,8 @@
 -- One row a configured queue: the policy that channels made from now on start with (defaults), and what holds for the
 -- whole queue (the rest; max_concurrency and the rate are those of all its channels together, limits the names of
 -- the shared limits that it draws from, in their order).
--- default_plan: the plan that new channels follow, before defaults. plans: it has, or had, plans.
+-- default_plan: the plan that new channels follow, before defaults. plans: it has, or had, plans. result_retention: for
+-- how many microseconds results of handlers are kept, for later versions; null: none is kept.
 -- Written by fq_configure_queue, fq_set_default_plan, fq_configure_plan, fq_limit_queue, fq_record_queue,
 -- fq_retain_dead_letters, fq_forget_after, fq_share_by, fq_pause and fq_resume.
 -- A queue without a row, or without defaults, works: its channels take the policy that their first enqueue brings.
@@ -22,12 +23,14 @@ create table fairqueue.fq_queue (
   fair_by text not null default 'messages',
   default_plan text collate "C",
   plans boolean not null default false,
+  result_retention bigint,
   constraint fq_queue_pkey primary key (name),
   constraint fq_queue_defaults_check check (jsonb_typeof(defaults) = 'object'),
   constraint fq_queue_limits_check check (
     max_concurrency >= 1 and history_retention >= 1 and rate_interval >= 0 and rate_burst >= 1
   ),
   constraint fq_queue_fair_by_check check (fair_by in ('messages', 'cost', 'seconds')),
+  constraint fq_queue_results_check check (result_retention >= 1),
   constraint fq_queue_shared_limits_check check (cardinality(limits) between 1 and 16),
   constraint fq_queue_dead_letters_check check (
     dead_letter_retention >= 1 and jsonb_typeof(dead_letter_retention_by_kind) = 'object'

@@ -1,0 +1,293 @@
+"""Results of handlers: how they are encoded, read, and waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import uuid4
+
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import database
+from sqlalchemy_fairqueue.codecs import decoded
+from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
+from sqlalchemy_fairqueue.errors import (
+    InvalidArgument,
+    MessageFailed,
+    PayloadError,
+    ResultCancelled,
+    ResultNotKept,
+    ResultNotReady,
+    UnknownMessage,
+)
+from sqlalchemy_fairqueue.queue.handlers import HandlerMethods
+from sqlalchemy_fairqueue.values import check_count, check_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from sqlalchemy import Connection
+
+    from sqlalchemy_fairqueue.database import FoundResult
+    from sqlalchemy_fairqueue.queue.base import AsyncWhere, Where
+
+# Seconds between two reads of one who waits, the first ones soon: a transaction that began before the wait was
+# registered notifies nobody. Then the longest, for what nobody notifies of: a worker that died in the last attempt.
+FIRST_POLLS = (0.02, 0.1, 0.5, 2.5)
+LONGEST_POLL = 5.0
+# While notifications do not arrive.
+POLL_UNNOTIFIED = 0.5
+# A wait is registered for no longer, and again after half of that: those of a process that died end by themselves.
+_REGISTERED = timedelta(seconds=60)
+_PROBLEM = 2_000
+
+
+class ResultWatch(Protocol):
+    """The notifications of one database about messages that have ended."""
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether notifications are sent and arrive just now, as far as is known."""
+        ...
+
+    def join(self, engine: Engine | AsyncEngine, message_id: int, wake: Callable[[], None]) -> None:
+        """Call *wake*, in another thread, at each notification that may be about a message."""
+        ...
+
+    def leave(self, message_id: int, wake: Callable[[], None]) -> None:
+        """Call it no more."""
+        ...
+
+
+@dataclass(slots=True)
+class Watching:
+    """The hook by which listening connections as workers have them serve those who wait for results.
+
+    Attributes:
+        watch_of: The watch over the database of an engine. None: there is none, and everybody polls.
+    """
+
+    watch_of: Callable[[Engine], ResultWatch] | None = None
+
+
+watching = Watching()
+"""Set by ``worker``, which this layer does not know."""
+
+
+class ResultMethods(HandlerMethods):
+    """result: what a handler returned, read at once or waited for. A database role needs the grant "producer"."""
+
+    def result(self, where: Where, message_id: int, *, timeout: timedelta | None = None) -> Any:
+        """What the handler of a message returned, where the queue keeps it: ``queue.configure(where, results=...)``.
+
+        It is decoded as payloads are. Of a kind that is a job of this queue it has the type that the job's function is
+        annotated with.
+
+        Args:
+            where: A session, Connection or Engine; to wait an Engine alone.
+            message_id: The message, as its receipt has it.
+            timeout: How long to wait for the message to end. None, the default: it must have ended. Waiting holds no
+                connection of the pool; a listening connection, which all that wait on this engine share, tells when to
+                look, and in between it looks every 5 seconds.
+
+        Returns:
+            The value; None also where a queue that keeps results completed the message by a verb without one.
+
+        Raises:
+            ResultNotReady: The message has not ended, or not in time. It is a TimeoutError.
+            MessageFailed: It is a dead letter. It has the reason and the last error.
+            ResultCancelled: It was cancelled.
+            ResultNotKept: It is completed, and its result is not kept, or not any more. It says why as far as is known.
+            UnknownMessage: The queue never had such a message.
+            PayloadError: What was kept is not the codec's, or does not fit the job's annotation.
+            InvalidArgument: A bad argument, or a timeout with a session or Connection.
+        """
+        return self._value(message_id, self._result(where, message_id, timeout), timeout)
+
+    async def aresult(self, where: AsyncWhere, message_id: int, *, timeout: timedelta | None = None) -> Any:  # noqa: ASYNC109 - as result
+        """As :meth:`result`, on an AsyncSession, AsyncConnection or AsyncEngine; to wait on an AsyncEngine alone."""
+        return self._value(message_id, await self._aresult(where, message_id, timeout), timeout)
+
+    def _job_result(self, where: Where, kind: str, message_id: int, timeout: timedelta | None) -> Any:
+        found = self._result(where, message_id, timeout)
+        self._check_job(kind, message_id, found)
+        return self._value(message_id, found, timeout)
+
+    async def _ajob_result(self, where: AsyncWhere, kind: str, message_id: int, timeout: timedelta | None) -> Any:  # noqa: ASYNC109 - as result
+        found = await self._aresult(where, message_id, timeout)
+        self._check_job(kind, message_id, found)
+        return self._value(message_id, found, timeout)
+
+    def _result(self, where: Where, message_id: int, timeout: timedelta | None) -> FoundResult:
+        self._check_wait(where, message_id, timeout, Engine)
+        found = self._ask(where, self._found(message_id))
+        if timeout is not None and isinstance(where, Engine) and found.state == "pending":
+            return self._wait(where, message_id, timeout)
+        return found
+
+    async def _aresult(self, where: AsyncWhere, message_id: int, timeout: timedelta | None) -> FoundResult:  # noqa: ASYNC109 - as result
+        self._check_wait(where, message_id, timeout, AsyncEngine)
+        found = await self._aask(where, self._found(message_id))
+        if timeout is not None and isinstance(where, AsyncEngine) and found.state == "pending":
+            return await self._await(where, message_id, timeout)
+        return found
+
+    def _check_job(self, kind: str, message_id: int, found: FoundResult) -> None:
+        if found.kind is not None and found.kind != kind:
+            raise InvalidArgument(
+                f"message {message_id} of queue {self.name!r} is of kind {found.kind!r}, not of job {kind!r}; ask that "
+                "job, or queue.result"
+            )
+
+    def _check_wait(self, where: object, message_id: int, timeout: timedelta | None, engine: type) -> None:
+        check_count("message_id", message_id, 1, 2**63 - 1)
+        if timeout is None:
+            return
+        check_duration("timeout", timeout)
+        if not isinstance(where, engine):
+            raise InvalidArgument(
+                f"timeout is {timeout} on a {type(where).__name__}, whose transaction would be open meanwhile; give "
+                f"an {engine.__name__} to wait, or no timeout"
+            )
+
+    def _found(self, message_id: int) -> Callable[[Connection], FoundResult]:
+        return lambda connection: database.results(connection, self._target, [message_id])[0]
+
+    def _wait(self, engine: Engine, message_id: int, timeout: timedelta) -> FoundResult:
+        event = threading.Event()
+        wait = _Wait(self, engine, message_id, timeout, event.set)
+        try:
+            while True:
+                event.clear()
+                found = self._ask(engine, wait.look)
+                if found.state != "pending" or (seconds := wait.seconds()) is None:
+                    return found
+                event.wait(seconds)
+        finally:
+            wait.end()
+            if wait.is_registered:
+                with suppress(Exception):
+                    self._ask(engine, wait.unregister)
+
+    async def _await(self, engine: AsyncEngine, message_id: int, timeout: timedelta) -> FoundResult:  # noqa: ASYNC109 - as result
+        event = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def wake() -> None:
+            # The loop may be closed, and nobody waits then.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(event.set)
+
+        wait = _Wait(self, engine, message_id, timeout, wake)
+        try:
+            while True:
+                event.clear()
+                found = await self._aask(engine, wait.look)
+                if found.state != "pending" or (seconds := wait.seconds()) is None:
+                    return found
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(event.wait(), seconds)
+        finally:
+            wait.end()
+            if wait.is_registered:
+                with suppress(Exception):
+                    await self._aask(engine, wait.unregister)
+
+    def _value(self, message_id: int, found: FoundResult, timeout: timedelta | None) -> Any:
+        match found.state:
+            case "completed":
+                return self._decoded(found)
+            case "pending":
+                raise ResultNotReady(message_id, timeout)
+            case "failed":
+                raise MessageFailed(message_id, found.reason or "it could not be read", found.error)
+            case "cancelled":
+                raise ResultCancelled(message_id)
+            case "unkept":
+                raise ResultNotKept(message_id, f"what its handler returned could not be kept: {found.reason}")
+            case "expired":
+                raise ResultNotKept(message_id, f"it was kept until {found.expires_at:%Y-%m-%d %H:%M:%S} UTC")
+            case "gone":
+                problem = (
+                    f"it expired and was deleted, or queue {self.name!r} kept no results when the message was delivered"
+                    ": see queue.configure(results=...), or the message was purged or rolled back"
+                )
+                raise ResultNotKept(message_id, problem)
+        raise UnknownMessage(message_id, self.name)
+
+    def _decoded(self, found: FoundResult) -> Any:
+        handler = self._handlers.get(found.kind or "")
+        value = None if found.content is None else decoded(self.codec, found.content)
+        if isinstance(value, PayloadError):
+            raise value
+        return value if handler is None or handler.schema is None else handler.schema.result.value(value)
+
+
+class _Wait:
+    """One who waits for the result of a message.
+
+    Args:
+        queue: The queue.
+        engine: Where it is.
+        message_id: The message.
+        timeout: For how long.
+        wake: Called, by another thread, when it is worth a look.
+    """
+
+    def __init__(
+        self,
+        queue: ResultMethods,
+        engine: Engine | AsyncEngine,
+        message_id: int,
+        timeout: timedelta,
+        wake: Callable[[], None],
+    ) -> None:
+        self.is_registered = False
+        self._target = queue._target  # noqa: SLF001 - a part of it
+        self._message_id = message_id
+        self._wake = wake
+        self._waiter: UUID = uuid4()
+        self._over_at = monotonic() + timeout.total_seconds()
+        self._register_at = 0.0
+        self._looks = 0
+        self._watch: ResultWatch | None = None
+        watch_of = watching.watch_of
+        if queue.notify and watch_of is not None:
+            self._watch = watch_of(engine.sync_engine if isinstance(engine, AsyncEngine) else engine)
+            self._watch.join(engine, message_id, wake)
+
+    def look(self, connection: Connection) -> FoundResult:
+        """What became of the message, read after the wait is registered."""
+        if self._watch is not None and monotonic() >= self._register_at:
+            self._register_at = monotonic() + _REGISTERED.total_seconds() / 2
+            # First: a task may be cancelled when the database has registered it.
+            self.is_registered = True
+            database.wait_results(connection, self._target, self._message_id, self._waiter, _REGISTERED)
+            connection.commit()
+        self._looks += 1
+        return database.results(connection, self._target, [self._message_id])[0]
+
+    def seconds(self) -> float | None:
+        """How long to wait for a notification before the next look. None: the time is over."""
+        left = self._over_at - monotonic()
+        if left <= 0:
+            return None
+        poll = FIRST_POLLS[self._looks - 1] if self._looks <= len(FIRST_POLLS) else LONGEST_POLL
+        if self._watch is None or not self._watch.is_listening:
+            poll = min(poll, POLL_UNNOTIFIED)
+        return min(poll, left)
+
+    def unregister(self, connection: Connection) -> None:
+        """Nobody needs to notify any more."""
+        database.unwait_results(connection, self._target, self._message_id, self._waiter)
+
+    def end(self) -> None:
+        """Be woken no more."""
+        if self._watch is not None:
+            self._watch.leave(self._message_id, self._wake)

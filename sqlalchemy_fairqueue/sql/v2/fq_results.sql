@@ -1,0 +1,126 @@
+-- fq_results: what became of messages of a queue, one row each. state: 'completed', with the content that its handler
+-- returned (null: None); 'unkept': completed, reason says why there is no content; 'cancelled'; 'expired': it had a
+-- result, whose time is over; 'pending': it has not ended; 'failed': it is a dead letter or in quarantine, with reason
+-- and error; 'gone': it has ended, and nothing is kept of it; 'unknown': the queue never had such a message.
+-- Guarantees: one snapshot. Times are microseconds since the epoch.
+-- Locks: none. Index: fq_result_pkey, fq_message_pkey, fq_dead_letter_pkey, fq_quarantine_message_ix. Errors: QF007.
+create function fairqueue.fq_results(p_queue text, p_ids bigint[])
+returns table (
+  message_id bigint,
+  state text,
+  channel text,
+  kind text,
+  content bytea,
+  reason text,
+  error text,
+  finished_at bigint,
+  expires_at bigint
+)
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_bound boolean := false;
+  v_last bigint;
+  r record;
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    v_bound := exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  for r in
+    select u.id, coalesce(k.queue, d.queue, z.queue, m.queue) as queue,
+      coalesce(k.channel, d.channel, m.channel) as channel,
+      coalesce(k.kind, d.kind, z.kind, m.kind) as kind,
+      case
+        when k.expires_at <= v_now then 'expired'
+        when k.outcome is not null then k.outcome
+        when m.kind is not null then 'pending'
+        when num_nonnulls(d.reason, z.reason) > 0 then 'failed'
+      end as state,
+      case when k.expires_at > v_now then k.content end as content,
+      coalesce(k.problem, d.reason, z.reason) as reason,
+      d.error,
+      coalesce(k.finished_at, d.died_at, z.set_aside_at) as finished_at,
+      k.expires_at
+    from unnest(p_ids) with ordinality u(id, ord)
+    left join fairqueue.fq_result k on k.message_id = u.id
+    left join lateral (
+      select c.queue, c.name as channel, x.kind
+      from fairqueue.fq_message x
+      join fairqueue.fq_channel c on c.id = x.channel_id
+      where x.id = u.id
+      limit 1
+    ) m on true
+    left join lateral (
+      select x.queue, c.name as channel, x.kind, x.reason, x.error, x.died_at
+      from fairqueue.fq_dead_letter x
+      left join fairqueue.fq_channel c on c.id = x.channel_id
+      where x.message_id = u.id
+      limit 1
+    ) d on true
+    left join lateral (
+      select x.queue, x.kind, x.reason, x.set_aside_at
+      from fairqueue.fq_quarantine x
+      where x.queue = p_queue
+        and x.message_id = u.id
+      limit 1
+    ) z on true
+    order by u.ord
+  loop
+    message_id := r.id;
+    state := r.state;
+    channel := null;
+    kind := null;
+    content := null;
+    reason := null;
+    error := null;
+    finished_at := null;
+    expires_at := null;
+    if r.queue = p_queue then
+      if v_bound then
+        perform fairqueue.fq_check_grant(
+          array['producer', 'operator']::text[], p_queue,
+          (case when r.channel is null then '{}' else array[r.channel] end)::text[]
+        );
+      end if;
+      channel := r.channel;
+      kind := r.kind;
+      content := r.content;
+      reason := r.reason;
+      error := r.error;
+      finished_at := r.finished_at;
+      expires_at := r.expires_at;
+    elsif r.queue is not null then
+      state := 'unknown';
+    else
+      if v_bound then
+        perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, '{}'::text[]);
+      end if;
+      if v_last is null then
+        select coalesce(pg_sequence_last_value(s.oid::regclass), 0) into v_last
+        from pg_type t
+        join pg_depend e
+          on e.refobjid = t.typrelid
+          and e.refclassid = 'pg_class'::regclass
+          and e.classid = 'pg_class'::regclass
+          and e.deptype = 'i'
+        join pg_class s on s.oid = e.objid and s.relkind = 'S'
+        where t.oid = pg_typeof(null::fairqueue.fq_message);
+      end if;
+      state := case when r.id between 1 and v_last then 'gone' else 'unknown' end;
+    end if;
+    return next;
+  end loop;
+end
+$$;

@@ -1,0 +1,26 @@
+-- fq_unwait_results: somebody waits for the result of a message no more. What never registered is no error.
+-- Locks: its own row. Index: fq_result_wait_pkey. Errors: QF007.
+create function fairqueue.fq_unwait_results(p_queue text, p_message_id bigint, p_waiter uuid)
+returns void
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, '{}'::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  delete from fairqueue.fq_result_wait w
+  where w.message_id = p_message_id
+    and w.waiter = p_waiter;
+end
+$$;

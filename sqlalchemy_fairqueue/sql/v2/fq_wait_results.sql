@@ -1,0 +1,38 @@
+-- fq_wait_results: register that somebody waits for p_wait microseconds for the result of a message, so that who ends it
+-- notifies (see fq_wake_results).
+-- Guarantees: one wait a message and waiter; a further call moves its end. The waiter listens, commits this call, and
+-- reads once more before it waits. A transaction that took its snapshot before that commit notifies nobody: a waiter
+-- polls as well.
+-- Locks: its own row. Nobody who ends a message waits for it. Index: fq_result_wait_pkey. Errors: QF001 bad argument;
+-- QF007.
+create function fairqueue.fq_wait_results(p_queue text, p_message_id bigint, p_waiter uuid, p_wait bigint)
+returns void
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, '{}'::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  perform fairqueue.fq_check_names(array[p_queue]::text[]);
+  if num_nulls(p_message_id, p_waiter) > 0 or (p_wait between 1 and 31536000000000) is not true then
+    raise exception 'fq_wait_results has message %, waiter %, wait % microseconds', coalesce(p_message_id::text, 'null'),
+      coalesce(p_waiter::text, 'null'), coalesce(p_wait::text, 'null')
+      using errcode = 'QF001', hint = 'name the message and the waiter, and let it wait for 1 microsecond to 365 days';
+  end if;
+  insert into fairqueue.fq_result_wait as w (message_id, waiter, waiting_until)
+  values (p_message_id, p_waiter, fairqueue.fq_now() + p_wait)
+  on conflict on constraint fq_result_wait_pkey do update
+  set waiting_until = excluded.waiting_until;
+end
+$$;

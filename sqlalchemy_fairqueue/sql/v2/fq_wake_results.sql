@@ -1,0 +1,44 @@
+-- fq_wake_results: notify those who wait for results of messages, at the commit of the caller's transaction. Returns
+-- whether anybody is notified.
+-- Guarantees: one notification a message that has a wait (fq_wait_results) which this call's snapshot sees and whose
+-- time has not come. Its payload is the id of the message, and behind colons the oid of fq_result_wait and the queue.
+-- While the server's notification queue is more than half full it notifies nobody: waiters poll. A two-phase transaction must not
+-- call it: PREPARE TRANSACTION refuses notifications.
+-- Locks: none here. A COMMIT that notifies takes a lock of the whole server, so it sends nothing while nobody waits.
+-- Index: fq_result_wait_pkey. Errors: none.
+create function fairqueue.fq_wake_results(p_queue text, p_ids bigint[])
+returns boolean
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_payloads text[];
+begin
+  select array_agg(w.message_id || ':' || w.tableoid || ':' || p_queue) into v_payloads
+  from unnest(p_ids) u(id)
+  cross join lateral (
+    select x.message_id, x.tableoid
+    from fairqueue.fq_result_wait x
+    where x.message_id = u.id
+      and x.waiting_until > v_now
+    limit 1
+  ) w;
+  if v_payloads is null or pg_notification_queue_usage() > 0.5 then
+    return false;
+  end if;
+  -- in two parts: the whole word stands only where the loader puts the name of the schema
+  perform pg_notify('fair' || 'queue', p.payload)
+  from unnest(v_payloads) p(payload);
+  return true;
+end
+$$;

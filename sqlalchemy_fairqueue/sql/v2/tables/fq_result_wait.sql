@@ -1,0 +1,9 @@
+-- One row a waiter for the result of a message: who ends the message notifies while waiting_until has not come.
+create table fairqueue.fq_result_wait (
+  message_id bigint not null,
+  waiter uuid not null,
+  waiting_until bigint not null,
+  constraint fq_result_wait_pkey primary key (message_id, waiter)
+)
+with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+create index fq_result_wait_until_ix on fairqueue.fq_result_wait (waiting_until);

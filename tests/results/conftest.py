@@ -1,0 +1,32 @@
+"""Fixtures of the tests of results."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import Delivery, Queue
+
+Out = Callable[..., Delivery]
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def queue(engine: Engine) -> Queue:
+    """A queue that keeps results for an hour."""
+    queue = Queue("documents", check_kinds=False)
+    queue.configure(engine, results=HOUR)
+    return queue
+
+
+@pytest.fixture
+def out(engine: Engine, queue: Queue) -> Out:
+    """Enqueue a message and take it: ``out(kind="parse", max_attempts=1)``."""
+
+    def taken(**words: object) -> Delivery:
+        queue.enqueue_now(engine, **{"channel": "a", "payload": 1, **words})  # type: ignore[arg-type]
+        [delivery] = queue.dequeue(engine)
+        return delivery
+
+    return taken

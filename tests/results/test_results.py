@@ -1,0 +1,265 @@
+"""What queue.result returns, and what it raises, by what became of the message."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import (
+    BytesCodec,
+    FairQueueError,
+    InvalidArgument,
+    JsonCodec,
+    LeaseLost,
+    MessageFailed,
+    PayloadError,
+    Queue,
+    ResultCancelled,
+    ResultError,
+    ResultNotKept,
+    ResultNotReady,
+    UnknownMessage,
+)
+from tests.fixtures.database import Database
+from tests.results.conftest import HOUR, Out
+
+
+@pytest.mark.parametrize("value", [None, 7, "", [1, {"a": None}], {"pages": [1.5, True]}])
+def test_a_value_comes_back_as_payloads_do(engine: Engine, queue: Queue, out: Out, value: object) -> None:
+    """What a completion says is read again, on an engine, a connection and a session."""
+    delivery = out()
+    queue.complete(engine, delivery, result=value)
+    assert queue.result(engine, delivery.message_id) == value
+    with engine.connect() as connection:
+        assert queue.result(connection, delivery.message_id) == value
+    with Session(engine) as session:
+        assert queue.result(session, delivery.message_id) == value
+
+
+async def test_awaited_twins(async_engine: AsyncEngine, queue: Queue) -> None:
+    """The same on an AsyncEngine."""
+    await queue.aenqueue_now(async_engine, channel="a", payload=1)
+    [delivery] = await queue.adequeue(async_engine)
+    with pytest.raises(ResultNotReady, match=r"has not ended; ask again later"):
+        await queue.aresult(async_engine, delivery.message_id)
+    await queue.acomplete(async_engine, delivery, result={"a": [1]})
+    assert await queue.aresult(async_engine, delivery.message_id) == {"a": [1]}
+    assert await queue.aresult(async_engine, delivery.message_id, timeout=HOUR) == {"a": [1]}
+
+
+def test_a_batch_keeps_what_each_has(engine: Engine, queue: Queue, database: Database) -> None:
+    """Completions of one session with and without a value, of two queues, one of which keeps nothing."""
+    other = Queue("other")
+    for each in range(3):
+        queue.enqueue_now(engine, channel="a", payload=each)
+    other.enqueue_now(engine, channel="a", payload=0)
+    first, second, third = queue.dequeue(engine, limit=3)
+    [fourth] = other.dequeue(engine)
+    assert not fourth.keeps_result
+    with Session(engine) as session, session.begin():
+        queue.complete(session, [first, third], result="both")
+        queue.complete(session, second)
+        other.complete(session, fourth, result="lost")
+    ids = first.message_id, second.message_id, third.message_id
+    assert [queue.result(engine, one) for one in ids] == ["both", None, "both"]
+    with pytest.raises(ResultNotKept, match=r"queue 'other' kept no results when the message was delivered"):
+        other.result(engine, fourth.message_id)
+    assert database.value("select count(*) from fq_result") == 3
+
+
+def test_a_rollback_keeps_nothing(engine: Engine, queue: Queue, out: Out) -> None:
+    """The result is of the transaction that completes."""
+    delivery = out()
+    with Session(engine) as session:
+        queue.complete(session, delivery, result=1)
+        session.rollback()
+    with pytest.raises(ResultNotReady):
+        queue.result(engine, delivery.message_id)
+
+
+def test_a_lost_delivery_keeps_nothing(engine: Engine, queue: Queue, out: Out, database: Database) -> None:
+    """Who is not the holder any more leaves no result, while the others of the call do."""
+    lost, kept = out(), out()
+    queue.release(engine, lost)
+    with pytest.raises(LeaseLost):
+        queue.complete(engine, [lost, kept], result="x")
+    assert queue.result(engine, kept.message_id) == "x"
+    with pytest.raises(ResultNotReady):
+        queue.result(engine, lost.message_id)
+    assert database.value("select count(*) from fq_result") == 1
+
+
+def test_a_dead_letter_says_why(engine: Engine, queue: Queue, out: Out) -> None:
+    """The reason and the error; after a redrive the message has not ended, and may have a result."""
+    delivery = out()
+    queue.bury(engine, delivery, reason="no such page", error="Traceback\n  ...\nValueError: page 7")
+    with pytest.raises(
+        MessageFailed, match=r"failed: no such page \(ValueError: page 7\); correct the cause"
+    ) as raised:
+        queue.result(engine, delivery.message_id)
+    assert raised.value.reason == "no such page"
+    assert raised.value.error == "Traceback\n  ...\nValueError: page 7"
+    queue.redrive(engine)
+    with pytest.raises(ResultNotReady):
+        queue.result(engine, delivery.message_id)
+    queue.complete(engine, queue.dequeue(engine), result="in the end")
+    assert queue.result(engine, delivery.message_id) == "in the end"
+
+
+@pytest.mark.parametrize("is_leased", [False, True])
+@pytest.mark.parametrize("in_session", [False, True])
+def test_cancelled(engine: Engine, queue: Queue, *, is_leased: bool, in_session: bool) -> None:
+    """A message that was cancelled says so from the commit on, however its handler ends."""
+    message_id = queue.enqueue_now(engine, channel="a", payload=1)
+    assert message_id is not None
+    deliveries = queue.dequeue(engine) if is_leased else []
+    if in_session:
+        with Session(engine) as session, session.begin():
+            queue.cancel(session, message_id)
+    else:
+        queue.cancel(engine, message_id)
+    for _ in range(2):
+        with pytest.raises(ResultCancelled, match=f"message {message_id} was cancelled"):
+            queue.result(engine, message_id)
+        queue.complete(engine, deliveries, result="too late")
+        deliveries = []
+    queue.cancel(engine, message_id)
+    with pytest.raises(ResultCancelled):
+        queue.result(engine, message_id)
+
+
+def test_cancelled_with_its_group(engine: Engine, queue: Queue) -> None:
+    """The cancel of a group is one of its members."""
+    with Session(engine) as session, session.begin(), queue.group(session) as group:
+        receipt = group.enqueue(queue.job(_nothing), "a")
+    queue.cancel_group(engine, group.id)
+    assert receipt.message_id is not None
+    with pytest.raises(ResultCancelled):
+        queue.result(engine, receipt.message_id)
+
+
+def _nothing() -> None:
+    """A job."""
+
+
+def test_a_cancel_of_what_is_done(engine: Engine, queue: Queue, out: Out) -> None:
+    """It changes nothing of the result."""
+    delivery = out()
+    queue.complete(engine, delivery, result=1)
+    receipt = queue.cancel(engine, delivery.message_id)
+    assert receipt.outcome == "missing"
+    assert queue.result(engine, delivery.message_id) == 1
+
+
+def test_expired(engine: Engine, queue: Queue, out: Out, database: Database) -> None:
+    """After its time it is told as expired, and as not kept once housekeeping has deleted it."""
+    delivery = out()
+    queue.configure(engine, results=timedelta(microseconds=1))
+    queue.complete(engine, delivery, result=1)
+    with pytest.raises(ResultNotKept, match=r"no result of it is kept: it was kept until .* UTC"):
+        queue.result(engine, delivery.message_id)
+    assert database.value("select fq_prune_results(10)") == 1
+    assert database.value("select fq_prune_results(10)") == 0
+    with pytest.raises(ResultNotKept, match="it expired and was deleted"):
+        queue.result(engine, delivery.message_id)
+
+
+def test_unknown(engine: Engine, queue: Queue, out: Out) -> None:
+    """An id that no message has had yet, and one of another queue."""
+    delivery = out()
+    other = Queue("other")
+    with pytest.raises(UnknownMessage, match=f"queue 'documents' never had a message {delivery.message_id + 1000}"):
+        queue.result(engine, delivery.message_id + 1000)
+    with pytest.raises(UnknownMessage, match="queue 'other' never had a message"):
+        other.result(engine, delivery.message_id)
+    queue.complete(engine, delivery, result=1)
+    with pytest.raises(UnknownMessage, match="queue 'other' never had a message"):
+        other.result(engine, delivery.message_id)
+
+
+def test_configuration(engine: Engine, queue: Queue, out: Out, database: Database) -> None:
+    """The retention of the commit of the completion counts; None ends keeping; kept ones stay."""
+    first, second = out(), out()
+    queue.configure(engine, results=2 * HOUR)
+    queue.complete(engine, first, result=1)
+    assert database.value("select expires_at - finished_at from fq_result") == 7_200_000_000
+    queue.configure(engine, results=None)
+    queue.complete(engine, second, result=2)
+    assert not out().keeps_result
+    assert queue.result(engine, first.message_id) == 1
+    with pytest.raises(ResultNotKept):
+        queue.result(engine, second.message_id)
+
+
+async def test_aconfigure(async_engine: AsyncEngine, queue: Queue, database: Database) -> None:
+    """The awaited twin sets it too."""
+    await queue.aconfigure(async_engine, results=timedelta(days=1))
+    assert database.value("select result_retention from fq_queue") == 86_400_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [(7, "results is 7; give a timedelta"), (timedelta(), r"results is datetime\.timedelta\(0\)")],
+)
+def test_bad_retentions(engine: Engine, queue: Queue, value: Any, problem: str) -> None:
+    """They are refused before anything is sent."""
+    with pytest.raises(InvalidArgument, match=problem):
+        queue.configure(engine, results=value)
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"), [({1, 2}, "a set cannot be encoded as JSON"), ("x" * 2**20, "has 1,048,578 bytes")]
+)
+def test_a_value_that_a_call_gives_is_refused(
+    engine: Engine, queue: Queue, out: Out, value: object, problem: str
+) -> None:
+    """The caller is there to be told, and the delivery is not settled."""
+    delivery = out()
+    with pytest.raises(PayloadError, match=problem):
+        queue.complete(engine, delivery, result=value)
+    queue.complete(engine, delivery)
+
+
+def test_the_largest(engine: Engine, queue: Queue, out: Out) -> None:
+    """A result of just the bytes that fit is kept whole."""
+    delivery = out()
+    queue.complete(engine, delivery, result="x" * (2**20 - 2))
+    assert len(queue.result(engine, delivery.message_id)) == 2**20 - 2
+
+
+def test_another_codec(engine: Engine) -> None:
+    """The queue's codec encodes results, too."""
+    queue = Queue("raw", codec=BytesCodec())
+    queue.configure(engine, results=HOUR)
+    queue.enqueue_now(engine, channel="a", payload=b"1")
+    [delivery] = queue.dequeue(engine)
+    queue.complete(engine, delivery, result=b"\x00\xff")
+    assert queue.result(engine, delivery.message_id) == b"\x00\xff"
+    with pytest.raises(PayloadError):
+        Queue("raw", codec=JsonCodec()).result(engine, delivery.message_id)
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (lambda queue, engine: queue.result(engine, 0), "message_id is 0"),
+        (lambda queue, engine: queue.result(engine, 1, timeout=3), "timeout is 3; give a timedelta"),
+        (lambda queue, engine: queue.result(engine.connect(), 1, timeout=HOUR), "on a Connection, whose transaction"),
+        (lambda queue, engine: queue.result(Session(engine), 1, timeout=HOUR), "on a Session, whose transaction"),
+    ],
+)
+def test_bad_arguments(engine: Engine, queue: Queue, call: Callable[[Queue, Engine], object], problem: str) -> None:
+    """They are refused before anything is asked."""
+    with pytest.raises(InvalidArgument, match=problem):
+        call(queue, engine)
+
+
+def test_every_error_is_of_one_class() -> None:
+    """Who only wants to know that there is no value catches ResultError; a wait in vain is a TimeoutError."""
+    errors = {MessageFailed, ResultCancelled, ResultNotKept, ResultNotReady, UnknownMessage}
+    assert all(issubclass(one, ResultError) and issubclass(one, FairQueueError) for one in errors)
+    assert issubclass(ResultNotReady, TimeoutError)

@@ -1,0 +1,365 @@
+"""What workers keep of what handlers return."""
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel
+from sqlalchemy import Engine, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import (
+    AsyncWorker,
+    Context,
+    Delivery,
+    InvalidArgument,
+    MessageFailed,
+    PayloadError,
+    Queue,
+    ResultCancelled,
+    ResultNotKept,
+    Retry,
+    Worker,
+)
+from sqlalchemy_fairqueue.testing import adrain, drain
+from sqlalchemy_fairqueue.worker.settler import Settler
+from tests.fixtures.database import Database
+from tests.fixtures.options import PATIENCE
+from tests.results import isolated
+from tests.results.conftest import HOUR
+from tests.results.isolated import Page
+from tests.worker.helpers import retimed, send, until
+
+
+def _drain(engine: Engine, *queues: Queue, **options: Any) -> None:
+    Worker(engine, *queues, housekeeping=False, **options).run(drain=True)
+
+
+class Colour(Enum):
+    """An enum."""
+
+    RED = "red"
+
+
+class Report(BaseModel):
+    """A pydantic model."""
+
+    pages: list[int]
+    at: datetime
+
+
+@dataclass
+class Invoice:
+    """A dataclass with more."""
+
+    id: UUID
+    total: Decimal
+    colour: Colour
+    report: Report | None = None
+
+
+_NOW = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
+_INVOICE = Invoice(UUID(int=7), Decimal("7.10"), Colour.RED, Report(pages=[1, 2], at=_NOW))
+
+
+def test_threads(engine: Engine, queue: Queue) -> None:
+    """Plain handlers, with a session too, and what a middleware returns in their place."""
+
+    @queue.handler("plain")
+    def plain(delivery: Delivery) -> Any:
+        return {"got": delivery.payload}
+
+    @queue.handler("session")
+    def session(delivery: Delivery, session: Session) -> Any:
+        queue.enqueue(session, channel="a", payload=0, kind="plain")
+        return [delivery.payload]
+
+    @queue.handler("own verb")
+    def own(delivery: Delivery, session: Session) -> Any:
+        queue.complete(session, delivery, result="by the verb")
+        return "ignored"
+
+    @queue.middleware
+    def twice(context: Context, proceed: Any) -> Any:
+        found = proceed()
+        return [found, found] if context.delivery.payload == "twice" else found
+
+    [first, second] = send(engine, queue, 1, "twice", kind="plain")
+    [third] = send(engine, queue, 3, kind="session")
+    [fourth] = send(engine, queue, 4, kind="own verb")
+    _drain(engine, queue)
+    found = [queue.result(engine, one) for one in (first, second, third, fourth)]
+    assert found == [{"got": 1}, [{"got": "twice"}, {"got": "twice"}], [3], "by the verb"]
+
+
+async def test_an_event_loop(async_engine: AsyncEngine, engine: Engine, queue: Queue) -> None:
+    """Coroutines, with a session too, and plain functions in threads."""
+
+    @queue.handler("coroutine")
+    async def coroutine(delivery: Delivery) -> Any:
+        return {"got": delivery.payload}
+
+    @queue.handler("session")
+    async def session(delivery: Delivery, session: AsyncSession) -> Any:
+        return [delivery.payload, await session.scalar(text("select 7"))]
+
+    @queue.handler("plain")
+    def plain(delivery: Delivery) -> Any:
+        return delivery.payload
+
+    ids = [send(engine, queue, kind, kind=kind)[0] for kind in ("coroutine", "session", "plain")]
+    await AsyncWorker(async_engine, queue, housekeeping=False).run(drain=True)
+    found = [await queue.aresult(async_engine, one) for one in ids]
+    assert found == [{"got": "coroutine"}, ["session", 7], "plain"]
+
+
+def test_one_waits_for_a_worker(engine: Engine, queue: Queue) -> None:
+    """The whole way: enqueue, wait, the worker's completion, the value."""
+
+    @queue.job
+    def double(number: int) -> int:
+        return 2 * number
+
+    worker = Worker(engine, queue, housekeeping=False)
+    worker.start()
+    try:
+        message_id = double.enqueue_now(engine, "a", 21)
+        assert message_id is not None
+        assert double.result(engine, message_id, timeout=PATIENCE) == 42
+    finally:
+        worker.stop(timedelta())
+
+
+def test_outcomes(engine: Engine, queue: Queue) -> None:
+    """A handler that asks for a retry returns nothing else; one that fails for good has an error."""
+
+    @queue.handler("retry")
+    def retry(delivery: Delivery) -> Any:
+        return Retry if delivery.attempt == 1 else "second"
+
+    @queue.handler("fail")
+    def fail(_: Delivery) -> None:
+        raise ValueError("a bug")
+
+    [first] = send(engine, queue, 1, kind="retry")
+    [second] = send(engine, queue, 2, kind="fail", max_attempts=1)
+    retries = Worker(engine, queue, housekeeping=False)
+    retries.run(drain=True)
+    assert queue.message(engine, first) is not None
+    with pytest.raises(MessageFailed, match=r"attempts exhausted \(ValueError: a bug\)"):
+        queue.result(engine, second)
+
+
+def test_a_cancelled_handler(engine: Engine, queue: Queue) -> None:
+    """What it returns does not count."""
+
+    @queue.handler("cancels itself")
+    def cancels(delivery: Delivery) -> Any:
+        queue.cancel(engine, delivery.message_id)
+        return "too late"
+
+    [message_id] = send(engine, queue, 1, kind="cancels itself")
+    _drain(engine, queue)
+    with pytest.raises(ResultCancelled):
+        queue.result(engine, message_id)
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (object(), "a object cannot be encoded as JSON"),
+        ({"a": {1}}, r"the value at \$\.a: a set cannot be encoded"),
+        ("x" * 2**20, "it has 1,048,578 bytes, and a result 1,048,576 at most"),
+        ("\ud800", "lone surrogate"),
+        ("\x00", "NUL character"),
+    ],
+)
+def test_what_cannot_be_kept(  # noqa: PLR0917 - fixtures
+    engine: Engine, queue: Queue, database: Database, caplog: pytest.LogCaptureFixture, value: object, problem: str
+) -> None:
+    """The message is completed, once, for its handler has done its work; who asks is told why there is no value."""
+    calls = []
+
+    @queue.handler("default")
+    def handle(delivery: Delivery) -> Any:
+        calls.append(delivery.attempt)
+        return value
+
+    [message_id] = send(engine, queue, 1)
+    with caplog.at_level(logging.WARNING, logger="sqlalchemy_fairqueue"):
+        _drain(engine, queue)
+    assert calls == [1]
+    assert database.value("select count(*) from fq_dead_letter") == 0
+    with pytest.raises(ResultNotKept, match=f"what its handler returned could not be kept: .*{problem}"):
+        queue.result(engine, message_id)
+    assert "is completed, and what its handler returned is not kept" in caplog.text
+
+
+def test_typed_jobs(engine: Engine, queue: Queue) -> None:
+    """What a job is annotated with comes back, by the queue and by the job; another process gets plain values."""
+
+    @queue.job
+    def invoice() -> Invoice:
+        return _INVOICE
+
+    @queue.job
+    def several() -> list[Report] | Retry | None:
+        return [Report(pages=[7], at=_NOW)]
+
+    @queue.job
+    def times() -> dict[str, datetime]:
+        return {"at": _NOW}
+
+    @queue.job
+    def untyped() -> Any:
+        return _NOW
+
+    @queue.job
+    def nothing() -> None:
+        """Nothing."""
+
+    jobs: list[tuple[Any, Any]] = [
+        (invoice, _INVOICE),
+        (several, [Report(pages=[7], at=_NOW)]),
+        (times, {"at": _NOW}),
+        (untyped, "2026-03-29T01:30:00Z"),
+        (nothing, None),
+    ]
+    ids = [job.enqueue_now(engine, "a") for job, _ in jobs]
+    _drain(engine, queue)
+    for (job, value), message_id in zip(jobs, ids, strict=True):
+        assert job.result(engine, message_id) == value
+        assert queue.result(engine, message_id) == value
+    plain = Queue("documents").result(engine, ids[0])
+    assert plain["total"] == "7.10"
+    with pytest.raises(InvalidArgument, match=r"is of kind 'invoice', not of job 'nothing'"):
+        nothing.result(engine, ids[0])
+
+
+def test_a_job_that_returns_something_else(engine: Engine, queue: Queue) -> None:
+    """It is not kept: who reads it by the annotation could not."""
+
+    @queue.job
+    def wrong() -> int:
+        return "seven"  # type: ignore[return-value]
+
+    message_id = wrong.enqueue_now(engine, "a")
+    assert message_id is not None
+    _drain(engine, queue)
+    with pytest.raises(ResultNotKept, match="job 'wrong' returned 'seven': Expected `int`, got `str`"):
+        wrong.result(engine, message_id)
+
+
+def test_a_result_of_another_version(engine: Engine, queue: Queue) -> None:
+    """A value that does not fit the annotation any more is an error that says so."""
+    queue.handler("count")(lambda _: "seven")
+    [message_id] = send(engine, queue, 1, kind="count")
+    _drain(engine, queue)
+    now = Queue("documents")
+
+    @now.job
+    def count() -> int:
+        return 7
+
+    with pytest.raises(PayloadError, match="the result of job 'count' is 'seven': Expected `int`, got `str`"):
+        count.result(engine, message_id)
+
+
+def test_child_processes(engine: Engine) -> None:
+    """The value comes from the child; what cannot be sent is not kept, and the message is completed."""
+    queue = isolated.queue
+    queue.configure(engine, results=HOUR)
+    [first] = send(engine, queue, {"a": [1]}, kind="value")
+    [second] = send(engine, queue, 2, kind="lock")
+    third = isolated.page.enqueue_now(engine, "a", 3)
+    assert third is not None
+    _drain(engine, queue)
+    assert queue.result(engine, first) == {"a": [1]}
+    with pytest.raises(ResultNotKept, match="a lock cannot be sent from its child process"):
+        queue.result(engine, second)
+    assert isolated.page.result(engine, third) == Page(3)
+
+
+def test_nothing_is_encoded_where_nothing_is_kept(engine: Engine, database: Database) -> None:
+    """A queue that keeps no results takes whatever handlers return."""
+    queue = Queue("other")
+    queue.handler("default")(lambda _: object())
+    [message_id] = send(engine, queue, 1)
+    _drain(engine, queue)
+    assert database.value("select count(*) from fq_result") == 0
+    with pytest.raises(ResultNotKept):
+        queue.result(engine, message_id)
+
+
+def test_many_large_results(engine: Engine, queue: Queue, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call keeps a bounded number of bytes, however many deliveries have finished."""
+    sizes: list[int] = []
+    sent = Settler._send
+
+    def noted(self: Settler, served: Any, verb: Any, settlements: Any) -> None:
+        sizes.append(sum(decision.result_bytes for _, decision in settlements))
+        sent(self, served, verb, settlements)
+
+    monkeypatch.setattr(Settler, "_send", noted)
+    queue.handler("default")(lambda _: "x" * 1000)
+    send(engine, queue, *range(40))
+    retimed(Worker(engine, queue, housekeeping=False, concurrency=20), settle_bytes=3500).run(drain=True)
+    assert database.value("select count(*) from fq_result where octet_length(content) = 1002") == 40
+    assert max(sizes) <= 3500
+
+
+def test_housekeeping(engine: Engine, queue: Queue, database: Database) -> None:
+    """A worker deletes what is over, and nothing else."""
+    for each in (timedelta(microseconds=1), HOUR):
+        queue.configure(engine, results=each)
+        queue.enqueue_now(engine, channel="a", payload=1)
+        queue.complete(engine, queue.dequeue(engine), result=1)
+    database.execute("select fq_wait_results('documents', 1, gen_random_uuid(), 1)")
+    queue.handler("default")(lambda _: None)
+    worker = retimed(Worker(engine, queue), housekeeping_first=0.0, pruned_at_once=1)
+    worker.start()
+    try:
+        until(lambda: database.value("select count(*) from fq_result") == 1, "it is deleted")
+        until(lambda: database.value("select count(*) from fq_result_wait") == 0, "the wait too")
+    finally:
+        worker.stop(timedelta())
+    assert database.value("select count(*) from fq_result where expires_at > fq_now()") == 1
+
+
+def test_inline(engine: Engine, queue: Queue) -> None:
+    """Drain keeps results in the test's transaction, and shows what was returned."""
+
+    @queue.job
+    def invoice() -> Invoice:
+        return _INVOICE
+
+    with Session(engine) as session:
+        invoice.enqueue(session, "a")
+        [performed] = drain(session, queue)
+        assert performed.result == _INVOICE
+        assert performed.outcome is None
+        message_id = performed.delivery.message_id
+        assert invoice.result(session, message_id) == _INVOICE
+        session.rollback()
+    with pytest.raises(ResultNotKept):
+        invoice.result(engine, message_id)
+
+
+async def test_inline_awaited(async_engine: AsyncEngine, queue: Queue) -> None:
+    """Adrain does the same with an AsyncSession."""
+
+    @queue.job
+    async def double(number: int) -> int:
+        return 2 * number
+
+    async with AsyncSession(async_engine) as session:
+        double.enqueue(session, "a", 21)
+        [performed] = await adrain(session, queue)
+        assert performed.result == 42
+        assert await double.aresult(session, performed.delivery.message_id) == 42
