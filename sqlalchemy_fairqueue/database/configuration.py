@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _SETTINGS = (
     "queue", "defaults", "max_concurrency", "rate_interval", "rate_burst", "limits", "history", "history_retention",
-    "dead_letter_retention", "dead_letter_retention_by_kind", "forget_channels_after", "fair_by", "default_plan", "result_retention",
+    "dead_letter_retention", "dead_letter_retention_by_kind", "forget_channels_after", "fair_by", "default_plan",
+    "result_retention",
 )  # fmt: skip
 
 
