@@ -13,12 +13,14 @@ from typing import Any
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, HistoryUnreadable
 from sqlalchemy_fairqueue.reporting.figures import (
     Advice,
+    ChannelCosts,
     ChannelFigures,
     Culprit,
     Denial,
     Figures,
     Outcomes,
     Policy,
+    QueueCosts,
     QueueFigures,
     Ratios,
     Replay,
@@ -32,6 +34,7 @@ from sqlalchemy_fairqueue.reporting.objectives import Objective
 
 __all__ = [
     "Advice",
+    "ChannelCosts",
     "ChannelFigures",
     "Culprit",
     "Denial",
@@ -42,6 +45,7 @@ __all__ = [
     "Objective",
     "Outcomes",
     "Policy",
+    "QueueCosts",
     "QueueFigures",
     "Ratios",
     "RecordedHistory",

@@ -120,6 +120,15 @@ DEFINITIONS = (
         ("denial", "above_share"),
     ),
     Definition(
+        "Shares by cost",
+        "Fair shares, denials and Jain's index once more, of the costs of the attempts instead of their number. An "
+        "attempt counts with its cost in the window in which it started. The windows are so wide that a backlogged "
+        "channel gets eight of the dear messages (of the dearest hundredth) in one on average, and at least twenty "
+        "cover the record. They are left out where all attempts cost the same.",
+        "fq_history: cost, which the settlement said, else what the channel was charged",
+        ("by_cost", "cost", "denied_cost"),
+    ),
+    Definition(
         "Jain's index",
         "How evenly x = served / fair share is distributed: (sum of x)\u00b2 / (n \u00b7 sum of x\u00b2), from 1 "
         "(all got the same part of their share) down to 1/n (one got everything). It is taken over the channels that "

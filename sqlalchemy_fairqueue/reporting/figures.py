@@ -95,6 +95,44 @@ class Denial:
     culprits: tuple[Culprit, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelCosts:
+    """What a channel's attempts cost, and its fair share of what all cost.
+
+    Attributes:
+        cost: Cost of its attempts together.
+        fair_share: Served cost / fair share, while it had a backlog; None: it had none.
+        denied_cost: The cost by which it got less than its share, over all windows.
+        above_share: The cost by which it got more than its share, over all windows.
+        denial: When it was denied its share by cost, and because of whom; None: it was not.
+    """
+
+    cost: int
+    fair_share: float | None
+    denied_cost: float
+    above_share: float
+    denial: Denial | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCosts:
+    """What the attempts of a queue cost, and how evenly that was shared.
+
+    Attributes:
+        cost: Cost of all attempts together.
+        fairness: Mean of Jain's index by cost over its windows; None: no channels competed.
+        least_fairness: The index of its least fair window.
+        fairness_window: Width of these windows.
+        contended: The part of these windows in which at least two channels competed.
+    """
+
+    cost: int
+    fairness: float | None
+    least_fairness: float | None
+    fairness_window: timedelta
+    contended: float
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The policy of a channel when the report was made. None: no limit."""
@@ -129,6 +167,7 @@ class ChannelFigures:
         policy: Its policy; None: not known.
         above_share: Messages that it got above its fair share, over all windows; None: not computed.
         denial: When it was denied its share, and because of whom; None: it was not, or it was not computed.
+        by_cost: Its fair share of the costs; None: all attempts of the queue cost the same.
     """
 
     queue: str
@@ -150,6 +189,7 @@ class ChannelFigures:
     policy: Policy | None = None
     above_share: float | None = None
     denial: Denial | None = None
+    by_cost: ChannelCosts | None = None
 
     @property
     def over_concurrency(self) -> bool:
@@ -205,6 +245,7 @@ class QueueFigures:
         contended: The part of these windows in which at least two channels competed.
         window: Width of the windows in *windows*.
         windows: Its windows of time.
+        by_cost: How evenly the costs were shared; None: all attempts cost the same.
     """
 
     queue: str
@@ -223,6 +264,7 @@ class QueueFigures:
     contended: float
     window: timedelta
     windows: tuple[WindowFigures, ...]
+    by_cost: QueueCosts | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,6 +187,8 @@ def sweep(events: Events, channels: Sequence[Channel]) -> tuple[int, int]:
 class Shares(NamedTuple):
     """Fair shares of channels over all windows; arrays with a row a channel, but for the last three.
 
+    What is told of messages holds for their costs, where these are shared out.
+
     Attributes:
         weights: Weights of the policies.
         most: The most messages in a window that the policy allows; infinity: no limit.
@@ -243,6 +245,9 @@ def _share_out(shares: Shares, members: Any, waiting: Any, served: Any, window: 
         Jain's index; NaN if fewer than two channels competed.
     """
     weights = shares.weights[members]
+    if served.sum() == 0:
+        # Messages that cost nothing leave nothing to share.
+        return np.nan
     uses = np.maximum(served, np.minimum(waiting, shares.most[members])).astype(np.float64)
     order = np.argsort(uses / weights, kind="mergesort")
     left, weight_left, level = float(served.sum()), float(weights.sum()), 0.0
@@ -304,7 +309,7 @@ def _join(members: Any, index: Any, size: int, channel: int) -> int:
     return size + 1
 
 
-def divide(events: Events, width: int, shares: Shares) -> int:
+def divide(events: Events, width: int, shares: Shares, ready_size: Any, started_size: Any) -> int:
     """Go through the windows of fair shares.
 
     A channel can use the messages that were ready when a window began, or those that it got, if these are more.
@@ -313,6 +318,8 @@ def divide(events: Events, width: int, shares: Shares) -> int:
         events: The events.
         width: Width of a window.
         shares: The shares, which are filled.
+        ready_size: What the messages that became ready count: 1 each, or their costs.
+        started_size: The same of those that started.
 
     Returns:
         The number of windows in which messages were started.
@@ -329,12 +336,12 @@ def divide(events: Events, width: int, shares: Shares) -> int:
         begin, end = window * width, (window + 1) * width
         while ready < count and ready_at[ready] < begin:
             channel = ready_channel[ready]
-            waiting[channel] += 1
+            waiting[channel] += ready_size[ready]
             size = _join(members, index, size, channel)
             ready += 1
         while started < count and started_at[started] < end:
             channel = started_channel[started]
-            served[channel] += 1
+            served[channel] += started_size[started]
             size = _join(members, index, size, channel)
             started += 1
         present = members[:size].copy()
@@ -344,7 +351,7 @@ def divide(events: Events, width: int, shares: Shares) -> int:
         # Messages that became ready within the window.
         while ready < count and ready_at[ready] < end:
             channel = ready_channel[ready]
-            waiting[channel] += 1
+            waiting[channel] += ready_size[ready]
             size = _join(members, index, size, channel)
             ready += 1
         kept = 0

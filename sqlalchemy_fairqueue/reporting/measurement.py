@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,24 +13,27 @@ from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting import kernel
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, empty_history, mixed_history
 from sqlalchemy_fairqueue.reporting.figures import (
+    ChannelCosts,
     ChannelFigures,
     Culprit,
     Denial,
     Figures,
     Outcomes,
+    QueueCosts,
     QueueFigures,
     Ratios,
     Spread,
     Starvation,
     WindowFigures,
 )
-from sqlalchemy_fairqueue.reporting.time_grid import fairness_window, shown_window
+from sqlalchemy_fairqueue.reporting.time_grid import fairness_window, rung, shown_window
 from sqlalchemy_fairqueue.simulation.compilation import compiled
 from sqlalchemy_fairqueue.simulation.state import objects, records
+from sqlalchemy_fairqueue.simulation.trace import COST, recorded_costs
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import timedelta
 
     from numpy.typing import NDArray
@@ -53,6 +56,9 @@ _THOUSAND = 1000
 _LEAST_SERVICE = 10_000
 # Tenants of a queue whose culprits are found, and culprits that are told of each.
 _VICTIMS = 20
+# In a window of the shares by cost, a backlogged channel gets several messages that are dearer than these.
+_DEAR = 0.99
+_LEAST_WINDOWS = 20
 _CULPRITS = 3
 
 
@@ -75,21 +81,72 @@ def measure_table(
         HistoryEmpty: The history has no attempt.
         InvalidArgument: A column is missing, or the history is of several databases.
     """
-    missing = [name for name in COLUMNS if name not in history.column_names]
+    check_columns(history.column_names)
+    return figures_of(
+        [measure_queue(rows, policies or {}, window, compile_=compile_) for _, rows in queues_of(history)]
+    )
+
+
+def check_columns(names: Sequence[str]) -> None:
+    """Refuse what is no history.
+
+    Raises:
+        InvalidArgument: A column is missing.
+    """
+    missing = [name for name in COLUMNS if name not in names]
     if missing:
         raise InvalidArgument(
-            f"the history lacks {', '.join(missing)}: it has {', '.join(history.column_names)}; "
-            "read it by read_history or from an archive"
+            f"the history lacks {', '.join(missing)}: it has {', '.join(names)}; "
+            'read it by read_history, by format("fairqueue") or from an archive'
         )
-    if not len(history):
+
+
+class MeasuredQueue(NamedTuple):
+    """The figures of a queue.
+
+    Attributes:
+        queue: Of the queue as a whole.
+        channels: Of its channels.
+        ids: The ids of its channels, in the same order.
+    """
+
+    queue: QueueFigures
+    channels: list[ChannelFigures]
+    ids: list[int]
+
+
+def measure_queue(
+    rows: pa.Table, policies: Policies, window: timedelta | None = None, *, compile_: bool | None = None
+) -> MeasuredQueue:
+    """Measure one queue; the arguments are those of :func:`measure_table`.
+
+    Raises:
+        InvalidArgument: A channel's id stands for two channels.
+    """
+    check_ids(rows)
+    name: str = rows["queue"][0].as_py()
+    return _Queue(name, rows, policies, window, compile_=compile_).figures()
+
+
+def figures_of(measured: Sequence[MeasuredQueue]) -> Figures:
+    """The figures of a history, of those of its queues.
+
+    Raises:
+        HistoryEmpty: There is none.
+        InvalidArgument: The id of a channel is in two queues.
+    """
+    if not measured:
         raise HistoryEmpty(empty_history())
-    check_ids(history)
-    found = [
-        _Queue(name, rows, policies or {}, window, compile_=compile_).figures() for name, rows in queues_of(history)
-    ]
-    channels = [channel for _, members in found for channel in members]
+    measured = sorted(measured, key=lambda one: one.queue.queue)
+    known: dict[int, tuple[str, str]] = {}
+    for one in measured:
+        for channel_id, channel in zip(one.ids, one.channels, strict=True):
+            other = known.setdefault(channel_id, (channel.queue, channel.channel))
+            if other != (channel.queue, channel.channel):
+                raise InvalidArgument(mixed_history(channel_id, *sorted((other, (channel.queue, channel.channel)))))
+    channels = [channel for one in measured for channel in one.channels]
     channels.sort(key=lambda one: (-one.denied_wait, -one.mean_wait, one.queue, one.channel))
-    return Figures(tuple(queue for queue, _ in found), tuple(channels))
+    return Figures(tuple(one.queue for one in measured), tuple(channels))
 
 
 def queues_of(history: pa.Table) -> Iterator[tuple[str, pa.Table]]:
@@ -120,25 +177,22 @@ def numbers(table: pa.Table, name: str) -> Numbers:
     return found
 
 
-def check_ids(history: pa.Table) -> None:
-    """Refuse a history in which an id stands for two channels.
+def check_ids(rows: pa.Table) -> None:
+    """Refuse a queue in which an id stands for two channels.
 
     Raises:
         InvalidArgument: It does.
     """
-    ids, of_id = encoded(history, "channel_id")
-    queues, of_queue = encoded(history, "queue")
-    names, of_name = encoded(history, "channel")
-    queue_of, name_of = np.zeros(len(ids), np.int64), np.zeros(len(ids), np.int64)
-    queue_of[of_id], name_of[of_id] = of_queue, of_name
-    wrong = (queue_of[of_id] != of_queue) | (name_of[of_id] != of_name)
+    ids, of_id = encoded(rows, "channel_id")
+    names, of_name = encoded(rows, "channel")
+    name_of = np.zeros(len(ids), np.int64)
+    name_of[of_id] = of_name
+    wrong = name_of[of_id] != of_name
     if wrong.any():
         row = int(wrong.argmax())
-        number = of_id[row]
-        one, other = sorted(
-            ((queues[queue_of[number]], names[name_of[number]]), (queues[of_queue[row]], names[of_name[row]]))
-        )
-        raise InvalidArgument(mixed_history(ids[number], one, other))
+        queue: str = rows["queue"][0].as_py()
+        one, other = sorted((names[name_of[of_id[row]]], names[of_name[row]]))
+        raise InvalidArgument(mixed_history(ids[of_id[row]], (queue, one), (queue, other)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +203,7 @@ class _Fairness:
     shares: kernel.Shares
     windows: Numbers
     indexes: Any
+    costs: Any
 
 
 class _Queue:
@@ -161,6 +216,7 @@ class _Queue:
         self._compile = len(rows) >= _WORTH_COMPILING if compile_ is None else compile_
         ids, of_id = encoded(rows, "channel_id")
         order = np.argsort(ids)
+        self._ids: list[int] = [ids[number] for number in order]
         rank = np.empty(len(ids), np.int32)
         rank[order] = np.arange(len(ids))
         self._channel = rank[of_id]
@@ -178,19 +234,24 @@ class _Queue:
         outcomes, of_outcome = encoded(rows, "outcome")
         codes = [OUTCOMES.index(one) if one in OUTCOMES else len(OUTCOMES) for one in outcomes]
         self._outcome = np.array(codes, np.int8)[of_outcome]
+        self._cost: Numbers | None = None
+        if COST in rows.column_names:
+            cost: Numbers = recorded_costs(rows).to_numpy()
+            self._cost = cost if int(cost.min()) != int(cost.max()) else None
         self._policies = [policies.get((name, one)) for one in self._names]
         self._begin, self._end = int(ready.min()), int(finished.max())
         self._attempts = np.bincount(self._channel, minlength=self._size)
         span = self._end - self._begin
         self._shown = shown_window(span) if window is None else microseconds(window)
 
-    def figures(self) -> tuple[QueueFigures, list[ChannelFigures]]:
+    def figures(self) -> MeasuredQueue:
         """The figures of the queue and of its channels."""
         events = self._events()
         channels, busy, concurrency = self._sweep(events)
         width = fairness_window(self._end - self._begin, len(self._ready), int(channels["backlogged"].sum()))
         fairness = self._divide(events, width)
-        members = self._channels(channels, fairness)
+        by_cost = self._divide_costs(events, int(channels["backlogged"].sum()), width)
+        members = self._channels(channels, fairness, by_cost)
         indexes = fairness.indexes[~np.isnan(fairness.indexes)]
         queue = QueueFigures(
             queue=self._name,
@@ -209,8 +270,9 @@ class _Queue:
             contended=len(indexes) / len(fairness.windows),
             window=duration(self._shown),
             windows=tuple(self._over_time(events, fairness)),
+            by_cost=None if by_cost is None else self._queue_costs(by_cost),
         )
-        return queue, members
+        return MeasuredQueue(queue, members, self._ids)
 
     def _events(self) -> kernel.Events:
         held = (self._service > 0).astype(np.int8)
@@ -236,7 +298,29 @@ class _Queue:
             channels[name] = [getattr(row, name) for row in rows]
         return channels, busy, concurrency
 
-    def _divide(self, events: kernel.Events, width: int) -> _Fairness:
+    def _queue_costs(self, fairness: _Fairness) -> QueueCosts:
+        indexes = fairness.indexes[~np.isnan(fairness.indexes)]
+        return QueueCosts(
+            cost=int(fairness.costs.sum()),
+            fairness=float(indexes.mean()) if len(indexes) else None,
+            least_fairness=float(indexes.min()) if len(indexes) else None,
+            fairness_window=duration(fairness.width),
+            contended=len(indexes) / len(fairness.windows),
+        )
+
+    def _divide_costs(self, events: kernel.Events, backlogged: int, width: int) -> _Fairness | None:
+        """The fair shares of the costs; None: all attempts cost the same.
+
+        A backlogged channel gets as many of the dear messages in a window as it gets messages where these are counted.
+        """
+        if self._cost is None:
+            return None
+        dear = max(int(np.partition(self._cost, at := int((len(self._cost) - 1) * _DEAR))[at]), 1)
+        wanted = fairness_window(self._end - self._begin, max(int(self._cost.sum()) // dear, 1), backlogged)
+        widest = rung((self._end - self._begin) / _LEAST_WINDOWS)
+        return self._divide(events, max(width, min(wanted, widest)), self._cost)
+
+    def _divide(self, events: kernel.Events, width: int, cost: Numbers | None = None) -> _Fairness:
         services = np.bincount(self._channel, weights=self._service, minlength=self._size) / self._attempts
         weights, most = np.ones(self._size), np.full(self._size, np.inf)
         for number, policy in enumerate(self._policies):
@@ -246,17 +330,26 @@ class _Queue:
                     most[number] = width // microseconds(policy.rate_interval) + policy.rate_burst
                 if policy.max_concurrency is not None and services[number] > 0:
                     most[number] = min(most[number], policy.max_concurrency * width / services[number])
+        if cost is None:
+            costs: Any = self._attempts
+            sizes = (np.ones(len(self._ready), np.int64),) * 2
+        else:
+            costs = np.bincount(self._channel, weights=cost, minlength=self._size)
+            # Its limits are in messages.
+            most *= np.maximum(costs / self._attempts, 1)
+            sizes = (cost[np.argsort(self._ready, kind="stable")], cost[np.argsort(self._started, kind="stable")])
         victims: Any = np.full(self._size, -1)
-        shares, count = self._walk(events, width, weights, most, victims)
+        limits = (weights, most)
+        shares, count = self._walk(events, width, limits, victims, sizes)
         worst = np.argsort(-shares.denied / self._attempts, kind="stable")[:_VICTIMS]
         worst = worst[shares.denied[worst] > 0]
         if len(worst):
             victims[worst] = np.arange(len(worst))
-            shares, count = self._walk(events, width, weights, most, victims)
-        return _Fairness(width, shares, shares.windows[:count], shares.indexes[:count])
+            shares, count = self._walk(events, width, limits, victims, sizes)
+        return _Fairness(width, shares, shares.windows[:count], shares.indexes[:count], costs)
 
     def _walk(
-        self, events: kernel.Events, width: int, weights: Any, most: Any, victims: Any
+        self, events: kernel.Events, width: int, limits: tuple[Any, Any], victims: Any, sizes: tuple[Numbers, Numbers]
     ) -> tuple[kernel.Shares, int]:
         reals = [np.zeros(self._size) for _ in range(6)]
         wholes = [np.zeros(self._size, np.int64) for _ in range(4)]
@@ -265,17 +358,17 @@ class _Queue:
         windows = (self._end - self._begin) // width + 2
         rows = min(windows, len(self._ready))
         shares = kernel.Shares(
-            weights=weights, most=most, share=share, served=served, denied=denied, above=above, stretch=stretch,
+            weights=limits[0], most=limits[1], share=share, served=served, denied=denied, above=above, stretch=stretch,
             stretch_begin=begin, stretch_end=end, worst=worst, worst_begin=worst_begin, worst_end=worst_end,
             victims=victims, blame=np.zeros((int(victims.max()) + 1, self._size)),
             windows=np.zeros(rows, np.int64), indexes=np.zeros(rows),
         )  # fmt: skip
         fast = compiled(kernel.divide) if self._compile else None
         if fast is not None:
-            return shares, int(fast(tuple(events), width, tuple(shares)))
-        return shares, kernel.divide(events, width, shares)
+            return shares, int(fast(tuple(events), width, tuple(shares), *sizes))
+        return shares, kernel.divide(events, width, shares, *sizes)
 
-    def _channels(self, swept: Any, fairness: _Fairness) -> list[ChannelFigures]:
+    def _channels(self, swept: Any, fairness: _Fairness, by_cost: _Fairness | None) -> list[ChannelFigures]:
         size = self._size
         order = np.argsort(self._channel.astype(np.uint16) if size <= 1 << 16 else self._channel, kind="stable")
         ends = np.cumsum(self._attempts)
@@ -318,9 +411,20 @@ class _Queue:
                     policy=self._policies[number],
                     above_share=float(shares.above[number]),
                     denial=self._denial(number, fairness),
+                    by_cost=None if by_cost is None else self._channel_costs(number, by_cost),
                 )
             )
         return found
+
+    def _channel_costs(self, number: int, fairness: _Fairness) -> ChannelCosts:
+        shares = fairness.shares
+        return ChannelCosts(
+            cost=int(fairness.costs[number]),
+            fair_share=float(shares.served[number] / shares.share[number]) if shares.share[number] else None,
+            denied_cost=float(shares.denied[number]),
+            above_share=float(shares.above[number]),
+            denial=self._denial(number, fairness),
+        )
 
     def _denial(self, number: int, fairness: _Fairness) -> Denial | None:
         shares, width = fairness.shares, fairness.width

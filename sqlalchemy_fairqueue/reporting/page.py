@@ -18,7 +18,14 @@ from sqlalchemy_fairqueue.reporting.svg import drawing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, QueueFigures, Replay, ReplayedQueue, Report
+    from sqlalchemy_fairqueue.reporting.figures import (
+        ChannelFigures,
+        Denial,
+        QueueFigures,
+        Replay,
+        ReplayedQueue,
+        Report,
+    )
     from sqlalchemy_fairqueue.reporting.objectives import Objective
 
 _LISTED = 100
@@ -46,6 +53,8 @@ class _Section:
     late: Sequence[ChannelFigures]
     late_left_out: str
     victims: Sequence[ChannelFigures]
+    dearest: Sequence[ChannelFigures]
+    by_cost: str
     setting: str
     advice: str
 
@@ -110,6 +119,9 @@ def _section(queue: QueueFigures, report: Report, number: int) -> _Section:
     left = len(channels) - _LISTED
     late = () if report.objective is None else report.objective.missed(channels)
     setting, advice = _advice(queue, report)
+    dearest = sorted(
+        (one for one in channels if one.by_cost), key=lambda one: (-_denied_cost(one), -_cost(one), one.channel)
+    )[:_DRAWN]
     replayed = [(one.name, other) for one in report.replays for other in one.replayed if other.queue == queue.queue]
     return _Section(
         queue,
@@ -125,8 +137,34 @@ def _section(queue: QueueFigures, report: Report, number: int) -> _Section:
         late[:_FIRST],
         f" ({len(late) - _FIRST:,} are left out)" if len(late) > _FIRST else "",
         [one for one in channels if one.denial][:_FIRST],
+        dearest,
+        _by_cost(queue, dearest),
         setting,
         advice,
+    )
+
+
+def _cost(one: ChannelFigures) -> int:
+    return one.by_cost.cost if one.by_cost else 0
+
+
+def _denied_cost(one: ChannelFigures) -> float:
+    return one.by_cost.denied_cost if one.by_cost else 0.0
+
+
+def _by_cost(queue: QueueFigures, channels: Sequence[ChannelFigures]) -> str:
+    """What the shares by cost say, in a sentence."""
+    if queue.by_cost is None or not channels:
+        return ""
+    worst = channels[0]
+    denial = worst.by_cost.denial if worst.by_cost else None
+    if denial is None:
+        return "No tenant was denied a part of its share of the costs."
+    because = f", most of it because of {formats.name(denial.culprits[0].channel, 60)}" if denial.culprits else ""
+    whole = formats.number(queue.by_cost.cost)
+    return (
+        f"{formats.name(worst.channel, 60)} was denied most of its share of the costs: "
+        f"{formats.number(_denied_cost(worst))} of {whole} that all attempts cost{because}."
     )
 
 
@@ -168,14 +206,18 @@ def labelled(report: Report) -> Report:
         return report
 
     def label(one: ChannelFigures) -> ChannelFigures:
-        denial = one.denial and replace(
-            one.denial,
+        by_cost = one.by_cost and replace(one.by_cost, denial=label_culprits(one.by_cost.denial))
+        name = report.labels.get(one.channel, one.channel)
+        return replace(one, channel=name, denial=label_culprits(one.denial), by_cost=by_cost)
+
+    def label_culprits(denial: Denial | None) -> Denial | None:
+        return denial and replace(
+            denial,
             culprits=tuple(
                 replace(culprit, channel=report.labels.get(culprit.channel, culprit.channel))
-                for culprit in one.denial.culprits
+                for culprit in denial.culprits
             ),
         )
-        return replace(one, channel=report.labels.get(one.channel, one.channel), denial=denial)
 
     return replace(
         report,

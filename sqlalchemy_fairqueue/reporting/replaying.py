@@ -54,11 +54,17 @@ def recorded_queues(history: RecordedHistory) -> list[RecordedQueue]:
     for (queue, channel), policy in history.policies.items():
         if policy != ChannelPolicy():
             known.setdefault(queue, {})[channel] = policy
-    found = []
-    for name, rows in queues_of(history.attempts):
-        trace, policies = trace_of(rows), known.get(name, {})
-        found.append(RecordedQueue(name, trace, capacity_of(trace, policies), policies))
-    return found
+    return [recorded_queue(rows, known.get(name, {})) for name, rows in queues_of(history.attempts)]
+
+
+def recorded_queue(rows: pa.Table, policies: Mapping[str, ChannelPolicy]) -> RecordedQueue:
+    """A queue, of its rows and the policies that limit or weigh its channels.
+
+    Raises:
+        InvalidArgument: A row is there twice, or a message is in two channels.
+    """
+    trace = trace_of(rows)
+    return RecordedQueue(rows["queue"][0].as_py(), trace, capacity_of(trace, policies), policies)
 
 
 def replay_queues(

@@ -1,8 +1,7 @@
-"""Time grid: buckets that distribute the work, windows that are shown, and windows of fair shares."""
+"""Time grid: windows that are shown, and windows of fair shares."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 _SECOND = 1_000_000
@@ -20,40 +19,8 @@ LADDER = (
 
 _WINDOWS = 240
 _FAIRNESS_WINDOWS = 100_000
-_EVENTS_A_BUCKET = 100_000
-_BUCKETS = 4096
-_EVENTS_A_PARTITION = 500_000
 MESSAGES_A_SHARE = 8
 """Messages that a backlogged channel gets in a window on average: with fewer, rounding would look unfair."""
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """The grid of a history.
-
-    Attributes:
-        begin: When its first message became ready.
-        end: When its last attempt ended.
-        attempts: The number of attempts.
-        bucket: Width of the buckets that distribute the work; no figure depends on it.
-    """
-
-    begin: int
-    end: int
-    attempts: int
-    bucket: int
-
-    @property
-    def partitions(self) -> int:
-        """The number of partitions of the shuffled events."""
-        return max(1, min(3 * self.attempts // _EVENTS_A_PARTITION, 2000))
-
-
-def grid_of(begin: int, end: int, attempts: int, bucket: int | None = None) -> Grid:
-    """The grid from *begin* to *end*; *bucket* is chosen unless it is given."""
-    span = max(end - begin, 1)
-    buckets = max(1, min(3 * attempts // _EVENTS_A_BUCKET, _BUCKETS))
-    return Grid(begin, end, attempts, bucket or -(-span // buckets))
 
 
 def shown_window(span: int) -> int:

@@ -23,7 +23,7 @@ from sqlalchemy_fairqueue.simulation.state import (
     objects,
     records,
 )
-from sqlalchemy_fairqueue.simulation.trace import trace_of
+from sqlalchemy_fairqueue.simulation.trace import recorded_costs, trace_of
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ SCHEMA = pa.schema(
         ("outcome", pa.string()),
         ("error", pa.string()),
         ("recorded_xid", pa.int64()),
+        ("cost", pa.int64()),
     ]
 )
 """The columns of a replay: those of a history, and the scenario."""
@@ -129,6 +130,7 @@ def replayed_trace(trace: Trace, scenario: Scenario, capacity: Capacity | None =
         "finished_at": pa.array(finished).cast(_TIME),
         "error": pa.nulls(len(attempts), pa.string()),
         "recorded_xid": pa.nulls(len(attempts), pa.int64()),
+        "cost": recorded_costs(recorded),
         "recorded_response": trace.finished - trace.ready,
         "workers": pa.repeat(float(capacity.workers), len(attempts)),
         "backlogged": pa.repeat(capacity.backlogged, len(attempts)),

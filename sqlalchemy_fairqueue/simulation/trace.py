@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 PRIORITY = "priority"
 """An optional column of a history: the priority that a message was enqueued with, or null."""
 
+COST = "cost"
+"""A column of a history: what the attempt cost. Without it, or where it is null, that is 1."""
+
 COLUMNS = (
     *("id", "queue", "channel_id", "channel", "message_id", "kind"),
     *("attempt", "enqueued_at", "ready_at", "started_at", "finished_at", "outcome"),
@@ -115,6 +118,13 @@ def trace_of(history: pa.Table) -> Trace:
         started=np.maximum(started, ready),
         finished=np.maximum(np.maximum(finished, started), ready),
     )
+
+
+def recorded_costs(history: pa.Table) -> pa.Array:
+    """What the attempts of a history cost."""
+    if COST not in history.column_names:
+        return pa.repeat(1, len(history)).cast(pa.int64())
+    return pc.fill_null(history[COST].cast(pa.int64()), 1)
 
 
 def _numbers(history: pa.Table, name: str) -> Numbers:

@@ -7,27 +7,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import DataType, IntegralType, StringType, TimestampNTZType, TimestampType
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
-from sqlalchemy_fairqueue.reporting.figures import Replay, ReplayedQueue
-from sqlalchemy_fairqueue.simulation.replay import measured_replay
-from sqlalchemy_fairqueue.simulation.scenarios import RECORDED, REPLAYED, as_recorded, check_scenarios
-from sqlalchemy_fairqueue.simulation.trace import COLUMNS, PRIORITY
-from sqlalchemy_fairqueue.spark.reporting.measurement import measure
+from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, empty_history
+from sqlalchemy_fairqueue.reporting.figures import Replay
+from sqlalchemy_fairqueue.reporting.replaying import recorded_queue, replay_queues
+from sqlalchemy_fairqueue.simulation.replay import replay_queue
+from sqlalchemy_fairqueue.simulation.scenarios import RECORDED, REPLAYED, check_scenarios
+from sqlalchemy_fairqueue.simulation.trace import COLUMNS, COST, PRIORITY
+from sqlalchemy_fairqueue.spark.reporting.groups import results_of
 from sqlalchemy_fairqueue.spark.reporting.policies import known_policies
-from sqlalchemy_fairqueue.spark.reporting.queries import SparkQueries
-from sqlalchemy_fairqueue.times import duration, microseconds
-from sqlalchemy_fairqueue.values import ChannelPolicy, Rate
+from sqlalchemy_fairqueue.values import ChannelPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import timedelta
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame, GroupedData
 
     from sqlalchemy_fairqueue.simulation.scenarios import Scenario
 
@@ -49,6 +48,7 @@ _TYPES = {
     "outcome": "string",
     "error": "string",
     "recorded_xid": "long",
+    "cost": "long",
 }
 _KINDS: dict[str, tuple[type[DataType], ...]] = {
     "long": (IntegralType,),
@@ -56,12 +56,7 @@ _KINDS: dict[str, tuple[type[DataType], ...]] = {
     "string": (StringType,),
     "timestamp": (TimestampType, TimestampNTZType),
 }
-_CAPACITY = {"workers": "double", "backlogged": "long", "least_workers": "double", "greatest_workers": "double"}
-_SCHEMA = ", ".join(
-    f"{name} {kind}"
-    for name, kind in {"scenario": "string", **_TYPES, "recorded_response": "long", **_CAPACITY}.items()
-)
-_POLICIES = "queue string, channel string, max_concurrency long, rate_interval long, rate_burst long, weight long"
+_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in {"scenario": "string", **_TYPES}.items())
 
 
 def replay(
@@ -89,10 +84,10 @@ def replay(
             is there twice, or a message in two channels, fails the job with this error.
     """
     named = check_scenarios(scenarios)
-    replayed = _measured(history, named, list(named), _known(history, policies)).select("scenario", *_TYPES)
+    replayed = _groups(history, list(named)).applyInArrow(_replayer(named, _known(policies)), _SCHEMA)
     if not recorded:
         return replayed
-    known = {name: F.col(name) for name in history.columns}
+    known = {COST: F.lit(1), **{name: F.col(name) for name in history.columns}}
     whole = [known.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in _TYPES.items()]
     return history.select(F.lit(RECORDED).alias("scenario"), *whole).unionByName(replayed)
 
@@ -108,8 +103,8 @@ def replays(
 
     The first is a replay under the record's own policies, in turn, as "as recorded, replayed": its error against the
     record tells how far the others can be trusted. They are the report's figures of the result of :func:`replay`; fair
-    shares are by the scenario's policies. The scenarios are replayed in parallel, and kept on disk until all are
-    measured: the history is read once.
+    shares are by the scenario's policies. The scenarios are replayed and measured in parallel, in one shuffle: the
+    history is read once, and only figures come back.
 
     Args:
         history: As for :func:`replay`.
@@ -122,119 +117,60 @@ def replays(
         InvalidArgument: As for :func:`replay`.
         HistoryEmpty: The history has no attempt.
     """
-    named, known = check_scenarios(scenarios), _known(history, policies)
+    named = check_scenarios(scenarios)
     names = [REPLAYED, *named]
-    kept = _measured(history, named, names, known).persist(StorageLevel.DISK_ONLY)
-    try:
-        channels = kept.select("queue", "channel").distinct().collect()
-        found = _replayed_queues(kept, named, policies_known=policies is not None)
-        return tuple(
-            _figures(kept, name, _policies_of(named.get(name), channels, known), found[name], window) for name in names
-        )
-    finally:
-        kept.unpersist()
+    replay_rows = _measurer(named, _known(policies), window, policies_known=policies is not None)
+    found = results_of(_groups(history, names), replay_rows)
+    return tuple(_together(name, [one for one in found if one.name == name]) for name in names)
 
 
-def _known(history: DataFrame, policies: DataFrame | None) -> Known:
+def _known(policies: DataFrame | None) -> Known:
     """The policies that limit or weigh channels."""
     known: Known = {}
-    if policies is not None:
-        with SparkQueries(history.sparkSession) as queries:
-            for (queue, channel), row in known_policies(policies, queries).items():
-                policy = ChannelPolicy(
-                    max_concurrency=row.max_concurrency,
-                    rate=Rate.of(duration(row.rate_interval or 0), row.rate_burst),
-                    weight=row.weight,
-                )
-                if policy != ChannelPolicy():
-                    known.setdefault(queue, {})[channel] = policy
+    for (queue, channel), policy in ({} if policies is None else known_policies(policies)).items():
+        if policy != ChannelPolicy():
+            known.setdefault(queue, {})[channel] = policy
     return known
 
 
-def _measured(history: DataFrame, named: Mapping[str, Scenario], names: Sequence[str], known: Known) -> DataFrame:
+def _groups(history: DataFrame, names: Sequence[str]) -> GroupedData:
+    """The rows of each scenario and queue."""
     _check_columns(history)
-    read = [*COLUMNS, *([PRIORITY] if PRIORITY in history.columns else [])]
-    groups = history.select(F.explode(F.array(*map(F.lit, names))).alias("scenario"), *read)
-    return groups.groupBy("scenario", "queue").applyInArrow(_replayer(named, known), _SCHEMA)
+    read = [*COLUMNS, *(name for name in (PRIORITY, COST) if name in history.columns)]
+    rows = history.select(F.explode(F.array(*map(F.lit, names))).alias("scenario"), *read)
+    return rows.groupBy("scenario", "queue")
 
 
-def _replayed_queues(
-    kept: DataFrame, named: Mapping[str, Scenario], *, policies_known: bool
-) -> dict[str, list[ReplayedQueue]]:
-    """The queues of each scenario."""
-    response = (F.unix_micros("finished_at") - F.unix_micros("ready_at")).cast("double")
-    recorded = F.col("recorded_response").cast("double")
-    rows = (
-        kept.groupBy("scenario", "queue")
-        .agg(
-            *(F.first(name).alias(name) for name in _CAPACITY),
-            F.sum(F.abs(response - recorded)).alias("apart"),
-            F.sum(response - recorded).alias("later"),
-            F.sum(recorded).alias("recorded"),
-        )
-        .orderBy("queue")
-        .collect()
-    )
-    found: dict[str, list[ReplayedQueue]] = {}
-    for row in rows:
-        is_record = row.scenario == REPLAYED
-        one = ReplayedQueue(
-            queue=row.queue,
-            workers=row.workers,
-            estimated=is_record or named[row.scenario].workers is None,
-            backlogged=duration(row.backlogged),
-            least_workers=row.least_workers,
-            greatest_workers=row.greatest_workers,
-            policies_known=policies_known,
-            replay_error=row.apart / max(row.recorded, 1.0) if is_record else None,
-            replay_bias=row.later / max(row.recorded, 1.0) if is_record else None,
-        )
-        found.setdefault(row.scenario, []).append(one)
-    return found
+def _together(name: str, queues: Sequence[Replay]) -> Replay:
+    """The replays of queues as one.
+
+    Raises:
+        HistoryEmpty: There is none.
+    """
+    if not queues:
+        raise HistoryEmpty(empty_history())
+    channels = [channel for one in queues for channel in one.channels]
+    channels.sort(key=lambda one: (-one.denied_wait, -one.mean_wait, one.queue, one.channel))
+    whole = sorted((queue for one in queues for queue in one.queues), key=lambda one: one.queue)
+    replayed = sorted((queue for one in queues for queue in one.replayed), key=lambda one: one.queue)
+    return Replay(name, tuple(channels), tuple(whole), tuple(replayed))
 
 
-def _policies_of(
-    scenario: Scenario | None, channels: Sequence[Row], known: Known
-) -> list[tuple[str, str, ChannelPolicy]]:
-    """Queue, channel and policy of each channel; without a scenario, the recorded policies."""
-    if scenario is None:
-        default = ChannelPolicy()
-        return [(row.queue, row.channel, known.get(row.queue, {}).get(row.channel, default)) for row in channels]
-    return [
-        (channels[number].queue, channels[number].channel, policy)
-        for policy, numbers in scenario.policies_of([row.channel for row in channels])
-        for number in numbers
-    ]
+def _measurer(
+    named: Mapping[str, Scenario], known: Known, window: timedelta | None, *, policies_known: bool
+) -> Callable[[pa.Table], Replay]:
+    def replay_rows(rows: pa.Table) -> Replay:
+        scenario = named.get(rows["scenario"][0].as_py())
+        queue = recorded_queue(rows, known.get(rows["queue"][0].as_py(), {}))
+        return replay_queues([queue], scenario, policies_known=policies_known, window=window)
 
-
-def _figures(
-    kept: DataFrame,
-    name: str,
-    policies: Sequence[tuple[str, str, ChannelPolicy]],
-    replayed: Sequence[ReplayedQueue],
-    window: timedelta | None,
-) -> Replay:
-    rows = [
-        (
-            queue,
-            channel,
-            policy.max_concurrency,
-            0 if policy.rate is None else microseconds(policy.rate.interval),
-            1 if policy.rate is None else policy.rate.burst,
-            policy.weight,
-        )
-        for queue, channel, policy in policies
-    ]
-    frame = kept.sparkSession.createDataFrame(rows, _POLICIES)
-    figures = measure(kept.where(F.col("scenario") == name), policies=frame, window=window)
-    return Replay(name, figures.channels, figures.queues, replayed)
+    return replay_rows
 
 
 def _replayer(named: Mapping[str, Scenario], known: Known) -> Callable[[pa.Table], pa.Table]:
-    def replay_group(history: pa.Table) -> pa.Table:
-        policies = known.get(history["queue"][0].as_py(), {})
-        scenario = named.get(history["scenario"][0].as_py())
-        return measured_replay(history, as_recorded(policies) if scenario is None else scenario, policies)
+    def replay_group(rows: pa.Table) -> pa.Table:
+        policies = known.get(rows["queue"][0].as_py(), {})
+        return replay_queue(rows, named[rows["scenario"][0].as_py()], policies)
 
     return replay_group
 
@@ -246,7 +182,8 @@ def _check_columns(history: DataFrame) -> None:
             f"the history lacks {', '.join(missing)}: it has {', '.join(history.columns)}; "
             'read it by format("fairqueue") or from an archive'
         )
-    wanted = {name: _TYPES[name] for name in COLUMNS} | ({PRIORITY: "int"} if PRIORITY in history.columns else {})
+    wanted = {name: _TYPES[name] for name in COLUMNS}
+    wanted |= {name: kind for name, kind in ((PRIORITY, "int"), (COST, "long")) if name in history.columns}
     for name, kind in wanted.items():
         found = history.schema[name].dataType
         if not isinstance(found, _KINDS[kind]):

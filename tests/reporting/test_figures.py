@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
@@ -12,7 +13,7 @@ from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from tests.fixtures.database import Database
 from tests.reporting.tables import concat, known_policies, table
 from tests.spark import report_reference
-from tests.spark.report_history import GIANT, nasty, served_in_line_and_in_turn, store
+from tests.spark.report_history import BEGIN, GIANT, nasty, served_in_line_and_in_turn, store
 
 
 @pytest.fixture(scope="module")
@@ -209,3 +210,57 @@ def test_what_is_missing_is_named() -> None:
         measure_table(rows.drop_columns(["ready_at", "outcome"]))
     with pytest.raises(HistoryEmpty, match="the history has no attempts; queues record them after"):
         measure_table(rows.slice(0, 0))
+
+
+def _costly(cost: dict[str, int]) -> pa.Table:
+    """A worker serves two tenants in turn, of whom each always has messages: ten seconds, a message a tenth."""
+    rows = [
+        {
+            "queue": "q", "channel_id": number % 2, "channel": ("cheap", "dear")[number % 2],
+            "ready_at": BEGIN, "started_at": BEGIN + timedelta(milliseconds=100 * number),
+            "finished_at": BEGIN + timedelta(milliseconds=100 * number + 100), "outcome": "completed",
+            "cost": cost[("cheap", "dear")[number % 2]],
+        }
+        for number in range(100)
+    ]  # fmt: skip
+    return pa.Table.from_pylist(rows)
+
+
+def test_shares_by_cost_tell_who_was_denied_and_because_of_whom() -> None:
+    """Turns are fair by messages. By cost the one whose messages are dear got nine tenths, where a half was its share:
+    of 500 that were served, the other one was denied what was missing to 250.
+    """
+    figures = measure_table(_costly({"cheap": 1, "dear": 9}))
+    cheap, dear = sorted(figures.channels, key=lambda one: one.channel)
+    (queue,) = figures.queues
+    assert (cheap.denial, dear.denial) == (None, None)
+    assert queue.fairness == pytest.approx(1, abs=0.01)
+    assert (cheap.by_cost, dear.by_cost, queue.by_cost) != (None, None, None)
+    assert cheap.by_cost is not None
+    assert dear.by_cost is not None
+    assert queue.by_cost is not None
+    assert (cheap.by_cost.cost, dear.by_cost.cost, queue.by_cost.cost) == (50, 450, 500)
+    # All that it had left was less than its share in the last windows.
+    assert cheap.by_cost.denied_cost == pytest.approx(dear.by_cost.above_share)
+    assert 0 < cheap.by_cost.denied_cost < 250
+    assert cheap.by_cost.denial is not None
+    assert [(one.channel, one.part) for one in cheap.by_cost.denial.culprits] == [("dear", pytest.approx(1))]
+    assert dear.by_cost.denial is None
+    assert dear.by_cost.fair_share is not None
+    assert dear.by_cost.fair_share > 1
+
+
+def test_shares_by_cost_follow_the_costs() -> None:
+    """Costs that are all the same say nothing, whatever they are; nor do those that cost nothing fail."""
+    for cost in (1, 7):
+        assert measure_table(_costly({"cheap": cost, "dear": cost})).queues[0].by_cost is None
+    figures = measure_table(_costly({"cheap": 0, "dear": 5}))
+    found = {one.channel: one.by_cost for one in figures.channels}
+    assert found["cheap"] is not None
+    assert (found["cheap"].cost, found["cheap"].denied_cost) == (0, 0)
+    scaled = measure_table(_costly({"cheap": 10, "dear": 90}))
+    plain = measure_table(_costly({"cheap": 1, "dear": 9}))
+    for one, other in zip(plain.channels, scaled.channels, strict=True):
+        assert one.by_cost is not None
+        assert other.by_cost is not None
+        assert other.by_cost.denied_cost == pytest.approx(10 * one.by_cost.denied_cost)

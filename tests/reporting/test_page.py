@@ -10,8 +10,10 @@ import pytest
 
 from sqlalchemy_fairqueue.reporting import (
     Advice,
+    ChannelCosts,
     ChannelFigures,
     Objective,
+    QueueCosts,
     QueueFigures,
     Replay,
     ReplayedQueue,
@@ -146,7 +148,7 @@ def test_every_figure_is_defined(page: _Page) -> None:
     """Each figure's meaning and source stand on the page."""
     defined = [field for one in DEFINITIONS for field in one.fields]
     assert len(defined) == len(set(defined))
-    kinds = (ChannelFigures, QueueFigures, WindowFigures, ReplayedQueue)
+    kinds = (ChannelFigures, QueueFigures, WindowFigures, ReplayedQueue, ChannelCosts, QueueCosts)
     expected = {field.name for kind in kinds for field in fields(kind)}
     assert set(defined) == expected
     words = "\n".join(page.words)

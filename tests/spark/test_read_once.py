@@ -9,7 +9,6 @@ from sqlalchemy import NullPool, create_engine
 
 from sqlalchemy_fairqueue.embedded import Server
 from sqlalchemy_fairqueue.spark import Scenario, replays, report
-from sqlalchemy_fairqueue.spark.reporting.queries import SparkQueries
 from tests.fixtures.database import Database, install
 from tests.spark.recorded import add
 from tests.spark.report_history import frame, nasty
@@ -75,25 +74,25 @@ def test_a_history_that_the_caller_keeps_stays_kept(reads: Reads) -> None:
         kept.unpersist()
 
 
-def test_what_is_kept_stays_until_the_end(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each frame that a measurement keeps is kept until the measurement ends, and none stays behind."""
-    kept: list[DataFrame] = []
-    at_the_end: list[bool] = []
-    persist, leave = SparkQueries.persist, SparkQueries.__exit__
-
-    def noted(queries: SparkQueries, frame: "DataFrame") -> "DataFrame":
-        kept.append(persist(queries, frame))
-        return kept[-1]
-
-    def left(queries: SparkQueries, *error: object) -> object:
-        at_the_end.extend(one.storageLevel.useDisk for one in kept)
-        return leave(queries, *error)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(SparkQueries, "persist", noted)
-    monkeypatch.setattr(SparkQueries, "__exit__", left)
-
-    report(frame(spark, nasty(attempts=100)), output=None)
-
-    assert len(kept) > 1
-    assert at_the_end == [True] * len(kept)
-    assert not any(one.storageLevel.useDisk for one in kept)
+def test_one_shuffle_makes_the_figures(spark: "SparkSession") -> None:
+    """A report runs one collection of the history with one shuffle, and so do all replays together: Spark runs a job
+    for the shuffle and one for what follows. Nothing stays persisted.
+    """
+    context = spark.sparkContext
+    rows = frame(spark, nasty(attempts=100))
+    persisted = len(spark.sparkContext._jsc.getPersistentRDDs())  # type: ignore[union-attr]
+    for name, run in {
+        "figures": lambda: report(rows, output=None),
+        "replays": lambda: replays(rows, [Scenario(name=f"{number} workers", workers=number) for number in (1, 2, 3)]),
+    }.items():
+        context.setJobGroup(name, name)
+        try:
+            run()
+        finally:
+            context.setLocalProperty("spark.jobGroup.id", None)
+        tracker = context.statusTracker()
+        jobs = tracker.getJobIdsForGroup(name)
+        infos = [found for job in jobs if (found := tracker.getJobInfo(job))]
+        assert 1 <= len(infos) <= 2, name
+        assert len({stage for found in infos for stage in found.stageIds}) <= 3, name
+    assert len(spark.sparkContext._jsc.getPersistentRDDs()) == persisted  # type: ignore[union-attr]

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 _HISTORY = """
 select id, queue, channel_id, channel, message_id, kind, consumer, attempt, {times}, outcome, error,
-  recorded_xid::text::bigint as recorded_xid
+  recorded_xid::text::bigint as recorded_xid, cost
 from fq_history
 """
 _TIMES = ("enqueued_at", "ready_at", "started_at", "finished_at")
 _TYPES = (
     "id long, queue string, channel_id long, channel string, message_id long, kind string, consumer string, "
     "attempt int, enqueued_at timestamp, ready_at timestamp, started_at timestamp, finished_at timestamp, "
-    "outcome string, error string, recorded_xid long"
+    "outcome string, error string, recorded_xid long, cost long"
 )
 
 

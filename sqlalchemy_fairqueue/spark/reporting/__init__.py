@@ -1,8 +1,7 @@
 """Fairness report of a history by Spark: figures about the service of channels.
 
-``attempts`` reads the history. ``sweep`` goes through its events in time, ``fairness`` compares with the fair share,
-``percentiles`` are exact, ``rates`` and ``windows`` count; ``measurement`` puts them together. The figures and their
-page are those of ``sqlalchemy_fairqueue.reporting``.
+The figures are those of ``sqlalchemy_fairqueue.reporting``, by the same kernel: Spark brings the rows of each queue to
+a Python worker (``groups``), which measures them (``measurement``). So does a replay.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ def report(
 ) -> Report:
     """Make a fairness report: figures, and a page that shows and defines them.
 
-    The history is read once. Archive a live one before, so that the report can be made again.
+    The history is read once. Archive a live one before, so that the report can be made again. The attempts of a queue
+    must fit in the memory of a Python worker, at about 200 bytes each.
 
     Args:
         history: What ``spark.read.format("fairqueue")`` or an archive gives, whole or a part: filter it by queue or
