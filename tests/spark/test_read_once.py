@@ -80,19 +80,19 @@ def test_one_shuffle_makes_the_figures(spark: "SparkSession") -> None:
     """
     context = spark.sparkContext
     rows = frame(spark, nasty(attempts=100))
-    persisted = len(spark.sparkContext._jsc.getPersistentRDDs())  # type: ignore[union-attr]
+    persisted = len(spark.sparkContext._jsc.getPersistentRDDs())
     for name, run in {
         "figures": lambda: report(rows, output=None),
         "replays": lambda: replays(rows, [Scenario(name=f"{number} workers", workers=number) for number in (1, 2, 3)]),
     }.items():
         context.setJobGroup(name, name)
         try:
-            run()
+            run()  # type: ignore[no-untyped-call]
         finally:
-            context.setLocalProperty("spark.jobGroup.id", None)
+            context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
         tracker = context.statusTracker()
         jobs = tracker.getJobIdsForGroup(name)
         infos = [found for job in jobs if (found := tracker.getJobInfo(job))]
         assert 1 <= len(infos) <= 2, name
         assert len({stage for found in infos for stage in found.stageIds}) <= 3, name
-    assert len(spark.sparkContext._jsc.getPersistentRDDs()) == persisted  # type: ignore[union-attr]
+    assert len(spark.sparkContext._jsc.getPersistentRDDs()) == persisted
