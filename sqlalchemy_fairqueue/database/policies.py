@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.times import duration, microseconds
-from sqlalchemy_fairqueue.values import UNSET, ChannelPolicy, Rate, policy_fields
+from sqlalchemy_fairqueue.values import UNSET, ChannelPolicy, PolicyFields, Rate, policy_fields
 from sqlalchemy_fairqueue.values.rates import checked_rate
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.values import PolicyChanges, Unset
 
+_DURATIONS = {field.name for field in fields(PolicyFields) if "timedelta" in str(field.type)}
 # A field's column has its name, but for these.
 _COLUMNS = {"rate": ("rate_interval", "rate_burst"), "on_full": ("drop_when_full",)}
 
@@ -54,11 +55,10 @@ def policy_values(columns: Mapping[str, Any]) -> dict[str, Any]:
         match field.name:
             case "rate":
                 values["rate"] = Rate.of(duration(columns["rate_interval"]), columns["rate_burst"])
-            case "priority_aging":
-                aging = columns["priority_aging"]
-                values["priority_aging"] = None if aging is None else duration(aging)
             case "on_full":
                 values["on_full"] = "drop" if columns["drop_when_full"] else "raise"
+            case name if name in _DURATIONS:
+                values[name] = None if columns[name] is None else duration(columns[name])
             case name:
                 values[name] = columns[name]
     return values
@@ -88,9 +88,9 @@ def _column_values(name: str, value: object) -> dict[str, object]:
                 "rate_interval": 0 if rate is None else microseconds(rate.interval),
                 "rate_burst": 1 if rate is None else rate.burst,
             }
-        case "priority_aging":
-            return {name: microseconds(value) if isinstance(value, timedelta) else None}
         case "on_full":
             return {"drop_when_full": value == "drop"}
+        case _ if isinstance(value, timedelta):
+            return {name: microseconds(value)}
         case _:
             return {name: value}

@@ -42,7 +42,7 @@ def test_a_channel(cli: Cli, engine: Engine) -> None:
 
 
 def test_each_field_has_an_option(cli: Cli, engine: Engine) -> None:
-    """Every field of a policy can be set, for a channel and for new ones, and is shown with every other."""
+    """Every field of a policy can be set, for a channel, new ones and a plan, and is shown with every other."""
     assert _OPTIONS.keys() == SAMPLES.keys()
     for field, (name, value) in _OPTIONS.items():
         one = ChannelPolicy(**{field: SAMPLES[field]})
@@ -51,6 +51,8 @@ def test_each_field_has_an_option(cli: Cli, engine: Engine) -> None:
         cli("configure", "queue", f"--channel-{name}", value, "--queue", f"all {field}")
         enqueue(engine, "new", queue=Queue(f"all {field}"))
         assert [stats.policy for stats in Queue(f"all {field}").channels(engine)] == [one]
+        cli("plans", "set", field, f"--{name}", value, "--queue", "documents")
+        assert [plan.policy for plan in QUEUE.plans(engine, field)] == [one]
     # A rate has a row for its burst.
     assert len(policy_rows(ChannelPolicy(**SAMPLES))) == len(SAMPLES) + 1
     shown = cli("configure", "channel", "weight", "--queue", "documents", "--json").document["policy"]
