@@ -155,7 +155,7 @@ class _Comparison:
         upgrade.ops[:] = [*(one for schema in schemas for one in self.changes(schema)), *kept, *added, *self.grants()]
 
     def grants(self) -> list[MigrateOperation]:
-        """What the declared grants need, when everything else is there."""
+        """The operations that the declared grants need, when everything else is there."""
         declared = declared_grants(self.context.metadata, self.default)
         return [
             one
@@ -183,12 +183,12 @@ class _Comparison:
         return self.installation(schema).version != latest_version() or name not in missing
 
     def additions(self, schema: str | None, name: str) -> list[MigrateOperation]:
-        """What the user's model has beside ours, of a table that Alembic did not compare as it found none."""
+        """The user's own columns and constraints of a table that Alembic did not compare as it found none."""
         found = self.installation(schema)
         return [] if found.newer else additions(self.context, self.wanted[schema][name], found.there(name))
 
     def left(self, operation: ops.ModifyTableOps, gone: set[tuple[str | None, str]]) -> list[MigrateOperation]:
-        """What remains of the changes of a table: what is the user's in ours, and what is not as the version has it.
+        """The changes of a table that remain: the user's own in ours, and those in which it differs from the version.
 
         Whether our columns, constraints and indexes are right is told by the version that is installed, not by models
         or by how Alembic reads a type.
@@ -211,7 +211,7 @@ class _Comparison:
         return CreateFairqueueOp(latest_version(), self.metadata_schema(schema))
 
     def changes(self, schema: str | None) -> list[MigrateOperation]:
-        """What an installation needs, apart from the user's own tables."""
+        """The operations that an installation needs, apart from the user's own tables."""
         found = self.installation(schema)
         given = self.metadata_schema(schema)
         if found.version is None:

@@ -261,7 +261,7 @@ class RepairFairqueueOp(_InstallationOp):
 
 
 class NothingOp(MigrateOperation):
-    """What takes a repair back: nothing."""
+    """No operation: nothing takes a repair back."""
 
     def reverse(self) -> NothingOp:
         """Nothing as well."""

@@ -73,7 +73,7 @@ where n.nspname = :schema
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What a schema of the database holds.
+    """The contents of a schema of the database.
 
     Attributes:
         version: The installed version, None where there is none; if fq_version() is gone, what the rest looks like.

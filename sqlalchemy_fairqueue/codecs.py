@@ -196,7 +196,7 @@ def decoded(codec: Codec, content: bytes) -> Any:
 
 
 def headers_of(stored: str | None) -> tuple[Any, PayloadError | None]:
-    """What was enqueued as headers; where nobody can read them, None and the PayloadError that says so.
+    """The headers as they were enqueued; where nobody can read them, None and the PayloadError that says so.
 
     The database takes numbers and depths that Python does not.
     """

@@ -131,7 +131,7 @@ class DuplicateMessage(FairQueueError):
         self.cancelled = cancelled
 
     def __str__(self) -> str:
-        """Which key, where, and who holds it."""
+        """The key, its channel, and its holder."""
         if self.cancelled:
             return (
                 f"key {self.key!r} stands in channel {self.channel!r} until message {self.message_id} is cancelled, "
@@ -243,7 +243,7 @@ class LeaseLost(FairQueueError):
         self.holder = holder
 
     def __str__(self) -> str:
-        """Which lease on what, until when, and who holds it now."""
+        """The lease, its messages, its expiry, and the holder now."""
         first, *others = self.message_ids
         which = f"message {first}" + (f" and {len(others)} more" if others else "")
         until = f" (it was good until {self.expired_at:%H:%M:%S})" if self.expired_at else ""
@@ -271,7 +271,7 @@ class HandlerTimeout(FairQueueError):
         self.timeout = timeout
 
     def __str__(self) -> str:
-        """Which message of which kind, and the timeout."""
+        """The message, its kind, and the timeout."""
         timeout = "" if self.timeout is None else f" (timeout {self.timeout})"
         return (
             f"the handler of message {self.message_id} took longer than kind {self.kind!r} may{timeout}; "
@@ -295,7 +295,7 @@ class HandlerCrashed(FairQueueError):
         self.exitcode = exitcode
 
     def __str__(self) -> str:
-        """Which message of which kind, and how the process ended."""
+        """The message, its kind, and how the process ended."""
         code = self.exitcode
         if code is None:
             how = "ended"
@@ -322,7 +322,7 @@ class MessageCancelled(FairQueueError):
         self.message_id = message_id
 
     def __str__(self) -> str:
-        """Which message."""
+        """The message."""
         return f"message {self.message_id} was cancelled; stop working on it"
 
 
@@ -346,7 +346,7 @@ class StartError(WorkerError):
         self.problem = problem
 
     def __str__(self) -> str:
-        """Which function of which queue, and what it raised."""
+        """The function, its queue, and what it raised."""
         return (
             f"on_start function {self.function!r} of queue {self.queue!r} failed, and the worker did not start: "
             f"{self.problem}; correct it and start again"

@@ -260,7 +260,7 @@ def _selection(
 
 
 def _none(queue: Queue, channel: str | None, kind: str | None, after: int | None = None, such: str = "") -> str:
-    """What is said where there are no dead letters."""
+    """The sentence where there are no dead letters."""
     where = f" in channel {channel!r}" if channel is not None else ""
     where += f" of kind {kind!r}" if kind is not None else ""
     where += f" after {after}" if after is not None else ""

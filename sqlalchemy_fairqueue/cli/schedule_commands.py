@@ -24,7 +24,7 @@ OwnChannel = Annotated[str, typer.Option("--channel", metavar="NAME", help="The 
 
 
 class CatchUpChoice(StrEnum):
-    """What becomes of late slots."""
+    """The treatment of late slots."""
 
     SKIP = "skip"
     LAST = "last"

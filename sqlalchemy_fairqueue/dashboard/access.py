@@ -29,7 +29,7 @@ _TOKEN_BYTES = 32
 
 
 class Role(StrEnum):
-    """What somebody may do."""
+    """The rights of a user."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -56,7 +56,7 @@ class Access:
 
 
 ANYBODY = Access("anybody")
-"""Whoever reaches a dashboard that has no callback."""
+"""The user of a dashboard that has no callback."""
 
 
 class Refused(Exception):

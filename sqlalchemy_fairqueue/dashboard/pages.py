@@ -67,7 +67,7 @@ DONE = {
     "pause_schedule": "The schedule is paused.",
     "resume_schedule": "The schedule goes on.",
 }
-"""What is said after an action, by its name."""
+"""The sentence after an action, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Row:
 
     @property
     def detail(self) -> str:
-        """What holds it up, in numbers."""
+        """The figures of what holds it up."""
         return reason_detail(self.tenant, self.queue)
 
     @property
@@ -305,7 +305,7 @@ class Pages:
         return await self.reading.shared(("groups", queue), lambda: self.reading.read(read))
 
     async def access(self, request: Request) -> Access:
-        """Who sends the request."""
+        """The user that sends the request."""
         return await access_of(request, self.authorize)
 
     def answer(

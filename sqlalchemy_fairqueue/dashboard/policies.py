@@ -98,7 +98,7 @@ _FIELDS = {field.name: field for field in EDITOR}
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a form asks for.
+    """The change that a form requests.
 
     Attributes:
         fields: Fields of the policy to change.
@@ -137,7 +137,7 @@ def changed_fields(before: PolicyFields, form: Mapping[str, str]) -> dict[str, A
 
 
 def change_of(stats: ChannelStats, form: Mapping[str, str]) -> Change:
-    """What a form asks for a tenant.
+    """The change that a form requests for a tenant.
 
     Raises:
         InvalidArgument: A value cannot be kept, or a field is both changed and reset.
@@ -183,7 +183,7 @@ def differences(before: PolicyFields, after: PolicyFields) -> dict[str, Any]:
 
 
 def changes_shown(stats: ChannelStats, change: Change, after: ChannelPolicy) -> list[tuple[str, str, str]]:
-    """What changes, with its value before and after: the plan, fields, and fields that are its own no longer."""
+    """The differences, with the values before and after: the plan, fields, and fields that are its own no longer."""
     shown = []
     if change.plan is not UNSET:
         shown.append(("plan", stats.plan or "none", change.plan or "none"))
@@ -202,7 +202,7 @@ def fields_shown(before: PolicyFields, changed: Mapping[str, Any]) -> list[tuple
 
 
 def effect(queue: QueueFigures, stats: ChannelStats, changes: Mapping[str, Any]) -> list[str]:
-    """What the changes of a tenant do now, in sentences."""
+    """The effects that changes of a tenant have now, in sentences."""
     said = []
     if "weight" in changes:
         others = max(queue.contention.rival_weight - stats.weight, 0) if _competes(queue, stats) else (

@@ -86,7 +86,7 @@ class Reading:
         return await arun(self.engine, work)
 
     async def shared(self, key: Hashable, work: Callable[[], Awaitable[R]], seconds: float | None = None) -> R:
-        """What *work* returns, kept for a moment, so that all who ask for the same cost as much as one."""
+        """The result of *work*, kept for a moment, so that all who ask for the same cost as much as one."""
         return await asyncio.shield(self._task(key, work, seconds))
 
     def _task(self, key: Hashable, work: Callable[[], Awaitable[R]], seconds: float | None) -> asyncio.Task[R]:

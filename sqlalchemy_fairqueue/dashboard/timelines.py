@@ -46,7 +46,7 @@ class Step:
 def timeline(
     message: MessageDetails | None, letter: DeadLetterInfo | None, attempts: Sequence[AttemptDetails], now: datetime
 ) -> list[Step]:
-    """What happened to a message, the first step first.
+    """The steps of a message, the first one first.
 
     Args:
         message: The message, unless it is dead.
@@ -114,7 +114,7 @@ def _matters(wait: timedelta) -> bool:
 
 
 def trace_link(address: str | None, headers: str | Mapping[str, Any] | None) -> str | None:
-    """Where the trace of a message is shown. None: it carries none, or nobody said where.
+    """The address that shows the trace of a message. None: it carries none, or nobody said where.
 
     Args:
         address: With ``{trace_id}`` and, if wanted, ``{span_id}`` in it.

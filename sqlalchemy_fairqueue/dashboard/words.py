@@ -19,7 +19,7 @@ _QUEUES = 3
 
 
 def reason_detail(tenant: Tenant, queue: QueueFigures) -> str:  # noqa: C901, PLR0911, PLR0912 - one case a reason
-    """What holds a tenant up, in numbers."""
+    """The figures of what holds a tenant up."""
     demand, stats = tenant.demand, queue.stats
     match tenant.reason:
         case Reason.QUEUE_PAUSED:

@@ -1,4 +1,4 @@
-"""What a queue shares by."""
+"""The unit that a queue shares by."""
 
 from __future__ import annotations
 

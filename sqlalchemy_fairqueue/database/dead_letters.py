@@ -169,7 +169,7 @@ def purge_dead(connection: Connection, target: Target, which: DeadLetterFilter, 
 
 
 class PrunedDeadLetters(NamedTuple):
-    """How many dead letters of a queue were deleted, and whether more may be due."""
+    """The number of deleted dead letters of a queue, and whether more may be due."""
 
     queue: str
     deleted: int

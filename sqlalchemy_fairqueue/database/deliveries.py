@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.targets import Target
 
 Hints = list[int | None]
-"""Where a dequeue found something: the next one of the same consumer begins there. Any value is safe."""
+"""Positions at which a dequeue found something: the consumer's next one begins there. Any value is safe."""
 
 
 class Hint(IntEnum):

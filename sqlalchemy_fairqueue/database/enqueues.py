@@ -196,7 +196,7 @@ def max_backlog_clause(schema: str | None) -> Clause:
 
 
 def max_backlog(connection: Connection, target: Target, channel: str) -> int | None:
-    """How many undelivered messages a channel may have; None: no bound, or there is no such channel."""
+    """Most undelivered messages that a channel may have; None: no bound, or there is no such channel."""
     [row] = fetch(
         connection,
         max_backlog_clause(target.schema),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Forgetting(NamedTuple):
-    """How far marked channels are forgotten.
+    """Progress of forgetting marked channels.
 
     Attributes:
         forgotten: Channels that the call deleted.

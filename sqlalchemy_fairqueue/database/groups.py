@@ -38,7 +38,7 @@ _MESSAGE_TYPES = {
 
 
 class Folded(NamedTuple):
-    """What a fold did.
+    """The result of a fold.
 
     Attributes:
         folded: How many notes it counted.
@@ -126,7 +126,7 @@ def group_status_clause(schema: str | None) -> Clause:
 
 
 def group_status(connection: Connection, target: Target, group_id: UUID) -> GroupStatus | None:
-    """How far a group is. None: there is no such group."""
+    """The counts of a group. None: there is no such group."""
     parameters = {"queue": target.queue, "group_id": str(group_id)}
     rows = fetch(connection, group_status_clause(target.schema), parameters, f"read group {group_id}")
     return _status(group_id, rows[0]) if rows else None

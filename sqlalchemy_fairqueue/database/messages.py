@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class MessagePosition(NamedTuple):
-    """Where a page of messages ends.
+    """The end of a page of messages.
 
     Attributes:
         step: The part of the order: 1 and 2 of a channel, 3 and 4 of a queue.
@@ -116,7 +116,7 @@ def messages_ahead_clause(schema: str | None) -> Clause:
 
 
 def messages_ahead(connection: Connection, target: Target, message_id: int, *, most: int) -> int | None:
-    """How many messages come before a message in its channel, counted up to *most*; None: it does not wait."""
+    """The number of messages before a message in its channel, counted up to *most*; None: it does not wait."""
     parameters = {"queue": target.queue, "message_id": message_id, "most": most}
     [row] = fetch(
         connection, messages_ahead_clause(target.schema), parameters, f"count messages of queue {target.queue!r}"

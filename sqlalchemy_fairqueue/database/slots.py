@@ -27,7 +27,7 @@ _DUE = (
 
 
 class DueSchedule(NamedTuple):
-    """What a worker needs to find the slots of a schedule; times are microseconds since the epoch."""
+    """A schedule as a worker needs it to find its slots; times are microseconds since the epoch."""
 
     id: int
     queue: str

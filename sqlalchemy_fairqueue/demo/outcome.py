@@ -49,7 +49,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What was found in all the files together."""
+    """The contents of all files together."""
 
     lines: int
     functions: int
@@ -59,7 +59,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to.
+    """The outcome of a run.
 
     Attributes:
         service: Its name.
@@ -81,7 +81,7 @@ class Outcome:
         return self.served[-1].parsed
 
     def of(self, *customers: str) -> Waits:
-        """How long these customers waited."""
+        """The waits of these customers."""
         return Waits.of([served for served in self.served if served.customer in customers])
 
 

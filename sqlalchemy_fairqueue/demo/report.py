@@ -32,7 +32,7 @@ _MOST_OF_IT = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a replay says of the other half.
+    """The forecast of a replay for the other half.
 
     Attributes:
         attempts: The attempts of the history.

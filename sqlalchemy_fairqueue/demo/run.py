@@ -35,7 +35,7 @@ _FILES_A_TRANSACTION = 200
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a customer stands.
+    """The progress of a customer.
 
     Attributes:
         uploaded: Files uploaded so far.
@@ -52,7 +52,7 @@ Standings = dict[str, Standing]
 
 
 class Audience(Protocol):
-    """Who is told how it goes."""
+    """The observer of a run."""
 
     def tell(self, stage: str) -> None:
         """Hear what is going on now."""
@@ -149,7 +149,7 @@ class _Run:
 
 
 def standings_of(engine: Engine) -> Standings:
-    """Where each customer stands now who has uploaded something."""
+    """The progress of each customer who has uploaded something."""
     until = func.coalesce(SourceStats.parsed_at, func.clock_timestamp())
     longest = func.extract("epoch", func.max(cast(until - Upload.uploaded_at, Interval)))
     counts = (

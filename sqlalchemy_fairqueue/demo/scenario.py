@@ -48,7 +48,7 @@ class Scenario:
 
     @property
     def files(self) -> int:
-        """How many files there are in all."""
+        """The number of all files."""
         return sum(len(visit.files) for visit in self.visits)
 
 

@@ -17,7 +17,7 @@ FIFO = "FIFO"
 
 
 class Service(Protocol):
-    """What ``app/fair.py`` and ``app/fifo.py`` both have."""
+    """The interface of ``app/fair.py`` and ``app/fifo.py``."""
 
     def prepare(self, session: Session) -> None:
         """Set up what the service needs besides its tables."""

@@ -42,7 +42,7 @@ class Accident:
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """How far the other workers are with the files that a killed worker held.
+    """The progress of the other workers with the files that a killed worker held.
 
     Attributes:
         accident: What happened.

@@ -70,7 +70,7 @@ class QueueFigures:
 
     @property
     def oldest_ready(self) -> timedelta | None:
-        """How long the oldest ready message waits. None: nothing is ready."""
+        """The wait of the oldest ready message. None: nothing is ready."""
         return age(self.stats.oldest_ready_at, self.at)
 
     @cached_property

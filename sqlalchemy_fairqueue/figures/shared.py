@@ -101,12 +101,12 @@ class SharedFigures:
         self._good_until = 0.0
 
     def completed(self, queue: str) -> int:
-        """How many attempts of a queue were completed between the first figures and the latest."""
+        """The number of attempts of a queue that were completed between the first figures and the latest."""
         return self._completed[queue]
 
     @property
     def took(self) -> timedelta:
-        """How long it took to read the latest figures."""
+        """The time that it took to read the latest figures."""
         return timedelta(seconds=self._took)
 
     def get(self) -> Figures:

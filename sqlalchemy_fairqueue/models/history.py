@@ -66,7 +66,7 @@ class HistoryMixin(FairqueueMixin):
 
     @hybrid_property
     def wait(self) -> timedelta:
-        """How long the message was ready before the attempt began."""
+        """The time for which the message was ready before the attempt began."""
         return self.started_at - self.ready_at
 
     @wait.inplace.expression
@@ -76,7 +76,7 @@ class HistoryMixin(FairqueueMixin):
 
     @hybrid_property
     def duration(self) -> timedelta:
-        """How long the attempt took."""
+        """The duration of the attempt."""
         return self.finished_at - self.started_at
 
     @duration.inplace.expression

@@ -41,7 +41,7 @@ class LimitMixin(FairqueueMixin):
 
 
 class LimitStateMixin(FairqueueMixin):
-    """What the queues of a shared limit have drawn from it.
+    """The draws of the queues of a shared limit.
 
     One row a limit is the key; the table has no unique index, by design.
     """

@@ -54,7 +54,7 @@ class HeldState(Protocol):
 
 
 class Context:
-    """What a handler that takes ``context`` may ask while it works.
+    """The view that a handler that takes ``context`` has of its work.
 
     A handler in a thread cannot be interrupted: one that takes long should call ``check`` between its steps.
     """
@@ -81,7 +81,7 @@ class Context:
 
     @property
     def resources(self) -> Mapping[str, Any]:
-        """What the queue's :meth:`~sqlalchemy_fairqueue.Queue.on_start` functions gave, by their names.
+        """The resources of the queue's :meth:`~sqlalchemy_fairqueue.Queue.on_start` functions, by their names.
 
         In a child process (``isolation="process"``) there are none.
         """
@@ -150,7 +150,7 @@ class Context:
 
     @property
     def cost(self) -> int | None:
-        """What this attempt costs its channel, in the unit of ``enqueue(cost=)``: ``context.cost = 412``.
+        """The cost of this attempt to its channel, in the unit of ``enqueue(cost=)``: ``context.cost = 412``.
 
         The worker tells it when it settles the delivery, however the handler ends: the channel is charged what that is
         more than the message's declared cost, or gets back what it is less. None, as before it is set: the declared

@@ -191,7 +191,7 @@ class GroupMethods(EnqueueMethods):
         return Group(self, session, then, on_failure)
 
     def group_status(self, where: Where, group_id: UUID | str) -> GroupStatus:
-        """How far a group is, at once. It reads what workers have not counted yet, of the last second or so.
+        """The counts of a group, at once. It reads what workers have not counted yet, of the last second or so.
 
         Groups are kept for seven days after they are finished.
 

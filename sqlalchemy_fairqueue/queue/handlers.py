@@ -214,7 +214,7 @@ def _frames_of_this_package() -> int:
 
 
 def _wanted(function: object, known: Mapping[str, LifespanFunction]) -> tuple[set[str], dict[str, str]]:
-    """What a function asks for besides the delivery: session and context, and resources by their parameters."""
+    """The parameters of a function besides the delivery: session and context, and resources by their parameters."""
     if not callable(function):
         raise InvalidArgument(f"handler is {function!r:.80}; give a function")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

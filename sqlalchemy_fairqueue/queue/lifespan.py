@@ -45,7 +45,7 @@ class LifespanFunction:
 
 
 class LifespanMethods(QueueBase):
-    """What surrounds the handlers of a queue in each worker."""
+    """The functions around the handlers of a queue in each worker."""
 
     def _begin(self) -> None:
         super()._begin()

@@ -230,7 +230,7 @@ class LookupMethods(QueueBase):
 
 
 def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wait | None:
-    """Why a message waits that nobody holds."""
+    """The reason for which a message that nobody holds waits."""
     now = database.sample_context(connection, target.schema).at
     if message.due_at > now:
         return Wait(Reason.SCHEDULED, message.due_at)

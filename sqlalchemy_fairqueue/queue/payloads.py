@@ -276,7 +276,7 @@ def _model(cls: Any, value: Any) -> Any:
 
 
 def _problems(error: ValueError) -> str:
-    """What pydantic says of a value, in one line."""
+    """The words of pydantic about a value, in one line."""
     errors = getattr(error, "errors", None)
     if errors is None:
         return said(error)

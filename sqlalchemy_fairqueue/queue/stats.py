@@ -28,7 +28,7 @@ class StatsMethods(QueueBase):
     """
 
     def stats(self, where: Where) -> QueueStats:
-        """How much is ready, scheduled, leased and dead, who works on it, and what holds it up.
+        """The numbers of ready, scheduled, leased and dead messages, who works on them, and what holds them up.
 
         It reads a little of each channel that has messages (10 us), and what is scheduled, prioritised, leased and
         dead, but neither the ready messages nor the state of idle channels.

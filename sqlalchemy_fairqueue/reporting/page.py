@@ -237,7 +237,7 @@ def _compared(
 
 
 def _doubts(one: ReplayedQueue) -> list[str]:
-    """Why a replay under the record's own policies may differ from the record."""
+    """The reasons for which a replay under the record's own policies may differ from the record."""
     found = []
     if not one.backlogged:
         found.append(

@@ -103,7 +103,7 @@ def limits(channels: Sequence[ChannelFigures], key: str) -> str:
 
 
 def starvation(channels: Sequence[ChannelFigures], queue: QueueFigures, key: str) -> str:
-    """When channels were starved for longest."""
+    """The times at which channels were starved for longest."""
     figure, panel = _rows(channels)
     for row, one in enumerate(channels):
         longest = one.longest_starvation

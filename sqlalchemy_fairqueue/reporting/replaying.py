@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecordedQueue:
-    """What replays of a queue begin with.
+    """The common input of replays of a queue.
 
     Attributes:
         name: Its name.

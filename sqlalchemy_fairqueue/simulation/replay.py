@@ -229,7 +229,7 @@ def _worker_pool(trace: Trace, workers: float, batch: int, requested: int) -> Wo
 
 
 def _ready_times(trace: Trace, started: Any, finished: Any) -> Any:
-    """When each attempt was ready: the first when its message was due, others a delay after the previous end."""
+    """The times at which attempts were ready: the first one when due, others a delay after the previous end."""
     ready = np.empty(len(started), np.int64)
     first = trace.messages["attempt"]
     ready[1:] = finished[:-1] + trace.attempts["delay"][:-1]

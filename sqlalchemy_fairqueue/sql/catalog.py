@@ -213,7 +213,7 @@ def _plain(connection: Connection) -> Iterator[None]:
 
 
 def expected_catalog(version: int) -> Mapping[str, Mapping[str, str]]:
-    """What :func:`read_catalog` finds where a version is installed, from ``vN/catalog.json``; not to be changed.
+    """The result of :func:`read_catalog` where a version is installed, from ``vN/catalog.json``; not to be changed.
 
     Raises:
         ValueError: The version is not known.

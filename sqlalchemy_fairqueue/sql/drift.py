@@ -52,7 +52,7 @@ class Difference:
 
     @property
     def named(self) -> str:
-        """What it is about, as it can be allowed: ``index message_tenant``."""
+        """The object, as it can be allowed: ``index message_tenant``."""
         return f"{self.kind} {self.name}"
 
     def __str__(self) -> str:
@@ -87,7 +87,7 @@ def recognised_version(connection: Connection, schema: str | None = None) -> int
 
 
 def find_drift(connection: Connection, schema: str | None = None) -> list[Difference]:
-    """What was changed besides the migrations, by name.
+    """The changes besides the migrations, by name.
 
     That is functions and tables, and the columns, indexes, constraints, triggers and rules of our tables. Triggers
     and rules that no version has are unexpected: they may keep rows from the functions, or change them.

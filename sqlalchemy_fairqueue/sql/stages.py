@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy_fairqueue.sql.schema import block, quoted_literal
 
 NAME: Final = "fq_stage_[0-9]{1,18}_[0-9a-f]{12}"
-"""What a stage is called, as a regular expression of Python's and of PostgreSQL's. `fq_make_stage` makes the names."""
+"""Names of stages, as a regular expression of Python's and of PostgreSQL's. `fq_make_stage` makes the names."""
 COLUMNS: Final = frozenset({"attempt", "channel", "kind", "content"})
 """Columns that a table of that name has if it is a stage, and not the user's."""
 SCHEMA_NAME: Final = (

@@ -128,7 +128,7 @@ def in_order(texts: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def signature(function: str) -> str:
-    """How a function is called and what it answers, from its text. PostgreSQL replaces it only while this is the same.
+    """The signature and the result of a function, from its text. PostgreSQL replaces it only while this is the same.
 
     Raises:
         ValueError: The text does not begin with ``create function ...`` followed by a line ``language ...``.

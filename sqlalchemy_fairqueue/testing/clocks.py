@@ -60,7 +60,7 @@ class DatabaseClock:
                 )
 
     def now(self) -> datetime:
-        """What the library takes for the time now, in UTC."""
+        """The time that the library takes for now, in UTC."""
         return _EPOCH + timedelta(microseconds=self._value(f"select {self._schema}.fq_now()"))
 
     def advance(self, by: timedelta) -> None:

@@ -27,7 +27,7 @@ class MessageFactory(Factory[Any]):
     """
 
     class Meta:
-        """What is made."""
+        """The class that is made."""
 
         model = Enqueue
 
@@ -49,7 +49,7 @@ class DeliveryFactory(Factory[Delivery]):
     """
 
     class Meta:
-        """What is made."""
+        """The class that is made."""
 
         model = make_delivery
 
@@ -66,7 +66,7 @@ class ChannelFactory(Factory[Any]):
     """
 
     class Meta:
-        """What is made."""
+        """The class that is made."""
 
         model = ChannelPolicy
 

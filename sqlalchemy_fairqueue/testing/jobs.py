@@ -21,7 +21,7 @@ def queue_of(job: AnyJob) -> Queue:
 
 
 def split_arguments(job: AnyJob, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is given for the arguments of a job, as plain values, and what is given besides."""
+    """The arguments of a job as plain values, and the other arguments."""
     names = job.schema.signature.parameters
     payload = {name: job.schema.plain(name, value) for name, value in given.items() if name in names}
     return payload, {name: value for name, value in given.items() if name not in names}

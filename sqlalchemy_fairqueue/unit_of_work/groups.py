@@ -75,7 +75,7 @@ def members_by_target(
     groups: Iterable[tuple[Connection, MakeGroup]],
     leased: dict[ConnectedTarget, list[int]],
 ) -> dict[ConnectedTarget, Members]:
-    """What a transaction has to do with groups, by queue in lock order.
+    """The work of a transaction on groups, by queue in lock order.
 
     The members that add members are put into *leased*: they are locked with the messages that are settled, so that none
     of them ends before the transaction does.

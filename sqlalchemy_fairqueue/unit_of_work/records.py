@@ -174,7 +174,7 @@ def send_recorded(session: Session) -> None:
 
 
 def recorded(session: Session) -> list[Operation]:
-    """What the session's transaction and its open savepoints hold, to be sent at their COMMIT."""
+    """The work that the session's transaction and its open savepoints hold, to be sent at their COMMIT."""
     found: list[Operation] = []
     transaction = session.get_nested_transaction() or session.get_transaction()
     while transaction is not None:
@@ -279,7 +279,7 @@ def _before_outermost_commit(session: Session) -> None:
 
 
 def _collected(session: Session, ours: _Record) -> list[tuple[Connection, Operation]]:
-    """What was recorded, with its connections, once nothing is left to flush: its hooks may record more."""
+    """The recorded work, with its connections, once nothing is left to flush: its hooks may record more."""
     routed: list[tuple[Connection, Operation]] = []
     for _ in range(_FLUSHES):
         session.flush()

@@ -166,7 +166,7 @@ def listen_last(session: Session, hook: Callable[[Session], None]) -> None:
 
 
 def _failure(transaction: SessionTransaction) -> BaseException | None:
-    """What failed in a flush and made SQLAlchemy roll the transaction back. It holds the session: keep it nowhere."""
+    """The error of a flush that made SQLAlchemy roll the transaction back. It holds the session: keep it nowhere."""
     return getattr(transaction, "_rollback_exception", None)
 
 

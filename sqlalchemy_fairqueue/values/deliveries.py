@@ -46,7 +46,7 @@ class Once:
         self._value: Any = None
 
     def value(self) -> Any:
-        """What it makes; from several threads at once perhaps made more than once."""
+        """The value that it makes; from several threads at once perhaps made more than once."""
         make = self._make
         if make is not None:
             self._value = make()

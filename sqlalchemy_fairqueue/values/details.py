@@ -124,7 +124,7 @@ class MessagePage(Sequence[MessageDetails]):
         return self.messages[index]
 
     def __len__(self) -> int:
-        """How many messages it has."""
+        """The number of its messages."""
         return len(self.messages)
 
 

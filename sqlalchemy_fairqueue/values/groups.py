@@ -39,7 +39,7 @@ class GroupCounts:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus(GroupCounts):
-    """How far a group is.
+    """The counts of a group.
 
     Attributes:
         pending: How many members have not ended: ready, scheduled, out, or to be tried again.
@@ -58,7 +58,7 @@ class GroupStatus(GroupCounts):
 
 
 class GroupCancellation(NamedTuple):
-    """What was cancelled of a group.
+    """The result of cancelling a group.
 
     Attributes:
         cancelled: How many members are gone.

@@ -77,7 +77,7 @@ class Bury(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When a failed message is tried again: exponential backoff with full jitter.
+    """The time until a failed message is tried again: exponential backoff with full jitter.
 
     Tried again it stands in its channel behind what was due before it, or where its priority puts it.
 
@@ -111,7 +111,7 @@ class RetryPolicy:
             check_count("max_attempts", self.max_attempts, 1, 2**31 - 1)
 
     def delay(self, attempt: int, chance: Callable[[], float] = random.random) -> timedelta:
-        """How long to wait after attempt number *attempt*.
+        """The wait after attempt number *attempt*.
 
         Args:
             attempt: From 1.

@@ -69,7 +69,7 @@ class PolicyFields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelPolicy(PolicyFields):
-    """How a channel is served.
+    """The service of a channel: its weight, limits and bound.
 
     Attributes:
         max_concurrency: Most messages of the channel that consumers hold at once, exactly. None: no limit.

@@ -31,7 +31,7 @@ class RecurrenceWords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrence:
-    """When a schedule is due: a cron expression in a time zone, or an interval.
+    """The times at which a schedule is due: a cron expression in a time zone, or an interval.
 
     Attributes:
         cron: Minute, hour, day of month, month and day of week: ``"0 3 * * *"``. Either cron or every.

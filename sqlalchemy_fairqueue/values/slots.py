@@ -146,7 +146,7 @@ class IntervalTiming:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done for a schedule now.
+    """The work that a schedule needs now.
 
     Attributes:
         slots: The slots to run, in order.

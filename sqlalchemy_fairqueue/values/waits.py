@@ -118,12 +118,12 @@ class Tenant:
 
     @property
     def reason(self) -> Reason | None:
-        """Why it waits. None: it has neither ready nor scheduled messages."""
+        """The reason for which it waits. None: it has neither ready nor scheduled messages."""
         return self.waits_for.reason if self.waits_for else None
 
     @property
     def until(self) -> datetime | None:
-        """When the reason ends at the latest. None: that is not known."""
+        """The time at which the reason ends at the latest. None: that is not known."""
         return self.waits_for.until if self.waits_for else None
 
     @property
@@ -161,7 +161,7 @@ def wait_of(
     channel: ChannelDemand | ChannelStats,
     now: datetime,
 ) -> Wait | None:
-    """Why a channel waits. None: it has neither ready nor scheduled messages.
+    """The reason for which a channel waits. None: it has neither ready nor scheduled messages.
 
     Args:
         stats: The counts of its queue.
@@ -183,7 +183,7 @@ def wait_of(
 def _holds(
     stats: QueueStats, limits: Sequence[SharedLimit], channel: ChannelDemand | ChannelStats, now: datetime
 ) -> Iterator[Wait]:
-    """What holds a channel back, the first one first."""
+    """The reasons that hold a channel back, the first one first."""
     checks = (
         (Reason.QUEUE_PAUSED, stats.paused_at is not None, None),
         (Reason.PAUSED, channel.paused_at is not None, None),

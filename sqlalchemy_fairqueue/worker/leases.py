@@ -134,7 +134,7 @@ class HeldDelivery:
 
     @property
     def measured_cost(self) -> int | None:
-        """What the attempt cost: as the handler said, or in a queue that is fair by seconds its milliseconds."""
+        """The cost of the attempt: as the handler said, or in a queue that is fair by seconds its milliseconds."""
         if self.cost is not None or self._began_at is None or not self.delivery.is_timed:
             return self.cost
         return min(max(1, math.ceil((self.lease.clock() - self._began_at) * 1000)), MOST_COST)

@@ -15,7 +15,7 @@ _ARGUMENT = re.compile(r"(invalid input for query argument \$\d+).*", re.DOTALL)
 
 
 class Refusal(NamedTuple):
-    """What the server said when it refused a statement.
+    """The words of a server that refused a statement.
 
     Attributes:
         sqlstate: The code; "": the error is not the server's.
@@ -40,7 +40,7 @@ def sqlstate_of(error: BaseException | None) -> str:
 
 
 def refusal_of(error: BaseException) -> Refusal:
-    """What the server said, from SQLAlchemy's error or a driver's."""
+    """The words of the server, from SQLAlchemy's error or a driver's."""
     original = getattr(error, "orig", None) or error
     sqlstate = sqlstate_of(original)
     said = getattr(original, "diag", None)

@@ -44,7 +44,7 @@ def parse_upload(delivery: Delivery, session: Session) -> None:
 
 
 def run(engine: Engine, name: str, ended: Callable[[float | None], bool]) -> None:
-    """What a worker process does: parse files until *ended*, which is given the seconds it may wait."""
+    """The work of a worker process: parse files until *ended*, which is given the seconds it may wait."""
     with Worker(engine, queue, concurrency=2, lease=LEASE, name=name):
         ended(None)
 
@@ -56,5 +56,5 @@ def held(session: Session, worker: str) -> Iterable[str]:
 
 
 def waiting(session: Session) -> int:
-    """How many messages are left, dead letters included."""
+    """The number of messages left, dead letters included."""
     return sum(session.scalars(select(func.count()).select_from(model)).one() for model in (Message, DeadLetter))

@@ -47,7 +47,7 @@ def upload(engine: Engine, customer_id: int, files: Mapping[str, str]) -> None:
 
 
 def run(engine: Engine, name: str, ended: Callable[[float | None], bool]) -> None:
-    """What a worker process does: parse files until *ended*, which is given the seconds it may wait."""
+    """The work of a worker process: parse files until *ended*, which is given the seconds it may wait."""
     while not ended(0 if _work(engine, name) else _IDLE):
         pass
 
@@ -69,7 +69,7 @@ def held(session: Session, worker: str) -> Iterable[str]:
 
 
 def waiting(session: Session) -> int:
-    """How many jobs are left."""
+    """The number of jobs left."""
     return session.scalars(select(func.count()).select_from(Job)).one()
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import DateTime, ForeignKey, MetaData, func
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 LEASE = timedelta(seconds=3)
-"""How long a file stays with a worker that has died. Far below the default, for an audience that waits for it."""
+"""The time for which a file stays with a dead worker. Far below the default, for an audience that waits."""
 
 
 class Base(DeclarativeBase):
@@ -42,7 +42,7 @@ class Upload(Base):
 
 
 class SourceStats(Base):
-    """What was found in an upload, or why nothing could be.
+    """The content of an upload, or why it could not be parsed.
 
     Nothing keeps an upload from having two: the demo counts at the end that each has exactly one.
     """

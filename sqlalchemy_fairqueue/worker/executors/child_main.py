@@ -44,7 +44,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """How a handler ended.
+    """The end of a handler.
 
     Attributes:
         is_raised: Whether it raised.
@@ -123,7 +123,7 @@ def _with_value(answer: Answer, value: object) -> bytes:
 
 
 def _checked(result: Any) -> Outcome | None:
-    """What a handler returned, if that is an outcome."""
+    """The outcome that a handler returned, if it is one."""
     if isinstance(result, type) and issubclass(result, Outcome):
         result = result()
     if isinstance(result, Outcome):
@@ -145,7 +145,7 @@ def _raised(error: BaseException, settled: list[str], cost: int | None) -> bytes
 
 
 class _Listener:
-    """What the worker says.
+    """The messages of the worker.
 
     Attributes:
         calls: Calls. None: no more come.

@@ -321,7 +321,7 @@ class _Child:
 
 
 def _outcome(answer: child_main.Answer) -> Any:
-    """What a handler returned or raised in a child, returned or raised here."""
+    """Return or raise here what a handler returned or raised in a child."""
     if not answer.is_raised:
         return answer.value if answer.outcome is None else answer.outcome
     cause = None if answer.text is None else RemoteError(answer.summary, answer.text)
