@@ -68,7 +68,7 @@ class Refused(Exception):
 
 
 async def access_of(request: Request, authorize: Authorize | None) -> Access:
-    """The access of whoever sends a request.
+    """The access of the user that sends a request.
 
     Raises:
         HTTPException: They have none.

@@ -49,7 +49,7 @@ class Point:
 
 
 class SharedFigures:
-    """The figures of an installation, read at most once in a while, by whoever asks first.
+    """The figures of an installation, read at most once in a while, by the first reader that asks.
 
     A reader that comes while another one reads gets the figures before, if there are any. Nothing is read while nobody
     asks.

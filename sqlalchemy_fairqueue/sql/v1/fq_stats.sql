@@ -4,8 +4,8 @@
 -- queue's limit, null if it never had one; rate_allows_at: when the queue's rate allows its next message;
 -- served_cost, served_since: as in fq_channel_stats.
 -- Cost: three index probes a channel with messages, the scheduled and prioritised messages, and what the queue has of
--- leased messages, dead letters and signals not heard, and at most 10,000 entries of the history. Neither the ready messages nor the state of idle channels is
--- read; their names are counted in the index (10 million a second).
+-- leased messages, dead letters and signals not heard, and at most 10,000 entries of the history. Neither the ready
+-- messages nor the state of idle channels is read; their names are counted in the index (10 million a second).
 -- Locks: none. Index: fq_channel_queue_name_key, those of fq_busy_channels, fq_channel_state_newest_ix,
 -- fq_channel_state_dropped_ix, fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_died_ix, fq_queue_pkey,
 -- fq_queue_state_newest_ix. Errors: QF007.
