@@ -23,11 +23,11 @@ def dashboard(
     port: Annotated[int, typer.Option("--port", min=0, max=65_535, metavar="N", help="0: any free one.")] = 8080,
     host: Annotated[str, typer.Option("--host", metavar="HOST", help="Who else may reach it.")] = "127.0.0.1",
     operator: Annotated[
-        bool, typer.Option("--operator", help="Everybody who reaches it may change queues. Only on this machine.")
+        bool, typer.Option("--operator", help="Everybody may change queues. Only on this machine.")
     ] = False,
     payloads: Annotated[
         bool,
-        typer.Option("--payloads", help="Everybody who reaches it may see payloads and errors. Only on this machine."),
+        typer.Option("--payloads", help="Everybody may see payloads and errors. Only on this machine."),
     ] = False,
     trace_url: Annotated[
         str | None,

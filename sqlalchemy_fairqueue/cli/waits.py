@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def wait_cells(wait: Wait | None) -> tuple[str | None, str | None]:
-    """Why something waits, and who has what it waits for."""
+    """The reason for which something waits, and the holders of what it waits for."""
     if wait is None:
         return None, None
     reason = str(wait.reason) if wait.limit is None else f"{wait.reason} {wait.limit}"
@@ -18,13 +18,13 @@ def wait_cells(wait: Wait | None) -> tuple[str | None, str | None]:
 
 
 def takers(wait: Wait) -> list[str]:
-    """Who has what is waited for, the other queues of a shared limit first."""
+    """The holders of what something waits for, the other queues of a shared limit first."""
     queues = [f"queue {one.queue}: {one.leased:,}" for one in wait.queues if one.leased]
     return queues + [f"{one.channel}: {one.leased:,}" for one in wait.takers]
 
 
 def wait_document(wait: Wait | None) -> dict[str, Any]:
-    """Why something waits, as members of a document."""
+    """The reason for which something waits, as members of a document."""
     return {
         "waits_for": str(wait.reason) if wait else None,
         "waits_until": wait.until if wait else None,

@@ -56,8 +56,8 @@ def create_dashboard(
 ) -> Starlette:
     """Make the dashboard, an ASGI application to mount in another one or to serve alone.
 
-    The figures are read once in a while for all viewers, and never without one. Without *authorize*, everybody who reaches
-    the dashboard sees figures and names, and can change nothing.
+    The figures are read once in a while for all viewers, and never without one. Without *authorize*, everybody who
+    reaches the dashboard sees figures and names, and can change nothing.
 
     Args:
         engine: Connects to the database, as a role that is granted ``monitor``; for dead letters, messages and actions
