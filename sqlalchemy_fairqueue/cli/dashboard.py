@@ -22,12 +22,10 @@ def dashboard(
     *,
     port: Annotated[int, typer.Option("--port", min=0, max=65_535, metavar="N", help="0: any free one.")] = 8080,
     host: Annotated[str, typer.Option("--host", metavar="HOST", help="Who else may reach it.")] = "127.0.0.1",
-    operator: Annotated[
-        bool, typer.Option("--operator", help="Everybody may change queues. Only on this machine.")
-    ] = False,
+    operator: Annotated[bool, typer.Option("--operator", help="Everybody on this machine may change queues.")] = False,
     payloads: Annotated[
         bool,
-        typer.Option("--payloads", help="Everybody may see payloads and errors. Only on this machine."),
+        typer.Option("--payloads", help="Everybody on this machine may see payloads and errors."),
     ] = False,
     trace_url: Annotated[
         str | None,

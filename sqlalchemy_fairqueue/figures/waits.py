@@ -27,7 +27,7 @@ def channel_waits(
     now: datetime,
     stats: QueueStats | None = None,
 ) -> Mapping[str, Wait]:
-    """The reasons for which channels of a queue wait, by their names; those without ready or scheduled messages are left out.
+    """Reasons of the waits of a queue, by channel; channels without ready or scheduled messages are left out.
 
     It reads about what the statistics of the queue read, and nothing if no channel waits.
 
