@@ -114,6 +114,15 @@ def make_report(
         Path | None,
         typer.Option("--labels", metavar="FILE", help="A CSV file of channels and the names to show instead."),
     ] = None,
+    tenant: Annotated[
+        str | None,
+        typer.Option(
+            "--tenant",
+            metavar="CHANNEL",
+            help="A page about this channel alone, on one sheet, which names no other.",
+            show_default=False,
+        ),
+    ] = None,
     title: Annotated[str, typer.Option("--title", metavar="TEXT", help="Its title.")] = "Fairness report",
     window: Annotated[
         timedelta | None,
@@ -135,7 +144,7 @@ def make_report(
     wanted = _scenarios(scenario or ())
     arguments: dict[str, Any] = {
         "scenarios": wanted, "output": output, "title": title, "window": window, "objective": objective,
-        "labels": _labels(labels),
+        "labels": _labels(labels), "tenant": tenant,
     }  # fmt: skip
     try:
         made = _made(engine, options, archive, (since, until), arguments)

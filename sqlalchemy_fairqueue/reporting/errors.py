@@ -28,3 +28,8 @@ def mixed_history(channel_id: int, one: tuple[str, str], other: tuple[str, str])
         f"channel id {channel_id} is channel {one[1]!r} of queue {one[0]!r} in some rows and {other[1]!r} of "
         f"{other[0]!r} in others: the history is of several databases; make a report for each"
     )
+
+
+def no_attempts_of(channel: str) -> str:
+    """What is said of a channel that a history does not have."""
+    return f"the history has no attempts of channel {channel!r}; name a channel as the queue has it, not its label"

@@ -61,6 +61,21 @@ class _Section:
 
 def page_of(report: Report) -> str:
     """The page as HTML."""
+    shown = labelled(report)
+    with drawing():
+        sections = [_section(queue, shown, number) for number, queue in enumerate(shown.figures.queues, 1)]
+    return rendered(
+        "report.html.jinja",
+        report=report,
+        sections=sections,
+        definitions=DEFINITIONS,
+        trusted_error=TRUSTED_ERROR,
+        outcomes=[field.name for field in fields(Outcomes)],
+    )
+
+
+def rendered(template: str, **values: object) -> str:
+    """A page of a template, with the style and the formats that all pages share."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - the figures do not need it
 
     environment = Environment(
@@ -83,18 +98,8 @@ def page_of(report: Report) -> str:
     loader = environment.loader
     assert loader is not None  # noqa: S101 - it was just given
     style, _, _ = loader.get_source(environment, "style.css")
-    shown = labelled(report)
-    with drawing():
-        sections = [_section(queue, shown, number) for number, queue in enumerate(shown.figures.queues, 1)]
-    return environment.get_template("report.html.jinja").render(
-        report=report,
-        sections=sections,
-        definitions=DEFINITIONS,
-        trusted_error=TRUSTED_ERROR,
-        outcomes=[field.name for field in fields(Outcomes)],
-        style=_safe(style),
-        version=metadata.version("sqlalchemy-fairqueue"),
-    )
+    version = metadata.version("sqlalchemy-fairqueue")
+    return environment.get_template(template).render(**values, style=_safe(style), version=version)
 
 
 def _section(queue: QueueFigures, report: Report, number: int) -> _Section:

@@ -6,7 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from sqlalchemy_fairqueue.reporting.advice import advice_of
+from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, no_attempts_of
 from sqlalchemy_fairqueue.reporting.figures import Report
 from sqlalchemy_fairqueue.reporting.measurement import measure_table
 from sqlalchemy_fairqueue.reporting.objectives import Objective
@@ -34,6 +37,7 @@ def report(
     window: timedelta | None = None,
     objective: Objective | str | None = None,
     labels: Mapping[str, str] | None = None,
+    tenant: str | None = None,
     replayed: bool = True,
     progress: Progress | None = None,
 ) -> Report:
@@ -49,15 +53,18 @@ def report(
         window: Width of the windows over time. None: one that makes at most 240 of them.
         objective: A target for the waits of each tenant, such as "p95 < 2 s".
         labels: The names of tenants on the page, by channel; others stand as they are.
+        tenant: A channel: the page is about it alone, on one sheet, and names no other. The figures are of all.
         replayed: Whether the record is replayed under its own policies, to tell how far forecasts can be trusted, and
             policies are tried for the tenant because of whom others were denied their share or miss the objective.
         progress: Called before each step with its name, its number from 0, and the number of all steps.
 
     Raises:
-        HistoryEmpty: The history has no attempt.
+        HistoryEmpty: The history has no attempt, or none of *tenant*.
         InvalidArgument: A column is missing, the history is of several databases, or two scenarios have one name.
         ValueError: The objective cannot be read.
     """
+    if tenant is not None and not pc.any(pc.equal(history.attempts["channel"], tenant)).as_py():
+        raise HistoryEmpty(no_attempts_of(tenant))
     target = Objective.parse(objective) if isinstance(objective, str) else objective
     named = check_scenarios(scenarios) if scenarios else {}
     steps = ["measuring the record", *(["replaying the record"] if replayed or named else [])]
@@ -90,8 +97,14 @@ def report(
         made_at=datetime.now(UTC), objective=target, advice=advice, labels=labels or {},
     )  # fmt: skip
     if made.path is not None:
-        from sqlalchemy_fairqueue.reporting.page import page_of  # noqa: PLC0415 - figures need no matplotlib
-
         step()
-        made.path.write_text(page_of(made), encoding="utf-8")
+        made.path.write_text(written_page(made, tenant), encoding="utf-8")
     return made
+
+
+def written_page(made: Report, tenant: str | None) -> str:
+    """The page of a report, or the one about a tenant."""
+    from sqlalchemy_fairqueue.reporting.page import page_of  # noqa: PLC0415 - figures need no matplotlib
+    from sqlalchemy_fairqueue.reporting.tenant_page import tenant_page_of  # noqa: PLC0415
+
+    return page_of(made) if tenant is None else tenant_page_of(made, tenant)

@@ -84,6 +84,18 @@ def test_refusals(cli: Cli, arguments: list[str], status: int, words: str) -> No
 
 
 @pytest.mark.usefixtures("recorded")
+def test_a_page_of_one_tenant(cli: Cli, tmp_path: Path) -> None:
+    """--tenant makes a page about one, and leaves the document whole."""
+    made = cli("report", "--queue", "in line", "--tenant", "small-3", "--out", "page.html", "--json")
+    assert made.status == 0, made.err
+    assert len(made.document["channels"]) == 11
+    page = (tmp_path / "page.html").read_text()
+    assert ("small-3" in page, "small-4" in page, "giant" in page) == (True, False, False)
+    nobody = cli("report", "--queue", "in line", "--tenant", "nobody")
+    assert (nobody.status, "no attempts of channel 'nobody'" in nobody.err) == (1, True)
+
+
+@pytest.mark.usefixtures("recorded")
 def test_times_narrow_the_history(cli: Cli) -> None:
     """--since and --until take instants, and durations before now."""
     some = cli("report", "--until", "2026-03-28T23:50:30", "--json")

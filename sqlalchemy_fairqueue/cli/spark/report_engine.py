@@ -27,7 +27,7 @@ def report_by_spark(
         from pyspark import StorageLevel
         from pyspark.sql import functions as F  # noqa: N812
 
-        from sqlalchemy_fairqueue.reporting.page import page_of
+        from sqlalchemy_fairqueue.reporting.process_report import written_page
         from sqlalchemy_fairqueue.spark import replays, report
 
         narrowed = history
@@ -46,5 +46,5 @@ def report_by_spark(
             )
     made = replace(made, objective=arguments["objective"], labels=arguments["labels"], path=arguments["output"])
     if made.path is not None:
-        made.path.write_text(page_of(made), encoding="utf-8")
+        made.path.write_text(written_page(made, arguments["tenant"]), encoding="utf-8")
     return made
