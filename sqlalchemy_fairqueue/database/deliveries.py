@@ -13,6 +13,7 @@ from sqlalchemy_fairqueue.times import duration, instant, microseconds
 from sqlalchemy_fairqueue.values import Lease
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime, timedelta
 
     from sqlalchemy import Connection
@@ -54,6 +55,16 @@ class Hint(IntEnum):
     LEASE_FLOOR = 9
     IS_TIMED = 10
     KEEPS_RESULTS = 11
+
+
+# Numbers come in one array, since each column of a result costs the client about 2 us: for a message the first ones,
+# for the call the others and its hints.
+_NUMBERS = (
+    "case when message_id is not null"
+    " then array[message_id, enqueued_at, cast(attempt as bigint), cast(max_attempts as bigint),"
+    " cast(deliveries as bigint)]"
+    " else pg_catalog.array_cat(array[lease_id, lease_expires_at, due_in, signals_after], hints) end as numbers"
+)
 
 
 class DeliveredMessage(NamedTuple):
@@ -128,14 +139,17 @@ def dequeue_clause(schema: str | None) -> Clause:
     return call(
         schema,
         "fq_dequeue",
-        # Headers not as the driver reads JSON: one that it cannot read would cost the whole batch. Texts as bytes:
-        # neither does one that the connection's encoding lacks.
-        # The driver reads no binary tid.
-        "message_id, cast(row_id as text) as row_id, convert_to(channel, 'UTF8') as channel, "
-        "convert_to(kind, 'UTF8') as kind, content, convert_to(cast(headers as text), 'UTF8') as headers, "
-        "enqueued_at, attempt, "
-        "max_attempts, deliveries, "
-        "lease_id, lease_expires_at, hints, due_in, signals_after",
+        (
+            _NUMBERS,
+            # The driver reads no binary tid.
+            "cast(row_id as text) as row_id",
+            # Headers not as the driver reads JSON: one that it cannot read would cost the whole batch. Texts as bytes:
+            # neither does one that the connection's encoding lacks.
+            "convert_to(channel, 'UTF8') as channel",
+            "convert_to(kind, 'UTF8') as kind",
+            "content",
+            "convert_to(cast(headers as text), 'UTF8') as headers",
+        ),
         queue="text",
         limit="integer",
         lease="bigint",
@@ -184,26 +198,26 @@ def dequeue(
         f"dequeue from queue {target.queue!r}",
         as_bytes=True,
     )
-    found: Hints = about.hints or []
+    used_lease_id, expires_at, due_in, signals_after, *found = about.numbers
     messages: list[DeliveredMessage] = []
     unreadable: list[tuple[int, str]] = []
     for row in rows:
         try:
-            messages.append(_delivered(*row))
+            messages.append(_delivered(row))
         except (ValueError, OverflowError, TypeError) as error:
-            unreadable.append((row.message_id, said(error)))
+            unreadable.append((row.numbers[0], said(error)))
     return Dequeued(
         messages=messages,
         unreadable=unreadable,
-        lease=Lease(about.lease_id, consumer, instant(about.lease_expires_at)) if rows else None,
-        lease_id=about.lease_id,
+        lease=Lease(used_lease_id, consumer, instant(expires_at)) if rows else None,
+        lease_id=used_lease_id,
         hold_slots=_hint(found, Hint.HOLD_SLOTS) != 0,
         is_timed=_hint(found, Hint.IS_TIMED) == 1,
         keeps_results=_hint(found, Hint.KEEPS_RESULTS) == 1,
         hints=found or None,
         is_locked=_hint(found, Hint.LOCKED_SINCE) is not None,
-        due_in=None if about.due_in is None else duration(about.due_in),
-        signals_after=about.signals_after,
+        due_in=None if due_in is None else duration(due_in),
+        signals_after=signals_after,
     )
 
 
@@ -212,17 +226,20 @@ def _hint(hints: Hints, which: Hint) -> int | None:
     return hints[which] if which < len(hints) else None
 
 
-def _delivered(*columns: Any) -> DeliveredMessage:
-    id_, row_id, channel, kind, content, headers, enqueued_at, *rest = columns
+def _delivered(row: Sequence[Any]) -> DeliveredMessage:
+    numbers, row_id, channel, kind, content, headers = row
+    message_id, enqueued_at, attempt, max_attempts, deliveries = numbers
     return DeliveredMessage(
-        id_,
+        message_id,
         row_id,
         str(channel, "utf-8"),
         str(kind, "utf-8"),
         content,
         None if headers is None else str(headers, "utf-8"),
         instant(enqueued_at),
-        *rest[:3],
+        attempt,
+        max_attempts,
+        deliveries,
     )
 
 
