@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, InvalidArgument, Queue, Rate
+from sqlalchemy_fairqueue.times import instant
 from sqlalchemy_fairqueue.values import Delivery
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
@@ -16,6 +17,7 @@ from tests.fixtures.waits import Waits
 from tests.policies import SAMPLES
 
 HOUR = timedelta(hours=1)
+SECOND = timedelta(seconds=1)
 EVERYTHING = ChannelPolicy(**SAMPLES)
 
 
@@ -216,6 +218,39 @@ def test_what_is_locked_comes_later(queue: Queue, engine: Engine, connect: Conne
     assert [one.weight for one in queue.channels(engine)] == [4, 4, 4]
 
 
+def test_what_stays_locked_is_visited_seldom(
+    queue: Queue, engine: Engine, connect: Connect, database: Database, clock: Clock
+) -> None:
+    """Only the channel that is locked is visited again, after as long as the change is old, a second at most."""
+
+    def spread() -> tuple[int, int | None]:
+        [row] = database.rows("select followed, due_in from fq_spread_plans('documents', 2)")
+        return row.followed, row.due_in
+
+    queue.configure_plan(engine, "gold", ChannelPolicy())
+    for name in "abcde":
+        queue.configure_channel(engine, name, plan="gold")
+    with connect() as holder:
+        queue.pause(holder, channel="a")
+        _change_unseen(queue, engine, "gold", weight=4)
+        assert [spread()[0] for _ in range(3)] == [1, 2, 1]
+        clock.advance(SECOND / 2)
+        followed, due_in = spread()
+        assert followed == 0
+        assert due_in is not None
+        assert due_in >= 500_000
+        for _ in range(2):
+            clock.advance(HOUR)
+            assert spread() == (0, 1_000_000)
+        # A consumer that has nothing to do sleeps as long.
+        [row] = database.rows("select due_in from fq_dequeue('documents', 10, 60000000, 'me', null, null)")
+        assert 0 < row.due_in <= 1_000_000
+        holder.rollback()
+    clock.advance(SECOND)
+    assert spread() == (1, None)
+    assert {one.weight for one in queue.channels(engine)} == {4}
+
+
 def test_a_first_limit_while_a_message_is_being_settled(
     queue: Queue, engine: Engine, connect: Connect, waits: Waits, clock: Clock
 ) -> None:
@@ -231,6 +266,16 @@ def test_a_first_limit_while_a_message_is_being_settled(
     _change_unseen(queue, engine, "gold", max_concurrency=2)
     taken = waits.unhindered(lambda rival: _take(rival.engine, queue))
     assert [one.channel for one in taken] == ["b"]
+    clock.advance(HOUR / 60)
+    before = clock.now()
+    assert _take(engine, queue) == []
+    after = clock.now()
+    # Consumers come back after as long as the change is old, a second at most.
+    [row] = clock.database.rows(
+        "select s.next_dequeue_at as at from fq_channel_state s join fq_channel c on c.id = s.channel_id"
+        " where c.name = 'a'"
+    )
+    assert before <= instant(row.at) - SECOND <= after
     business.rollback()
     clock.advance(HOUR / 60)
     assert [one.channel for one in _take(engine, queue)] == ["a"]
