@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelPolicy, InvalidArgument, Queue, Rate
 from sqlalchemy_fairqueue.times import instant
+from sqlalchemy_fairqueue.unit_of_work import send_recorded
 from sqlalchemy_fairqueue.values import Delivery
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
@@ -280,6 +281,48 @@ def test_a_first_limit_while_a_message_is_being_settled(
     clock.advance(HOUR / 60)
     assert [one.channel for one in _take(engine, queue)] == ["a"]
     assert [one.current_concurrency for one in queue.channels(engine)] == [2, 2]
+
+
+def test_a_change_waits_for_who_puts_a_channel_on_the_plan(
+    queue: Queue, engine: Engine, connect: Connect, waits: Waits, database: Database
+) -> None:
+    """The channel gets the change, also if nobody could take from it; consumers wait for neither."""
+    queue.configure_plan(engine, "gold", max_concurrency=1)
+    _seed(engine, queue, "a", count=3)
+    assert len(_take(engine, queue, limit=1)) == 1
+    putting = connect()
+    queue.configure_channel(putting, "a", plan="gold")
+    change = waits.start(lambda rival: queue.configure_plan(rival, "gold", max_concurrency=3, max_backlog=7)).blocked()
+    assert waits.unhindered(lambda rival: _take(rival.engine, queue)) == []
+    # Another channel is put on the plan while the change waits.
+    waits.unhindered(lambda rival: queue.configure_channel(rival.engine, "b", plan="gold"))
+    putting.commit()
+    change.result()
+    database.execute("update fq_plan set spread_at = 0")
+    assert len(_take(engine, queue)) == 2
+    assert {(one.max_concurrency, one.policy.max_backlog) for one in queue.channels(engine)} == {(3, 7)}
+
+
+def test_sessions_lock_plans_by_name(queue: Queue, engine: Engine, waits: Waits) -> None:
+    """A session that changes two plans takes them in the order in which another puts channels on them: no deadlock."""
+    for name in ("bronze", "gold"):
+        queue.configure_plan(engine, name, ChannelPolicy())
+    with Session(engine) as putting:
+        queue.configure_channel(putting, "a", plan="bronze")
+        send_recorded(putting)
+
+        def change(rival: Engine) -> None:
+            with Session(rival) as session:
+                queue.configure_plan(session, "gold", weight=2)
+                queue.configure_plan(session, "bronze", weight=2)
+                session.commit()
+
+        changing = waits.start(change).blocked()
+        # It waits for "bronze" and has not taken "gold".
+        waits.unhindered(lambda rival: queue.configure_channel(rival.engine, "b", plan="gold"))
+        putting.commit()
+    changing.result()
+    assert {plan.policy.weight for plan in queue.plans(engine)} == {2}
 
 
 def test_nobody_waits_for_a_change(queue: Queue, engine: Engine, connect: Connect, waits: Waits) -> None:
