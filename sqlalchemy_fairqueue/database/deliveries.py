@@ -30,7 +30,7 @@ class Hint(IntEnum):
 
     Attributes:
         READY_FLOOR: The turn order at which the ready order was found to begin.
-        SIGNAL_FLOOR: The id below which no signal is left.
+        SIGNAL_FLOOR: The id below which no signal is left, but for those of open transactions.
         NEXT_SIGNAL_FLOOR: The signal floor once the transactions below FLOOR_XID have ended.
         FLOOR_XID: A transaction id.
         FULL_SCAN_AT: When the next full scan is due.
@@ -41,6 +41,8 @@ class Hint(IntEnum):
         LEASE_FLOOR: The expiry below which no live lease is left.
         IS_TIMED: 1 if the queue is fair by seconds.
         KEEPS_RESULTS: 1 if the queue keeps what handlers return.
+        OPEN: From here on: ids of transactions that were open when SIGNAL_FLOOR rose past them, then as many floors,
+            each from before it rose.
     """
 
     READY_FLOOR = 0
@@ -55,6 +57,7 @@ class Hint(IntEnum):
     LEASE_FLOOR = 9
     IS_TIMED = 10
     KEEPS_RESULTS = 11
+    OPEN = 12
 
 
 # Numbers come in one array, since each column of a result costs the client about 2 us: for a message the first ones,

@@ -41,6 +41,20 @@ _KERNEL = [
     Mutation("the limit is not read", "fq_dequeue", "  s.max_concurrency - s.current_concurrency,", ""),
     Mutation("an old hand-out completes", "fq_complete", "and m.deliveries = u.deliveries", "", slow=True),
 ]
+_FLOOR = [
+    Mutation(
+        "an open transaction is forgotten when the floor of the signals rises past it",
+        "fq_dequeue",
+        "fairqueue.fq_pass_open(coalesce(v_open, '{}')::bigint[], v_snapshot, v_floor_xid, v_signal_floor)",
+        "v_open",
+    ),
+    Mutation(
+        "what an ended transaction signalled is not searched",
+        "fq_dequeue",
+        "least(v_signal_floor, v_open[1])",
+        "v_signal_floor",
+    ),
+]
 _COSTS = [
     Mutation("a cost moves no tag", "fq_charge", "is_ready then n.tag_after", "is_ready then n.tag"),
     Mutation(
@@ -276,4 +290,4 @@ _SPOILT = [
     ),
 ]
 
-MUTATIONS = [*_KERNEL, *_COSTS, *_PRIORITY, *_SERVING, *_KEYS, *_BOUNDS, *_ROLES, *_SPOILT]
+MUTATIONS = [*_KERNEL, *_FLOOR, *_COSTS, *_PRIORITY, *_SERVING, *_KEYS, *_BOUNDS, *_ROLES, *_SPOILT]

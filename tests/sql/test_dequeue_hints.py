@@ -12,7 +12,8 @@ from tests.sql.kernel.verbs import limit
 
 def _hints(kernel: Kernel, call: Call) -> list[int | None]:
     """A call's hints, the next full scan put off."""
-    return [*call.hints[: Hint.FULL_SCAN_AT], kernel.value("select fq_now()") + 10 * SECOND]
+    put_off = kernel.value("select fq_now()") + 10 * SECOND
+    return [*call.hints[: Hint.FULL_SCAN_AT], put_off, *[None] * 7, *call.hints[Hint.OPEN :]]
 
 
 @pytest.mark.parametrize("polls", [0, 1], ids=["at once", "after a poll that found nothing"])

@@ -1,7 +1,7 @@
 -- fq_backlog_after: a channel's backlog after p_got messages were taken from it, its head being at p_head_at now; null:
 -- it has no message.
 -- Guarantees: the count mends itself: with no message left and no signal above p_after in the queue, the channel has
--- none. One expression, which the planner inlines. Locks: none. Index: as fq_has_signals. Errors: none.
+-- none; null: nobody knows whether there is a signal. One expression, which the planner inlines. Locks: none. Index: as fq_has_signals. Errors: none.
 create function fairqueue.fq_backlog_after(
   p_backlog bigint, p_got integer, p_head_at bigint, p_queue text, p_after bigint
 )
@@ -10,7 +10,9 @@ language sql
 stable
 as $$
   select case
-    when p_head_at is null and p_backlog <> p_got and not fairqueue.fq_has_signals(p_queue, p_after) then 0
+    when p_head_at is null and p_backlog <> p_got and p_after is not null
+      and not fairqueue.fq_has_signals(p_queue, p_after)
+    then 0
     else p_backlog - p_got
   end
 $$;

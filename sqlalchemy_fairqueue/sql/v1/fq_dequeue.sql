@@ -115,6 +115,9 @@ declare
   v_full_at bigint := coalesce(p_hints[5], 0);
   v_full boolean := v_now >= v_full_at or v_full_at > v_now + 60000000;
   v_below_at bigint := coalesce(p_hints[6], 0);
+  -- the hints from the thirteenth on: transactions that were open when the floor of the signals rose past them, see
+  -- fq_still_open; what they signalled is searched from the floor before, once they have ended
+  v_open bigint[] := case when p_hints[13] is not null then p_hints[13:] end;
   v_lease_floor bigint := case when v_full then 0 else least(coalesce(p_hints[10], 0), v_now - c_late) end;
   -- further hints: since when the same is due and locked, and what that is: a position in the ready order, or a signal
   v_locked_since bigint;
@@ -123,7 +126,9 @@ declare
   v_whole_order boolean;
   v_order_floor bigint;
   v_scan_cost bigint;
-  v_ended_xid bigint;
+  v_snapshot pg_snapshot;
+  -- the floor for counts; null: open transactions may have signals below it
+  v_count_floor bigint;
   v_signalled boolean;
   v_unwritten boolean;
   v_heard integer := 0;
@@ -194,7 +199,7 @@ begin
   select q.paused_at is not null, q.history, q.result_retention is not null, q.limits, q.plans,
     q.max_concurrency is not null or (q.rate_interval > 0) is true or q.limits is not null,
     (q.fair_by <> 'messages') is true, q.fair_by,
-    pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+    pg_current_snapshot(),
     pg_current_xact_id_if_assigned() is null,
     (
       select e.expires_at
@@ -220,7 +225,7 @@ begin
       where g.queue = p_queue
         and g.id > case when v_full then 0 else v_signal_floor end
     )
-  into v_paused, v_history, v_results, v_limits, v_plans, v_limited_queue, v_by_cost, v_fair_by, v_ended_xid,
+  into v_paused, v_history, v_results, v_limits, v_plans, v_limited_queue, v_by_cost, v_fair_by, v_snapshot,
     v_unwritten, v_expired_at, v_promoted_at, v_signalled
   from (values (p_queue)) asked (name)
   left join fairqueue.fq_queue q on q.name = asked.name;
@@ -232,6 +237,7 @@ begin
     end if;
     v_virtual_time := fairqueue.fq_virtual_time(p_queue, v_channel_floor);
     if v_virtual_time > -1000000000000000000 and fairqueue.fq_rebase_tags(p_queue) then
+      v_unwritten := false;
       v_channel_floor := c_nothing;
       v_virtual_time := fairqueue.fq_virtual_time(p_queue, v_channel_floor);
     end if;
@@ -268,6 +274,16 @@ begin
     end if;
     v_signalled := v_signalled or v_expired;
   end if;
+  if v_open is not null then
+    v_open := fairqueue.fq_still_open(v_open, v_snapshot);
+    if v_open[1] is not null then
+      v_signalled := true;
+      v_signal_floor := least(v_signal_floor, v_open[1]);
+      -- It rises again as far as it was, or will.
+      v_floor_xid := coalesce(v_floor_xid, 0);
+    end if;
+    v_open := case when v_open[2] is not null then v_open[2:] end;
+  end if;
   if p_limit > 1 then
     select r.weight into v_weight
     from fairqueue.fq_channel_state r
@@ -282,6 +298,9 @@ begin
   end if;
   if v_signalled or v_floor_xid is not null then
     declare
+      -- so many ids of signals are worth a floor that rises past open transactions
+      c_stale constant bigint := 256;
+      v_raised_floor bigint;
       v_last_signal bigint;
       v_scheduled_at bigint;
     begin
@@ -296,16 +315,33 @@ begin
         v_several := v_several or (v_scheduled_at < v_channel_floor) is true;
         v_channel_floor := least(v_channel_floor, v_scheduled_at);
       end if;
-      if v_floor_xid <= v_ended_xid then
+      if v_floor_xid is not null then
         -- The transactions that drew ids below the next floor have ended, and this scan saw what they left: no signal
-        -- can appear below both any more.
-        v_signal_floor := greatest(v_signal_floor, least(v_next_signal_floor, v_first_signal - 1));
-        v_floor_xid := null;
+        -- can appear below both any more, but for those of transactions that are kept because they are open.
+        v_raised_floor := least(v_next_signal_floor, v_first_signal - 1);
+        if v_floor_xid <= pg_snapshot_xmin(v_snapshot)::text::bigint then
+          v_signal_floor := greatest(v_signal_floor, v_raised_floor);
+          v_floor_xid := null;
+        elsif v_raised_floor - v_signal_floor >= c_stale
+          and v_floor_xid < pg_snapshot_xmax(v_snapshot)::text::bigint
+        then
+          v_open := fairqueue.fq_pass_open(coalesce(v_open, '{}')::bigint[], v_snapshot, v_floor_xid, v_signal_floor);
+          v_signal_floor := v_raised_floor;
+          v_floor_xid := null;
+        end if;
       end if;
       -- The own xid, drawn after the scan, is above that of every transaction with a lower signal. A snapshot's xmax
       -- would not do, for transactions with that id and greater ones can be running.
-      if v_seen > 0 and v_floor_xid is null and v_unwritten and not v_expired then
-        v_next_signal_floor := v_last_signal;
+      if v_seen > 0
+        and (
+          v_floor_xid is null
+          -- too little to rise past the transactions that hold it back
+          or (v_last_signal - v_signal_floor >= c_stale and v_next_signal_floor - v_signal_floor < c_stale)
+        )
+        and v_unwritten
+        and not v_expired
+      then
+        v_next_signal_floor := greatest(v_next_signal_floor, v_last_signal);
         v_floor_xid := pg_current_xact_id()::text::bigint;
       end if;
     end;
@@ -358,6 +394,7 @@ begin
     end if;
   end if;
   v_left := v_limit;
+  v_count_floor := case when v_open is null then v_signal_floor end;
   if p_limit > 1 then
     -- No more channels are locked than the limit is turns, if all have the weight of the first one; later passes go
     -- by what the last one found.
@@ -668,13 +705,13 @@ begin
           perform fairqueue.fq_charge(
             p_queue, array[v_state]::tid[], array[v_got]::integer[], array[v_got]::integer[],
             array[v_head_at]::bigint[], array[v_head_id]::bigint[], array[v_first]::bigint[], array[v_rest]::bigint[],
-            array[v_cost]::bigint[], v_now, v_signal_floor
+            array[v_cost]::bigint[], v_now, v_count_floor
           );
         else
           update fairqueue.fq_channel_state s
           set turn = s.turn + 1,
             current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else v_got end,
-            backlog = fairqueue.fq_backlog_after(s.backlog, v_got, v_head_at, p_queue, v_signal_floor),
+            backlog = fairqueue.fq_backlog_after(s.backlog, v_got, v_head_at, p_queue, v_count_floor),
             rate_at = greatest(s.rate_at, v_now) + v_got * s.rate_interval,
             head_dequeue_at = v_head_at,
             head_message_id = v_head_id,
@@ -937,13 +974,13 @@ begin
         end loop;
         perform fairqueue.fq_charge(
           p_queue, v_states, v_gots, v_quotas, v_next_heads_at, v_next_head_ids, v_tags, v_rests, v_costs, v_now,
-          v_signal_floor
+          v_count_floor
         );
       else
         update fairqueue.fq_channel_state s
         set turn = s.turn + 1,
           current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else n.got end,
-          backlog = fairqueue.fq_backlog_after(s.backlog, n.got::integer, n.head_at::bigint, p_queue, v_signal_floor),
+          backlog = fairqueue.fq_backlog_after(s.backlog, n.got::integer, n.head_at::bigint, p_queue, v_count_floor),
           rate_at = case
             when n.got > 0 then greatest(s.rate_at, v_now) + n.got * s.rate_interval
             else s.rate_at
@@ -1083,7 +1120,7 @@ begin
     least(v_channel_floor, v_now), v_signal_floor, v_next_signal_floor, v_floor_xid, v_full_at, v_below_at,
     (v_holds_slots or v_limited_queue)::integer, v_locked_since, v_locked_first, v_lease_floor,
     ((v_fair_by = 'seconds') is true)::integer, v_results::integer
-  ];
+  ] || v_open;
   return next;
 end
 $$;

@@ -1,0 +1,165 @@
+"""Transactions that have written and stay open: they make no dequeue dearer, and what they enqueue is found at once
+when they commit, wherever the floor of the signals has risen meanwhile.
+"""
+
+from random import Random
+
+import pytest
+
+from sqlalchemy_fairqueue.database import Hint
+from tests.sql.answers import Call
+from tests.sql.client import Kernel, OpenKernel
+
+ROUNDS = 40
+
+
+class Follower:
+    """A consumer that keeps its hints and makes no full scan."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.lease_id: int | None = None
+        self.hints: list[int | None] = []
+        self._note(kernel.dequeue())
+
+    def _note(self, call: Call) -> None:
+        self.lease_id, self.hints = call.lease_id, call.hints
+        put_off = self.kernel.value("select fq_now() + 50000000")
+        self.hints[Hint.FULL_SCAN_AT] = self.hints[Hint.BELOW_SCAN_AT] = put_off
+
+    def dequeue(self, limit: int = 100) -> list[int]:
+        """Take and complete what the hints show; the ids."""
+        call = self.kernel.dequeue(limit, lease_id=self.lease_id, hints=self.hints)
+        self._note(call)
+        assert self.kernel.complete(*call.hands) == {}
+        return call.ids
+
+    def buffers(self) -> int:
+        """What a dequeue of one message reads that changes nothing."""
+        self.kernel.enqueue("a")
+        plan = self.kernel.value(
+            "explain (analyze, buffers, format json)"
+            " select * from fq_dequeue('q', 1, 30000000, 'me', %(lease_id)s::bigint, %(hints)s::bigint[])",
+            lease_id=self.lease_id,
+            hints=self.hints,
+        )[0]["Plan"]
+        self.kernel.rows("update fq_lease set expires_at = 0")
+        while self.dequeue():
+            pass
+        return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+def _signal(kernel: Kernel, signals: int) -> None:
+    """Signals that say nothing, in a transaction of their own."""
+    kernel.rows(
+        "insert into fq_signal (queue, channel_id) select 'q', id from fq_channel, generate_series(1, %(signals)s)"
+        " where name = 'a'",
+        signals=signals,
+    )
+
+
+@pytest.mark.parametrize("writers", [1, 10, 50])
+def test_open_writers_do_not_make_a_dequeue_dearer(kernel: Kernel, open_kernel: OpenKernel, writers: int) -> None:
+    """After 40,000 signals, and with so many transactions that began at different times and have written, a dequeue
+    reads less than half as many buffers again; then each that commits is heard at once.
+    """
+    kernel.rows("create table business (value integer)")
+    kernel.enqueue("a", "b")
+    consumer = Follower(kernel)
+    while consumer.dequeue():
+        pass
+    before = min(consumer.buffers() for _ in range(3))
+    opened: list[tuple[Kernel, int]] = []
+    for number in range(ROUNDS):
+        while len(opened) * ROUNDS < writers * (number + 1):
+            writer = open_kernel()
+            writer.rows("insert into business values (1)")
+            opened.append((writer, writer.enqueue("b")[0].message_id))
+        _signal(kernel, 1000)
+        assert consumer.dequeue() == []
+    assert min(consumer.buffers() for _ in range(3)) < 1.5 * before
+    Random(writers).shuffle(opened)  # noqa: S311 - repeatable
+    for writer, message_id in opened:
+        writer.commit()
+        assert consumer.dequeue() == [message_id]
+    assert min(consumer.buffers() for _ in range(3)) < 1.5 * before
+
+
+@pytest.mark.parametrize("way", ["savepoint", "prepared"])
+def test_signals_of_subtransactions_and_prepared_transactions_are_kept_in_mind(
+    kernel: Kernel, open_kernel: OpenKernel, way: str
+) -> None:
+    """A signal counts as that of the whole transaction, and a prepared one is open until it is committed."""
+    kernel.enqueue("a", "b")
+    consumer = Follower(kernel)
+    while consumer.dequeue():
+        pass
+    writer = open_kernel()
+    if way == "savepoint":
+        writer.rows("select pg_current_xact_id()")
+        writer.rows("savepoint one")
+    (early,) = writer.enqueue("b")
+    if way == "savepoint":
+        writer.rows("release savepoint one")
+        writer.rows("savepoint two")
+        writer.enqueue("b")
+        writer.rows("rollback to savepoint two")
+    for _ in range(3):
+        _signal(kernel, 1000)
+        assert consumer.dequeue() == []
+    (late,) = writer.enqueue("b")
+    if way == "prepared":
+        writer.rows("prepare transaction 'open'")
+        writer.connection.close()
+    for _ in range(3):
+        _signal(kernel, 1000)
+        assert consumer.dequeue() == []
+    assert consumer.hints[Hint.OPEN :]
+    if way == "prepared":
+        kernel.rows("commit prepared 'open'")
+    else:
+        writer.commit()
+    assert consumer.dequeue() == [early.message_id, late.message_id]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_commits_late_and_in_another_order_is_never_missed(
+    kernel: Kernel, open_kernel: OpenKernel, seed: int
+) -> None:
+    """Random programs: up to eight transactions enqueue, signal and end in any order, while two consumers keep their
+    hints. Each message is delivered by the next calls after its commit, and none twice.
+    """
+    random = Random(seed)  # noqa: S311 - repeatable
+    # A floor rises past open transactions where that saves many ids.
+    kernel.rows("alter sequence fq_signal_id_seq increment by 100")
+    kernel.enqueue(*"abc")
+    kernel.drain()
+    consumers = [Follower(kernel), Follower(open_kernel(autocommit=True))]
+    connections = [open_kernel() for _ in range(8)]
+    pending: dict[int, list[int]] = {}
+    for _ in range(250):
+        action = random.choice(["write", "write", "commit", "rollback", "dequeue", "dequeue", "savepoint"])
+        number = random.randrange(len(connections))
+        writer = connections[number]
+        if action == "write":
+            added = writer.enqueue(*random.choices("abc", k=random.randint(1, 3)))
+            pending.setdefault(number, []).extend(one.message_id for one in added)
+        elif action == "savepoint":
+            writer.rows("savepoint one")
+            added = writer.enqueue(random.choice("abc"))
+            if random.random() < 0.5:
+                writer.rows("rollback to savepoint one")
+                added = []
+            pending.setdefault(number, []).extend(one.message_id for one in added)
+        elif action == "rollback":
+            writer.rollback()
+            pending.pop(number, None)
+        elif action == "commit":
+            writer.commit()
+            ready = pending.pop(number, [])
+            consumer = random.choice(consumers)
+            assert sorted(consumer.dequeue()) == sorted(ready)
+        else:
+            kernel.enqueue("a")
+            assert len(random.choice(consumers).dequeue()) == 1
+    assert kernel.value("select count(*) from fq_signal") == 0
