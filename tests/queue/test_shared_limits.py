@@ -1,6 +1,7 @@
 """Limits that several queues draw from: exact over all of them, and shared in equal parts."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
@@ -170,6 +171,26 @@ def test_two_dequeues_at_the_same_time(engine: Engine, connect: Connect, waits: 
     assert (batch, batch.due_in is not None and batch.due_in <= timedelta(milliseconds=10)) == ([], True)
     drawing.rollback()
     assert len(_take(engine, B)) == 2
+
+
+@pytest.mark.parametrize("before", [{"max_concurrency": 100}, {"limits": ["other"]}], ids=["its own limit", "another"])
+def test_a_limit_that_is_set_while_a_dequeue_is_under_way(
+    engine: Engine, connect: Connect, waits: Waits, before: dict[str, Any]
+) -> None:
+    """The dequeue that began before takes nothing by the limits of then, and is due again at once."""
+    _seed(engine, A, 20)
+    A.configure_limit(engine, "other", max_concurrency=100)
+    A.configure_limit(engine, "api", max_concurrency=2)
+    A.configure(engine, **before)
+    holder = connect()
+    # A dequeue of several reads the limits before it reads this table.
+    holder.exec_driver_sql("lock table fq_channel_state in access exclusive mode")
+    rival = waits.start(lambda other: Queue("a").dequeue(other, limit=20)).blocked()
+    A.configure(engine, limits=["api"])
+    holder.rollback()
+    batch = rival.result()
+    assert (batch, batch.due_in is not None and batch.due_in <= timedelta(milliseconds=10)) == ([], True)
+    assert len(_take(engine, A)) == 2
 
 
 def test_bad_limits(engine: Engine) -> None:

@@ -81,6 +81,7 @@ declare
   v_results boolean;
   v_limited_queue boolean;
   v_limits text[];
+  v_changed boolean;
   v_plans boolean;
   v_spread_in bigint;
   -- of a queue that is fair by cost: the ready order is below 0 then, and a batch is filled in the order of start tags
@@ -373,8 +374,13 @@ begin
           fairqueue.fq_rate_room(v_now, s.rate_at, s.rate_interval, s.rate_burst)
         )
       ),
-      s.rate_at, s.rate_interval, s.rate_burst
-    into v_queue_state, v_limit, v_rate_at, v_rate_interval, v_rate_burst
+      s.rate_at, s.rate_interval, s.rate_burst,
+      (
+        select q.limits is distinct from v_limits
+        from fairqueue.fq_queue q
+        where q.name = p_queue
+      )
+    into v_queue_state, v_limit, v_rate_at, v_rate_interval, v_rate_burst, v_changed
     from (
       select n.ctid as row, n.turn
       from fairqueue.fq_queue_state n
@@ -385,7 +391,12 @@ begin
     join fairqueue.fq_queue_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn
     for no key update of s skip locked;
     v_limit := coalesce(v_limit, 0);
-    if v_limits is not null and v_limit > 0 then
+    if v_changed then
+      -- The queue draws from other limits than when the call began. A change that has not been committed yet has the
+      -- row that is locked here, or waits for it.
+      v_queue_state := null;
+      v_limit := 0;
+    elsif v_limits is not null and v_limit > 0 then
       v_drawn_room := fairqueue.fq_draw_room(p_queue, v_limits, v_limit);
       v_limit := coalesce(v_drawn_room, 0);
       if v_drawn_room is null then
