@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
+from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from opentelemetry import metrics, trace
-from opentelemetry.trace import SpanKind, Status, StatusCode
+from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.trace import SpanKind, Status, StatusCode, TraceFlags
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.otel.propagation import extracted, injected, links
 from sqlalchemy_fairqueue.queue.instrumentation import installed
-from sqlalchemy_fairqueue.values import Outcome
+from sqlalchemy_fairqueue.values import Outcome, with_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from opentelemetry.metrics import MeterProvider
-    from opentelemetry.trace import Span, TracerProvider
+    from opentelemetry.trace import Span, SpanContext, TracerProvider
 
     from sqlalchemy_fairqueue.queue.contexts import Context
     from sqlalchemy_fairqueue.values import Delivery, Enqueue
 
 Relation = Literal["link", "child"]
+Sending = Literal["span", "context"]
 
 _NAME = "sqlalchemy_fairqueue"
 _SYSTEM = "fairqueue"
@@ -38,6 +40,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300
 def instrument(
     *,
     process: Relation = "link",
+    send: Sending = "span",
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
 ) -> None:
@@ -49,17 +52,24 @@ def instrument(
     Args:
         process: How a process span belongs to the enqueue: "link", a trace of its own with a link to it, or "child", in
             the trace of the enqueue. Give "child" where messages are handled soon after.
+        send: "span": each call that enqueues is a send span. "context": it is none, and messages carry the context of
+            the span that is current, such as the request's; that costs a tenth.
         tracer_provider: Default: the global one.
         meter_provider: Default: the global one.
 
     Raises:
-        InvalidArgument: *process* is something else.
+        InvalidArgument: *process* or *send* is something else.
     """
     if process not in {"link", "child"}:
         raise InvalidArgument(f"process is {process!r:.80}; give 'link' or 'child'")
+    if send not in {"span", "context"}:
+        raise InvalidArgument(f"send is {send!r:.80}; give 'span' or 'context'")
     version = metadata.version("sqlalchemy-fairqueue")
     installed.instrumentation = _OpenTelemetry(
-        trace.get_tracer(_NAME, version, tracer_provider), metrics.get_meter(_NAME, version, meter_provider), process
+        trace.get_tracer(_NAME, version, tracer_provider),
+        metrics.get_meter(_NAME, version, meter_provider),
+        process,
+        send,
     )
 
 
@@ -71,11 +81,18 @@ def uninstrument() -> None:
 class _OpenTelemetry:
     """The instrumentation."""
 
-    def __init__(self, tracer: trace.Tracer, meter: metrics.Meter, process: Relation) -> None:
+    def __init__(self, tracer: trace.Tracer, meter: metrics.Meter, process: Relation, send: Sending) -> None:
         self._tracer = tracer
         self._process = process
-        self._sent = meter.create_counter(
-            "messaging.client.sent.messages", "{message}", "Messages that were enqueued; the transaction may roll back."
+        self._send = send
+        # Counted here and observed at each export: to add to a counter of the SDK takes ten times as long.
+        self._sent: dict[str, int] = {}
+        self._lock = Lock()
+        meter.create_observable_counter(
+            "messaging.client.sent.messages",
+            [self._observe_sent],
+            "{message}",
+            "Messages that were enqueued; the transaction may roll back.",
         )
         self._consumed = meter.create_counter(
             "messaging.client.consumed.messages", "{message}", "Messages that were given to a handler."
@@ -102,17 +119,26 @@ class _OpenTelemetry:
 
     def before_enqueue(self, queue: str, messages: Sequence[Enqueue]) -> Sequence[Enqueue]:
         """A send span for the call, whose context all of its messages carry."""
-        one = messages[0] if len(messages) == 1 else None
-        attributes: dict[str, Any] = _common(queue, "send", "enqueue")
-        if one is None:
-            attributes["messaging.batch.message_count"] = len(messages)
+        with self._lock:
+            self._sent[queue] = self._sent.get(queue, 0) + len(messages)
+        current = trace.get_current_span().get_span_context()
+        if self._send == "context" or _is_sampled_out(current):
+            carried = injected(current)
         else:
-            attributes |= {"fairqueue.channel": one.channel, "fairqueue.kind": one.kind}
-        span = self._tracer.start_span(f"send {queue}", kind=SpanKind.PRODUCER, attributes=attributes)
-        carried = injected(trace.set_span_in_context(span))
-        span.end()
-        self._sent.add(len(messages), _measured(queue, "enqueue"))
+            attributes: dict[str, Any] = _common(queue, "send", "enqueue")
+            if len(messages) == 1:
+                attributes["fairqueue.channel"] = messages[0].channel
+                attributes["fairqueue.kind"] = messages[0].kind
+            else:
+                attributes["messaging.batch.message_count"] = len(messages)
+            span = self._tracer.start_span(f"send {queue}", kind=SpanKind.PRODUCER, attributes=attributes)
+            carried = injected(span.get_span_context())
+            span.end()
         return [_carrying(message, carried) for message in messages] if carried else messages
+
+    def _observe_sent(self, _: CallbackOptions) -> Iterable[Observation]:
+        with self._lock:
+            return [Observation(count, _measured(queue, "enqueue")) for queue, count in self._sent.items()]
 
     def around(self, context: Context, proceed: Callable[[], Any]) -> Any:
         """A process span around a plain handler."""
@@ -194,6 +220,11 @@ class _OpenTelemetry:
             self._settled.add(count, _measured(queue, verb))
 
 
+def _is_sampled_out(current: SpanContext) -> bool:
+    """Whether the sampler of this process left the current trace out: it would leave out its send spans too."""
+    return current.is_valid and not current.is_remote and not current.trace_flags & TraceFlags.SAMPLED
+
+
 def _common(queue: str, operation: str, name: str) -> dict[str, Any]:
     """The attributes of every span."""
     return {
@@ -213,7 +244,7 @@ def _carrying(message: Enqueue, carried: dict[str, str]) -> Enqueue:
     """The message with the headers that carry a context, unless it has some of its own."""
     if message.headers is not None and "traceparent" in message.headers:
         return message
-    return replace(message, headers={**(message.headers or {}), **carried})
+    return with_headers(message, carried if message.headers is None else {**message.headers, **carried})
 
 
 def _seen(span: Span, outcome: Any) -> Any:

@@ -53,6 +53,7 @@ from sqlalchemy_fairqueue.values.messages import (
     OnDuplicate,
     PurgeReceipt,
     Receipt,
+    with_headers,
 )
 from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry, RetryPolicy
 from sqlalchemy_fairqueue.values.policies import (
@@ -169,4 +170,5 @@ __all__ = [
     "tenant_of",
     "timing_of",
     "wait_of",
+    "with_headers",
 ]

@@ -1,5 +1,6 @@
 """A trace goes from the enqueue through the COMMIT to the handler, and its metrics have no tenants."""
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -11,8 +12,9 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import SpanKind, StatusCode
-from sqlalchemy import Engine
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.trace import SpanContext, SpanKind, StatusCode, TraceFlags, TraceState
+from sqlalchemy import Engine, event, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
@@ -215,7 +217,113 @@ def test_without_it_nothing_is_added(engine: Engine) -> None:
     assert queue.dequeue(engine, limit=1)[0].headers is None
 
 
+def test_a_sampled_out_request(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
+    """In a trace that the sampler left out, nothing is recorded, and messages say that it was left out."""
+    found = telemetry(process="child")
+    queue = Queue("documents")
+    queue.handler("parse")(lambda _: None)
+    left_out = TracerProvider(sampler=ALWAYS_OFF)
+    with left_out.get_tracer("app").start_as_current_span("POST /uploads") as request:
+        _enqueue(engine, queue, "a", kind="parse")
+    context = request.get_span_context()
+    [carried] = queue.messages(engine)
+    sent = json.loads(carried.headers or "")["traceparent"]
+    assert sent.startswith(f"00-{context.trace_id:032x}-{context.span_id:016x}-")
+    assert int(sent[-2:], 16) & TraceFlags.SAMPLED == 0
+    Worker(engine, queue, concurrency=1).run(drain=True)
+    assert found.spans("send documents") == found.spans("process documents") == []
+    assert found.points()["messaging.client.sent.messages"][0].value == 1
+
+
+def test_context_without_a_span(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
+    """With send="context" messages carry the request's own context, with its state, and there is no send span."""
+    found = telemetry(process="child", send="context")
+    queue = Queue("documents")
+    queue.handler("parse")(lambda _: None)
+    origin = SpanContext(0x1, 0x2, is_remote=True, trace_flags=TraceFlags(1), trace_state=TraceState([("vendor", "x")]))
+    with trace.use_span(trace.NonRecordingSpan(origin)):
+        _enqueue(engine, queue, "a", kind="parse")
+    _enqueue(engine, queue, "b", kind="parse")
+    carried = {one.channel: one.headers for one in queue.messages(engine)}
+    assert json.loads(carried["a"] or "") == {
+        "traceparent": f"00-{1:032x}-{2:016x}-01", "tracestate": "vendor=x",
+    }  # fmt: skip
+    assert carried["b"] is None
+    Worker(engine, queue, concurrency=1).run(drain=True)
+    assert found.spans("send documents") == []
+    parents = [span.parent.span_id if span.parent else None for span in found.spans("process documents")]
+    assert sorted(parents, key=str) == [2, None]
+
+
+def test_one_trace_through_a_retry_and_a_group(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
+    """From a request to the SQL of a handler: one trace, through a retry, a group and its follow-up, span by span."""
+    found = telemetry(process="child")
+    _trace_statements(engine, found)
+    queue = Queue("documents")
+
+    @queue.handler("page", retry=RetryPolicy(first=timedelta(microseconds=1)))
+    def page(delivery: Delivery) -> None:
+        if delivery.attempt == 1:
+            raise ValueError("no such page")
+        with engine.connect() as connection:
+            connection.execute(text("select 'page'"))
+
+    @queue.handler("report")
+    def report(_: Delivery) -> None:
+        with engine.connect() as connection:
+            connection.execute(text("select 'report'"))
+
+    with (
+        found.tracers.get_tracer("app").start_as_current_span("POST /uploads", kind=SpanKind.SERVER),
+        Session(engine) as session,
+        session.begin(),
+        queue.group(session, then=Enqueue(channel="a", payload=1, kind="report")) as group,
+    ):
+        group.enqueue_many([Enqueue(channel="a", payload=1, kind="page")])
+    Worker(engine, queue, concurrency=1).run(drain=True)
+
+    [request] = found.spans("POST /uploads")
+    spans = {_ids(span): span for span in found.exporter.get_finished_spans()}
+    sends = found.spans("send documents")
+    assert [_parent(send, spans) for send in sends] == ["POST /uploads"] * len(sends)
+    processes = found.spans("process documents")
+    told = [(span.attributes or {}) for span in processes]
+    assert [(one["fairqueue.kind"], one["fairqueue.attempt"]) for one in told] == [
+        ("page", 1),
+        ("page", 2),
+        ("report", 1),
+    ]
+    assert [_parent(span, spans) for span in processes] == ["send documents"] * 3
+    assert [span.status.status_code for span in processes] == [StatusCode.ERROR, StatusCode.UNSET, StatusCode.UNSET]
+    statements = {name: found.spans(name) for name in ("select 'page'", "select 'report'")}
+    below = {name: [_above(span) for span in made] for name, made in statements.items()}
+    assert below == {"select 'page'": [_ids(processes[1])], "select 'report'": [_ids(processes[2])]}
+    made = [span for some in statements.values() for span in some]
+    assert {_ids(span)[0] for span in (request, *sends, *processes, *made)} == {_ids(request)[0]}
+
+
+def _trace_statements(engine: Engine, found: Telemetry) -> None:
+    """A span for each statement of an engine, as an instrumentation of SQLAlchemy makes them."""
+    tracer = found.tracers.get_tracer("sqlalchemy")
+
+    def traced(*arguments: Any) -> None:
+        tracer.start_span(arguments[2], kind=SpanKind.CLIENT).end()
+
+    event.listen(engine, "before_cursor_execute", traced)
+
+
+def _above(span: ReadableSpan) -> tuple[int, int]:
+    assert span.parent is not None
+    return span.parent.trace_id, span.parent.span_id
+
+
+def _parent(span: ReadableSpan, spans: dict[tuple[int, int], ReadableSpan]) -> str:
+    return spans[_above(span)].name
+
+
 def test_a_wrong_relation() -> None:
     """What is neither a link nor a child is refused."""
     with pytest.raises(InvalidArgument, match="'link' or 'child'"):
         instrument(process="parent")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="'span' or 'context'"):
+        instrument(send="nothing")  # type: ignore[arg-type]
