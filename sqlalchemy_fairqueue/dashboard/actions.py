@@ -57,6 +57,7 @@ class Actions:
             "purge": self._purge,
             "cancel": self._cancel,
             "move": self._move,
+            "cancel_group": self._cancel_group,
             "redrive": self._redrive,
             "purge_dead": self._purge_dead,
             "run_schedule": self._run_schedule,
@@ -214,13 +215,23 @@ class Actions:
         await self._reading.call(of.resume_schedule, of.aresume_schedule, call.schedule, channel=call.needed_channel)
         return self._done(call, "resume_schedule", "resumed")
 
+    async def _cancel_group(self, call: _Call) -> Response:
+        of = self._reading.queue(call.queue)
+        status = await self._reading.call(of.group_status, of.agroup_status, call.group)
+        if not call.confirmed:
+            words = f"Cancel the {plural(status.pending, 'member')} of group {status.id} that have not ended?"
+            return await self._confirm(call, words, "Cancel them", effect=["What follows the group is enqueued then."])
+        found = await self._reading.call(of.cancel_group, of.acancel_group, call.group)
+        outcome = f"cancelled {found.cancelled}, {found.leased} out"
+        return self._done(call, "cancel_group", outcome, count=found.cancelled)
+
     async def _letters(self, call: _Call) -> Sequence[int]:
         """The dead letters that an action is about: one that is named, or the newest of a group."""
         if call.ids:
             return call.ids
         query = call.request.query_params
         wanted = (query.get("kind"), query.get("reason"), query.get("error"))
-        for group in await self._pages.groups(call.queue):
+        for group in await self._pages.letter_groups(call.queue):
             if (group.kind, group.reason, group.error) == wanted:
                 return group.message_ids[:BULK]
         return ()
@@ -283,6 +294,11 @@ class _Call:
         return name
 
     @property
+    def group(self) -> str:
+        """The id of the group."""
+        return self.request.query_params.get("group", "")
+
+    @property
     def page(self) -> str:
         """The page that the action was asked for on."""
         match self.request.query_params.get("from"):
@@ -292,6 +308,8 @@ class _Call:
                 return link(page, queue=self.queue)
             case "plan":
                 return link("plan", queue=self.queue, plan=self.plan)
+            case "group":
+                return link("group", queue=self.queue, group=self.group)
             case "message":
                 return link("message", queue=self.queue, id=self.ids[0] if self.ids else None)
             case _:
@@ -311,7 +329,7 @@ class _Call:
         record(
             self.access, action, self.queue, outcome,
             channel=self.channel, message_id=ids, kind=query.get("kind"), error=query.get("error"),
-            schedule=query.get("schedule"), plan=query.get("plan"),
+            schedule=query.get("schedule"), plan=query.get("plan"), group=query.get("group"),
         )  # fmt: skip
 
 

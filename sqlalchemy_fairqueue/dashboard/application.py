@@ -20,7 +20,7 @@ from sqlalchemy_fairqueue.dashboard.live import live
 from sqlalchemy_fairqueue.dashboard.pages import Pages
 from sqlalchemy_fairqueue.dashboard.reading import Reading
 from sqlalchemy_fairqueue.dashboard.rendering import rendered
-from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument, NotGranted, UnknownSchedule
+from sqlalchemy_fairqueue.errors import FairQueueError, InvalidArgument, NotGranted, UnknownGroup, UnknownSchedule
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -89,6 +89,8 @@ def create_dashboard(
         Route("/message", pages.message),
         Route("/plans", pages.plans),
         Route("/plan", pages.plan),
+        Route("/groups", pages.groups),
+        Route("/group", pages.group),
         Route("/dead", pages.dead),
         Route("/schedules", pages.schedules),
         Route("/workers", pages.workers),
@@ -105,6 +107,7 @@ def create_dashboard(
             Refused: _answered,
             NotGranted: _database_refusal,
             InvalidArgument: _bad_argument,
+            UnknownGroup: _not_there,
             UnknownSchedule: _not_there,
             FairQueueError: _database_refusal,
             SQLAlchemyError: _database_away,

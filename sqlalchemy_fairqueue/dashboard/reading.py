@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy import Engine, NullPool, create_engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -15,7 +16,7 @@ from sqlalchemy_fairqueue.cli.doctor.examination import examine
 from sqlalchemy_fairqueue.cli.doctor.findings import Role as Work
 from sqlalchemy_fairqueue.cli.errors import CommandError
 from sqlalchemy_fairqueue.database.engines import arun, run
-from sqlalchemy_fairqueue.figures import SharedFigures
+from sqlalchemy_fairqueue.figures import DUTY, PATIENCE_SECONDS, SharedFigures
 from sqlalchemy_fairqueue.queue import Queue
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _HEALTH_KEPT = 60.0
+_HEALTH_PATIENCE = 0.1
 _MOST_KEPT = 500
 
 
@@ -44,6 +46,44 @@ class Health:
 
     findings: Sequence[Finding]
     problem: str | None = None
+
+
+class _Kept:
+    """Something that was read, or is being read.
+
+    Attributes:
+        task: The reading.
+        before: What was read before, if the reading took long.
+        given_until: Until when it is given to those who ask while it is read anew.
+    """
+
+    def __init__(self, task: asyncio.Task[Any], before: _Kept | None) -> None:
+        self.task = task
+        self.before = before
+        self.given_until = 0.0
+        self._began = monotonic()
+        self._took = 0.0
+        self._good_until = 0.0
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it need not be read anew."""
+        return monotonic() < self._good_until
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it could be read, and that took long."""
+        return self.given_until > 0.0 and self._took >= PATIENCE_SECONDS
+
+    def finish(self, seconds: float, task: asyncio.Task[Any]) -> None:
+        """Keep what was read for so long, or longer, as it took long; what failed is read anew."""
+        self.before = None
+        if task.cancelled() or task.exception() is not None:
+            return
+        self._took = monotonic() - self._began
+        period = max(seconds, DUTY * self._took)
+        self._good_until = monotonic() + period
+        self.given_until = self._good_until + period
 
 
 class Reading:
@@ -64,7 +104,7 @@ class Reading:
         self.keep = keep
         self.figures: SharedFigures = SharedFigures(engine, queues or None, schema=schema, keep=keep)
         self._given = {queue.name: queue for queue in queues}
-        self._kept: dict[Hashable, tuple[float, asyncio.Task[Any]]] = {}
+        self._kept: dict[Hashable, _Kept] = {}
         self._health: Health | None = None
 
     def queue(self, name: str) -> Queue:
@@ -86,35 +126,51 @@ class Reading:
         return await arun(self.engine, work)
 
     async def shared(self, key: Hashable, work: Callable[[], Awaitable[R]], seconds: float | None = None) -> R:
-        """The result of *work*, kept for a moment, so that all who ask for the same cost as much as one."""
-        return await asyncio.shield(self._task(key, work, seconds))
+        """The result of *work*, kept for a moment, so that all who ask for the same cost as much as one.
 
-    def _task(self, key: Hashable, work: Callable[[], Awaitable[R]], seconds: float | None) -> asyncio.Task[R]:
+        What takes long is read in the background: who asks meanwhile gets what was read before.
+        """
+        kept = self._kept_or_read(key, work, seconds)
+        before = kept.before
+        if not kept.task.done() and before is not None and monotonic() < before.given_until:
+            return cast("R", before.task.result())
+        return cast("R", await asyncio.shield(kept.task))
+
+    def _kept_or_read(self, key: Hashable, work: Callable[[], Awaitable[Any]], seconds: float | None) -> _Kept:
         found = self._kept.get(key)
-        if found is None or (found[1].done() and (found[0] < monotonic() or found[1].exception() is not None)):
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            kept = self.keep.total_seconds() if seconds is None else seconds
-            found = monotonic() + kept, asyncio.ensure_future(work())
-            self._kept[key] = found
-        return found[1]
+        if found is not None and (not found.task.done() or found.is_good):
+            return found
+        if len(self._kept) >= _MOST_KEPT:
+            self._kept.clear()
+        before = found if found is not None and found.is_slow else None
+        kept = _Kept(asyncio.ensure_future(work()), before)
+        kept.task.add_done_callback(partial(kept.finish, self.keep.total_seconds() if seconds is None else seconds))
+        self._kept[key] = kept
+        return kept
 
     def forget(self) -> None:
         """Read anew when the figures are requested next: something was changed."""
         self._kept = {key: kept for key, kept in self._kept.items() if key == "health"}
         self.figures.forget()
 
-    async def health(self) -> Health:
-        """The findings of doctor, a minute old at most."""
-        self._health = await self.shared("health", lambda: asyncio.to_thread(self._examine), _HEALTH_KEPT)
-        return self._health
+    async def health(self) -> Health | None:
+        """The findings of doctor, a minute old at most, or older where it takes long. None: they are being made.
+
+        Doctor reads much of a large installation, and nobody waits for that longer than a moment.
+        """
+        await asyncio.wait([asyncio.ensure_future(self.shared(*self._examination))], timeout=_HEALTH_PATIENCE)
+        return self.latest_health()
 
     def latest_health(self) -> Health | None:
         """The findings of doctor that are at hand, without a wait for new ones. None: there are none yet."""
-        task = self._task("health", lambda: asyncio.to_thread(self._examine), _HEALTH_KEPT)
+        task = self._kept_or_read(*self._examination).task
         if task.done():
             self._health = task.result()
         return self._health
+
+    @property
+    def _examination(self) -> tuple[str, Callable[[], Awaitable[Health]], float]:
+        return "health", lambda: asyncio.to_thread(self._examine), _HEALTH_KEPT
 
     def _examine(self) -> Health:
         # Doctor waits between its samples: never in the event loop.

@@ -18,6 +18,8 @@ from sqlalchemy_fairqueue.errors import clean
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sqlalchemy_fairqueue.values import GroupStatus
+
 _SPARK_WIDTH, _SPARK_HEIGHT = 120, 28
 _FEW = 2
 _NONE = "\N{EN DASH}"
@@ -47,7 +49,7 @@ def templates() -> Environment:
         "link": link,
         "sparkline": sparkline,
     }
-    environment.globals |= {"share_bar": share_bar, "link": link}
+    environment.globals |= {"share_bar": share_bar, "progress_bar": progress_bar, "link": link}
     return environment
 
 
@@ -148,6 +150,19 @@ def share_bar(used: float | None, entitled: float | None) -> Markup:
         '<title>{}</title><rect class="track" y="2" width="100" height="6" rx="3"/>'
         '<rect class="used" y="2" width="{:.1f}" height="6" rx="3"/>{}</svg>'
     ).format(" over" if over else "", words, words, min(used or 0, 1) * 100, mark)
+
+
+def progress_bar(group: GroupStatus) -> Markup:
+    """The progress of a group: done, and ended otherwise."""
+    total = max(group.total, 1)
+    done, ended = (min(count / total, 1) * 100 for count in (group.done, group.total - group.pending))
+    words = f"{group.total - group.pending:,} of {group.total:,} have ended, {group.done:,} done"
+    return Markup(
+        '<svg class="share" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label="{}">'
+        '<title>{}</title><rect class="track" y="2" width="100" height="6" rx="3"/>'
+        '<rect class="ended" y="2" width="{:.1f}" height="6" rx="3"/>'
+        '<rect class="used" y="2" width="{:.1f}" height="6" rx="3"/></svg>'
+    ).format(words, words, ended, done)
 
 
 def rendered(template: str, **values: Any) -> str:

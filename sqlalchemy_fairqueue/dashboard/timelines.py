@@ -33,7 +33,7 @@ class Step:
     Attributes:
         at: When it began. None: now.
         words: What happened.
-        level: How it went: good, calm, warn, bad; empty: neither.
+        level: How it went: calm, warn, bad; between: a wait; now; empty: none of these.
         error: The error that it ended with, or None.
     """
 
@@ -72,9 +72,9 @@ def timeline(
 def _waited(ready_at: datetime, started_at: datetime, before: datetime) -> Iterator[Step]:
     """The waits before an attempt: for its time, and then for its turn."""
     if _matters(ready_at - before):
-        yield Step(before, f"waited {format_duration(ready_at - before)} for its time", "wait")
+        yield Step(before, f"waited {format_duration(ready_at - before)} for its time", "between")
     if _matters(started_at - ready_at):
-        yield Step(max(ready_at, before), f"waited {format_duration(started_at - ready_at)} for its turn", "wait")
+        yield Step(max(ready_at, before), f"waited {format_duration(started_at - ready_at)} for its turn", "between")
 
 
 def _attempt(attempt: AttemptDetails) -> Step:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.cli.formats import format_duration, plural
+from sqlalchemy_fairqueue.dashboard.rendering import percent_text
 from sqlalchemy_fairqueue.figures import Reason
 
 if TYPE_CHECKING:
@@ -43,7 +44,10 @@ def reason_detail(tenant: Tenant, queue: QueueFigures) -> str:  # noqa: C901, PL
         case Reason.SHARED_LIMIT | Reason.SHARED_RATE:
             return _shared(tenant, queue)
         case Reason.CAPACITY:
-            return f"it has its share, and more work: {demand.leased:,} out, {demand.ready:,} ready; add workers"
+            used = f"{percent_text(tenant.used)} of the {share_of(queue)}"
+            return (
+                f"it has its share, {used}, and more work: {demand.leased:,} out, {demand.ready:,} ready; add workers"
+            )
         case Reason.TURN:
             if tenant.takers:
                 return f"{plural(queue.contention.leased, 'message')} of the queue are out"
@@ -52,6 +56,13 @@ def reason_detail(tenant: Tenant, queue: QueueFigures) -> str:  # noqa: C901, PL
             return f"{plural(demand.scheduled, 'message')} for later"
         case None:
             return "nothing waits"
+
+
+def share_of(queue: QueueFigures) -> str:
+    """The whole that the shares of a queue's tenants are parts of."""
+    if queue.contention.served_cost is None:
+        return "messages out"
+    return "cost that was served lately" if queue.fair_by == "cost" else "time of handlers lately"
 
 
 def _shared(tenant: Tenant, queue: QueueFigures) -> str:

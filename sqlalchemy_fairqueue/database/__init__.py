@@ -45,8 +45,10 @@ from sqlalchemy_fairqueue.database.enqueues import (
 from sqlalchemy_fairqueue.database.forgetting import Forgetting, forget_after, forget_channels, mark_idle_channels
 from sqlalchemy_fairqueue.database.groups import (
     Folded,
+    Member,
     cancel_group,
     fold_groups,
+    group_members,
     group_status,
     groups,
     groups_due,
@@ -148,6 +150,7 @@ __all__ = [
     "Heard",
     "Hint",
     "Hints",
+    "Member",
     "MessageFilter",
     "MessagePosition",
     "PartitionChange",
@@ -189,6 +192,7 @@ __all__ = [
     "fold_groups",
     "forget_after",
     "forget_channels",
+    "group_members",
     "group_status",
     "groups",
     "groups_due",

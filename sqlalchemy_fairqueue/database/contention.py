@@ -27,7 +27,8 @@ def contention_clause(schema: str | None) -> Clause:
     """``fq_contention``."""
     columns = (
         "ready, scheduled, leased, current_concurrency, max_concurrency, rate_interval, rate_burst, weight, paused_at, "
-        "oldest_ready_at, last_dequeue_at, rate_allows_at, waiting, rivals, rival_weight, messages_out, waits"
+        "oldest_ready_at, last_dequeue_at, rate_allows_at, waiting, rivals, rival_weight, messages_out, waits, "
+        "served_cost, queue_cost"
     )
     return call(schema, "fq_contention", f"{_CHANNEL}, {columns}", queue="text", limit="integer")
 
@@ -46,6 +47,7 @@ def contention(connection: Connection, target: Target, *, limit: int) -> Content
         rival_weight=whole.rival_weight if whole else 0,
         leased=whole.messages_out if whole else 0,
         waits=tuple(duration(max(0, wait)) for wait in (whole.waits if whole else ()) if wait is not None),
+        served_cost=whole.queue_cost if whole else None,
     )
 
 
@@ -63,6 +65,7 @@ def _demand(row: Row[Any]) -> ChannelDemand:
         oldest_ready_at=_instant(row.oldest_ready_at),
         last_dequeue_at=_instant(row.last_dequeue_at),
         rate_allows_at=_instant(row.rate_allows_at),
+        served_cost=row.served_cost,
     )
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.database.enqueues import EncodedMessage
     from sqlalchemy_fairqueue.database.targets import Target
     from sqlalchemy_fairqueue.database.tokens import Token
-    from sqlalchemy_fairqueue.values import ChannelPolicy
+    from sqlalchemy_fairqueue.values import ChannelPolicy, MessageState
 
 _STATUS = ("added", "done", "failed", "cancelled", "created_at", "finished_at", "message_id", "problem")
 _MESSAGE_TYPES = {
@@ -49,6 +49,20 @@ class Folded(NamedTuple):
     folded: int
     finished: int
     more: bool
+
+
+class Member(NamedTuple):
+    """A member of a group that has not ended.
+
+    Attributes:
+        message_id: The message.
+        channel: Its channel.
+        state: Whether a consumer holds it, it is due later, or it waits.
+    """
+
+    message_id: int
+    channel: str
+    state: MessageState
 
 
 @cache
@@ -165,6 +179,28 @@ def groups(
     }
     rows = fetch(connection, groups_clause(target.schema), parameters, f"list the groups of queue {target.queue!r}")
     return [_status(UUID(str(row.group_id)), row) for row in rows]
+
+
+@cache
+def group_members_clause(schema: str | None) -> Clause:
+    """``fq_group_members``."""
+    columns = "message_id, convert_to(channel, 'UTF8') as channel, state"
+    return call(schema, "fq_group_members", columns, queue="text", group_id="uuid", limit="integer")
+
+
+def group_members(connection: Connection, target: Target, group_id: UUID, *, limit: int) -> list[Member]:
+    """Members of a group that have not ended, in the order of their ids as far as *limit* of them are concerned.
+
+    Args:
+        connection: Where to ask.
+        target: The queue.
+        group_id: The group.
+        limit: Most to return; any, if there are more.
+    """
+    parameters = {"queue": target.queue, "group_id": str(group_id), "limit": limit}
+    rows = fetch(connection, group_members_clause(target.schema), parameters, f"list the members of group {group_id}")
+    found = (Member(row.message_id, str(row.channel, "utf-8", "replace"), row.state) for row in rows)
+    return sorted(found, key=lambda member: member.message_id)
 
 
 @cache

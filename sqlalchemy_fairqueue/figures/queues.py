@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.values import ConsumerInfo, Contention, QueueStats, SharedLimit
+    from sqlalchemy_fairqueue.values import ConsumerInfo, Contention, FairBy, QueueStats, SharedLimit
     from sqlalchemy_fairqueue.values.waits import Tenant
 
 SHOWN = 200
@@ -35,6 +35,7 @@ class QueueFigures:
         contention: The channels that wait longest and those that hold most.
         consumers: Its consumers, those with the most messages.
         limits: The shared limits that it draws from.
+        fair_by: What its channels get equal parts of.
         records_history: Whether it records its history, from which completions are counted.
         completed: Completed attempts since the figures before. None: these are the first, or it records no history.
         completed_per_second: The same a second.
@@ -48,6 +49,7 @@ class QueueFigures:
     consumers: Sequence[ConsumerInfo]
     limits: Sequence[SharedLimit]
     records_history: bool
+    fair_by: FairBy = "messages"
     completed: int | None = None
     completed_per_second: float | None = None
     change_per_second: float | None = None
@@ -125,6 +127,7 @@ def read_figures(
             queue.consumers(connection, limit=SHOWN),
             database.limits(connection, queue.schema, queue=queue.name),
             queue.name in recorded,
+            settings[queue.name].fair_by if queue.name in settings else "messages",
         )
         if previous is not None and since is not None:
             figures = _with_rates(figures, previous.queues.get(queue.name), since, completed)

@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.figures.queues import Figures
+    from sqlalchemy_fairqueue.figures.queues import Figures, QueueFigures
     from sqlalchemy_fairqueue.queue import Queue
 
-_DUTY = 10
-"""Figures are kept for at least so many times as long as it took to read them."""
+DUTY = 30
+"""Figures are kept for at least so many times as long as it took to read them: the database works for no more than a
+thirtieth of the time for all viewers."""
+PATIENCE_SECONDS = 0.05
+"""Figures that take longer to read are read in the background, while viewers get those before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +54,16 @@ class Point:
 class SharedFigures:
     """The figures of an installation, read at most once in a while, by the first reader that asks.
 
-    A reader that comes while another one reads gets the figures before, if there are any. Nothing is read while nobody
-    asks.
+    A reader that comes while another one reads gets the figures before, if there are any. In an event loop nobody waits
+    for a reading that takes long: it goes on in the background, and the figures before are given, as long as somebody
+    asks again and again. Nothing is read while nobody asks.
 
     Args:
         engine: An Engine, which :meth:`get` and :meth:`aget` use, or an AsyncEngine, for :meth:`aget` in one event
             loop.
         queues: The queues. None: all of the installation.
         schema: The schema of the installation. None: the search_path finds it.
-        keep: How long figures are kept; longer where reading them takes longer than a tenth of it.
+        keep: How long figures are kept; longer where reading them takes longer than a thirtieth of it.
         points: How many figures of the past are kept for each queue.
     """
 
@@ -81,10 +85,14 @@ class SharedFigures:
         self._keep = keep.total_seconds()
         self._points = points
         self._past: dict[str, deque[Point]] = {}
+        self._waits: dict[str, dict[str, deque[float]]] = {}
         self._latest: Figures | None = None
         self._completed: Counter[str] = Counter()
         self._took = 0.0
         self._good_until = 0.0
+        self._given_until = 0.0
+        self._forgotten = 0
+        self._background: asyncio.Task[object] | None = None
         self._lock = Lock()
 
     @property
@@ -96,9 +104,18 @@ class SharedFigures:
         """The past of a queue, the oldest first."""
         return tuple(self._past.get(queue, ()))
 
+    def past_waits(self, queue: str, channel: str) -> Sequence[float]:
+        """The waits of the oldest ready message of a channel, in seconds, the oldest figures first.
+
+        Empty: it is not among the channels that the figures list. It begins when the channel was listed.
+        """
+        return tuple(self._waits.get(queue, {}).get(channel, ()))
+
     def forget(self) -> None:
         """Read anew when the figures are requested next: something was changed."""
-        self._good_until = 0.0
+        # A reading that has begun may not have the change.
+        self._forgotten += 1
+        self._good_until = self._given_until = 0.0
 
     def completed(self, queue: str) -> int:
         """The number of attempts of a queue that were completed between the first figures and the latest."""
@@ -128,25 +145,36 @@ class SharedFigures:
         try:
             if (figures := self._fresh()) is not None:
                 return figures
-            began = monotonic()
+            began, forgotten = monotonic(), self._forgotten
             with engine.connect() as connected:
                 connection = connected.execution_options(isolation_level="REPEATABLE READ")
                 figures = self._reading()(connection)
                 connection.rollback()
-            return self._take(figures, began)
+            return self._take(figures, began, forgotten)
         finally:
             self._lock.release()
 
     async def aget(self) -> Figures:
         """As :meth:`get`, in an event loop, which it does not block."""
+        if (figures := self._fresh()) is not None:
+            return figures
+        latest = self._latest
+        if latest is None or self._took < PATIENCE_SECONDS or monotonic() >= self._given_until:
+            return await self._aread()
+        if self._background is None or self._background.done():
+            self._background = asyncio.ensure_future(self._aread())
+            # Who asks after that will have the error.
+            self._background.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return latest
+
+    async def _aread(self) -> Figures:
         engine = self.engine
         if isinstance(engine, Engine):
-            fresh = self._fresh()
-            return fresh if fresh is not None else await asyncio.to_thread(self.get)
+            return await asyncio.to_thread(self.get)
         while (figures := self._fresh()) is None:
             if self._lock.acquire(blocking=False):
                 try:
-                    return await self._aread(engine)
+                    return await self._aread_on(engine)
                 finally:
                     self._lock.release()
             if self._latest is not None:
@@ -154,13 +182,13 @@ class SharedFigures:
             await asyncio.sleep(0.01)
         return figures
 
-    async def _aread(self, engine: AsyncEngine) -> Figures:
-        began = monotonic()
+    async def _aread_on(self, engine: AsyncEngine) -> Figures:
+        began, forgotten = monotonic(), self._forgotten
         async with engine.connect() as connected:
             connection = await connected.execution_options(isolation_level="REPEATABLE READ")
             figures = await connection.run_sync(self._reading())
             await connection.rollback()
-        return self._take(figures, began)
+        return self._take(figures, began, forgotten)
 
     def _reading(self) -> Callable[[Connection], Figures]:
         return lambda connection: read_figures(connection, self.schema, self._queues, self._latest)
@@ -168,7 +196,7 @@ class SharedFigures:
     def _fresh(self) -> Figures | None:
         return self._latest if monotonic() < self._good_until else None
 
-    def _take(self, figures: Figures, began: float) -> Figures:
+    def _take(self, figures: Figures, began: float, forgotten: int) -> Figures:
         self._took = monotonic() - began
         for name, queue in figures.queues.items():
             oldest = queue.oldest_ready
@@ -182,8 +210,22 @@ class SharedFigures:
                     queue.completed_per_second,
                 )
             )
+            self._waits[name] = self._waits_with(queue)
         for gone in self._past.keys() - figures.queues.keys():
-            del self._past[gone]
+            del self._past[gone], self._waits[gone]
         self._latest = figures
-        self._good_until = monotonic() + max(self._keep, _DUTY * self._took)
+        if self._forgotten == forgotten:
+            period = max(self._keep, DUTY * self._took)
+            self._good_until = monotonic() + period
+            self._given_until = self._good_until + period
         return figures
+
+    def _waits_with(self, queue: QueueFigures) -> dict[str, deque[float]]:
+        """The waits of the channels that are listed, those of others forgotten."""
+        before = self._waits.get(queue.name, {})
+        found = {}
+        for tenant in queue.tenants:
+            waits = before.get(tenant.channel)
+            found[tenant.channel] = deque[float](maxlen=self._points) if waits is None else waits
+            found[tenant.channel].append(tenant.wait.total_seconds() if tenant.wait else 0.0)
+        return found

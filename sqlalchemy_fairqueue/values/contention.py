@@ -28,6 +28,8 @@ class ChannelDemand:
         oldest_ready_at: Since when the oldest of the ready messages waits, in UTC. None: nothing is ready.
         last_dequeue_at: When the channel was last served, in UTC. None: never.
         rate_allows_at: When its rate allows the next delivery, in UTC. None: it has no rate.
+        served_cost: What its attempts that ended lately cost. None: the queue shares by messages, or records no
+            history.
     """
 
     channel: str
@@ -42,6 +44,7 @@ class ChannelDemand:
     oldest_ready_at: datetime | None
     last_dequeue_at: datetime | None
     rate_allows_at: datetime | None
+    served_cost: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,8 @@ class Contention:
             at their own limit or held back by their rate.
         rival_weight: The weights of the channels that compete, together.
         leased: Messages of the queue that consumers hold.
+        served_cost: What the attempts of all channels that ended lately cost: in the last five minutes, or since the
+            oldest of the last 10,000 attempts. None: the queue shares by messages, or records no history.
         waits: The median, the 90th and 99th percentile and the longest of the channels' waits. Empty: nothing is ready.
     """
 
@@ -67,6 +72,7 @@ class Contention:
     rival_weight: int
     leased: int
     waits: tuple[timedelta, ...]
+    served_cost: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,6 +103,8 @@ class Tenant:
         share: Its messages that consumers hold as a part of all, 0 to 1. None: consumers hold none.
         entitled: The part that its weight entitles it to beside the channels that compete now, 0 to 1. None: something
             of its own holds it back.
+        cost_share: What its attempts that ended lately cost, as a part of all, 0 to 1. None: the queue shares by
+            messages, or knows of none.
     """
 
     demand: ChannelDemand
@@ -110,6 +112,12 @@ class Tenant:
     waits_for: Wait | None
     share: float | None
     entitled: float | None
+    cost_share: float | None = None
+
+    @property
+    def used(self) -> float | None:
+        """The share that it uses of what the queue shares: by cost, or else by messages."""
+        return self.share if self.cost_share is None else self.cost_share
 
     @property
     def channel(self) -> str:
@@ -215,9 +223,14 @@ def _others(limit: SharedLimit, queue: str) -> tuple[QueueTaker, ...]:
 
 
 def _turn(contention: Contention, channel: ChannelDemand | ChannelStats) -> Reason:
-    if contention.leased and channel.leased / contention.leased >= _entitled(channel, contention):
-        return Reason.CAPACITY
-    return Reason.TURN
+    used = _cost_share(channel, contention)
+    if used is None and contention.leased:
+        used = channel.leased / contention.leased
+    return Reason.CAPACITY if used is not None and used >= _entitled(channel, contention) else Reason.TURN
+
+
+def _cost_share(channel: ChannelDemand | ChannelStats, contention: Contention) -> float | None:
+    return (channel.served_cost or 0) / contention.served_cost if contention.served_cost else None
 
 
 def _tenant(
@@ -232,6 +245,7 @@ def _tenant(
         waits_for,
         demand.leased / contention.leased if contention.leased else None,
         _entitled(demand, contention) if competes else None,
+        _cost_share(demand, contention),
     )
 
 

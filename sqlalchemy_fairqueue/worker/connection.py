@@ -44,7 +44,7 @@ _REFUSALS = {"55P03", "22P05"}
 
 
 class ConnectionOptions(Protocol):
-    """Options of the user of a connection of its own."""
+    """What a connection of its own needs to know of who uses it."""
 
     @property
     def engine(self) -> Engine | AsyncEngine:
@@ -58,7 +58,7 @@ class ConnectionOptions(Protocol):
 
     @property
     def timings(self) -> Timings:
-        """The limits of its calls."""
+        """How long things may take."""
         ...
 
 

@@ -32,7 +32,7 @@ _LINGER = 30.0
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """The options of a listening connection."""
+    """What a listening connection needs to know."""
 
     engine: Engine | AsyncEngine
     clock: Clock = monotonic

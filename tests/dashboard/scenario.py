@@ -31,11 +31,18 @@ def take(engine: Engine, queue: Queue, limit: int) -> list[Delivery]:
     return queue.dequeue(engine, limit=limit, lease=timedelta(minutes=5))
 
 
-def busy(engine: Engine, figures: SharedFigures) -> None:
-    """Bring the installation there, with some figures of the past."""
+def busy(engine: Engine, figures: SharedFigures) -> int:
+    """Bring the installation there, with some figures of the past. Returns a message that was tried."""
     for queue in (DOCUMENTS, MAILS):
         queue.configure(engine, history=True)
-    DOCUMENTS.configure_channel(engine, "globex", max_concurrency=2)
+    DOCUMENTS.configure_plan(engine, "free", max_concurrency=2, max_backlog=2000)
+    DOCUMENTS.configure_plan(engine, "business", weight=3, rate="50/s")
+    DOCUMENTS.configure_channel(engine, "umbrella", plan="business")
+    put(engine, DOCUMENTS, "umbrella", 1)
+    DOCUMENTS.retry(engine, take(engine, DOCUMENTS, 1), delay=timedelta(0), error=_TIMEOUT)
+    tried = take(engine, DOCUMENTS, 1)
+    DOCUMENTS.retry(engine, tried, delay=timedelta(minutes=4), error=_REFUSED)
+    DOCUMENTS.configure_channel(engine, "globex", plan="free", weight=2)
     DOCUMENTS.configure_channel(engine, "initech", rate="1/h, burst 1")
     DOCUMENTS.configure_channel(engine, "northwind", weight=3)
     put(engine, DOCUMENTS, "globex", 40)
@@ -61,3 +68,4 @@ def busy(engine: Engine, figures: SharedFigures) -> None:
         figures.forget()
         figures.get()
     MAILS.purge(engine, "acme-industries")
+    return tried[0].message_id

@@ -12,6 +12,7 @@ from sqlalchemy_fairqueue.dashboard import Access, create_dashboard
 from sqlalchemy_fairqueue.dashboard.policies import EDITOR
 from tests.cli.messages import QUEUE, bury, enqueue, lease
 from tests.dashboard.conftest import Browse, Form, visited
+from tests.dashboard.test_pages import PAGES
 from tests.policies import SAMPLES
 
 _AUDIT = "sqlalchemy_fairqueue.dashboard.audit"
@@ -176,7 +177,7 @@ def test_viewers_and_strangers(browse: Browse, engine: Engine) -> None:
     assert browse("viewer").get("tenant", **_TENANT).forms == []
     assert browse("viewer").submit(form).status == 403
     assert browse("stranger").submit(form).status == 403
-    for page in ("", "tenants", "dead", "schedules", "workers", "health", "live", "message", "tenant"):
+    for page in (*PAGES, "live", "message", "tenant", "plan", "group"):
         found = browse("stranger").get(page)
         assert found.status == 403
         assert "customer-7" not in found.text

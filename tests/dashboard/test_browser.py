@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from selenium import webdriver
@@ -15,9 +16,11 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import WebDriverWait
+from selenium.webdriver.support.ui import Select, WebDriverWait
 from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
+from sqlalchemy_fairqueue import Enqueue
 from sqlalchemy_fairqueue.dashboard import Access, Role, create_dashboard
 from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, lease
 from tests.dashboard.conftest import served
@@ -70,6 +73,20 @@ class Chromium:
             found.send_keys(text)
 
         self._patiently(write)
+
+    def choose(self, field: str, text: str) -> None:
+        """Choose an option, by its text."""
+        self._patiently(lambda: Select(self.driver.find_element(By.NAME, field)).select_by_visible_text(text))
+
+    def tick(self, field: str) -> None:
+        """Tick a box."""
+        self._patiently(lambda: self.driver.find_element(By.NAME, field).click())
+
+    def press(self, button: str, *then: str) -> None:
+        """Press a button and wait for a text; and again, as often as there are more of both."""
+        for press, text in zip((button, *then[1::2]), then[::2], strict=True):
+            self.click(press)
+            self.wait_for(text)
 
     def _patiently(self, act: Callable[[], None]) -> None:
         """Do something with an element that new figures may replace at this moment."""
@@ -146,18 +163,31 @@ def chromium(engine: Engine, tmp_path: Path) -> Iterator[Open]:
 
 def test_every_page_at_every_width(chromium: Open, engine: Engine) -> None:
     """No page is wider than a phone or a desk, and the browser complains of nothing, whatever the names are."""
+    hostile = "<img src=x onerror=alert(1)>"
+    QUEUE.configure(engine, history=True)
+    QUEUE.configure_plan(engine, hostile, weight=2)
+    QUEUE.configure_channel(engine, hostile, plan=hostile, max_concurrency=1)
+    QUEUE.schedule(engine, hostile, channel=hostile, every=timedelta(hours=1), kind=hostile)
     for name in ODD_NAMES:
         enqueue(engine, name, name)
-    lease(engine, 3)
-    [dead] = bury(engine, "<img src=x onerror=alert(1)>")
-    [message] = enqueue(engine, "customer-7", payload={"long": "x" * 2000})
+    [tried] = enqueue(engine, hostile, kind=hostile)
+    [tried_too, *_] = lease(engine, 99)
+    QUEUE.retry(engine, tried_too, delay=timedelta(0), error=hostile * 9)
+    [dead] = bury(engine, hostile)
+    [message] = enqueue(engine, "customer-7", payload={"long": "x" * 2000, hostile: hostile})
+    with Session(engine) as session, session.begin(), QUEUE.group(session) as group:
+        group.enqueue_many([Enqueue(channel=hostile, payload=1)])
     browser = chromium()
-    messages = [f"message?queue=documents&id={one}" for one in (message, dead)]
-    for page in (*_PAGES, "tenant?queue=documents&channel=customer-7", *messages):
-        for width in (360, 768, 1280):
+    ids = {"message": (message, dead, tried, tried_too.message_id)}
+    pages = [f"message?queue=documents&id={one}" for one in ids["message"]]
+    pages += [f"tenant?{urlencode({'queue': 'documents', 'channel': name})}" for name in ("customer-7", hostile)]
+    pages += [f"plan?{urlencode({'queue': 'documents', 'plan': hostile})}", f"group?queue=documents&group={group.id}"]
+    for page in (*_PAGES, *pages):
+        for width in (360, 1280):
             browser.resize(width, 800)
             browser.open(page)
             assert browser.overflow() <= 0, (page, width)
+            assert browser.driver.find_elements(By.TAG_NAME, "img") == []
     assert browser.complaints() == []
 
 
@@ -247,6 +277,69 @@ def test_actions(chromium: Open, engine: Engine) -> None:
     assert browser.complaints() == []
 
 
+def test_every_other_action(chromium: Open, engine: Engine) -> None:
+    """Plans, messages, groups, dead letters and schedules: each button does what it says."""
+    QUEUE.configure_plan(engine, "gold", weight=5)
+    QUEUE.schedule(engine, "nightly", channel="customer-7", every=timedelta(hours=1), kind="report")
+    [moved, cancelled] = enqueue(engine, "customer-7", "customer-7")
+    with Session(engine) as session, session.begin(), QUEUE.group(session) as group:
+        group.enqueue_many([Enqueue(channel="customer-9", payload=1)])
+    browser = chromium()
+    tenant = "tenant?queue=documents&channel=customer-7"
+    browser.open(tenant)
+    browser.choose("plan", "gold")
+    browser.press("Preview the change…", "Change the policy of", "Change the policy", "The policy was changed.")
+    browser.fill("weight", "3")
+    browser.press("Preview the change…", "Change the policy of", "Change the policy", "The policy was changed.")
+    browser.tick("reset.weight")
+    browser.press("Preview the change…", "weight 3 5", "Change the policy", "The policy was changed.")
+    [stats] = QUEUE.channels(engine, "customer-7")
+    assert (stats.plan, stats.weight, stats.overridden) == ("gold", 5, ())
+    browser.open("plan?queue=documents&plan=silver")
+    browser.fill("rate", "5/s")
+    browser.press("Make the plan…", "Make the plan 'silver'?", "Make the plan", "The plan was changed.")
+    browser.press("Remove…", "Remove the plan 'silver'?", "Remove the plan", "The plan was removed.")
+    browser.open(f"message?queue=documents&id={moved}")
+    browser.fill("to", "customer-8")
+    browser.press("Move…", "There is no such tenant yet", "Move the message", "Moved.")
+    browser.open(f"message?queue=documents&id={cancelled}")
+    browser.press("Cancel…", "Cancel message", "Cancel the message", "Cancelled.")
+    browser.open(f"group?queue=documents&group={group.id}")
+    browser.press("Cancel…", "Cancel the 1 member", "Cancel them", "Cancelled: 1.")
+    browser.open("schedules")
+    browser.press("Run now", "Enqueued as message")
+    browser.press("Pause", "The schedule is paused.")
+    browser.press("Resume", "The schedule goes on.")
+    bury(engine, "customer-1", kind="parse")
+    browser.open("dead")
+    browser.press("Redrive", "Redriven: 1.")
+    bury(engine, "customer-1", kind="parse")
+    browser.open("dead")
+    browser.press("Purge…", "for good?", "Delete them", "Purged for good: ")
+    assert QUEUE.dead_letters(engine) == []
+    assert browser.complaints() == []
+
+
+def test_an_action_by_keyboard(chromium: Open, engine: Engine) -> None:
+    """Without a mouse: a field is reached, changed and sent, and the question is answered."""
+    enqueue(engine, "customer-7")
+    browser = chromium()
+    browser.open("tenant?queue=documents&channel=customer-7")
+    for _ in range(60):
+        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+        if browser.driver.switch_to.active_element.get_attribute("name") == "weight":
+            break
+    browser.driver.switch_to.active_element.send_keys("4", Keys.ENTER)
+    browser.wait_for("Change the policy of")
+    for _ in range(30):
+        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+        if browser.driver.switch_to.active_element.text == "Change the policy":
+            break
+    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    browser.wait_for("The policy was changed.")
+    assert QUEUE.channels(engine, "customer-7")[0].weight == 4
+
+
 def test_without_scripts(chromium: Open, engine: Engine) -> None:
     """Without JavaScript each page is readable, and actions work."""
     enqueue(engine, "customer-7")
@@ -264,13 +357,15 @@ def test_without_scripts(chromium: Open, engine: Engine) -> None:
 def test_pictures(chromium: Open, engine: Engine, tmp_path: Path) -> None:
     """The pictures of the documentation are of these pages; FAIRQUEUE_PICTURES names the folder to put them into."""
     folder = Path(os.environ.get("FAIRQUEUE_PICTURES", tmp_path))
-    busy(engine, chromium.figures)  # type: ignore[attr-defined]
+    tried = busy(engine, chromium.figures)  # type: ignore[attr-defined]
     browser = chromium()
     pictures = (
         ("overview", "", "light", 1280), ("tenants", "tenants?queue=documents", "light", 1280),
         ("tenants-dark", "tenants?queue=documents", "dark", 1280),
         ("tenants-phone", "tenants?queue=documents", "light", 390),
         ("tenant", "tenant?queue=documents&channel=globex", "light", 1280), ("dead", "dead", "light", 1280),
+        ("plans", "plans?queue=documents", "light", 1280),
+        ("message", f"message?queue=documents&id={tried}", "light", 1280),
     )  # fmt: skip
     for name, page, scheme, width in pictures:
         browser.dark(scheme)

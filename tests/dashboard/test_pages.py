@@ -6,13 +6,14 @@ import httpx
 import pytest
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import Enqueue, Queue
 from sqlalchemy_fairqueue.dashboard import create_dashboard
 from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, lease
 from tests.dashboard.conftest import Browse, visited
 
-PAGES = ("", "tenants", "plans", "dead", "schedules", "workers", "health")
+PAGES = ("", "tenants", "plans", "groups", "dead", "schedules", "workers", "health")
 
 
 def test_nothing(browse: Browse) -> None:
@@ -53,6 +54,20 @@ def test_tenants(browse: Browse, engine: Engine) -> None:
     assert "minnow" not in filtered
 
 
+def test_shares_by_cost(browse: Browse, engine: Engine) -> None:
+    """In a queue that is fair by cost, tenants stand with their share of the cost, beside their entitlement."""
+    QUEUE.configure(engine, fair_by="cost", history=True)
+    for channel, cost in (("dear", 90), ("cheap", 10)):
+        enqueue(engine, channel, cost=cost)
+    QUEUE.complete(engine, lease(engine, 2))
+    enqueue(engine, "dear", "cheap")
+    lease(engine, 1)
+    page = browse("viewer").get("tenants", queue="documents")
+    assert "90 % of 50 % by cost" in page.text
+    page = browse("viewer").get("tenant", queue="documents", channel="cheap")
+    assert "10 % of the cost that was served lately" in page.text
+
+
 def test_a_tenant(browse: Browse, engine: Engine) -> None:
     """A tenant's page has its figures, its policy and its messages, and no button for a viewer."""
     QUEUE.configure_channel(engine, "customer-7", max_concurrency=1, rate="10/s", weight=3)
@@ -63,6 +78,7 @@ def test_a_tenant(browse: Browse, engine: Engine) -> None:
     assert {f"#{first}", f"#{second}"} <= page.links.keys()
     assert "10/s" in page.text
     assert page.forms == []
+    assert "wait of the last minutes" in browse("viewer").get("tenant", queue="documents", channel="customer-7").html
     assert browse("viewer").get("tenant", queue="documents", channel="nobody").status == 404
     assert browse("viewer").get("tenant", queue="nothing", channel="customer-7").status == 404
 
@@ -121,7 +137,11 @@ def test_workers(browse: Browse, engine: Engine) -> None:
 
 def test_health(browse: Browse) -> None:
     """The page of health has what doctor finds."""
-    assert "every table, index and function is as the migrations left it" in browse("viewer").get("health").text
+    user = browse("viewer")
+    page = user.get("health")
+    while "The checks are being made." in page.text:
+        page = user.get("health")
+    assert "every table, index and function is as the migrations left it" in page.text
 
 
 @pytest.mark.parametrize(
@@ -137,6 +157,8 @@ def test_hostile_names(browse: Browse, engine: Engine, name: str) -> None:
     queue.configure_channel(engine, name, plan=name)
     enqueue(engine, name, queue=queue, kind=name[:60], payload={"p": name})
     lease(engine, 1, queue=queue)
+    with Session(engine) as session, session.begin(), queue.group(session) as group:
+        group.enqueue_many([Enqueue(channel="members", payload=name, kind=name[:60])])
     [waiting] = enqueue(engine, name, queue=queue, kind=name[:60], payload={"p": name}, headers={"h": name})
     user = browse("operator")
     pages = [user.get(page) for page in PAGES] + [
@@ -146,6 +168,8 @@ def test_hostile_names(browse: Browse, engine: Engine, name: str) -> None:
         user.get("workers", queue=name),
         user.get("tenant", queue=name, channel=name),
         user.get("plans", queue=name),
+        user.get("groups", queue=name),
+        user.get("group", queue=name, group=group.id),
         user.get("plan", queue=name, plan=name),
         user.get("message", queue=name, id=waiting),
         user.get("message", queue=name, id=dead),

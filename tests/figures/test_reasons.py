@@ -8,6 +8,7 @@ from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue
 from sqlalchemy_fairqueue.figures import QueueTaker, Reason, SharedFigures, Tenant
+from sqlalchemy_fairqueue.values import FairBy
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.database import Database
 
@@ -250,3 +251,23 @@ def test_the_database_refuses(database: Database, call: str) -> None:
     with pytest.raises(DBAPIError) as refused:
         database.rows(f"select * from {call}")
     assert getattr(refused.value.orig, "sqlstate", None) == "QF001"
+
+
+@pytest.mark.parametrize("fair_by", ["cost", "seconds"])
+def test_shares_by_cost(engine: Engine, fair_by: FairBy) -> None:
+    """In a queue that is fair by cost, the share is that of the cost that was served, and so is the reason."""
+    QUEUE.configure(engine, fair_by=fair_by, history=True)
+    for channel, cost in (("dear", 90), ("cheap", 5), ("cheap", 5)):
+        enqueue(engine, channel, cost=cost)
+    deliveries = lease(engine, 3)
+    for one in deliveries:
+        QUEUE.complete(engine, one, cost=90 if one.channel == "dear" else 5)
+    enqueue(engine, "dear", "cheap", "cheap", "cheap")
+    assert len(lease(engine, 3)) == 3
+    enqueue(engine, "dear", "cheap")
+    dear, cheap = _tenant(engine, "dear"), _tenant(engine, "cheap")
+    assert (dear.cost_share, cheap.cost_share) == (0.9, 0.1)
+    assert (dear.used, dear.entitled, dear.reason) == (0.9, 0.5, Reason.CAPACITY)
+    assert (cheap.used, cheap.entitled, cheap.reason) == (0.1, 0.5, Reason.TURN)
+    QUEUE.configure(engine, fair_by="messages")
+    assert _tenant(engine, "dear").cost_share is None

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from sqlalchemy_fairqueue.figures import SharedFigures
+from sqlalchemy_fairqueue.figures import SharedFigures, take_sample
 from tests.cli.messages import QUEUE, enqueue, lease
 
 _LONG = timedelta(hours=1)
@@ -43,6 +43,53 @@ def test_rates_and_the_past(engine: Engine) -> None:
     assert [point.backlog for point in shared.past(QUEUE.name)] == [3, 1]
 
 
+@pytest.mark.parametrize("heard", [False, True])
+def test_top_and_the_dashboard_agree(engine: Engine, *, heard: bool) -> None:
+    """Both have the same counts and ages of each channel and of the queue, whether the dispatcher has heard of all."""
+    QUEUE.configure_channel(engine, "aged", priority_aging=timedelta(minutes=1))
+    enqueue(engine, "a", "a", "a", "b", "aged")
+    enqueue(engine, "b", "aged", priority=3)
+    enqueue(engine, "a", "later", delay=timedelta(hours=1))
+    [one, *_] = lease(engine, 3)
+    QUEUE.retry(engine, one, delay=timedelta(0))
+    enqueue(engine, "new")
+    if heard:
+        QUEUE.pause(engine)
+        lease(engine, 1)
+    sample = take_sample(engine, None, [QUEUE], None)
+    figures = SharedFigures(engine).get().queues[QUEUE.name]
+    shown = {
+        each.channel: (each.ready, each.scheduled, each.leased, each.oldest_ready_at, each.current_concurrency)
+        for each in figures.contention.channels
+    }
+    assert shown == {
+        each.channel: (each.ready, each.scheduled, each.leased, each.oldest_ready_at, each.current_concurrency)
+        for each in (channel.stats for channel in sample.channels)
+    }
+    counts = [sum(column) for column in list(zip(*shown.values(), strict=True))[:3]]
+    assert [figures.stats.ready, figures.stats.scheduled, figures.stats.leased] == counts
+    assert figures.stats.oldest_ready_at == min(since for *_, since, _ in shown.values() if since)
+    assert figures.contention.waiting == sum(since is not None for *_, since, _ in shown.values())
+
+
+def test_waits_over_time(engine: Engine) -> None:
+    """The waits of the channels that are listed are kept from figures to figures, and forgotten with them."""
+    enqueue(engine, "a", "b")
+    shared = SharedFigures(engine, keep=_LONG)
+    for _ in range(3):
+        shared.forget()
+        shared.get()
+    waits = shared.past_waits(QUEUE.name, "a")
+    assert len(waits) == 3
+    assert list(waits) == sorted(waits)
+    assert waits[0] > 0
+    QUEUE.complete(engine, [one for one in lease(engine, 2) if one.channel == "a"])
+    shared.forget()
+    shared.get()
+    assert shared.past_waits(QUEUE.name, "a") == shared.past_waits("nothing", "a") == ()
+    assert len(shared.past_waits(QUEUE.name, "b")) == 4
+
+
 async def test_async_engine(async_engine: AsyncEngine, engine: Engine) -> None:
     """The figures of an AsyncEngine are awaited, and get says so."""
     enqueue(engine, "a")
@@ -64,3 +111,35 @@ def test_named_queues_only(engine: Engine) -> None:
     """Only the queues that were named are read, also one that nobody knows yet."""
     enqueue(engine, "a")
     assert list(SharedFigures(engine, [type(QUEUE)("other")]).get().queues) == ["other"]
+
+
+async def test_slow_readings_go_on_in_the_background(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for figures that take long, unless there are none, those at hand are old, or something changed."""
+    now = 0.0
+    monkeypatch.setattr("sqlalchemy_fairqueue.figures.shared.monotonic", lambda: now)
+    monkeypatch.setattr("sqlalchemy_fairqueue.figures.shared.PATIENCE_SECONDS", 0.0)
+    enqueue(engine, "a")
+    shared = SharedFigures(engine, keep=timedelta(seconds=2))
+    first = await shared.aget()
+    now = 3.0
+    assert await shared.aget() is first
+    assert shared._background is not None
+    second = await shared._background
+    assert second is not first
+    assert await shared.aget() is second
+    now = 300.0
+    assert await shared.aget() is not second
+    enqueue(engine, "b")
+    shared.forget()
+    assert (await shared.aget()).queues[QUEUE.name].stats.ready == 2
+
+
+def test_a_change_during_a_reading(engine: Engine) -> None:
+    """Figures whose reading had begun when something changed are read anew by the next one who looks."""
+    enqueue(engine, "a")
+    shared = SharedFigures(engine, keep=_LONG)
+    event.listen(engine, "before_cursor_execute", lambda *_: shared.forget(), once=True)
+    first = shared.get()
+    second = shared.get()
+    assert second is not first
+    assert shared.get() is second

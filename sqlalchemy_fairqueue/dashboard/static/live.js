@@ -27,7 +27,8 @@
     const active = document.activeElement;
     const edited = active && main().contains(active) && active.matches("input, select, textarea");
     return pressed || edited || main().querySelector("details[open]") || String(window.getSelection()).length > 0 ||
-      [...main().querySelectorAll("form.editor input")].some((field) => field.value !== field.defaultValue) ||
+      [...main().querySelectorAll("form.editor input")].some((field) =>
+        field.value !== field.defaultValue || field.checked !== field.defaultChecked) ||
       [...main().querySelectorAll("form.editor option")].some((field) => field.selected !== field.defaultSelected);
   };
 

@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 def results_of(groups: GroupedData, function: Callable[[pa.Table], R]) -> list[R]:
-    """The results of a function for each group.
+    """What a function makes of each group.
 
     Raises:
         InvalidArgument: The function raised it. Any other error fails the job.

@@ -6,13 +6,14 @@
 -- for it alone. served_cost: what its attempts that ended since served_since cost, see fq_recent_costs; both null: the
 -- queue does not record its history.
 -- Cost: four index probes a channel of the answer, its scheduled and its prioritised messages, and what the queue has
--- of leased messages, dead letters and signals not heard, and at most 10,000 entries of the history. With p_busy, one
--- index entry more for each busy channel. The ready messages are not read: the dispatcher counts them.
+-- of leased messages and signals not heard, and at most 10,000 entries of the history. Dead letters: those of the
+-- channels where up to 100 are named, or else those of the queue. With p_busy, one index entry more for each busy
+-- channel. The ready messages are not read: the dispatcher counts them.
 -- Planned anew by each call: a plan for any arguments would read all channels of the queue for one of them, or for a
 -- page.
 -- Locks: none. Index: fq_channel_queue_name_key, fq_channel_pkey, those of fq_busy_channels,
--- fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_died_ix, fq_channel_plan_pkey,
--- fq_plan_pkey.
+-- fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_died_ix,
+-- fq_dead_letter_channel_ix, fq_channel_plan_pkey, fq_plan_pkey.
 -- Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_channel_stats(
   p_queue text,
@@ -117,13 +118,21 @@ begin
     select d.channel_id, count(*) as messages
     from fairqueue.fq_dead_letter d
     where d.queue = p_queue
+      and (cardinality(p_channels) <= 100) is not true
     group by d.channel_id
   )
   select n.name, greatest(0, s.backlog + coalesce(t.added, 0) - later.messages), later.messages,
     coalesce(h.messages, 0), (s.current_concurrency - coalesce(t.freed, 0))::integer, s.max_concurrency,
     s.rate_interval, s.rate_burst, s.weight, s.max_backlog, s.drop_when_full, s.priority_aging,
     greatest(later.messages, s.backlog + coalesce(t.added, 0)), s.dropped + coalesce(t.dropped, 0), s.paused_at,
-    least(ordinary.since, urgent.since), nullif(s.last_dequeue_at, 0), coalesce(b.messages, 0),
+    least(ordinary.since, urgent.since), nullif(s.last_dequeue_at, 0), case
+      when cardinality(p_channels) <= 100 then (
+        select count(*)
+        from fairqueue.fq_dead_letter d
+        where d.channel_id = n.id
+      )
+      else coalesce(b.messages, 0)
+    end,
     fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst), p.plan, coalesce(p.overridden, '{}'),
     case when e.since is not null then coalesce(u.cost, 0) end, e.since
   from named n

@@ -4,12 +4,20 @@
 -- delivery, null without a rate. Each row ends with figures of the whole queue: waiting, the channels with ready
 -- messages; rivals and rival_weight, the channels that compete and their weights together: those with messages out, and
 -- those with ready messages that are not paused, at their own limit or held back by their rate; messages_out; waits,
--- the median, the 90th and 99th percentile and the longest of the channels' waits, in microseconds. No rows: the queue
--- has no messages.
--- Cost: four index probes a channel with messages, the scheduled and prioritised messages, and what the queue has of
--- messages out and signals not heard. Neither the ready messages nor idle channels are read.
--- Locks: none. Index: those of fq_busy_channels, fq_channel_pkey, fq_channel_state_newest_ix, fq_message_ready_ix,
--- fq_message_lease_ix. Errors: QF001 bad limit; QF007.
+-- the median, the 90th and 99th percentile and the longest of the channels' waits, in microseconds; queue_cost, of
+-- queues that are fair by cost or seconds and record their history, what lately ended cost (fq_recent_costs), of which
+-- served_cost is the channel's. No rows: the queue has no messages.
+-- What the dispatcher knows decides for channels that nothing has happened to since it looked: no signal that is not
+-- heard, no message out, no aging priorities. The wait of such a channel is that of its head, which may be gone since
+-- (cancelled, or locked by others for long): such a channel may be counted as waiting. The rows are exact: they are
+-- chosen by the heads of twice as many channels, and then their messages are looked at.
+-- Cost: one state row a channel with messages; four index probes a row of the answer and a channel that something has
+-- happened to, with its scheduled and prioritised messages; and what the queue has of messages out and signals not
+-- heard. Neither the ready messages nor idle channels are read.
+-- Locks: none. Index: fq_channel_state_ready_ix, fq_channel_state_held_back_ix, fq_channel_state_newest_ix,
+-- fq_channel_pkey, fq_signal_pkey, fq_lease_expires_ix, fq_message_ready_ix, fq_message_lease_ix, fq_queue_pkey; those
+-- of fq_recent_costs.
+-- Errors: QF001 bad limit; QF007.
 create function fairqueue.fq_contention(p_queue text, p_limit integer default 100)
 returns table (
   channel text,
@@ -29,7 +37,9 @@ returns table (
   rivals bigint,
   rival_weight bigint,
   messages_out bigint,
-  waits bigint[]
+  waits bigint[],
+  served_cost bigint,
+  queue_cost bigint
 )
 language plpgsql
 stable
@@ -65,99 +75,180 @@ begin
     where e.queue = p_queue
     group by m.channel_id
   ),
-  busy as materialized (
-    select c.id, c.name, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight, s.paused_at,
-      nullif(s.last_dequeue_at, 0) as served_at, coalesce(h.messages, 0) as leased, later.messages as scheduled,
-      greatest(0, s.backlog + coalesce(t.added, 0) - later.messages) as ready,
-      (s.current_concurrency - coalesce(t.freed, 0))::integer as used,
-      least(ordinary.since, urgent.since) as since,
-      fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst) as allowed_at
-    from fairqueue.fq_busy_channels(p_queue) b(id)
-    join fairqueue.fq_channel c on c.id = b.id
+  known as materialized (
+    select s.channel_id, s.max_concurrency, s.rate_interval, s.rate_burst, s.rate_at, s.weight, s.paused_at,
+      s.last_dequeue_at, s.backlog, s.current_concurrency, s.head_dequeue_at, s.priority_aging
+    from fairqueue.fq_channel_state s
+    where s.queue = p_queue
+      and s.next_dequeue_at is not null
+      and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
+    union all
+    select s.channel_id, s.max_concurrency, s.rate_interval, s.rate_burst, s.rate_at, s.weight, s.paused_at,
+      s.last_dequeue_at, s.backlog, s.current_concurrency, s.head_dequeue_at, s.priority_aging
+    from fairqueue.fq_channel_state s
+    where s.queue = p_queue
+      and s.head_message_id is not null
+      and (s.next_dequeue_at is null or s.current_concurrency >= s.max_concurrency)
+    union all
+    -- Idle as far as the dispatcher knows.
+    select s.channel_id, s.max_concurrency, s.rate_interval, s.rate_burst, s.rate_at, s.weight, s.paused_at,
+      s.last_dequeue_at, s.backlog, s.current_concurrency, null, s.priority_aging
+    from (
+      select t.channel_id
+      from told t
+      union
+      select h.channel_id
+      from held h
+    ) o
     cross join lateral (
       select v.*
       from fairqueue.fq_channel_state v
-      where v.channel_id = c.id
+      where v.channel_id = o.channel_id
       order by v.channel_id desc, v.turn desc
       limit 1
     ) s
-    left join told t on t.channel_id = c.id
-    left join held h on h.channel_id = c.id
+    where (s.next_dequeue_at is null or s.current_concurrency >= s.max_concurrency)
+      and s.head_message_id is null
+  ),
+  busy as materialized (
+    select k.channel_id, k.max_concurrency, k.rate_interval, k.rate_burst, k.weight, k.paused_at,
+      nullif(k.last_dequeue_at, 0) as served_at, k.backlog + coalesce(t.added, 0) as backlog,
+      coalesce(h.messages, 0) as leased, (k.current_concurrency - coalesce(t.freed, 0))::integer as used,
+      fairqueue.fq_rate_allows_at(k.rate_at, k.rate_interval, k.rate_burst) as allowed_at, k.head_dequeue_at as head,
+      num_nonnulls(t.channel_id, h.channel_id, k.priority_aging) > 0 or (k.head_dequeue_at < 0) is true as changed
+    from known k
+    left join told t on t.channel_id = k.channel_id
+    left join held h on h.channel_id = k.channel_id
+  ),
+  picked as materialized (
+    select b.*
+    from busy b
+    where b.changed
+    union all
+    (
+      select b.*
+      from busy b
+      where not b.changed
+        and b.head <= v_now
+      order by b.head
+      limit 2 * p_limit::bigint
+    )
+    union all
+    (
+      select b.*
+      from busy b
+      where not b.changed
+        and b.head > v_now
+      order by b.head
+      limit p_limit
+    )
+  ),
+  looked as materialized (
+    select p.*, w.scheduled, greatest(0, p.backlog - w.scheduled) as ready, w.since
+    from picked p
     cross join lateral (
-      select count(*) as messages
-      from fairqueue.fq_message m
-      where m.channel_id = c.id
-        and m.lease_id is null
-        and m.dequeue_at > v_now
-    ) later
-    left join lateral (
-      select m.dequeue_at as since
-      from fairqueue.fq_message m
-      where m.channel_id = c.id
-        and m.lease_id is null
-        and m.dequeue_at between 0 and v_now
-      order by m.channel_id, m.dequeue_at
-      limit 1
-    ) ordinary on true
-    cross join lateral (
-      select min(m.enqueued_at) as since
-      from fairqueue.fq_message m
-      where m.channel_id = c.id
-        and m.lease_id is null
-        and m.dequeue_at < 0
-    ) urgent
+      select (
+        select count(*)
+        from fairqueue.fq_message m
+        where m.channel_id = p.channel_id
+          and m.lease_id is null
+          and m.dequeue_at > v_now
+      ) as scheduled,
+      least(
+        (
+          select case when m.priority is null then m.dequeue_at else coalesce(m.returned_at, m.enqueued_at) end
+          from fairqueue.fq_message m
+          where m.channel_id = p.channel_id
+            and m.lease_id is null
+            and m.dequeue_at between 0 and v_now
+          order by m.channel_id, m.dequeue_at
+          limit 1
+        ),
+        (
+          select min(coalesce(m.returned_at, m.enqueued_at))
+          from fairqueue.fq_message m
+          where m.channel_id = p.channel_id
+            and m.lease_id is null
+            and m.dequeue_at < 0
+        )
+      ) as since
+    ) w
   ),
   whole as materialized (
-    select count(*) filter (where b.since is not null) as waiting, count(*) filter (where r.competes) as rivals,
-      sum(b.weight) filter (where r.competes) as rival_weight, sum(b.leased) as messages_out,
+    select count(*) filter (where b.since is not null) as waiting, count(*) filter (where b.competes) as rivals,
+      sum(b.weight) filter (where b.competes) as rival_weight, sum(b.leased) as messages_out,
       array[
         v_now - percentile_disc(0.5) within group (order by b.since),
         v_now - percentile_disc(0.1) within group (order by b.since),
         v_now - percentile_disc(0.01) within group (order by b.since),
         v_now - min(b.since)
       ] as waits
-    from busy b
-    cross join lateral (
-      select b.leased > 0
+    from (
+      select a.since, a.weight, a.leased,
+        a.leased > 0
         or (
-          b.since is not null
-          and b.paused_at is null
-          and (b.max_concurrency is null or b.used < b.max_concurrency)
-          and (b.allowed_at <= v_now) is not false
+          a.since is not null
+          and a.paused_at is null
+          and (a.max_concurrency is null or a.used < a.max_concurrency)
+          and (a.allowed_at <= v_now) is not false
         ) as competes
+      from (
+        select l.since, l.weight, l.leased, l.paused_at, l.max_concurrency, l.used, l.allowed_at
+        from looked l
+        where l.changed
+        union all
+        select case when n.head <= v_now then n.head end, n.weight, n.leased, n.paused_at, n.max_concurrency, n.used,
+          n.allowed_at
+        from busy n
+        where not n.changed
+      ) a
+    ) b
+  ),
+  costs as materialized (
+    select r.channel_id, r.cost
+    from fairqueue.fq_recent_costs(
+      (
+        select q.name
+        from fairqueue.fq_queue q
+        where q.name = p_queue
+          and q.fair_by <> 'messages'
+      )::text
     ) r
   ),
   shown as materialized (
     (
       select b.*
-      from busy b
+      from looked b
       where b.since is not null
-      order by b.since, b.name
+      order by b.since, b.channel_id
       limit p_limit
     )
     union
     (
       select b.*
-      from busy b
+      from looked b
       where b.leased > 0
-      order by b.leased desc, b.name
+      order by b.leased desc, b.channel_id
       limit p_limit
     )
     union
     (
       select b.*
-      from busy b
+      from looked b
       where b.scheduled > 0
         and b.since is null
-      order by b.scheduled desc, b.name
+      order by b.head, b.channel_id
       limit p_limit
     )
   )
-  select s.name, s.ready, s.scheduled, s.leased, s.used, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight,
+  select c.name, s.ready, s.scheduled, s.leased, s.used, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight,
     s.paused_at, s.since, s.served_at, s.allowed_at, w.waiting, w.rivals, coalesce(w.rival_weight, 0),
-    w.messages_out::bigint, w.waits
+    w.messages_out::bigint, w.waits, case when a.cost is not null then coalesce(u.cost, 0) end, a.cost
   from shown s
+  join fairqueue.fq_channel c on c.id = s.channel_id
   cross join whole w
-  order by s.since, s.name;
+  left join costs u on u.channel_id = s.channel_id
+  left join costs a on num_nulls(a.channel_id) = 1
+  order by s.since, c.name;
 end
 $$;

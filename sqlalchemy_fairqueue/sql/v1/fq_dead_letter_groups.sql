@@ -44,6 +44,28 @@ begin
     raise exception 'fq_dead_letter_groups has limit %, ids %', p_limit, p_ids
       using errcode = 'QF001', hint = 'ask for 1 dead letter or more, with 0 ids or more of each group';
   end if;
+  begin
+    -- All of them in one statement, as long as all can be read.
+    return query
+    select u.kind, u.reason, u.error, count(*), count(distinct u.channel_id), min(u.died_at), max(u.died_at),
+      (array_agg(u.message_id order by u.died_at desc))[:p_ids]
+    from (
+      select d.message_id, d.channel_id, d.died_at, d.kind || '' as kind, left(d.reason, 200) as reason,
+        regexp_replace(
+          left(split_part(rtrim(right(d.error, 4000), E' \n\r\t'), E'\n', -1), 200), '\d+', '#', 'g'
+        ) as error
+      from fairqueue.fq_dead_letter d
+      where d.queue = p_queue
+      order by d.queue desc, d.died_at desc
+      limit p_limit
+    ) u
+    group by u.kind, u.reason, u.error
+    order by count(*) desc, max(u.died_at) desc;
+    return;
+  exception
+    when data_exception or program_limit_exceeded or internal_error then
+      null;
+  end;
   for r in
     select d.message_id, d.channel_id, d.died_at
     from fairqueue.fq_dead_letter d
@@ -53,7 +75,7 @@ begin
   loop
     begin
       select d.kind || '', left(d.reason, 200),
-        regexp_replace(left(substring(rtrim(right(d.error, 4000), E' \n\r\t') from '[^\n]*\Z'), 200), '\d+', '#', 'g')
+        regexp_replace(left(split_part(rtrim(right(d.error, 4000), E' \n\r\t'), E'\n', -1), 200), '\d+', '#', 'g')
       into v_kind, v_reason, v_error
       from fairqueue.fq_dead_letter d
       where d.message_id = r.message_id;

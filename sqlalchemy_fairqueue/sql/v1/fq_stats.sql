@@ -3,12 +3,14 @@
 -- expired; signals: what transactions left and nobody has heard; current_concurrency: messages that count against the
 -- queue's limit, null if it never had one; rate_allows_at: when the queue's rate allows its next message;
 -- served_cost, served_since: as in fq_channel_stats.
--- Cost: three index probes a channel with messages, the scheduled and prioritised messages, and what the queue has of
--- leased messages, dead letters and signals not heard, and at most 10,000 entries of the history. Neither the ready
--- messages nor the state of idle channels is read; their names are counted in the index (10 million a second).
--- Locks: none. Index: fq_channel_queue_name_key, those of fq_busy_channels, fq_channel_state_newest_ix,
--- fq_channel_state_dropped_ix, fq_message_ready_ix, fq_message_lease_ix, fq_dead_letter_died_ix, fq_queue_pkey,
--- fq_queue_state_newest_ix. Errors: QF007.
+-- Cost: one state row and one index probe a channel with messages; three more for a channel with a signal that is not
+-- heard, a message out or aging priorities, and for the hundred whose heads are the oldest; the scheduled and
+-- prioritised messages; and what the queue has of leased messages, dead letters, signals not heard, and at most
+-- 10,000 entries of the history. Neither the ready messages nor the state of idle channels is read; their names are
+-- counted in the index (10 million a second).
+-- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_ready_ix, fq_channel_state_held_back_ix,
+-- fq_channel_state_newest_ix, fq_channel_state_dropped_ix, fq_message_ready_ix, fq_message_lease_ix, fq_signal_pkey,
+-- fq_lease_expires_ix, fq_dead_letter_died_ix, fq_queue_pkey, fq_queue_state_newest_ix. Errors: QF007.
 create function fairqueue.fq_stats(p_queue text)
 returns table (
   channels bigint,
@@ -47,47 +49,116 @@ begin
   end if;
   return query
   with told as materialized (
-    select count(*) as signals, sum(g.added) as added, sum(g.dropped) as dropped, sum(g.queue_freed) as queue_freed
+    select g.channel_id, count(*) as signals, sum(g.added) as added, sum(g.dropped) as dropped,
+      sum(g.queue_freed) as queue_freed
     from fairqueue.fq_signal g
     where g.queue = p_queue
+    group by g.channel_id
   ),
-  ready_order as materialized (
-    select sum(s.backlog) as backlog, sum(w.scheduled) as scheduled, min(w.since) as since
-    from fairqueue.fq_busy_channels(p_queue) c(id)
+  held as materialized (
+    select distinct m.channel_id
+    from fairqueue.fq_lease e
+    join fairqueue.fq_message m on m.lease_id = e.id
+    where e.queue = p_queue
+  ),
+  -- As in fq_contention.
+  known as materialized (
+    select s.channel_id, s.backlog, s.head_dequeue_at, s.priority_aging
+    from fairqueue.fq_channel_state s
+    where s.queue = p_queue
+      and s.next_dequeue_at is not null
+      and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
+    union all
+    select s.channel_id, s.backlog, s.head_dequeue_at, s.priority_aging
+    from fairqueue.fq_channel_state s
+    where s.queue = p_queue
+      and s.head_message_id is not null
+      and (s.next_dequeue_at is null or s.current_concurrency >= s.max_concurrency)
+    union all
+    select s.channel_id, s.backlog, null, s.priority_aging
+    from (
+      select t.channel_id
+      from told t
+      union
+      select h.channel_id
+      from held h
+    ) o
     cross join lateral (
-      select v.backlog
+      select v.*
       from fairqueue.fq_channel_state v
-      where v.channel_id = c.id
+      where v.channel_id = o.channel_id
       order by v.channel_id desc, v.turn desc
       limit 1
     ) s
-    cross join lateral (
-      select (
-        select count(*)
-        from fairqueue.fq_message m
-        where m.channel_id = c.id
-          and m.lease_id is null
-          and m.dequeue_at > v_now
-      ) as scheduled,
-      least(
-        (
-          select case when m.priority is null then m.dequeue_at else coalesce(m.returned_at, m.enqueued_at) end
+    where (s.next_dequeue_at is null or s.current_concurrency >= s.max_concurrency)
+      and s.head_message_id is null
+  ),
+  busy as materialized (
+    select k.channel_id, k.backlog, k.head_dequeue_at as head,
+      num_nonnulls(t.channel_id, h.channel_id, k.priority_aging) > 0 or (k.head_dequeue_at < 0) is true as changed
+    from known k
+    left join told t on t.channel_id = k.channel_id
+    left join held h on h.channel_id = k.channel_id
+  ),
+  counted as materialized (
+    select sum(b.backlog) as backlog, sum(
+      -- The messages of a channel whose head is due later are all scheduled.
+      case
+        when not b.changed and b.head > v_now then b.backlog
+        else (
+          select count(*)
           from fairqueue.fq_message m
-          where m.channel_id = c.id
+          where m.channel_id = b.channel_id
             and m.lease_id is null
-            and m.dequeue_at between 0 and v_now
-          order by m.channel_id, m.dequeue_at
-          limit 1
-        ),
-        (
-          select min(coalesce(m.returned_at, m.enqueued_at))
-          from fairqueue.fq_message m
-          where m.channel_id = c.id
-            and m.lease_id is null
-            and m.dequeue_at < 0
+            and m.dequeue_at > v_now
         )
-      ) as since
-    ) w
+      end
+    ) as scheduled
+    from busy b
+  ),
+  oldest as materialized (
+    select min(least(
+      (
+        select case when m.priority is null then m.dequeue_at else coalesce(m.returned_at, m.enqueued_at) end
+        from fairqueue.fq_message m
+        where m.channel_id = p.channel_id
+          and m.lease_id is null
+          and m.dequeue_at between 0 and v_now
+        order by m.channel_id, m.dequeue_at
+        limit 1
+      ),
+      (
+        select min(coalesce(m.returned_at, m.enqueued_at))
+        from fairqueue.fq_message m
+        where m.channel_id = p.channel_id
+          and m.lease_id is null
+          and m.dequeue_at < 0
+      )
+    )) as since
+    from (
+      select b.channel_id
+      from busy b
+      where b.changed
+      union all
+      (
+        select b.channel_id
+        from busy b
+        where not b.changed
+          and b.head <= v_now
+        order by b.head
+        limit 100
+      )
+    ) p
+  ),
+  ready_order as materialized (
+    select c.backlog, c.scheduled, o.since
+    from counted c
+    cross join oldest o
+  ),
+  signals as materialized (
+    select sum(t.signals)::bigint as signals, sum(t.added) as added, sum(t.dropped) as dropped,
+      sum(t.queue_freed) as queue_freed
+    from told t
   )
   select
     (
@@ -145,7 +216,7 @@ begin
     c.cost,
     c.since
   from ready_order l
-  cross join told t
+  cross join signals t
   left join fairqueue.fq_queue q on q.name = p_queue
   left join fairqueue.fq_recent_costs(p_queue) c on num_nulls(c.channel_id) = 1;
 end

@@ -1,0 +1,168 @@
+"""The base of all pages: who asks, what every page has, and the tenants in tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse
+
+from sqlalchemy_fairqueue.dashboard.access import CSRF_COOKIE, access_of, csrf_token
+from sqlalchemy_fairqueue.dashboard.reading import seconds_ago
+from sqlalchemy_fairqueue.dashboard.rendering import rendered
+from sqlalchemy_fairqueue.dashboard.words import reason_detail, share_of
+from sqlalchemy_fairqueue.database import Target
+from sqlalchemy_fairqueue.values import tenant_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from sqlalchemy_fairqueue.dashboard.access import Access, Authorize
+    from sqlalchemy_fairqueue.dashboard.reading import Reading
+    from sqlalchemy_fairqueue.figures import Figures, QueueFigures, Tenant
+    from sqlalchemy_fairqueue.values import ChannelStats
+
+DONE = {
+    "pause": "Paused.",
+    "resume": "Resumed.",
+    "policy": "The policy was changed.",
+    "plan": "The plan was changed.",
+    "remove_plan": "The plan was removed.",
+    "purge": "Purged {count}.",
+    "cancel": "Cancelled.",
+    "cancel_asked": "A consumer holds the message: it is told, and the message is gone unless it completes first.",
+    "cancel_missing": "There is nothing to cancel: the message is done, dead or unknown.",
+    "move": "Moved.",
+    "move_unchanged": "It is there already.",
+    "move_leased": "A consumer holds the message: it stays.",
+    "move_duplicate": "Another message of that tenant holds its key: it stays.",
+    "move_missing": "There is nothing to move: the message is done, dead or unknown.",
+    "cancel_group": "Cancelled: {count}. Members that consumers hold are gone unless they complete first.",
+    "redrive": "Redriven: {count}.",
+    "purge_dead": "Purged for good: {count}.",
+    "run_schedule": "Enqueued as message #{count}.",
+    "run_schedule_dropped": "Not enqueued: the tenant has as many undelivered messages as it may have.",
+    "pause_schedule": "The schedule is paused.",
+    "resume_schedule": "The schedule goes on.",
+}
+"""The sentence after an action, by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A tenant in a table, with its queue."""
+
+    queue: QueueFigures
+    tenant: Tenant
+
+    @property
+    def detail(self) -> str:
+        """The figures of what holds it up."""
+        return reason_detail(self.tenant, self.queue)
+
+    @property
+    def share_of(self) -> str:
+        """The whole that its share is a part of."""
+        return share_of(self.queue)
+
+    @property
+    def completed_per_second(self) -> float | None:
+        """Its completions a second, where they are counted."""
+        queue = self.queue
+        if queue.completed_per_second is None or not queue.completed:
+            return queue.completed_per_second
+        return queue.completed_by_channel.get(self.tenant.channel, 0) / queue.completed * queue.completed_per_second
+
+
+class PageBase:
+    """The base of classes of pages.
+
+    Args:
+        reading: What they show.
+        authorize: Who may see them.
+        trace_url: Where traces are shown, with ``{trace_id}`` in it. None: nowhere.
+    """
+
+    def __init__(self, reading: Reading, authorize: Authorize | None, trace_url: str | None = None) -> None:
+        self.reading = reading
+        self.authorize = authorize
+        self.trace_url = trace_url
+
+    async def tenant_row(self, queue: QueueFigures, figures: Figures, channel: str) -> Row | None:
+        """A tenant with the reason of its wait, also one that the figures do not list."""
+        listed = next((one for one in queue.tenants if one.channel == channel), None)
+        if listed is not None:
+            return Row(queue, listed)
+        stats = await self.channel_stats(queue.name, channel)
+        if stats is None:
+            return None
+        return Row(queue, tenant_of(queue.stats, queue.contention, queue.limits, stats, figures.at))
+
+    async def channel_stats(self, queue: str, channel: str) -> ChannelStats | None:
+        """A tenant, a moment old at most."""
+        of = self.reading.queue(queue)
+        found = await self.reading.shared(
+            ("channel", queue, channel), lambda: self.reading.call(of.channels, of.achannels, channel)
+        )
+        return found[0] if found else None
+
+    async def access(self, request: Request) -> Access:
+        """The user that sends the request."""
+        return await access_of(request, self.authorize)
+
+    def answer(
+        self, request: Request, template: str, access: Access, figures: Figures, *, status: int = 200, **values: Any
+    ) -> Response:
+        """A page with what every page has."""
+        token = csrf_token(request)
+        done = request.query_params.get("done", "")
+        count = request.query_params.get("count", "")
+        page = rendered(
+            template,
+            page=template.removesuffix(".html"),
+            access=access,
+            figures=figures,
+            at=figures.at,
+            csrf=token,
+            done=DONE[done].format(count=int(count) if count.isdecimal() else 0) if done in DONE else None,
+            ago=lambda instant: seconds_ago(instant, figures.at),
+            **values,
+        )
+        answer = HTMLResponse(page, status)
+        secure = request.url.scheme == "https"
+        answer.set_cookie(CSRF_COOKIE, token, httponly=True, samesite="strict", secure=secure)
+        return answer
+
+    async def begin(self, request: Request) -> tuple[Access, Figures]:
+        """The user that sends the request, and the figures."""
+        access = await self.access(request)
+        return access, await self.reading.figures.aget()
+
+    def target_of(self, queue: str) -> Target:
+        """The place of a queue in the database."""
+        return Target(self.reading.schema, queue)
+
+
+def chosen_queues(figures: Figures, name: str | None) -> Sequence[QueueFigures]:
+    """The queue of that name; None: all."""
+    return [named_queue(figures, name)] if name is not None else list(figures.queues.values())
+
+
+def named_queue(figures: Figures, name: str | None) -> QueueFigures:
+    """The queue of that name, or the answer that there is none."""
+    # Browsers send the line feed of a hidden field as two characters.
+    found = figures.queues.get(name or "") or figures.queues.get((name or "").replace("\r\n", "\n"))
+    if found is None:
+        raise HTTPException(404, f"There is no queue {name!r}.")
+    return found
+
+
+def message_id_of(text: str) -> int:
+    """An id of a message from its text, or the answer that it is none."""
+    if not (text.isascii() and text.isdecimal()) or not 0 < int(text) < 2**63:
+        raise HTTPException(404, f"{text[:40]!r} is no id of a message.")
+    return int(text)

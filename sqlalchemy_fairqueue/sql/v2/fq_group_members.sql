@@ -1,0 +1,41 @@
+-- fq_group_members: members of a group of a queue that have not ended, up to p_limit, in no order, each with its state:
+-- leased, scheduled or ready.
+-- Guarantees: one snapshot. Cost: the rows. Locks: none.
+-- Index: fq_group_pkey, fq_message_group_ix, fq_channel_pkey. Errors: QF001 bad limit; QF007.
+create function fairqueue.fq_group_members(p_queue text, p_group_id uuid, p_limit integer)
+returns table (message_id bigint, channel text, state text)
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now bigint := fairqueue.fq_now();
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  if (p_limit between 1 and 100000) is not true then
+    raise exception 'fq_group_members has limit %', coalesce(p_limit::text, 'null')
+      using errcode = 'QF001', hint = 'list 1 to 100000 members at once';
+  end if;
+  return query
+  select m.id, c.name,
+    case when m.lease_id is not null then 'leased' when m.dequeue_at > v_now then 'scheduled' else 'ready' end
+  from fairqueue.fq_group g
+  join fairqueue.fq_message m on m.group_id = g.group_id
+  join fairqueue.fq_channel c on c.id = m.channel_id
+  where g.group_id = p_group_id
+    and g.queue = p_queue
+  limit p_limit;
+end
+$$;

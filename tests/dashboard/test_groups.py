@@ -1,0 +1,76 @@
+"""Groups on the dashboard: how far each is, its members by state, and its cancellation."""
+
+import logging
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Enqueue
+from tests.cli.messages import QUEUE, lease
+from tests.dashboard.conftest import Browse
+from tests.fixtures.database import Database
+from tests.groups.conftest import fold
+
+
+def _make(engine: Engine, *delays: timedelta | None) -> str:
+    then = Enqueue(channel="reports", payload="done", kind="report")
+    members = [Enqueue(channel=f"customer-{number}", payload=1, delay=delay) for number, delay in enumerate(delays)]
+    with Session(engine) as session, session.begin(), QUEUE.group(session, then=then) as group:
+        group.enqueue_many(members)
+    return str(group.id)
+
+
+def _facts(text: str) -> str:
+    return text[text.index("Members ") :].partition(" Members that")[0]
+
+
+def test_groups(browse: Browse, engine: Engine, database: Database) -> None:
+    """A group stands with its progress; its page has its members by their states, and what followed it."""
+    group = _make(engine, None, None, None, timedelta(hours=1))
+    [first, second] = lease(engine, 2)
+    QUEUE.complete(engine, first)
+    page = browse("viewer").get("group", queue="documents", group=group)
+    assert _facts(page.text) == "Members 4 Ready 1 Scheduled 1 Out 1 Done 1 Failed 0 Cancelled 0"
+    assert f"#{second.message_id}" in page.links
+    fold(database)
+    listed = browse("viewer").get("groups", queue="documents", state="open")
+    assert "1 of 4 open 3 1 0 0" in listed.text
+    assert listed.links[next(text for text in listed.links if text.startswith(group[:8]))].endswith(group)
+    assert "There is no such group." in browse("viewer").get("groups", state="finished").text
+    QUEUE.bury(engine, second, reason="cannot be read")
+    for message in QUEUE.messages(engine):
+        QUEUE.cancel(engine, message.message_id)
+    fold(database)
+    page = browse("viewer").get("group", queue="documents", group=group)
+    assert _facts(page.text) == "Members 4 Ready 0 Scheduled 0 Out 0 Done 1 Failed 1 Cancelled 2"
+    assert "finished, with failures" in page.text
+    [followup] = QUEUE.messages(engine, channel="reports")
+    assert page.links[f"#{followup.message_id}"] == f"message?queue=documents&id={followup.message_id}"
+
+
+def test_cancel(browse: Browse, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """An operator cancels what has not ended, after a question; nobody else may."""
+    caplog.set_level(logging.INFO, "sqlalchemy_fairqueue.dashboard.audit")
+    group = _make(engine, None, None, None)
+    lease(engine, 1)
+    user = browse("operator")
+    form = user.get("group", queue="documents", group=group).form("Cancel…")
+    asked = user.submit(form)
+    assert "Cancel the 3 members" in asked.text
+    assert browse("viewer").get("group", queue="documents", group=group).forms == []
+    assert browse("viewer").submit(asked.form("Cancel them")).status == 403
+    assert QUEUE.group_status(engine, group).cancelled == 0
+    assert "Cancelled: 2." in user.submit(asked.form("Cancel them")).text
+    assert (QUEUE.group_status(engine, group).cancelled, QUEUE.group_status(engine, group).pending) == (2, 1)
+    assert f"did cancel_group on queue 'documents' group='{group}': cancelled 2, 1 out" in caplog.text
+
+
+@pytest.mark.parametrize("group", ["", "x", "00000000-0000-4000-8000-000000000000", "'; drop table fq_group; --"])
+def test_groups_that_are_none(browse: Browse, engine: Engine, group: str) -> None:
+    """An id of no group is not found, on its page and by its action."""
+    form = browse("operator").get("group", queue="documents", group=_make(engine, None)).form("Cancel…")
+    assert browse("operator").get("group", queue="documents", group=group).status == 404
+    form.action = f"act?action=cancel_group&queue=documents&group={group}"
+    assert browse("operator").submit(form).status in {400, 404}
