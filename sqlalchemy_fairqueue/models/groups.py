@@ -7,7 +7,7 @@ from datetime import datetime, timedelta  # noqa: TC003 - SQLAlchemy reads the a
 from typing import Any
 from uuid import UUID  # noqa: TC003 - SQLAlchemy reads the annotations
 
-from sqlalchemy import BigInteger, CheckConstraint, Index, LargeBinary, PrimaryKeyConstraint, Text, Uuid, text
+from sqlalchemy import ARRAY, BigInteger, CheckConstraint, Index, LargeBinary, PrimaryKeyConstraint, Text, Uuid, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column
 from sqlalchemy.sql.elements import conv
@@ -109,13 +109,18 @@ class GroupNoteMixin(FairqueueMixin):
 
 
 class GroupFoldMixin(FairqueueMixin):
-    """The one row whose lock lets a worker fold notes; those of transactions before ``floor_xid`` are folded."""
+    """The one row whose lock lets a worker fold notes.
+
+    Those of transactions before ``floor_xid`` are folded, but for those of ``open_xids``, which were open at the last
+    fold.
+    """
 
     __fairqueue_verbs__ = _VERBS
     __tablename__ = "fq_group_fold"
 
     single: Mapped[int] = mapped_column(autoincrement=False, server_default=text("1"))
     floor_xid: Mapped[int] = mapped_column(Xid8)
+    open_xids: Mapped[list[int]] = mapped_column(ARRAY(BigInteger), server_default=text("'{}'"))
 
     @declared_attr.directive
     def __table_args__(cls) -> tuple[Any, ...]:

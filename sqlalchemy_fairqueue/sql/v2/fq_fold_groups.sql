@@ -13,7 +13,7 @@
 -- these waits for 20 ms at most. The first that waits in vain ends the call, as 100 ms of follow-ups do: what the call
 -- has locked is free when the caller commits, and the next call does the rest. Those with the same key, or of the same
 -- new channel, are put off without a wait. So nobody waits long for a fold, and groups hardly wait for each other.
--- Index: fq_group_note_pkey from floor_xid on, fq_group_pkey, fq_group_due_ix, fq_message_group_ix.
+-- Index: fq_group_note_pkey from floor_xid on and by open_xids, fq_group_pkey, fq_group_due_ix, fq_message_group_ix.
 -- Errors: QF001 bad argument.
 create function fairqueue.fq_fold_groups(p_limit integer, p_groups integer, p_notify boolean)
 returns table (folded bigint, finished bigint, more boolean)
@@ -35,7 +35,8 @@ declare
   c_round constant interval := '100 ms';
   v_now bigint := fairqueue.fq_now();
   v_floor xid8;
-  v_xmin xid8 := pg_snapshot_xmin(pg_current_snapshot());
+  v_open xid8[];
+  v_snapshot pg_snapshot := pg_current_snapshot();
   v_message_id bigint;
   v_outcome text;
   v_problem text;
@@ -56,18 +57,12 @@ begin
   folded := 0;
   finished := 0;
   more := false;
-  select coalesce(
-    (
-      select f.floor_xid
-      from fairqueue.fq_group_fold f
-      where f.single = 1
-    ),
-    '0'::xid8
-  ) into v_floor;
-  -- A restored dump may come from a server that was further.
-  if v_floor > v_xmin then
-    v_floor := '0'::xid8;
-  end if;
+  select f.floor_xid, f.open_xids::text[]::xid8[] into v_floor, v_open
+  from fairqueue.fq_group_fold f
+  where f.single = 1
+    -- a restored dump may come from a server that was further
+    and f.floor_xid <= pg_snapshot_xmax(v_snapshot);
+  v_floor := coalesce(v_floor, '0'::xid8);
   perform
   from fairqueue.fq_group_fold f
   where f.single = 1
@@ -90,10 +85,20 @@ begin
 
   -- One statement, so that all notes of a transaction are folded at once unless the limit is met.
   with chosen as materialized (
-    select n.xid, n.id, n.group_id
-    from fairqueue.fq_group_note n
-    where n.xid >= v_floor
-    order by n.xid, n.id, n.group_id
+    select u.xid, u.id, u.group_id
+    from (
+      select o.xid, o.id, o.group_id
+      from fairqueue.fq_group_note o
+      where o.xid = any (v_open)
+      union all
+      (
+        select n.xid, n.id, n.group_id
+        from fairqueue.fq_group_note n
+        where n.xid >= v_floor
+        order by n.xid, n.id, n.group_id
+        limit p_limit
+      )
+    ) u
     limit p_limit
   ),
   taken as (
@@ -133,7 +138,17 @@ begin
   end if;
   if folded > 0 then
     update fairqueue.fq_group_fold f
-    set floor_xid = v_xmin
+    set floor_xid = pg_snapshot_xmax(v_snapshot),
+      -- the own one, too: this transaction may leave further notes
+      open_xids = array(
+        select x.xid::text::bigint
+        from (
+          select pg_snapshot_xip(v_snapshot) as xid
+          union all
+          select pg_current_xact_id()
+        ) x
+        where x.xid < pg_snapshot_xmax(v_snapshot)
+      )
     where f.single = 1;
   end if;
 

@@ -1,7 +1,8 @@
 -- fq_group_status: a group of a queue as it stands, what is not folded yet included, and what the transaction itself
 -- has done. No row: there is none, or it was finished so long ago that it is pruned. Times are microseconds since the
 -- epoch.
--- Locks: none. Index: fq_group_pkey, fq_group_note_pkey from floor_xid on: what workers have not folded is read.
+-- Locks: none. Index: fq_group_pkey, fq_group_note_pkey from floor_xid on and by open_xids: what workers have not folded
+-- is read.
 -- Errors: QF007.
 create function fairqueue.fq_group_status(p_queue text, p_group_id uuid)
 returns table (
@@ -27,11 +28,20 @@ set enable_material = off
 set jit = off
 as $$
 #variable_conflict use_column
+declare
+  v_floor xid8;
+  v_open xid8[];
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['producer', 'monitor', 'operator']::text[], p_queue, '{}'::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
+  select f.floor_xid, f.open_xids::text[]::xid8[] into v_floor, v_open
+  from fairqueue.fq_group_fold f
+  where f.single = 1
+    -- a restored dump may come from a server that was further
+    and f.floor_xid <= pg_snapshot_xmax(pg_current_snapshot());
+  v_floor := coalesce(v_floor, '0'::xid8);
   return query
   select g.added + n.added, g.done + n.done, g.failed + n.failed, g.cancelled + n.cancelled, g.created_at,
     g.finished_at, g.message_id, g.problem
@@ -39,17 +49,17 @@ begin
   cross join lateral (
     select coalesce(sum(x.added), 0)::bigint as added, coalesce(sum(x.done), 0)::bigint as done,
       coalesce(sum(x.failed), 0)::bigint as failed, coalesce(sum(x.cancelled), 0)::bigint as cancelled
-    from fairqueue.fq_group_note x
-    where x.group_id = g.group_id
-      and x.xid >= coalesce(
-        (
-          select f.floor_xid
-          from fairqueue.fq_group_fold f
-          where f.single = 1
-            and f.floor_xid <= pg_snapshot_xmin(pg_current_snapshot())
-        ),
-        '0'::xid8
-      )
+    from (
+      select b.added, b.done, b.failed, b.cancelled
+      from fairqueue.fq_group_note b
+      where b.group_id = g.group_id
+        and b.xid >= v_floor
+      union all
+      select o.added, o.done, o.failed, o.cancelled
+      from fairqueue.fq_group_note o
+      where o.group_id = g.group_id
+        and o.xid = any (v_open)
+    ) x
   ) n
   where g.group_id = p_group_id
     and g.queue = p_queue;

@@ -1,5 +1,5 @@
 -- fq_groups_due: whether fq_fold_groups has anything to do.
--- Locks: none. Index: fq_group_note_pkey from floor_xid on, fq_group_due_ix. Errors: none.
+-- Locks: none. Index: fq_group_note_pkey from floor_xid on and by open_xids, fq_group_due_ix. Errors: none.
 create function fairqueue.fq_groups_due()
 returns boolean
 language plpgsql
@@ -10,20 +10,25 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
 as $$
+declare
+  v_floor xid8;
+  v_open xid8[];
 begin
+  select f.floor_xid, f.open_xids::text[]::xid8[] into v_floor, v_open
+  from fairqueue.fq_group_fold f
+  where f.single = 1
+    -- a restored dump may come from a server that was further
+    and f.floor_xid <= pg_snapshot_xmax(pg_current_snapshot());
+  v_floor := coalesce(v_floor, '0'::xid8);
   return exists (
       select
       from fairqueue.fq_group_note n
-      where n.xid >= coalesce(
-        (
-          select f.floor_xid
-          from fairqueue.fq_group_fold f
-          where f.single = 1
-            -- a restored dump may come from a server that was further
-            and f.floor_xid <= pg_snapshot_xmin(pg_current_snapshot())
-        ),
-        '0'::xid8
-      )
+      where n.xid >= v_floor
+    )
+    or exists (
+      select
+      from fairqueue.fq_group_note o
+      where o.xid = any (v_open)
     )
     or exists (
       select
