@@ -1,6 +1,7 @@
--- fq_charge: the state of channels of a queue that is fair by cost, after a dequeue took messages from them. By
--- channel: its state row; how many were taken, and how many it might have given (0: it was left alone); its head now;
--- its tag and rest before; what was taken costs together.
+-- fq_charge: move the state of channels of a queue that is fair by cost, after a dequeue took messages from them. The
+-- arrays have an element a channel: its state row (p_states); how many messages were taken, and how many it was allowed
+-- to give (0: the dequeue left it alone); its first message that is left; its tag and tag_rest before the dequeue; the
+-- sum of the costs of the messages that were taken.
 -- Guarantees: the tag moves by the costs divided by the weight. A channel without a message that is due, at its limit
 -- or held back by its rate leaves the ready order, and comes back at the virtual time. A credit ends with the backlog.
 -- Locks: only rows that the caller holds. Index: none, rows by ctid. Errors: none.

@@ -1,10 +1,11 @@
 -- fq_correct_costs: tell the dispatcher what deliveries cost in truth, in the caller's transaction, before it settles
 -- them. p_costs: 0 to 1,000,000,000; null: as charged.
--- Guarantees: a signal a channel carries the sum of the differences to what was charged; the tag of the channel moves
--- by them once it is heard. A delivery with another token than the newest one corrects nothing; nor does any in a queue
--- that is fair by messages. To call it twice for a delivery corrects twice. Until the next call of the transaction its
--- settlements record these costs in the history: by the setting fq.costs, local to the transaction, which holds them
--- by message and start of the attempt.
+-- Guarantees: each channel of these deliveries gets one signal. It holds the sum, over its deliveries, of the actual
+-- cost less the cost that the dequeue charged. When a dequeue hears the signal, the channel's tag moves by that sum:
+-- the channel pays the difference, or gets it back. A delivery with another token than the newest one corrects nothing;
+-- nor does any in a queue that is fair by messages. To call it twice for a delivery corrects twice. Until the next call
+-- of the transaction its settlements record these costs in the history: by the setting fq.costs, local to the
+-- transaction, which holds them by message and start of the attempt.
 -- Locks: none, and no message is changed. Index: fq_message_pkey. Errors: QF001 bad cost; QF007.
 -- Source: virtual token counter (Sheng et al. 2024).
 create function fairqueue.fq_correct_costs(

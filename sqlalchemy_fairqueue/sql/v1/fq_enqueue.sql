@@ -60,8 +60,8 @@ declare
   v_bad integer;
   v_new text[];
   v_known integer;
-  -- whether it takes more than a bulk insert: for bounds, and for the aging of priorities
-  v_bounded boolean;
+  -- whether the messages are added one by one, not by a bulk insert: for bounds, and for the aging of priorities
+  v_one_by_one boolean;
   v_prioritised boolean := num_nonnulls(variadic p_priorities) > 0;
   v_channel text;
   v_channel_id bigint;
@@ -267,7 +267,7 @@ begin
   -- One message goes the way of the keyed ones: the start of these statements would cost more than their run.
   if v_count > 1 and num_nonnulls(variadic p_keys) = 0 then
     for v_pass in 1..2 loop
-      select array_agg(w.name) filter (where known.id is null), bool_or(known.bounded) into v_new, v_bounded
+      select array_agg(w.name) filter (where known.id is null), bool_or(known.one_by_one) into v_new, v_one_by_one
       from (
         select distinct n collate "C" as name
         from unnest(p_channels) n
@@ -281,7 +281,7 @@ begin
             where n.channel_id = c.id
             order by n.channel_id desc, n.turn desc
             limit 1
-          ) as bounded
+          ) as one_by_one
         from fairqueue.fq_channel c
         where c.queue = p_queue
           and c.name = w.name
@@ -291,7 +291,7 @@ begin
       perform fairqueue.fq_make_channels(p_queue, v_new, p_policy);
     end loop;
   end if;
-  if v_bounded is false then
+  if v_one_by_one is false then
     return query
     with given as (
       select u.ord, c.id as channel_id, u.kind, u.content, u.headers, u.priority,
