@@ -65,7 +65,7 @@ def list_messages(
     """List messages that are not settled, page by page.
 
     Those of a channel: first those that consumers hold, then the others in the order of delivery. Those of the whole
-    queue: by their ids. By kind, and by state without a channel, a page reads 5,000 messages at most, so that it may be
+    queue: by their ids. By kind, and by state without a channel, a page reads 2,000 messages at most, so that it may be
     short and not the last one.
     """
     with open_installation(options) as installation:

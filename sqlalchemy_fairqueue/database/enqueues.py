@@ -154,9 +154,14 @@ def enqueue_call(
     # Tuples, for a dict a message keeps the garbage collector busy.
     values = next(rows) if alone else map(list, zip(*rows, strict=True))
     parameters: dict[str, Any] = dict(zip(_ARRAYS, values, strict=True))
-    for name in () if alone else ("costs", "groups"):
-        if set(parameters[name]) == {None}:
-            parameters[name] = None
+    groups = [parameters["groups"]] if alone else parameters["groups"]
+    texts = {id(group): str(group) for group in {id(group): group for group in groups}.values() if group is not None}
+    if alone:
+        parameters["groups"] = texts.get(id(groups[0]))
+    else:
+        parameters["groups"] = [texts.get(id(group)) for group in groups] if texts else None
+        if not any(parameters["costs"]):
+            parameters["costs"] = None
     parameters["queue"] = target.queue
     parameters["policy"] = new_policy_json(policy)
     parameters["notify"] = may_notify(connection, notify)
@@ -180,7 +185,7 @@ def _row(encoded: EncodedMessage) -> tuple[Any, ...]:
         encoded.max_attempts,
         message.on_duplicate,
         None if message.cost == 1 else message.cost,
-        None if encoded.group_id is None else str(encoded.group_id),
+        encoded.group_id,
     )
 
 

@@ -173,7 +173,8 @@ class DeadLetterMixin(ContentMixin):
         """Constraints and indexes under the names that the installation gives them."""
         return (
             PrimaryKeyConstraint("message_id", name=conv("fq_dead_letter_pkey")),
-            Index(conv("fq_dead_letter_channel_ix"), "channel_id"),
+            Index(conv("fq_dead_letter_channel_ix"), "channel_id", "died_at", "message_id"),
+            Index(conv("fq_dead_letter_kind_ix"), "queue", "kind", "died_at", "message_id"),
             Index(conv("fq_dead_letter_died_ix"), "queue", "died_at"),
             CheckConstraint(
                 "octet_length(content) <= 268435456 and octet_length(kind) between 1 and 512"

@@ -52,6 +52,23 @@ _headers = _HeadersCodec()
 _CONTENT_BYTES = 256 * 2**20
 
 
+class Membership:
+    """What messages have that are added to one group together.
+
+    Attributes:
+        group_id: The group.
+        adder: The delivery of the member that adds them; None: the transaction makes the group.
+        headers: The headers of those that have no others, as JSON.
+    """
+
+    __slots__ = ("adder", "group_id", "headers")
+
+    def __init__(self, group_id: UUID, adder: Delivery | None) -> None:
+        self.group_id = group_id
+        self.adder = adder
+        self.headers = f'{{"{GROUP_HEADER}":"{group_id}"}}'
+
+
 class EnqueueMethods(QueueBase):
     """enqueue and enqueue_many record on a session; enqueue_now, and enqueue_many elsewhere, send at once."""
 
@@ -262,14 +279,12 @@ class EnqueueMethods(QueueBase):
     def _no_message(message: object) -> InvalidArgument:
         return InvalidArgument(f"messages has {message!r:.80} where an Enqueue is needed")
 
-    def _operation(
-        self, message: object, group_id: UUID | None = None, adder: Delivery | None = None
-    ) -> EnqueueMessage:
-        encoded = self._encoded(message, group_id, adder)
+    def _operation(self, message: object, membership: Membership | None = None) -> EnqueueMessage:
+        encoded = self._encoded(message, membership)
         self._check_kind(encoded.message.kind)
         return encoded
 
-    def _encoded(self, message: object, group_id: UUID | None = None, adder: Delivery | None = None) -> EnqueueMessage:
+    def _encoded(self, message: object, membership: Membership | None = None) -> EnqueueMessage:
         if not isinstance(message, Enqueue):
             raise self._no_message(message)
         content = self.codec.encode(message.payload)
@@ -280,10 +295,10 @@ class EnqueueMethods(QueueBase):
                 f"{len(content):,} bytes are more than a message may have, {_CONTENT_BYTES:,}; keep them somewhere "
                 "else, and enqueue where they are"
             )
-        headers = None if group_id is None else f'{{"{GROUP_HEADER}":"{group_id}"}}'
+        headers = None if membership is None else membership.headers
         if message.headers is not None:
             try:
-                own = {} if group_id is None else {GROUP_HEADER: str(group_id)}
+                own = {} if membership is None else {GROUP_HEADER: str(membership.group_id)}
                 headers = _headers.encode({**message.headers, **own}).decode()
             except PayloadError as error:
                 raise InvalidArgument(f"headers at {error.path}: {error.args[0]}") from error
@@ -304,6 +319,6 @@ class EnqueueMethods(QueueBase):
             max_attempts=message.max_attempts or self.max_attempts,
             policy=self.defaults,
             receipt=Receipt(message.channel),
-            group_id=group_id,
-            adder=adder,
+            group_id=None if membership is None else membership.group_id,
+            adder=None if membership is None else membership.adder,
         )

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import InvalidArgument, UnknownGroup
-from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods
+from sqlalchemy_fairqueue.queue.enqueues import EnqueueMethods, Membership
 from sqlalchemy_fairqueue.unit_of_work import MakeGroup, discard, record, session_of
 from sqlalchemy_fairqueue.values import (
     AFTER_GROUP_HEADER,
@@ -310,7 +310,8 @@ class GroupMethods(EnqueueMethods):
         found_messages = list(messages)
         for message in found_messages:
             _check_member(message)
-        members = [self._operation(each, group_id, adder) for each in self._sent(found_messages)]
+        membership = Membership(group_id, adder)
+        members = [self._operation(each, membership) for each in self._sent(found_messages)]
         if members:
             record(found, list(members))
         return [one.receipt for one in members]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,6 +13,7 @@ from sqlalchemy_fairqueue.unit_of_work.steps import Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from uuid import UUID
 
     from sqlalchemy import Connection
 
@@ -53,6 +55,7 @@ def enqueue(
         notify=all(enqueue.target.notify for enqueue in enqueues),
         lock=_held(enqueues, later),
     )
+    created: list[UUID] = []
     for ordinal, message_id, is_new, outcome in outcomes:
         enqueue = enqueues[ordinal - 1]
         if outcome == "full":
@@ -63,8 +66,12 @@ def enqueue(
             is_cancelled = ordinal > cancelled.get(holder, len(enqueues))
             if is_cancelled or (outcome == "duplicate" and enqueue.message.on_duplicate == "raise"):
                 raise _duplicate(enqueue, holder, is_cancelled=is_cancelled)
-        if is_new and members is not None and enqueue.group_id is not None:
-            members.created[enqueue.group_id] += 1
+        if is_new and enqueue.group_id is not None:
+            created.append(enqueue.group_id)
+    if members is not None:
+        for _, same in groupby(created, key=id):
+            group_ids = list(same)
+            members.created[group_ids[0]] += len(group_ids)
     return _updates(enqueues, outcomes)
 
 

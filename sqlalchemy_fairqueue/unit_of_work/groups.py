@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from operator import is_
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
@@ -83,9 +84,15 @@ def members_by_target(
     found: dict[ConnectedTarget, Members] = {}
     for connection, target, makes in by_queue(groups):
         found.setdefault((connection, target), Members()).makes += makes
+    before: tuple[object, ...] = ()
     for connection, one in enqueues:
         if one.group_id is None:
             continue
+        # Those that were added together have the same objects, which are compared at less cost than they are hashed.
+        now = (connection, one.target, one.group_id, one.adder)
+        if before and all(map(is_, now, before)):
+            continue
+        before = now
         to = connection, one.target
         found.setdefault(to, Members()).adders[one.group_id] = one.adder
         if one.adder is not None:

@@ -26,6 +26,8 @@ declare
   v_kinds text[];
   v_errors text[];
   v_cancelled boolean[];
+  v_members bigint[];
+  v_groups uuid[];
 begin
   if p_ids is null then
     return null;
@@ -37,9 +39,10 @@ begin
       and m.id is not distinct from u.id
     returning m.id, m.channel_id, m.kind, m.content, m.headers, m.dedupe_key, m.priority, m.cost, m.enqueued_at,
       m.attempts, m.max_attempts, m.deliveries, m.slots, m.cancelled, u.reason, coalesce(u.error, m.error) as error,
+      case when m.lease_id is not null and not m.cancelled then m.group_id end as group_id,
       fairqueue.fq_attempt(
         m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
-        m.cost
+        m.cost::integer
       ) as attempt,
       coalesce(u.error, u.reason) as attempt_error
   ),
@@ -65,9 +68,14 @@ begin
     array_agg(b.attempt) filter (where b.attempt is not null),
     array_agg(b.kind) filter (where b.attempt is not null),
     array_agg(b.attempt_error) filter (where b.attempt is not null),
-    array_agg(b.cancelled) filter (where b.attempt is not null)
-  into v_dead, v_attempts, v_kinds, v_errors, v_cancelled
+    array_agg(b.cancelled) filter (where b.attempt is not null),
+    array_agg(b.id) filter (where b.group_id is not null),
+    array_agg(b.group_id) filter (where b.group_id is not null)
+  into v_dead, v_attempts, v_kinds, v_errors, v_cancelled, v_members, v_groups
   from buried b;
+  if v_members is not null then
+    perform fairqueue.fq_end_members(v_members::bigint[], v_groups::uuid[], true::boolean);
+  end if;
   if v_attempts is not null then
     perform fairqueue.fq_record_attempts(
       p_queue, v_attempts, v_kinds, v_errors, 'buried'::text, v_cancelled, null::bigint

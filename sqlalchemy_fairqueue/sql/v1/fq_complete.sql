@@ -3,7 +3,7 @@
 -- the message is of this queue.
 -- Returns the lost ones, for which nothing changed. A completion after the lease expired counts as long as nobody else
 -- took the message. An attempt that was handed out while the queue recorded its history is appended to it as
--- 'completed'.
+-- 'completed'. Members of groups are noted, all of a call at once.
 -- Locks: the messages themselves, in the order of their ids; waits for a transaction that has one locked. No channel is
 -- touched.
 -- Index: fq_channel_pkey; none of the messages while a row is where the delivery found it (no false conflicts under
@@ -31,6 +31,7 @@ declare
   v_slots integer;
   v_attempts bigint[];
   v_kinds text[];
+  v_group_id uuid;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['consumer']::text[], p_queue, null::text[])
@@ -52,11 +53,14 @@ begin
     returning m.channel_id, m.slots,
       fairqueue.fq_attempt(
         m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
-        m.cost
+        m.cost::integer
       ),
-      array[m.kind]
-    into v_channel_id, v_slots, v_attempts, v_kinds;
+      array[m.kind], case when not m.cancelled then m.group_id end
+    into v_channel_id, v_slots, v_attempts, v_kinds, v_group_id;
     if found then
+      if v_group_id is not null then
+        perform fairqueue.fq_end_members(p_ids::bigint[], array[v_group_id]::uuid[], false::boolean);
+      end if;
       if v_slots > 0 then
         insert into fairqueue.fq_signal (queue, channel_id, freed, queue_freed)
         values (p_queue, v_channel_id, v_slots & 1, v_slots >> 1);
@@ -79,6 +83,8 @@ begin
     v_deliveries integer[] := p_deliveries;
     v_done bigint[];
     v_done_before bigint[];
+    v_members bigint[];
+    v_groups uuid[];
   begin
     for v_pass in 1..5 loop
       with done as (
@@ -98,10 +104,10 @@ begin
             where c.id = m.channel_id
               and c.queue = p_queue
           )
-        returning m.id, m.channel_id, m.slots, m.kind,
+        returning m.id, m.channel_id, m.slots, m.kind, case when not m.cancelled then m.group_id end as group_id,
           fairqueue.fq_attempt(
             m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
-            m.cost
+            m.cost::integer
           ) as attempt
       ),
       signalled as (
@@ -114,9 +120,14 @@ begin
       select
         array_agg(d.id),
         array_agg(d.attempt) filter (where d.attempt is not null),
-        array_agg(d.kind) filter (where d.attempt is not null)
-      into v_done, v_attempts, v_kinds
+        array_agg(d.kind) filter (where d.attempt is not null),
+        array_agg(d.id) filter (where d.group_id is not null),
+        array_agg(d.group_id) filter (where d.group_id is not null)
+      into v_done, v_attempts, v_kinds, v_members, v_groups
       from done d;
+      if v_members is not null then
+        perform fairqueue.fq_end_members(v_members::bigint[], v_groups::uuid[], false::boolean);
+      end if;
       if v_attempts is not null then
         perform fairqueue.fq_record_attempts(
           p_queue, v_attempts, v_kinds, null::text[], 'completed'::text, null::boolean[], null::bigint

@@ -3,9 +3,10 @@
 -- p_until: died from then on, died before then.
 -- Guarantees: one row a letter. Of one that cannot be read the texts, the content and the headers are null, and
 -- unreadable says why: it costs no other one.
--- Cost: what is returned, but for p_channel, p_kind and p_error, which no index has: the letters between the times, or
--- after the page before, until there are p_limit. Locks: none. Index: fq_dead_letter_died_ix or fq_dead_letter_pkey,
--- fq_channel_pkey. Errors: QF007; none of a row's.
+-- Cost: what is returned. With p_error, which no index has: the letters between the times, or after the page before, of
+-- the channel or the kind, until there are p_limit; with both a channel and a kind, those of one of them. Locks: none.
+-- Index: fq_dead_letter_died_ix, fq_dead_letter_kind_ix, fq_dead_letter_channel_ix or fq_dead_letter_pkey,
+-- fq_channel_pkey, fq_channel_queue_name_key. Errors: QF007; none of a row's.
 create function fairqueue.fq_dead_letters(
   p_queue text,
   p_ids bigint[] default null,
@@ -39,17 +40,30 @@ stable
 security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_custom_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
 set jit = off
 as $$
 #variable_conflict use_column
 declare
   v_found integer := 0;
   v_matches boolean;
+  v_channel_id bigint;
   r record;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  if p_channel is not null then
+    select k.id into v_channel_id
+    from fairqueue.fq_channel k
+    where k.queue = p_queue
+      and k.name = p_channel;
+    if not found then
+      return;
+    end if;
   end if;
   for r in
     select d.message_id, c.name, d.enqueued_at, d.attempts, d.max_attempts, d.deliveries, d.died_at
@@ -57,7 +71,7 @@ begin
     join fairqueue.fq_channel c on c.id = d.channel_id
     where d.queue = p_queue
       and (p_ids is null or d.message_id = any (p_ids))
-      and (p_channel is null or c.name = p_channel)
+      and (v_channel_id is null or d.channel_id = v_channel_id)
       and (p_kind is null or d.kind = p_kind)
       and d.died_at >= coalesce(p_since, 0)
       and d.died_at < coalesce(p_until, 9223372036854775807)

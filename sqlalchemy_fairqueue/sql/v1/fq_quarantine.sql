@@ -26,6 +26,7 @@ declare
   v_key text;
   v_attempt bigint[];
   v_unreadable text[] := '{}';
+  v_group_id uuid;
 begin
   select num_nulls(m.lease_id) = 1, m.channel_id, m.slots into v_undelivered, v_channel_id, v_slots
   from fairqueue.fq_message m
@@ -86,9 +87,10 @@ begin
     where m.ctid = p_row
       and m.id is not distinct from p_id
     returning m.priority, m.enqueued_at, m.attempts, m.max_attempts, m.deliveries,
+      case when m.lease_id is not null and not m.cancelled then m.group_id end as group_id,
       fairqueue.fq_attempt(
         m.channel_id, m.id, m.attempts, m.enqueued_at, m.dequeue_at, m.returned_at, m.delivered_at, m.lease_id,
-        m.cost
+        m.cost::integer
       ) as attempt
   ),
   kept as (
@@ -100,8 +102,11 @@ begin
       g.max_attempts, g.deliveries, v_unreadable, p_reason, fairqueue.fq_now()
     from gone g
   )
-  select g.attempt into v_attempt
+  select g.attempt, g.group_id into v_attempt, v_group_id
   from gone g;
+  if v_group_id is not null then
+    perform fairqueue.fq_end_members(array[p_id]::bigint[], array[v_group_id]::uuid[], true::boolean);
+  end if;
   if v_undelivered or v_slots > 0 then
     insert into fairqueue.fq_signal (queue, channel_id, added, bounded, freed, queue_freed)
     values (p_queue, v_channel_id, -v_undelivered::integer, v_undelivered, v_slots & 1, v_slots >> 1 & 1);

@@ -1,7 +1,7 @@
--- fq_end_member: note that a member of a group has ended. The trigger of fq_message calls it for each deleted row that
--- has a group, in whatever way the row was deleted.
--- Guarantees: one note a member, with the transaction that ends it. 'cancelled': nobody held it, or it was cancelled
--- while a consumer held it, also if that completed it; else 'done'. fq_fail_member makes 'failed' of both.
+-- fq_end_member: note that a member of a group has ended that nobody held, or that was cancelled while a consumer held
+-- it, also if that completed it. The trigger of fq_message calls it for each such row that is deleted, in whatever way.
+-- Those that a consumer held are noted by fq_end_members, a call at once.
+-- Guarantees: one note a member, with the transaction that ends it. fq_fail_member makes 'failed' of it.
 -- Locks: none. Index: fq_group_note_pkey. Errors: none.
 create function fairqueue.fq_end_member()
 returns trigger
@@ -10,13 +10,8 @@ volatile
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if num_nulls(old.lease_id) = 1 or old.cancelled then
-    insert into fairqueue.fq_group_note (id, group_id, cancelled)
-    values (old.id, old.group_id, 1);
-  else
-    insert into fairqueue.fq_group_note (id, group_id, done)
-    values (old.id, old.group_id, 1);
-  end if;
+  insert into fairqueue.fq_group_note (id, group_id, cancelled)
+  values (old.id, old.group_id, 1);
   return null;
 end
 $$;

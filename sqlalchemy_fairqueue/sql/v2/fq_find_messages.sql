@@ -83,6 +83,11 @@ begin
     v_most := v_now;
   elsif p_state = 'scheduled' then
     v_least := v_now + 1;
+    -- The scan begins where the state does, and not with the first message of the channel.
+    if v_from < v_least then
+      v_from := v_least;
+      v_from_id := 0;
+    end if;
   end if;
   for r in
     select k.*

@@ -33,5 +33,6 @@ create table fairqueue.fq_dead_letter (
     and deliveries >= 0
   )
 );
-create index fq_dead_letter_channel_ix on fairqueue.fq_dead_letter (channel_id);
+create index fq_dead_letter_channel_ix on fairqueue.fq_dead_letter (channel_id, died_at, message_id);
+create index fq_dead_letter_kind_ix on fairqueue.fq_dead_letter (queue, kind, died_at, message_id);
 create index fq_dead_letter_died_ix on fairqueue.fq_dead_letter (queue, died_at);
