@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 # Locks that others hold, deadlocks and the ends of transactions: no fault of a schedule's.
 _PASSING = ("40", "55", "57")
+_LOCKED = "55P03"
 # Of the messages that one call enqueues.
 _BYTES = 8 * 2**20
 
@@ -76,6 +77,7 @@ class Schedules:
         self._declaring = Backoff("set its periodic schedules", options.name, options.clock, options.timings)
         self._running = Backoff("run schedules", options.name, options.clock, options.timings)
         self._refused: set[int] = set()
+        self._held: set[tuple[str | None, str, str]] = set()
         self._thread: threading.Thread | None = None
         self._stopping = False
 
@@ -100,6 +102,7 @@ class Schedules:
         """Set what the code declares, and run everything that is due."""
         lock_timeout = self._timings.lock_timeout if self._options.listen else None
         connection = dedicated_connection(self._options, lock_timeout=lock_timeout)
+        self._held.clear()
         try:
             self._declare(connection)
             for schema in self._installations:
@@ -155,6 +158,9 @@ class Schedules:
 
     def _run_one(self, connection: DedicatedConnection, schema: str | None, due: DueSchedule) -> bool:
         """Run what is due of a schedule. False: it may still be due, and is not for this worker now."""
+        channel = schema, due.queue, due.channel
+        if channel in self._held:
+            return False
         try:
             return self._run_slots(connection, schema, due)
         except NotGranted as error:
@@ -169,6 +175,9 @@ class Schedules:
             state = sqlstate_of(error)
             if not state:
                 raise
+            if state == _LOCKED:
+                # An open transaction makes the channel: the next poll waits for it again, once for all its schedules.
+                self._held.add(channel)
             if state.startswith(_PASSING):
                 return False
             self._note(connection, schema, due, error)

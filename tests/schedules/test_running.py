@@ -174,6 +174,24 @@ def test_a_schedule_that_is_locked_waits(engine: Engine, database: Database, clo
         until(lambda: len(slots(database)) == 2, "it is run")
 
 
+def test_a_channel_that_is_being_made_holds_up_its_schedules_alone(
+    engine: Engine, database: Database, clock: Clock
+) -> None:
+    """Also where sessions have no lock_timeout, as behind a transaction pooler: others run, these afterwards."""
+    queue = queue_that_waits()
+    for number in range(8):
+        queue.schedule(engine, f"s{number}", channel="new", every=HOUR)
+    queue.schedule(engine, "free", channel="a", every=HOUR)
+    queue.pause(engine)
+    worker = Worker(engine, queue, lease=LONG_LEASE, listen=False)
+    with retimed(worker, **OFTEN), engine.begin() as business:
+        queue.enqueue_now(business, channel="new", payload=1)
+        clock.advance(HOUR)
+        until(lambda: len(slots(database)) == 1, "the other one is run")
+        business.commit()
+        until(lambda: len(slots(database)) == 9, "they are run")
+
+
 def test_removed_and_paused_ones_run_no_more(engine: Engine, database: Database, clock: Clock) -> None:
     """From the commit on, whatever a worker has planned."""
     queue = queue_that_waits()

@@ -8,9 +8,9 @@
 -- or was first, where the schedule was changed, paused or removed meanwhile, and where p_until is later than the clock,
 -- which was set back then. No slot before p_done_until or after p_until is run. A message is delivered at its slot plus
 -- a share of the jitter, which the slot decides.
--- Locks: first what fq_make_channels locks, which may wait for another transaction that makes the same channel; then
--- the schedule's row, skip locked, and nothing that waits after it. Index: fq_schedule_pkey, fq_schedule_slot_pkey.
--- Errors: QF001 bad argument; QF005 the channel is full; as fq_enqueue.
+-- Locks: first what fq_make_channels locks, which waits for another transaction that makes the same channel, 100 ms at
+-- most; then the schedule's row, skip locked, and nothing that waits after it. Index: fq_schedule_pkey, fq_schedule_slot_pkey.
+-- Errors: QF001 bad argument; QF005 the channel is full; 55P03 another transaction makes it; as fq_enqueue.
 create function fairqueue.fq_run_slots(
   p_id bigint,
   p_revision bigint,
@@ -32,6 +32,7 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_material = off
 set jit = off
+set lock_timeout = '100ms'
 as $$
 #variable_conflict use_column
 declare
