@@ -377,7 +377,7 @@ class ResultNotReady(ResultError, TimeoutError):
         self.timeout = timeout
 
     def __str__(self) -> str:
-        """Which message, and how long it was waited for."""
+        """The message, and the time of the wait."""
         if self.timeout is None:
             return f"message {self.message_id} has not ended; ask again later, or wait by result(..., timeout=...)"
         return f"message {self.message_id} has not ended within {self.timeout}; ask again later, or wait longer"
@@ -399,7 +399,7 @@ class MessageFailed(ResultError):
         self.error = error
 
     def __str__(self) -> str:
-        """Which message, the reason, and the last line of the error."""
+        """The message, the reason, and the last line of the error."""
         last = "" if not self.error else f" ({self.error.strip().splitlines()[-1][:500]})"
         return (
             f"message {self.message_id} failed: {self.reason}{last}; correct the cause, then queue.redrive brings it "
@@ -419,7 +419,7 @@ class ResultCancelled(ResultError):
         self.message_id = message_id
 
     def __str__(self) -> str:
-        """Which message."""
+        """The message."""
         return f"message {self.message_id} was cancelled and has no result; enqueue it anew if it is needed"
 
 
@@ -437,7 +437,7 @@ class ResultNotKept(ResultError):
         self.problem = problem
 
     def __str__(self) -> str:
-        """Which message, and why."""
+        """The message, and the reason."""
         return f"message {self.message_id} has ended, and no result of it is kept: {self.problem}"
 
 
@@ -455,7 +455,7 @@ class UnknownMessage(ResultError):
         self.queue = queue
 
     def __str__(self) -> str:
-        """Which id, and which queue."""
+        """The id, and the queue."""
         return f"queue {self.queue!r} never had a message {self.message_id}; correct the id, or ask the message's queue"
 
 

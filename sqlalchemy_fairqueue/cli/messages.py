@@ -152,7 +152,7 @@ def show_message(options: Options, *, message_id: Annotated[int, typer.Argument(
 
 
 def _result(installation: Installation, queue: Queue, message_id: int) -> Result:
-    """What is kept of a message that has ended."""
+    """The result of a message that has ended."""
     with installation.engine.connect() as connection:
         [kept] = database.results(connection, Target(installation.schema, queue.name), [message_id])
     if kept.state not in _ENDED:

@@ -24,7 +24,7 @@ ResultState = Literal["completed", "unkept", "cancelled", "expired", "pending", 
 
 @dataclass(frozen=True, slots=True)
 class FoundResult:
-    """What became of a message.
+    """The end of a message.
 
     Attributes:
         state: What; see ``fq_results``.
@@ -70,7 +70,7 @@ def results_clause(schema: str | None) -> Clause:
 
 
 def results(connection: Connection, target: Target, message_ids: Sequence[int]) -> list[FoundResult]:
-    """What became of messages, in their order."""
+    """The ends of messages, in their order."""
     parameters = {"queue": target.queue, "ids": list(message_ids)}
     doing = f"read results of queue {target.queue!r}"
     rows = fetch(connection, results_clause(target.schema), parameters, doing, as_bytes=True)

@@ -33,7 +33,7 @@ class Unsettled(NamedTuple):
 
 
 class EncodedResult(NamedTuple):
-    """What is kept of a message that is completed.
+    """The result to keep of a message that is completed.
 
     Attributes:
         content: What its handler returned, encoded. None: None.

@@ -188,7 +188,7 @@ class GroupFold(GroupFoldMixin, _Base):
 
 
 class Result(ResultMixin, _Base):
-    """What is kept of a message that has ended, in the connection's default schema."""
+    """The result of a message that has ended, in the connection's default schema."""
 
 
 class ResultWait(ResultWaitMixin, _Base):

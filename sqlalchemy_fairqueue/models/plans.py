@@ -30,7 +30,7 @@ class PlanMixin(FairqueueMixin):
     policy: Mapped[dict[str, Any]] = mapped_column(JSONB)
     revision: Mapped[int] = mapped_column(BigInteger)
     spread_after: Mapped[int | None] = mapped_column(BigInteger)
-    spread_again: Mapped[int | None] = mapped_column(BigInteger)
+    spread_again: Mapped[list[int] | None] = mapped_column(ARRAY(BigInteger))
     spread_at: Mapped[datetime] = mapped_column(Instant, server_default=text("0"))
 
     @declared_attr.directive

@@ -16,7 +16,7 @@ from sqlalchemy_fairqueue.models.types import Instant
 
 
 class ResultMixin(FairqueueMixin):
-    """What is kept of a message that has ended, until ``expires_at``.
+    """The result of a message that has ended, kept until ``expires_at``.
 
     ``outcome`` is "completed": ``content`` is what its handler returned, encoded as payloads are, None for None;
     "unkept": ``problem`` says why it is not kept; or "cancelled". ``queue.result`` reads it.

@@ -164,8 +164,9 @@ class ConfigurationMethods(QueueBase):
         policy: of two concurrent changes of different fields both last.
 
         Locks the channel's state and, when it sets max_concurrency (by a plan too), the channel's leased messages: it
-        waits for transactions that are completing one, and for one that removes the plan. Until the transaction ends
-        the channel is not served; no other call waits for it. Keep such transactions short and apart from others.
+        waits for transactions that are completing one, and for one that changes or removes the plan. Until the
+        transaction ends the channel is not served; only a change of the plan waits for it. Keep such transactions short
+        and apart from others.
 
         Raises:
             InvalidArgument: A bad name or value, both a policy and changes, nothing to set, or a plan that does not

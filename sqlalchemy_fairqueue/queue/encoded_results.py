@@ -24,7 +24,7 @@ class UnkeptValue:
 
 
 def encoded_result(codec: Codec, schema: PayloadSchema | None, value: object) -> EncodedResult:
-    """What is kept of a value that a handler returned. It never raises: the handler has done its work."""
+    """The result to keep of a value that a handler returned. It never raises: the handler has done its work."""
     if value is None:
         return EncodedResult()
     if isinstance(value, UnkeptValue):
@@ -37,7 +37,7 @@ def encoded_result(codec: Codec, schema: PayloadSchema | None, value: object) ->
 
 
 def given_result(codec: Codec, value: object) -> EncodedResult:
-    """What is kept of a value that a call gives.
+    """The result to keep of a value that a call gives.
 
     Raises:
         PayloadError: It cannot be encoded, or is too large.

@@ -237,6 +237,7 @@ class GroupMethods(EnqueueMethods):
         Raises:
             InvalidArgument: The id is none.
             UnknownGroup: There is no such group in the queue, or not any more.
+            IsolationError: The transaction is REPEATABLE READ or SERIALIZABLE.
         """
         found = checked_group_id(group_id)
         return self._known(self._ask(where, self._cancel_group(found), settles=True), found)

@@ -180,7 +180,7 @@ class Job(Generic[C, P, R_co]):
     @overload
     def result(self, where: Where, message_id: int, *, timeout: timedelta | None = None) -> R_co: ...
     def result(self, where: Where, message_id: int, *, timeout: timedelta | None = None) -> Any:
-        """What a call returned, as ``Queue.result`` reads or waits for it, of the type that the function returns.
+        """The value of a call, as ``Queue.result`` reads or waits for it, of the type that the function returns.
 
         Args:
             where: A session, Connection or Engine; to wait an Engine alone.

@@ -130,7 +130,7 @@ class PayloadSchema:
 
 
 class ResultSchema:
-    """What a job's function returns: a value as plain values that a codec takes, and back.
+    """The type that a job's function returns: its values as plain values that a codec takes, and back.
 
     An annotation that nothing converts, or none, leaves what is read as the codec gives it: to return what cannot be
     kept is no error of a job whose queue keeps no results.
@@ -160,7 +160,7 @@ class ResultSchema:
         return plain
 
     def value(self, plain: Any) -> Any:
-        """What was kept as what the function is annotated with.
+        """The kept value as the type that the function is annotated with.
 
         Raises:
             PayloadError: It does not fit the annotation: another version of the function returned it.
@@ -181,7 +181,7 @@ _UNKNOWN: Any = object()
 
 
 def _result_type(function: Callable[..., Any]) -> Any:
-    """What a function returns besides outcomes, by its annotation, if that is something that can be converted."""
+    """The returned type of a function besides outcomes, by its annotation, if it can be converted."""
     plain = inspect.unwrap(function)
     annotation = getattr(plain, "__annotations__", {}).get("return", _UNKNOWN)
     if annotation is _UNKNOWN:

@@ -62,7 +62,8 @@ class PlanMethods(QueueBase):
             changes: Fields of :class:`~sqlalchemy_fairqueue.ChannelPolicy` to change, instead of a policy; None lifts a
                 limit. Fields that are not named stay as they are. A new plan has no limits but those that are named.
 
-        Locks the queue's row and the plan's until the transaction ends; waits for another change of the plan.
+        Locks the queue's row and the plan's until the transaction ends; waits for another change of the plan, and for
+        a transaction that puts a channel on it.
 
         Raises:
             InvalidArgument: A bad name or value, both a policy and changes, or neither.

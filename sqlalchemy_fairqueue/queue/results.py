@@ -84,7 +84,7 @@ class ResultMethods(HandlerMethods):
     """result: what a handler returned, read at once or waited for. A database role needs the grant "producer"."""
 
     def result(self, where: Where, message_id: int, *, timeout: timedelta | None = None) -> Any:
-        """What the handler of a message returned, where the queue keeps it: ``queue.configure(where, results=...)``.
+        """The value that a handler returned, where the queue keeps it: ``queue.configure(where, results=...)``.
 
         It is decoded as payloads are. Of a kind that is a job of this queue it has the type that the job's function is
         annotated with.
@@ -94,7 +94,7 @@ class ResultMethods(HandlerMethods):
             message_id: The message, as its receipt has it.
             timeout: How long to wait for the message to end. None, the default: it must have ended. Waiting holds no
                 connection of the pool; a listening connection, which all that wait on this engine share, tells when to
-                look, and in between it looks every 5 seconds.
+                poll, and in between it polls every 5 seconds.
 
         Returns:
             The value; None also where a queue that keeps results completed the message by a verb without one.
@@ -165,7 +165,7 @@ class ResultMethods(HandlerMethods):
         try:
             while True:
                 event.clear()
-                found = self._ask(engine, wait.look)
+                found = self._ask(engine, wait.poll)
                 if found.state != "pending" or (seconds := wait.seconds()) is None:
                     return found
                 event.wait(seconds)
@@ -188,7 +188,7 @@ class ResultMethods(HandlerMethods):
         try:
             while True:
                 event.clear()
-                found = await self._aask(engine, wait.look)
+                found = await self._aask(engine, wait.poll)
                 if found.state != "pending" or (seconds := wait.seconds()) is None:
                     return found
                 with suppress(TimeoutError):
@@ -237,7 +237,7 @@ class _Wait:
         engine: Where it is.
         message_id: The message.
         timeout: For how long.
-        wake: Called, by another thread, when it is worth a look.
+        wake: Called, by another thread, when a poll is worthwhile.
     """
 
     def __init__(
@@ -255,30 +255,30 @@ class _Wait:
         self._waiter: UUID = uuid4()
         self._over_at = monotonic() + timeout.total_seconds()
         self._register_at = 0.0
-        self._looks = 0
+        self._polls = 0
         self._watch: ResultWatch | None = None
         watch_of = watching.watch_of
         if queue.notify and watch_of is not None:
             self._watch = watch_of(engine.sync_engine if isinstance(engine, AsyncEngine) else engine)
             self._watch.join(engine, message_id, wake)
 
-    def look(self, connection: Connection) -> FoundResult:
-        """What became of the message, read after the wait is registered."""
+    def poll(self, connection: Connection) -> FoundResult:
+        """The end of the message, read after the wait is registered."""
         if self._watch is not None and monotonic() >= self._register_at:
             self._register_at = monotonic() + _REGISTERED.total_seconds() / 2
             # First: a task may be cancelled when the database has registered it.
             self.is_registered = True
             database.wait_results(connection, self._target, self._message_id, self._waiter, _REGISTERED)
             connection.commit()
-        self._looks += 1
+        self._polls += 1
         return database.results(connection, self._target, [self._message_id])[0]
 
     def seconds(self) -> float | None:
-        """How long to wait for a notification before the next look. None: the time is over."""
+        """The time to wait for a notification before the next poll. None: the time is over."""
         left = self._over_at - monotonic()
         if left <= 0:
             return None
-        poll = FIRST_POLLS[self._looks - 1] if self._looks <= len(FIRST_POLLS) else LONGEST_POLL
+        poll = FIRST_POLLS[self._polls - 1] if self._polls <= len(FIRST_POLLS) else LONGEST_POLL
         if self._watch is None or not self._watch.is_listening:
             poll = min(poll, POLL_UNNOTIFIED)
         return min(poll, left)

@@ -97,7 +97,7 @@ class Denial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelCosts:
-    """What a channel's attempts cost, and its fair share of what all cost.
+    """The costs of a channel's attempts, and its fair share of all costs.
 
     Attributes:
         cost: Cost of its attempts together.
@@ -116,7 +116,7 @@ class ChannelCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCosts:
-    """What the attempts of a queue cost, and how evenly that was shared.
+    """The costs of the attempts of a queue, and how evenly they were shared.
 
     Attributes:
         cost: Cost of all attempts together.

@@ -158,7 +158,7 @@ def _denied_cost(one: ChannelFigures) -> float:
 
 
 def _by_cost(queue: QueueFigures, channels: Sequence[ChannelFigures]) -> str:
-    """What the shares by cost say, in a sentence."""
+    """The shares by cost, in a sentence."""
     if queue.by_cost is None or not channels:
         return ""
     worst = channels[0]

@@ -121,7 +121,7 @@ def trace_of(history: pa.Table) -> Trace:
 
 
 def recorded_costs(history: pa.Table) -> pa.Array:
-    """What the attempts of a history cost."""
+    """The costs of the attempts of a history."""
     if COST not in history.column_names:
         return pa.repeat(1, len(history)).cast(pa.int64())
     return pc.fill_null(history[COST].cast(pa.int64()), 1)

@@ -57,9 +57,9 @@ def hold_queues(configurations: Iterable[tuple[Connection, Configuration]]) -> N
 
 
 def hold_plans(configurations: Iterable[tuple[Connection, Configuration]]) -> None:
-    """Lock the plans that are removed, and those that channels are put on."""
+    """Lock the plans that are changed or removed, and those that channels are put on."""
     for connection, target, group in by_queue(configurations):
-        removed = [change.name for change in group if isinstance(change, ConfigurePlan) and change.changes is None]
+        removed = [change.name for change in group if isinstance(change, ConfigurePlan)]
         used = [change.plan for change in group if isinstance(change, Configure) and isinstance(change.plan, str)]
         if removed or used:
             database.hold_plans(connection, target, removed, used)

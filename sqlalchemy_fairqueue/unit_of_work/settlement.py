@@ -154,7 +154,7 @@ def _call(
 
 
 def _kept(settle: Settle) -> database.EncodedResult | None:
-    """What is kept of a message that is completed. None: nothing."""
+    """The result to keep of a message that is completed. None: nothing."""
     return settle.result or database.EncodedResult() if settle.delivery.keeps_result else None
 
 

@@ -124,12 +124,12 @@ def _hold(
 ) -> tuple[list[tuple[Connection, Configuration]], dict[phases.ConnectedTarget, list[int]]]:
     """Take the locks that configuration shares with other work; return what is left of it, and what it will count."""
     phases.hold_queues(configurations)
+    phases.hold_plans(configurations)
     if not enqueues:
         # Channels that are made now take these settings. With enqueues they keep to the ones that there were.
         own, configurations = settings_of_queues(configurations)
         for connection, target, group in by_queue(own):
             configure(connection, target, group)
-    phases.hold_plans(configurations)
     phases.hold_channels(configurations, enqueues)
     return configurations, phases.leased_messages(configurations)
 

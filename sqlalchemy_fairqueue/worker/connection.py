@@ -44,7 +44,7 @@ _REFUSALS = {"55P03", "22P05"}
 
 
 class ConnectionOptions(Protocol):
-    """What a connection of its own needs to know of who uses it."""
+    """Options of the user of a connection of its own."""
 
     @property
     def engine(self) -> Engine | AsyncEngine:
@@ -58,7 +58,7 @@ class ConnectionOptions(Protocol):
 
     @property
     def timings(self) -> Timings:
-        """How long things may take."""
+        """The limits of its calls."""
         ...
 
 

@@ -71,7 +71,7 @@ class Decision:
 
     @property
     def result_bytes(self) -> int:
-        """How many bytes are kept."""
+        """The number of bytes that are kept."""
         return 0 if self.result is None else len(self.result.content or b"")
 
     def as_sent(self) -> Decision:

@@ -99,7 +99,7 @@ def subscribe(options: WorkerOptions, connection: DedicatedConnection, notify: N
 
 
 class Subscriber(Protocol):
-    """Who is told of notifications."""
+    """The subscribers of notifications."""
 
     def notified(self, topics: dict[str, set[str]] | None) -> None:
         """Notifications came: by topic what each of them named. None: some may have been missed, or will be."""

@@ -32,7 +32,7 @@ _LINGER = 30.0
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """What a listening connection needs to know."""
+    """The options of a listening connection."""
 
     engine: Engine | AsyncEngine
     clock: Clock = monotonic

@@ -153,7 +153,7 @@ class Settler:
     def _chunks(
         self, settlements: list[tuple[HeldDelivery, Decision]]
     ) -> Iterator[list[tuple[HeldDelivery, Decision]]]:
-        """What one call sends: so many deliveries, and so many bytes of results, or one that has more."""
+        """The deliveries of one call: so many deliveries, and so many bytes of results, or one that has more."""
         most, most_bytes = self._timings.settle_batch, self._timings.settle_bytes
         if len(settlements) <= most and not any(decision.result for _, decision in settlements):
             yield settlements

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event, text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import ChannelFull, ChannelPolicy, DuplicateMessage, Enqueue, LeaseLost, Queue, UnsentWork
 from tests.drivers.conftest import MakeFace
 from tests.drivers.faces import Face
 from tests.fixtures.database import Database
+from tests.fixtures.proxy import proxied
 from tests.unit_of_work.business import Upload, channels, uploads
 
 
@@ -182,4 +183,30 @@ def test_savepoints(alone: Face, queue: Queue, database: Database) -> None:
         queue.enqueue(session, channel="b", payload=1)
 
     alone.run(work)
+    assert channels(database) == ["a", "b"]
+
+
+@pytest.mark.parametrize("make_face", ["psycopg", "psycopg async"], indirect=True)
+def test_a_server_that_is_shut_down_after_the_commit(
+    make_face: MakeFace, face: Face, queue: Queue, database: Database
+) -> None:
+    """The commit fails as a disconnect, though it was made, and the session goes on with another connection."""
+    assert channels(database) == []
+    with proxied(database.url) as proxy:
+        far = make_face(face.url.set(host=proxy.url.host, port=proxy.url.port, query={}))
+
+        def committing(session: Session) -> DBAPIError:
+            queue.enqueue(session, channel="a", payload=1)
+            session.add(Upload(name="kept"))
+            session.flush()
+            proxy.ends_after = b"COMMIT\0"
+            with pytest.raises(DBAPIError) as caught:
+                session.commit()
+            proxy.ends_after = None
+            session.rollback()
+            assert uploads(database) == ["kept"]
+            return caught.value
+
+        assert far.run(committing).connection_invalidated
+        far.run(lambda session: queue.enqueue(session, channel="b", payload=1))
     assert channels(database) == ["a", "b"]

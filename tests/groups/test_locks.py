@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Enqueue, MessageCancelled, Queue
+from sqlalchemy_fairqueue import Enqueue, IsolationError, MessageCancelled, Queue
 from sqlalchemy_fairqueue.testing import make_context
 from sqlalchemy_fairqueue.unit_of_work import send_recorded
 from tests.fixtures.clock import Clock
@@ -70,6 +70,17 @@ def test_one_folds_at_a_time(engine: Engine, database: Database, make: Make, wai
         folding.rollback()
     fold(database)
     assert followups(database) == ["report", "report"]
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_a_cancel_of_a_group_needs_read_committed(engine: Engine, queue: Queue, make: Make, level: str) -> None:
+    """An older snapshot would leave out what a member has just added: it is refused, and nothing is cancelled."""
+    group = make(1)
+    with engine.connect().execution_options(isolation_level=level) as connection:
+        with pytest.raises(IsolationError, match=level.lower()):
+            queue.cancel_group(connection, group)
+        connection.rollback()
+    assert counts(queue.group_status(engine, group)) == (1, 0, 0, 0, 1)
 
 
 def test_a_cancel_of_a_group_waits_for_a_member_that_adds(

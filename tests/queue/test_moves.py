@@ -184,3 +184,71 @@ def test_two_moves(queue: Queue, engine: Engine, connect: Connect, waits: Waits,
     assert same_key.result() in {"leased", "duplicate"}
     _check(database)
     assert len(queue.dequeue(engine, limit=10)) == 1
+
+
+def test_a_cancel_that_meets_a_move(
+    queue: Queue, engine: Engine, connect: Connect, waits: Waits, database: Database
+) -> None:
+    """It waits for the move, and withdraws the message where that has put it; so does one that locks messages first."""
+    first, second, third = _enqueue(queue, engine, 1, 2, 3)
+    holder = connect()
+    assert [queue.move(holder, message_id, "b") for message_id in (first, third)] == ["moved"] * 2
+    [delivery] = queue.dequeue(engine)
+    assert delivery.message_id == second
+
+    def withdraw(own: Engine) -> tuple[object, object]:
+        with Session(own) as session:
+            receipts = queue.cancel(session, first), queue.cancel(session, third + 100)
+            session.commit()
+        return receipts[0].outcome, receipts[1].outcome
+
+    def withdraw_and_complete(own: Engine) -> object:
+        with Session(own) as session:
+            receipt = queue.cancel(session, third)
+            queue.complete(session, delivery)
+            session.commit()
+        return receipt.outcome
+
+    rivals = waits.start(withdraw).blocked(), waits.start(withdraw_and_complete).blocked()
+    holder.commit()
+    assert rivals[0].result() == ("cancelled", "missing")
+    assert rivals[1].result() == "cancelled"
+    assert queue.dequeue(engine, limit=10) == []
+    assert _backlogs(queue, engine) == {"a": 0, "b": 0}
+    _check(database)
+
+
+def test_a_message_that_moves_is_tried_at_once(
+    queue: Queue, engine: Engine, connect: Connect, waits: Waits, database: Database
+) -> None:
+    """A call that makes it due waits for the move, and makes it due where that has put it; one that is gone is gone."""
+    first, second = _enqueue(queue, engine, 1, 2, delay=timedelta(hours=1))
+    holder = connect()
+    assert queue.move(holder, first, "b") == "moved"
+    queue.cancel(holder, second)
+    rivals = [waits.start(partial(queue.retry_now, message_id=one)).blocked() for one in (first, second)]
+    holder.commit()
+    assert [rival.result() for rival in rivals] == ["due", "missing"]
+    assert [one.channel for one in queue.dequeue(engine, limit=10)] == ["b"]
+    _check(database)
+
+
+def test_a_replacing_enqueue_that_meets_a_move(
+    queue: Queue, engine: Engine, connect: Connect, waits: Waits, database: Database
+) -> None:
+    """In the new channel it replaces the message, in the old one it adds another."""
+    [message_id] = _enqueue(queue, engine, 1, key="k")
+    holder = connect()
+    assert queue.move(holder, message_id, "b") == "moved"
+
+    def replace(own: Engine, channel: str) -> int | None:
+        [receipt] = queue.enqueue_many(own, [Enqueue(channel=channel, payload=2, key="k", on_duplicate="replace")])
+        return receipt.message_id
+
+    new = waits.start(partial(replace, channel="b")).blocked()
+    old = waits.start(partial(replace, channel="a")).blocked()
+    holder.commit()
+    assert new.result() == message_id
+    assert old.result() != message_id
+    assert sorted((one.channel, one.payload) for one in queue.dequeue(engine, limit=10)) == [("a", 2), ("b", 2)]
+    _check(database)

@@ -114,6 +114,14 @@ class _Pipeline:
             error = error.__context__ or error
         self.failure = self.failure or error
 
+    def is_stuck(self) -> bool:
+        """Whether the connection cannot leave pipeline mode, since the server ended before it answered all.
+
+        SQLAlchemy takes an error for a disconnect only if the connection is closed.
+        """
+        stuck: bool = self._driver.pgconn.pipeline_status != _NO_PIPELINE
+        return stuck
+
 
 def _commit_with(driver: Any, statements: Sequence[tuple[str, Any]], rows: list[list[Any]]) -> None:
     pipeline = _Pipeline(driver)
@@ -129,6 +137,8 @@ def _commit_with(driver: Any, statements: Sequence[tuple[str, Any]], rows: list[
         pipeline.fail(error)
     rows += [cursor.fetchall() for cursor in pipeline.answered(len(statements))]
     if pipeline.failure is not None:
+        if pipeline.is_stuck():
+            driver.close()
         raise pipeline.failure
 
 
@@ -146,6 +156,8 @@ async def _acommit_with(driver: Any, statements: Sequence[tuple[str, Any]], rows
         pipeline.fail(error)
     rows += [await cursor.fetchall() for cursor in pipeline.answered(len(statements))]
     if pipeline.failure is not None:
+        if pipeline.is_stuck():
+            await driver.close()
         raise pipeline.failure
 
 

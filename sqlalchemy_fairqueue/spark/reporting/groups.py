@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 def results_of(groups: GroupedData, function: Callable[[pa.Table], R]) -> list[R]:
-    """What a function makes of each group.
+    """The results of a function for each group.
 
     Raises:
         InvalidArgument: The function raised it. Any other error fails the job.

@@ -2,10 +2,11 @@
 -- Guarantees: a withdrawn message is never delivered, unless the transaction rolls back. Returns those that are not
 -- simply gone: 'leased' (a consumer has it: it may complete it, but whatever else becomes of it, it is not delivered
 -- again and leaves no dead letter; its worker is told by fq_heartbeat, its key is free at once) or 'missing' (done,
--- dead, withdrawn before, or of another queue).
--- Locks: the messages, in the order of their ids; waits for a transaction that has one locked: a consumer that settles
--- it, a dequeue that takes it. Dequeue passes by a message that a cancel has locked. A transaction that settles
--- messages as well locks all of them first, by fq_hold_messages.
+-- dead, withdrawn before, or of another queue). One that fq_move_message puts into another channel meanwhile is
+-- withdrawn there.
+-- Locks: the messages, in the order of their ids, those that were just moved last; waits for a transaction that has one
+-- locked: a consumer that settles it, a dequeue that takes it. Dequeue passes by a message that a cancel has locked. A
+-- transaction that settles messages as well locks all of them first, by fq_hold_messages.
 -- Index: fq_message_pkey, fq_channel_pkey. Errors: 40001 under REPEATABLE READ and SERIALIZABLE when a message was
 -- delivered or settled since the snapshot; QF007.
 create function fairqueue.fq_cancel(p_queue text, p_ids bigint[])
@@ -24,36 +25,59 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
+  v_owner boolean := pg_has_role(fairqueue.fq_caller(), current_user, 'usage');
   v_ids bigint[];
+  v_found bigint[];
+  v_rest bigint[] := p_ids;
   v_leased bigint[];
 begin
-  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
-    perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, w.channels::text[])
-    from (
-      select coalesce(array_agg(distinct c.name::text), '{}'::text[]) as channels
-      from fairqueue.fq_message m
+  -- A move deletes the message and inserts it again: who has waited for the move finds no row. So what is missing is
+  -- looked for in a new statement, until that does not see it either.
+  loop
+    if not v_owner then
+      perform fairqueue.fq_check_grant(array['producer', 'operator']::text[], p_queue, w.channels::text[])
+      from (
+        select coalesce(array_agg(distinct c.name::text), '{}'::text[]) as channels
+        from fairqueue.fq_message m
+        join fairqueue.fq_channel c on c.id = m.channel_id and c.queue = p_queue
+        where m.id = any (p_ids)
+      ) w
+      where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+    end if;
+    if v_ids is not null then
+      perform
+      from unnest(v_rest) u(id)
+      join fairqueue.fq_message m on m.id = u.id
       join fairqueue.fq_channel c on c.id = m.channel_id and c.queue = p_queue
-      where m.id = any (p_ids)
-    ) w
-    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
-  end if;
-  select array_agg(h.id) into v_ids
-  from (
-    select m.id
+      limit 1;
+      exit when not found;
+    end if;
+    select array_agg(h.id) into v_found
     from (
-      select distinct x.id
-      from unnest(p_ids) x(id)
-      order by x.id
-    ) u
-    join fairqueue.fq_message m on m.id = u.id
-    where exists (
-      select
-      from fairqueue.fq_channel c
-      where c.id = m.channel_id
-        and c.queue = p_queue
-    )
-    for update of m
-  ) h;
+      select m.id
+      from (
+        select distinct x.id
+        from unnest(v_rest) x(id)
+        order by x.id
+      ) u
+      join fairqueue.fq_message m on m.id = u.id
+      where exists (
+        select
+        from fairqueue.fq_channel c
+        where c.id = m.channel_id
+          and c.queue = p_queue
+      )
+      for update of m
+    ) h;
+    v_ids := coalesce(v_ids, '{}') || coalesce(v_found, '{}');
+    v_rest := array(
+      select unnest(v_rest)
+      except
+      select unnest(v_found)
+    );
+    -- Else the channels of what is locked now are checked, too.
+    exit when v_owner and v_rest = '{}';
+  end loop;
 
   -- A new statement: what was waited for is seen, and who holds a message does not change any more.
   with gone as (
@@ -85,12 +109,8 @@ begin
   select l.id, 'leased'
   from unnest(v_leased) l(id)
   union all
-  select n.id, 'missing'
-  from (
-    select unnest(p_ids) as id
-    except
-    select unnest(v_ids)
-  ) n
+  select distinct n.id, 'missing'
+  from unnest(v_rest) n(id)
   where n.id is not null;
 end
 $$;

@@ -9,9 +9,9 @@
 -- signal lets the next hearing find the channel, whatever hints the consumers keep. When max_backlog is set, the
 -- backlog is counted anew. p_notify: wake waiting consumers.
 -- Locks: the plan that is named, for key share; the channel's state row; if max_concurrency is set, its leased messages
--- that hold no slot, in the order of their ids; waits for a transaction that has one, and for one that removes the
--- plan. Until the commit the channel is not served (dequeue passes by), and
--- nobody waits for it.
+-- that hold no slot, in the order of their ids; waits for a transaction that has one, and for one that changes or
+-- removes the plan. Until the commit the channel is not served (dequeue passes by), and nobody waits for it but who
+-- changes or removes the plan.
 -- Index: fq_channel_state_newest_ix, fq_channel_plan_pkey, fq_plan_pkey, fq_lease_expires_ix, fq_message_lease_ix;
 -- counting reads the channel's stretch of
 -- fq_message_ready_ix and the queue's signals.
@@ -61,7 +61,7 @@ begin
   end if;
   v_changes := p_changes - array['plan', 'reset'];
   if p_changes ->> 'plan' is not null then
-    -- Before the state row, as a transaction that removes the plan does.
+    -- Before the state row, as a transaction that changes or removes the plan does.
     perform
     from fairqueue.fq_plan n
     where n.queue = p_queue

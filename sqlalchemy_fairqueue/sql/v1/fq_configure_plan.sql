@@ -5,7 +5,8 @@
 -- no message of a channel under older values of max_concurrency, rate and weight. Consumers bring the change to the
 -- channels that nobody takes from, and wake those that it frees; until then max_backlog, drop_when_full and
 -- priority_aging of such a channel are the old ones.
--- Locks: the queue's row if this is its first plan, and the plan's; waits for another change of the plan.
+-- Locks: the queue's row if this is its first plan, and the plan's for update; waits for another change of the plan, and
+-- for a transaction that puts a channel on it: the pass over the channels would not find that one.
 -- Index: fq_plan_pkey, fq_queue_pkey. Errors: QF001 bad name or policy; 40001; QF007.
 create function fairqueue.fq_configure_plan(p_queue text, p_name text, p_changes jsonb, p_notify boolean default true)
 returns void
@@ -32,14 +33,28 @@ begin
   on conflict (name) do update
   set plans = true
   where not q.plans;
-  insert into fairqueue.fq_plan as n (queue, name, policy, revision, spread_after)
-  values (p_queue, p_name, fairqueue.fq_changed_policy(null::jsonb, p_changes), fairqueue.fq_now(), 0)
-  on conflict (queue, name) do update
-  set policy = fairqueue.fq_changed_policy(n.policy::jsonb, p_changes),
-    revision = greatest(n.revision + 1, fairqueue.fq_now()),
-    spread_after = 0,
-    spread_again = null,
-    spread_at = 0;
+  loop
+    perform
+    from fairqueue.fq_plan n
+    where n.queue = p_queue
+      and n.name = p_name
+    for update;
+    if found then
+      update fairqueue.fq_plan n
+      set policy = fairqueue.fq_changed_policy(n.policy::jsonb, p_changes),
+        revision = greatest(n.revision + 1, fairqueue.fq_now()),
+        spread_after = 0,
+        spread_again = null,
+        spread_at = 0
+      where n.queue = p_queue
+        and n.name = p_name;
+      exit;
+    end if;
+    insert into fairqueue.fq_plan (queue, name, policy, revision, spread_after)
+    values (p_queue, p_name, fairqueue.fq_changed_policy(null::jsonb, p_changes), fairqueue.fq_now(), 0)
+    on conflict (queue, name) do nothing;
+    exit when found;
+  end loop;
   if p_notify then
     perform fairqueue.fq_wake(p_queue);
   end if;

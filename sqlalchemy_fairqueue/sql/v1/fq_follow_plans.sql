@@ -1,7 +1,8 @@
 -- fq_follow_plans: give channels of a queue the policy of the plan that they follow, where that has changed since they
 -- got it; fields that are configured for a channel alone stay. followed: how many got it. deferred: how many must wait,
 -- because their plan brings a first max_concurrency while another transaction has one of their leased messages locked,
--- which could not be counted; they are due again in 10 ms.
+-- which could not be counted; they are due again after as long as the change is old, 10 ms at least and a second at
+-- most.
 -- Guarantees: exact as fq_configure_channel: leased messages are counted when a channel gets a max_concurrency. Of the
 -- channels that come to be ready earlier, a signal lets the next hearing find the first and those behind it.
 -- Locks: state rows, then leased messages that hold no slot, all for no key update and skip locked: it waits for none.
@@ -109,8 +110,8 @@ begin
       and v_marks[u.of] > 0;
     update fairqueue.fq_channel_state s
     set turn = s.turn + 1,
-      next_dequeue_at = greatest(s.next_dequeue_at, v_now + 10000)
-    from unnest(v_states, v_marks) u(row, marks)
+      next_dequeue_at = greatest(s.next_dequeue_at, v_now + least(greatest(v_now - u.revision, 10000), 1000000))
+    from unnest(v_states, v_marks, v_revisions) u(row, marks, revision)
     where s.ctid = u.row
       and u.marks < 0
       and s.next_dequeue_at is not null;

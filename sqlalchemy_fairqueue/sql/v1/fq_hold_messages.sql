@@ -1,7 +1,7 @@
 -- fq_hold_messages: lock messages in the order of their ids, whatever their lease, before verbs that touch messages of
 -- others as well as one's own.
 -- Guarantees: until the transaction ends nobody else settles, cancels, replaces or takes them. What is not there is
--- passed over. A transaction that cancels or replaces, and settles, locks all of them by one call: by several, two such
+-- passed over; what fq_move_message puts into another channel meanwhile is locked there. A transaction that cancels or replaces, and settles, locks all of them by one call: by several, two such
 -- transactions could wait for each other.
 -- Locks: the messages, for update; waits for a transaction that has one locked. Index: fq_message_pkey. Errors: 40001
 -- under REPEATABLE READ and SERIALIZABLE; QF007.
@@ -19,6 +19,9 @@ set enable_mergejoin = off
 set enable_material = off
 set jit = off
 as $$
+declare
+  v_found bigint[];
+  v_rest bigint[] := p_ids;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
     perform fairqueue.fq_check_grant(array['producer', 'consumer', 'operator']::text[], c.queue, array[c.name]::text[])
@@ -27,13 +30,29 @@ begin
     where m.id = any (p_ids)
       and exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  perform
-  from (
-    select distinct x.id
-    from unnest(p_ids) x(id)
-    order by x.id
-  ) u
-  join fairqueue.fq_message m on m.id = u.id
-  for update of m;
+  -- As fq_cancel.
+  loop
+    select array_agg(h.id) into v_found
+    from (
+      select m.id
+      from (
+        select distinct x.id
+        from unnest(v_rest) x(id)
+        order by x.id
+      ) u
+      join fairqueue.fq_message m on m.id = u.id
+      for update of m
+    ) h;
+    v_rest := array(
+      select unnest(v_rest)
+      except
+      select unnest(v_found)
+    );
+    perform
+    from unnest(v_rest) u(id)
+    join fairqueue.fq_message m on m.id = u.id
+    limit 1;
+    exit when not found;
+  end loop;
 end
 $$;

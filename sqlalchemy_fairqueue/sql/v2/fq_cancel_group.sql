@@ -3,7 +3,8 @@
 -- Guarantees: as fq_withdraw for each member. A member that was cancelled adds no further ones, so that none is left out.
 -- The group is finished when those that consumers hold have ended, and its follow-up is enqueued then, as ever.
 -- Locks: the members, in the order of their ids; waits for transactions that have one locked. A group of a million
--- members takes tens of seconds. Index: fq_group_pkey, fq_message_group_ix. Errors: as fq_cancel; QF007.
+-- members takes tens of seconds. Index: fq_group_pkey, fq_message_group_ix. Errors: QF003 above READ
+-- COMMITTED, where a member that another one has just added would be left out; 40001; QF007.
 create function fairqueue.fq_cancel_group(p_queue text, p_group_id uuid)
 returns table (cancelled bigint, leased bigint)
 language plpgsql
@@ -34,6 +35,10 @@ begin
     ) w
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'fq_cancel_group runs in a % transaction', current_setting('transaction_isolation')
+      using errcode = 'QF003', hint = 'run it in a READ COMMITTED transaction';
+  end if;
   perform
   from fairqueue.fq_group g
   where g.group_id = p_group_id
@@ -61,7 +66,6 @@ begin
     from fairqueue.fq_withdraw(p_queue::text, v_ids::bigint[], false::boolean) c;
     leased := leased + v_leased;
     cancelled := cancelled + cardinality(v_ids) - v_leased - v_missing;
-    exit when current_setting('transaction_isolation') <> 'read committed';
   end loop;
   return next;
 end

@@ -28,19 +28,28 @@ begin
     perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
     where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
   end if;
-  select m.channel_id, m.lease_id, m.dequeue_at into v_channel_id, v_lease_id, v_at
-  from fairqueue.fq_message m
-  where m.id = p_message_id
-    and exists (
-      select
-      from fairqueue.fq_channel c
-      where c.id = m.channel_id
-        and c.queue = p_queue
-    )
-  for no key update;
-  if not found then
-    return 'missing';
-  elsif v_lease_id is not null then
+  loop
+    select m.channel_id, m.lease_id, m.dequeue_at into v_channel_id, v_lease_id, v_at
+    from fairqueue.fq_message m
+    where m.id = p_message_id
+      and exists (
+        select
+        from fairqueue.fq_channel c
+        where c.id = m.channel_id
+          and c.queue = p_queue
+      )
+    for no key update;
+    exit when found;
+    -- A move deletes the message and inserts it again: who has waited for the move finds no row.
+    perform
+    from fairqueue.fq_message m
+    join fairqueue.fq_channel c on c.id = m.channel_id and c.queue = p_queue
+    where m.id = p_message_id;
+    if not found then
+      return 'missing';
+    end if;
+  end loop;
+  if v_lease_id is not null then
     return 'leased';
   elsif v_at <= v_now then
     return 'unchanged';
