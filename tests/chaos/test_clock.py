@@ -11,7 +11,7 @@ from tests.fixtures.database import Database
 from tests.worker.helpers import until
 
 _MINUTE = timedelta(minutes=1)
-_SOON = {"poll_interval": timedelta(milliseconds=100), "notify": False}
+_SOON = {"poll_interval": timedelta(milliseconds=100), "listen": False}
 
 
 def test_a_step_forward(books: Books, clock: Clock, rescue: Rescue) -> None:

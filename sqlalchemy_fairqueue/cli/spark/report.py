@@ -46,8 +46,6 @@ def report_history(
 
     The history is that of the database, or an archive. Without --queue it is of all queues.
     """
-    from sqlalchemy_fairqueue.spark.reporting import report
-
     if not output.parent.is_dir() or output.is_dir():
         raise usage_error(f"--output {str(output)!r} cannot be written; name a file in a folder that is there")
     with (
@@ -55,6 +53,9 @@ def report_history(
         history_of(spark, options, archive) as (history, policies),
         progress("going through the history"),
     ):
+        # The session says what to install where Spark is missing.
+        from sqlalchemy_fairqueue.spark.reporting import report
+
         try:
             made = report(history, policies=policies, output=output, title=title, window=window)
         except HistoryEmpty as error:
