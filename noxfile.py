@@ -108,8 +108,8 @@ def tests(session: nox.Session) -> None:
     session.run("pytest", *_WITHOUT_SPARK, *once, *arguments, env=embedded, success_codes=codes)
     if second:
         once = [f"--ignore=tests/{folder}" for folder in _ON_ONE_SERVER]
-        # Of a test's variants two: all of them run on every version by `nox -s matrix`.
-        sample = [] if arguments else ["--sample", "2"]
+        # Of each test one variant: all of them run on every version by `nox -s matrix`.
+        sample = [] if arguments else ["--sample", "1"]
         server = {"FAIRQUEUE_POSTGRES_BIN": str(second)}
         session.run("pytest", *_WITHOUT_SPARK, *once, *sample, *arguments, env=server, success_codes=codes)
     if _spark_is_wanted(arguments):
@@ -189,7 +189,7 @@ def wheel(session: nox.Session) -> None:
     session.run("fairqueue", "--version")
     # Tests of the documents look at the checkout, also when they are only collected.
     folders = ("tests/alembic", "tests/sql", "tests/unit/test_embedded.py")
-    sample = () if session.posargs else ("--sample", "2")
+    sample = () if session.posargs else ("--sample", "1")
     chosen = (*folders, "-m", "installed", *sample, *session.posargs)
     session.run("python", "-m", "pytest", "--import-mode=append", *chosen)
 
