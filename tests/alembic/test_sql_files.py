@@ -35,6 +35,11 @@ def test_qualifier_stands_only_where_an_identifier_does(text: str) -> None:
     assert len(re.findall("fairqueue", text)) == len(re.findall(r"(?<![\w.\"$])fairqueue\.fq_\w+", text))
 
 
+def test_lines_are_short(text: str) -> None:
+    """Lines have at most 120 characters, headers too."""
+    assert [line for line in text.splitlines() if len(line) > 120] == []
+
+
 def test_nothing_of_ours_is_named_without_the_qualifier(text: str) -> None:
     """Functions and tables are never found by the search_path: it is pinned to PostgreSQL's own schema."""
     code = TOKENS.sub("", text)

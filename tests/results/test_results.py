@@ -1,4 +1,4 @@
-"""What queue.result returns, and what it raises, by what became of the message."""
+"""Answers and errors of queue.result, by the end of the message."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What workers keep of what handlers return."""
+"""Results of handlers that workers keep."""
 
 import logging
 from dataclasses import dataclass

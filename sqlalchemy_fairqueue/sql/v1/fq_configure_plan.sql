@@ -5,8 +5,8 @@
 -- no message of a channel under older values of max_concurrency, rate and weight. Consumers bring the change to the
 -- channels that nobody takes from, and wake those that it frees; until then max_backlog, drop_when_full and
 -- priority_aging of such a channel are the old ones.
--- Locks: the queue's row if this is its first plan, and the plan's for update; waits for another change of the plan, and
--- for a transaction that puts a channel on it: the pass over the channels would not find that one.
+-- Locks: the queue's row if this is its first plan, and the plan's for update; waits for another change of the plan,
+-- and for a transaction that puts a channel on it: the pass over the channels would not find that one.
 -- Index: fq_plan_pkey, fq_queue_pkey. Errors: QF001 bad name or policy; 40001; QF007.
 create function fairqueue.fq_configure_plan(p_queue text, p_name text, p_changes jsonb, p_notify boolean default true)
 returns void

@@ -32,7 +32,8 @@ begin
   end if;
   return query
   select q.name, q.defaults, q.max_concurrency, q.rate_interval, q.rate_burst, q.limits, q.history, q.history_retention,
-    q.dead_letter_retention, q.dead_letter_retention_by_kind, q.forget_channels_after, q.fair_by, q.default_plan, q.result_retention
+    q.dead_letter_retention, q.dead_letter_retention_by_kind, q.forget_channels_after, q.fair_by, q.default_plan,
+    q.result_retention
   from fairqueue.fq_queue q
   where p_queue is null
     or q.name = p_queue

@@ -7,8 +7,8 @@
 -- two-phase transaction).
 -- Locks: as fq_complete, and then the key of the result, which waits for nobody but a transaction that holds the
 -- message.
--- Index: as fq_complete, fq_message_pkey, fq_result_pkey, fq_result_wait_pkey. Errors: as fq_complete; 23514 a result of
--- more than 1,048,576 bytes.
+-- Index: as fq_complete, fq_message_pkey, fq_result_pkey, fq_result_wait_pkey.
+-- Errors: as fq_complete; 23514 a result of more than 1,048,576 bytes.
 create function fairqueue.fq_complete_results(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_kept boolean[],
   p_results bytea[], p_problems text[], p_notify boolean

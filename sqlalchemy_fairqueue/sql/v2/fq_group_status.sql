@@ -1,8 +1,8 @@
 -- fq_group_status: a group of a queue as it stands, what is not folded yet included, and what the transaction itself
 -- has done. No row: there is none, or it was finished so long ago that it is pruned. Times are microseconds since the
 -- epoch.
--- Locks: none. Index: fq_group_pkey, fq_group_note_pkey from floor_xid on and by open_xids: what workers have not folded
--- is read.
+-- Locks: none. Index: fq_group_pkey, fq_group_note_pkey from floor_xid on and by open_xids: it reads the notes that
+-- workers have not folded.
 -- Errors: QF007.
 create function fairqueue.fq_group_status(p_queue text, p_group_id uuid)
 returns table (

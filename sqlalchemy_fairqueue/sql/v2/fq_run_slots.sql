@@ -9,7 +9,8 @@
 -- which was set back then. No slot before p_done_until or after p_until is run. A message is delivered at its slot plus
 -- a share of the jitter, which the slot decides.
 -- Locks: first what fq_make_channels locks, which waits for another transaction that makes the same channel, 100 ms at
--- most; then the schedule's row, skip locked, and nothing that waits after it. Index: fq_schedule_pkey, fq_schedule_slot_pkey.
+-- most; then the schedule's row, skip locked, and nothing that waits after it.
+-- Index: fq_schedule_pkey, fq_schedule_slot_pkey.
 -- Errors: QF001 bad argument; QF005 the channel is full; 55P03 another transaction makes it; as fq_enqueue.
 create function fairqueue.fq_run_slots(
   p_id bigint,

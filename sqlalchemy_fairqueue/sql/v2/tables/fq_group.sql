@@ -1,7 +1,7 @@
 -- One row a group of messages. added, done, failed and cancelled are what fq_fold_groups has counted; what has happened
 -- since stands in fq_group_note. due_at: when it is to be finished, as all of its members have ended; null before and
--- afterwards. finished_at: when its follow-up was enqueued, as message_id; null there: it has none. waits: how often its
--- follow-up has waited in vain for a transaction that makes its channel or has its key.
+-- afterwards. finished_at: when its follow-up was enqueued, as message_id; null there: it has none. waits: how often
+-- its follow-up has waited in vain for a transaction that makes its channel or has its key.
 create table fairqueue.fq_group (
   group_id uuid not null,
   queue text collate "C" not null,

@@ -13,7 +13,7 @@ begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'the upgrade runs in a % transaction', current_setting('transaction_isolation')
       using errcode = 'QF003',
-        hint = 'run the migration in a READ COMMITTED transaction: its statements are to see what others have committed';
+        hint = 'run the migration in a READ COMMITTED transaction: its statements must see what others have committed';
   end if;
   begin
     set local lock_timeout = '60s';
