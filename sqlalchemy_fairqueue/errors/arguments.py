@@ -1,0 +1,25 @@
+"""Errors of arguments and payloads."""
+
+from __future__ import annotations
+
+from sqlalchemy_fairqueue.errors.base import FairQueueError
+
+
+class InvalidArgument(FairQueueError, ValueError, codes=("QF001",)):
+    """An argument has a value that cannot be kept."""
+
+
+class PayloadError(FairQueueError, ValueError):
+    """A payload cannot be encoded, or a stored content cannot be decoded.
+
+    Attributes:
+        path: Where in the payload, like ``$.pages[3].size``; ``$`` is the payload itself.
+    """
+
+    def __init__(self, problem: str, path: str = "$") -> None:
+        super().__init__(problem, path)
+        self.path = path
+
+    def __str__(self) -> str:
+        """The problem, with the path."""
+        return f"payload at {self.path}: {self.args[0]}"

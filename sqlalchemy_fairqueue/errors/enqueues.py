@@ -1,0 +1,57 @@
+"""Errors of messages that are not added."""
+
+from __future__ import annotations
+
+from sqlalchemy_fairqueue.errors.base import FairQueueError
+
+
+class DuplicateMessage(FairQueueError):
+    """Another message of the channel holds the key, and the enqueue asked to raise (``on_duplicate="raise"``).
+
+    Or the transaction was asked to cancel the message that holds it, and then to enqueue under its key, with any
+    ``on_duplicate``: enqueues are sent before cancels, so that nothing would be left.
+
+    The message was not added. From ``enqueue_now`` the transaction goes on; from a COMMIT it fails whole.
+
+    Attributes:
+        channel: The channel.
+        key: The key.
+        message_id: The message that holds it.
+        cancelled: Whether the transaction cancels that message.
+    """
+
+    def __init__(self, channel: str, key: str, message_id: int, cancelled: bool = False) -> None:  # noqa: FBT001, FBT002 - pickled by position
+        super().__init__(channel, key, message_id, cancelled)
+        self.channel = channel
+        self.key = key
+        self.message_id = message_id
+        self.cancelled = cancelled
+
+    def __str__(self) -> str:
+        """The key, its channel, and its holder."""
+        if self.cancelled:
+            return (
+                f"key {self.key!r} stands in channel {self.channel!r} until message {self.message_id} is cancelled, "
+                "which this transaction does after its enqueues; cancel in a transaction of its own first, or enqueue "
+                "with on_duplicate='replace' and do not cancel"
+            )
+        return (
+            f"key {self.key!r} stands already in channel {self.channel!r}: message {self.message_id} holds it until it "
+            "is completed or dead; enqueue with on_duplicate='skip' to leave it, or 'replace' to rewrite it"
+        )
+
+
+class ChannelFull(FairQueueError, codes=("QF005",)):
+    """A channel has as many undelivered messages as its ``max_backlog`` allows, and its policy is to raise.
+
+    The message was not added. From ``enqueue_now`` the transaction goes on; from a COMMIT it fails whole.
+
+    Attributes:
+        channel: The channel, as far as it is known.
+        max_backlog: The bound, as far as it is known.
+    """
+
+    def __init__(self, problem: str, channel: str | None = None, max_backlog: int | None = None) -> None:
+        super().__init__(problem, channel, max_backlog)
+        self.channel = channel
+        self.max_backlog = max_backlog
