@@ -22,8 +22,8 @@ from sqlalchemy_fairqueue.cli.tables import Column, number_column, text_table
 from sqlalchemy_fairqueue.cli.target import names_database
 from sqlalchemy_fairqueue.reporting.documents import document_of
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, HistoryUnreadable
-from sqlalchemy_fairqueue.reporting.figures import Report
 from sqlalchemy_fairqueue.reporting.objectives import Objective
+from sqlalchemy_fairqueue.reporting.reports import Report
 from sqlalchemy_fairqueue.simulation.scenarios import Scenario
 
 _ENGINES = ("local", "spark")

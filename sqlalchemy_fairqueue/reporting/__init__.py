@@ -12,7 +12,6 @@ from typing import Any
 
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, HistoryUnreadable
 from sqlalchemy_fairqueue.reporting.figures import (
-    Advice,
     ChannelCosts,
     ChannelFigures,
     Culprit,
@@ -23,14 +22,13 @@ from sqlalchemy_fairqueue.reporting.figures import (
     QueueCosts,
     QueueFigures,
     Ratios,
-    Replay,
-    ReplayedQueue,
-    Report,
     Spread,
     Starvation,
     WindowFigures,
 )
 from sqlalchemy_fairqueue.reporting.objectives import Objective
+from sqlalchemy_fairqueue.reporting.replays import Advice, Replay, ReplayedQueue
+from sqlalchemy_fairqueue.reporting.reports import Report
 
 __all__ = [
     "Advice",

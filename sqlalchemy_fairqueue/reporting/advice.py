@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sqlalchemy_fairqueue.reporting.figures import Advice
 from sqlalchemy_fairqueue.reporting.replaying import replay_queues
+from sqlalchemy_fairqueue.reporting.replays import Advice
 from sqlalchemy_fairqueue.simulation.scenarios import Scenario
 from sqlalchemy_fairqueue.values import ChannelPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, Figures, Replay
+    from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, Figures
     from sqlalchemy_fairqueue.reporting.objectives import Objective
     from sqlalchemy_fairqueue.reporting.replaying import RecordedQueue
+    from sqlalchemy_fairqueue.reporting.replays import Replay
 
 # A policy is advised if it shortens the victims' mean wait by this part.
 _WORTH_IT = 0.1

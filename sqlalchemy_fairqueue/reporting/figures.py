@@ -1,20 +1,12 @@
-"""Figures of a report, as values. Their meanings are in ``definitions``, and on the page."""
+"""Figures of queues and channels, as values. Their meanings are in ``definitions``, and on the page."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.reporting.documents import frame_of, row_of
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from datetime import datetime, timedelta
-    from pathlib import Path
-
-    from pandas import DataFrame
-
-    from sqlalchemy_fairqueue.reporting.objectives import Objective
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,128 +274,3 @@ class Figures:
     def of(self, queue: str) -> tuple[ChannelFigures, ...]:
         """The channels of a queue, in the same order."""
         return tuple(channel for channel in self.channels if channel.queue == queue)
-
-
-TRUSTED_ERROR = 0.15
-"""The greatest error of a replay of the record itself with which forecasts can be trusted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayedQueue:
-    """The workers that a replay gives a queue, and how far it is from the record.
-
-    Attributes:
-        queue: Name of the queue.
-        workers: Messages handled at once.
-        estimated: Whether that is the capacity that the history shows, and not a number that the scenario names.
-        backlogged: The backlogged time in which the capacity was measured; zero: there was too little of it.
-        least_workers: The capacity in the quarter of that time in which it was least.
-        greatest_workers: The capacity in the quarter in which it was greatest.
-        policies_known: Whether the policies of the record were given.
-        replay_error: Of a replay under the record's own policies: the mean difference between the replayed and the
-            recorded time from ready to finished of an attempt, as a part of the mean recorded time. Else None.
-        replay_bias: The same with its sign: negative if the replay is faster.
-    """
-
-    queue: str
-    workers: float
-    estimated: bool
-    backlogged: timedelta
-    least_workers: float
-    greatest_workers: float
-    policies_known: bool
-    replay_error: float | None = None
-    replay_bias: float | None = None
-
-    @property
-    def trusted(self) -> bool:
-        """Whether the replay is close enough to the record to trust forecasts."""
-        return self.replay_error is None or self.replay_error <= TRUSTED_ERROR
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """The figures of a replay, for comparison with the history.
-
-    Attributes:
-        name: Its name on the page, like "customer-7 with three workers".
-        channels: Figures of the same channels.
-        queues: Figures of the same queues, where known.
-        replayed: The workers and the error of each queue, where known.
-    """
-
-    name: str
-    channels: Sequence[ChannelFigures]
-    queues: Sequence[QueueFigures] = ()
-    replayed: Sequence[ReplayedQueue] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """A policy for the tenant because of whom others waited, with its replayed effect.
-
-    Attributes:
-        queue: Name of the queue.
-        channel: Name of that tenant.
-        before: Mean wait of the others that were denied their share, or else miss the objective, in the replay of the
-            record.
-        own_before: Mean wait of *channel* in it.
-        max_concurrency: The policy to set; None: none is advised.
-        after: As *before*, with the policy.
-        own_after: As *own_before*, with the policy.
-        reason: Why none is advised.
-    """
-
-    queue: str
-    channel: str
-    before: timedelta
-    own_before: timedelta
-    max_concurrency: int | None = None
-    after: timedelta | None = None
-    own_after: timedelta | None = None
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """A report that was made.
-
-    Attributes:
-        title: Its title.
-        figures: The figures of the history.
-        replays: The figures of replays.
-        path: The page; None: none was asked for.
-        made_at: When it was made.
-        objective: The target that the tenants' waits are held against; None: none.
-        advice: Policies to set; empty: nobody was denied its share, or nothing was replayed.
-        labels: The names of tenants on the page, by channel; others stand as they are.
-    """
-
-    title: str
-    figures: Figures
-    replays: tuple[Replay, ...]
-    path: Path | None
-    made_at: datetime
-    objective: Objective | None = None
-    advice: tuple[Advice, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def late(self) -> tuple[ChannelFigures, ...]:
-        """The channels that do not keep the objective, the longest wait first."""
-        return () if self.objective is None else self.objective.missed(self.figures.channels)
-
-    @property
-    def channels(self) -> DataFrame:
-        """A row a channel, in descending order of denied wait; nested figures as ``wait_p95`` and the like."""
-        return frame_of(row_of(one) for one in self.figures.channels)
-
-    @property
-    def queues(self) -> DataFrame:
-        """A row a queue."""
-        return frame_of(row_of(one, without=("windows",)) for one in self.figures.queues)
-
-    @property
-    def windows(self) -> DataFrame:
-        """A row a queue and window of time."""
-        return frame_of({"queue": one.queue, **row_of(window)} for one in self.figures.queues for window in one.windows)

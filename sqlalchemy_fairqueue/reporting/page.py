@@ -12,21 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.reporting import formats, plots
 from sqlalchemy_fairqueue.reporting.definitions import DEFINITIONS
-from sqlalchemy_fairqueue.reporting.figures import TRUSTED_ERROR, Outcomes
+from sqlalchemy_fairqueue.reporting.figures import Outcomes
+from sqlalchemy_fairqueue.reporting.replays import TRUSTED_ERROR
 from sqlalchemy_fairqueue.reporting.svg import drawing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy_fairqueue.reporting.figures import (
-        ChannelFigures,
-        Denial,
-        QueueFigures,
-        Replay,
-        ReplayedQueue,
-        Report,
-    )
+    from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, Denial, QueueFigures
     from sqlalchemy_fairqueue.reporting.objectives import Objective
+    from sqlalchemy_fairqueue.reporting.replays import Replay, ReplayedQueue
+    from sqlalchemy_fairqueue.reporting.reports import Report
 
 _LISTED = 100
 _FIRST = 5

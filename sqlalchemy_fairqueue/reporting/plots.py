@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, QueueFigures, Replay, Spread
+    from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, QueueFigures, Spread
+    from sqlalchemy_fairqueue.reporting.replays import Replay
 
 _WIDTH = 8.4
 _ROW = 0.27

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from sqlalchemy_fairqueue.reporting.advice import advice_of
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, no_attempts_of
-from sqlalchemy_fairqueue.reporting.figures import Report
 from sqlalchemy_fairqueue.reporting.measurement import measure_table
 from sqlalchemy_fairqueue.reporting.objectives import Objective
 from sqlalchemy_fairqueue.reporting.replaying import figures_policy, recorded_queues, replay_queues
+from sqlalchemy_fairqueue.reporting.reports import Report
 from sqlalchemy_fairqueue.simulation.scenarios import check_scenarios
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import timedelta
 
-    from sqlalchemy_fairqueue.reporting.figures import Advice, Replay
     from sqlalchemy_fairqueue.reporting.history import RecordedHistory
+    from sqlalchemy_fairqueue.reporting.replays import Advice, Replay
     from sqlalchemy_fairqueue.simulation.scenarios import Scenario
 
     Progress = Callable[[str, int, int], None]

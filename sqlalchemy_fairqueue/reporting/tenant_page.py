@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 from sqlalchemy_fairqueue.reporting import formats
 from sqlalchemy_fairqueue.reporting.definitions import DEFINITIONS
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, no_attempts_of
-from sqlalchemy_fairqueue.reporting.figures import TRUSTED_ERROR, Outcomes
+from sqlalchemy_fairqueue.reporting.figures import Outcomes
 from sqlalchemy_fairqueue.reporting.page import rendered
+from sqlalchemy_fairqueue.reporting.replays import TRUSTED_ERROR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, Denial, QueueFigures, Report
+    from sqlalchemy_fairqueue.reporting.figures import ChannelFigures, Denial, QueueFigures
+    from sqlalchemy_fairqueue.reporting.reports import Report
 
 # Figures that the page does not show are not defined on it.
 _LEFT_OUT = frozenset({"Throughput", "Jain's index", "Capacity"})

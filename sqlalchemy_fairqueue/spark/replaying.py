@@ -12,8 +12,8 @@ from pyspark.sql.types import DataType, IntegralType, StringType, TimestampNTZTy
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, empty_history
-from sqlalchemy_fairqueue.reporting.figures import Replay
 from sqlalchemy_fairqueue.reporting.replaying import recorded_queue, replay_queues
+from sqlalchemy_fairqueue.reporting.replays import Replay
 from sqlalchemy_fairqueue.simulation.replay import replay_queue
 from sqlalchemy_fairqueue.simulation.scenarios import RECORDED, REPLAYED, check_scenarios
 from sqlalchemy_fairqueue.simulation.trace import COLUMNS, COST, PRIORITY

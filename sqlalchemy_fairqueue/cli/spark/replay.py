@@ -18,7 +18,8 @@ from sqlalchemy_fairqueue.cli.spark.session import Conf, progress, spark_session
 from sqlalchemy_fairqueue.cli.tables import Column, number_column, text_table
 from sqlalchemy_fairqueue.reporting.documents import document_of
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty
-from sqlalchemy_fairqueue.reporting.figures import ReplayedQueue, Report
+from sqlalchemy_fairqueue.reporting.replays import ReplayedQueue
+from sqlalchemy_fairqueue.reporting.reports import Report
 from sqlalchemy_fairqueue.simulation.scenarios import RECORDED
 
 _COLUMNS = (

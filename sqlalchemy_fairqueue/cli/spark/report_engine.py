@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy_fairqueue.cli.options import Options
-    from sqlalchemy_fairqueue.reporting.figures import Report
+    from sqlalchemy_fairqueue.reporting.reports import Report
 
 
 def report_by_spark(

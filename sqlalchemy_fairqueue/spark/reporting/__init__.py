@@ -13,13 +13,12 @@ from sqlalchemy_fairqueue.reporting.figures import (
     Policy,
     QueueFigures,
     Ratios,
-    Replay,
-    ReplayedQueue,
-    Report,
     Spread,
     Starvation,
     WindowFigures,
 )
+from sqlalchemy_fairqueue.reporting.replays import Replay, ReplayedQueue
+from sqlalchemy_fairqueue.reporting.reports import Report
 from sqlalchemy_fairqueue.spark.reporting.fairness_report import report
 from sqlalchemy_fairqueue.spark.reporting.measurement import measure
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.reporting.figures import Report
 from sqlalchemy_fairqueue.reporting.page import page_of
+from sqlalchemy_fairqueue.reporting.reports import Report
 from sqlalchemy_fairqueue.spark.reporting.measurement import measure
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from sqlalchemy_fairqueue.reporting.figures import Replay
+    from sqlalchemy_fairqueue.reporting.replays import Replay
 
 
 def report(
