@@ -1,8 +1,8 @@
 """Fairness reports: figures about the service of channels, and a page that shows and defines them.
 
-Read ``definitions`` first: the meaning and the source of each figure. ``figures`` are the values, ``page`` and
-``plots`` show them. ``history`` reads a history into the process, ``kernel`` and ``measurement`` take its figures,
-``replaying`` replays it, and ``advice`` tries policies. Nothing here needs Spark.
+Read ``definitions`` first: the meaning and the source of each figure. ``figures``, ``replays`` and ``reports`` are the
+values, ``page`` and ``plots`` show them. ``history`` reads a history into the process, ``kernel``, ``fair_shares`` and
+``measurement`` take its figures, ``replaying`` replays it, and ``advice`` tries policies. Nothing here needs Spark.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from sqlalchemy_fairqueue.reporting.columns import numbers, queues_of
 from sqlalchemy_fairqueue.reporting.figures import Policy
-from sqlalchemy_fairqueue.reporting.measurement import measure_table, numbers, queues_of
+from sqlalchemy_fairqueue.reporting.measurement import measure_table
 from sqlalchemy_fairqueue.reporting.replays import Replay, ReplayedQueue
 from sqlalchemy_fairqueue.simulation.capacity import capacity_of
 from sqlalchemy_fairqueue.simulation.replay import replayed_trace

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.reporting.measurement import COLUMNS as _MEASURED
-from sqlalchemy_fairqueue.reporting.measurement import check_columns, figures_of, measure_queue
+from sqlalchemy_fairqueue.reporting.columns import COLUMNS as _MEASURED
+from sqlalchemy_fairqueue.reporting.columns import check_columns
+from sqlalchemy_fairqueue.reporting.measurement import figures_of, measure_queue
 from sqlalchemy_fairqueue.reporting.replaying import figures_policy
 from sqlalchemy_fairqueue.simulation.trace import COST
 from sqlalchemy_fairqueue.spark.reporting.groups import results_of

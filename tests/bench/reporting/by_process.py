@@ -7,7 +7,8 @@ import time
 
 import pyarrow.parquet as pq
 
-from sqlalchemy_fairqueue.reporting.measurement import COLUMNS, measure_table
+from sqlalchemy_fairqueue.reporting.columns import COLUMNS
+from sqlalchemy_fairqueue.reporting.measurement import measure_table
 from sqlalchemy_fairqueue.times import microseconds
 
 

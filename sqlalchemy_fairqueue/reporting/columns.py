@@ -1,0 +1,138 @@
+"""Columns of a history in an Arrow table, and the attempts of one queue as arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.reporting.errors import mixed_history
+from sqlalchemy_fairqueue.simulation.trace import COST, recorded_costs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.int64]
+
+COLUMNS = ("queue", "channel_id", "channel", "ready_at", "started_at", "finished_at", "outcome")
+"""The columns of a history that are measured."""
+
+OUTCOMES = ("completed", "retried", "released", "buried", "expired", "cancelled")
+
+
+def check_columns(names: Sequence[str]) -> None:
+    """Refuse what is no history.
+
+    Raises:
+        InvalidArgument: A column is missing.
+    """
+    missing = [name for name in COLUMNS if name not in names]
+    if missing:
+        raise InvalidArgument(
+            f"the history lacks {', '.join(missing)}: it has {', '.join(names)}; "
+            'read it by read_history, by format("fairqueue") or from an archive'
+        )
+
+
+def queues_of(history: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """The queues of a history by name, each with its rows."""
+    names, codes = encoded(history, "queue")
+    for code in sorted(range(len(names)), key=names.__getitem__):
+        rows = codes == code
+        if rows.any():
+            yield names[code], history if rows.all() else history.filter(pa.array(rows))
+
+
+def encoded(table: pa.Table, name: str) -> tuple[list[Any], Any]:
+    """The different values of a column, and of each row the index of its value."""
+    column = table[name].combine_chunks()
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.unify_dictionaries().combine_chunks()
+    return column.dictionary.to_pylist(), column.indices.to_numpy()
+
+
+def numbers(table: pa.Table, name: str) -> Numbers:
+    """A column of whole numbers, or of timestamps in microseconds."""
+    column = table[name]
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz))
+    found: Numbers = column.cast(pa.int64()).to_numpy()
+    return found
+
+
+def check_ids(rows: pa.Table) -> None:
+    """Refuse a queue in which an id stands for two channels.
+
+    Raises:
+        InvalidArgument: It does.
+    """
+    ids, of_id = encoded(rows, "channel_id")
+    names, of_name = encoded(rows, "channel")
+    name_of = np.zeros(len(ids), np.int64)
+    name_of[of_id] = of_name
+    wrong = name_of[of_id] != of_name
+    if wrong.any():
+        row = int(wrong.argmax())
+        queue: str = rows["queue"][0].as_py()
+        one, other = sorted((names[name_of[of_id[row]]], names[of_name[row]]))
+        raise InvalidArgument(mixed_history(ids[of_id[row]], (queue, one), (queue, other)))
+
+
+class QueueAttempts:
+    """The attempts of one queue: an array a column, and channels by number, in the order of their ids.
+
+    Attributes:
+        queue: Name of the queue.
+        ids: The ids of its channels.
+        names: The names of its channels.
+        counts: The number of attempts of each channel.
+        channel: Of each attempt, the number of its channel.
+        ready: When it was ready, in microseconds; so are *started* and *finished*.
+        started: When it began.
+        finished: When it ended.
+        wait: From ready to started.
+        service: From started to finished.
+        outcome: The index of its outcome in OUTCOMES; the next one for any other.
+        cost: Its cost; None: all cost the same.
+        begin: The least of *ready*.
+        end: The greatest of *finished*.
+    """
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.queue: str = rows["queue"][0].as_py()
+        ids, of_id = encoded(rows, "channel_id")
+        order = np.argsort(ids)
+        self.ids: list[int] = [ids[number] for number in order]
+        rank = np.empty(len(ids), np.int32)
+        rank[order] = np.arange(len(ids))
+        self.channel = rank[of_id]
+        names, of_name = encoded(rows, "channel")
+        name_of = np.zeros(len(ids), np.int64)
+        name_of[self.channel] = of_name
+        self.names: list[str] = [names[number] for number in name_of]
+        self.counts = np.bincount(self.channel, minlength=len(ids))
+        ready, started = numbers(rows, "ready_at"), numbers(rows, "started_at")
+        # A clock that was set back must not make time run backwards: a later event counts as no earlier one.
+        started = np.maximum(started, ready)
+        finished = np.maximum(started, numbers(rows, "finished_at"))
+        self.ready, self.started, self.finished = ready, started, finished
+        self.wait, self.service = started - ready, finished - started
+        outcomes, of_outcome = encoded(rows, "outcome")
+        codes = [OUTCOMES.index(one) if one in OUTCOMES else len(OUTCOMES) for one in outcomes]
+        self.outcome = np.array(codes, np.int8)[of_outcome]
+        self.cost: Numbers | None = None
+        if COST in rows.column_names:
+            cost: Numbers = recorded_costs(rows).to_numpy()
+            self.cost = cost if int(cost.min()) != int(cost.max()) else None
+        self.begin, self.end = int(ready.min()), int(finished.max())
+
+    @property
+    def channels(self) -> int:
+        """The number of channels."""
+        return len(self.ids)

@@ -1,0 +1,217 @@
+"""Fair shares of the channels of a queue: of its messages, or of their costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sqlalchemy_fairqueue.reporting import kernel
+from sqlalchemy_fairqueue.reporting.figures import ChannelCosts, Culprit, Denial, QueueCosts
+from sqlalchemy_fairqueue.reporting.time_grid import fairness_window, rung
+from sqlalchemy_fairqueue.simulation.compilation import compiled
+from sqlalchemy_fairqueue.times import duration, instant, microseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from sqlalchemy_fairqueue.reporting.columns import QueueAttempts
+    from sqlalchemy_fairqueue.reporting.figures import Policy
+
+    Numbers = NDArray[np.int64]
+
+# Tenants of a queue whose culprits are found, and culprits that are told of each.
+_VICTIMS = 20
+_CULPRITS = 3
+# In a window of the shares by cost, a backlogged channel gets several messages that are dearer than these.
+_DEAR = 0.99
+_LEAST_WINDOWS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class FairShares:
+    """Fair shares of a queue.
+
+    Attributes:
+        names: The names of its channels.
+        width: Width of the windows, in microseconds.
+        shares: The shares of the channels, by number.
+        windows: The windows in which a channel was served, by number from the beginning of time.
+        indexes: Jain's index of each of them; NaN: no channels competed.
+        amounts: What each channel was served in all: messages, or their costs.
+    """
+
+    names: Sequence[str]
+    width: int
+    shares: kernel.Shares
+    windows: Numbers
+    indexes: Any
+    amounts: Any
+
+    @property
+    def fairness(self) -> float | None:
+        """Mean of the indexes; None: no channels competed."""
+        return float(self._competed.mean()) if len(self._competed) else None
+
+    @property
+    def least_fairness(self) -> float | None:
+        """The least of the indexes; None: no channels competed."""
+        return float(self._competed.min()) if len(self._competed) else None
+
+    @property
+    def contended(self) -> float:
+        """The part of the windows in which at least two channels competed."""
+        return len(self._competed) / len(self.windows)
+
+    @property
+    def _competed(self) -> Any:
+        return self.indexes[~np.isnan(self.indexes)]
+
+    def share_of(self, number: int) -> float | None:
+        """What a channel was served, as a part of its fair share; None: it had no backlog."""
+        return float(self.shares.served[number] / self.shares.share[number]) if self.shares.share[number] else None
+
+    def denial_of(self, number: int) -> Denial | None:
+        """When a channel was denied its share, and because of whom; None: it was not."""
+        shares, width = self.shares, self.width
+        if not round(shares.denied[number] * width):
+            return None
+        culprits: list[Culprit] = []
+        row = shares.victims[number]
+        if row >= 0:
+            blame = shares.blame[row]
+            greatest = np.argsort(-blame, kind="stable")[:_CULPRITS]
+            culprits = [
+                Culprit(self.names[other], float(blame[other] / shares.denied[number]))
+                for other in greatest
+                if blame[other] > 0
+            ]
+        return Denial(
+            from_=instant(int(shares.worst_begin[number]) * width),
+            to=instant((int(shares.worst_end[number]) + 1) * width),
+            part=float(shares.worst[number] / shares.denied[number]),
+            culprits=tuple(culprits),
+        )
+
+    def queue_costs(self) -> QueueCosts:
+        """How evenly the costs were shared; these are shares of costs."""
+        return QueueCosts(
+            cost=int(self.amounts.sum()),
+            fairness=self.fairness,
+            least_fairness=self.least_fairness,
+            fairness_window=duration(self.width),
+            contended=self.contended,
+        )
+
+    def channel_costs(self, number: int) -> ChannelCosts:
+        """The costs of a channel; these are shares of costs."""
+        return ChannelCosts(
+            cost=int(self.amounts[number]),
+            fair_share=self.share_of(number),
+            denied_cost=float(self.shares.denied[number]),
+            above_share=float(self.shares.above[number]),
+            denial=self.denial_of(number),
+        )
+
+
+class Division:
+    """Divides what a queue served among its channels.
+
+    Args:
+        attempts: The attempts of the queue.
+        events: Their times.
+        policies: The policies of its channels; None: not known.
+        compile_: Whether to compile the kernel.
+    """
+
+    def __init__(
+        self, attempts: QueueAttempts, events: kernel.Events, policies: Sequence[Policy | None], *, compile_: bool
+    ) -> None:
+        self._attempts = attempts
+        self._events = events
+        self._policies = policies
+        self._compile = compile_
+
+    def by_messages(self, backlogged: int) -> FairShares:
+        """The fair shares of the messages.
+
+        Args:
+            backlogged: The backlogged times of all channels together, in microseconds.
+        """
+        attempts = self._attempts
+        return self._divide(fairness_window(attempts.end - attempts.begin, len(attempts.ready), backlogged))
+
+    def by_costs(self, backlogged: int, width: int) -> FairShares | None:
+        """The fair shares of the costs; None: all attempts cost the same.
+
+        A backlogged channel gets as many of the dear messages in a window as it gets messages where these are counted.
+
+        Args:
+            backlogged: The backlogged times of all channels together, in microseconds.
+            width: Width of the windows of the shares of messages, which these are at least as wide as.
+        """
+        attempts = self._attempts
+        if attempts.cost is None:
+            return None
+        dear = max(int(np.partition(attempts.cost, at := int((len(attempts.cost) - 1) * _DEAR))[at]), 1)
+        wanted = fairness_window(attempts.end - attempts.begin, max(int(attempts.cost.sum()) // dear, 1), backlogged)
+        widest = rung((attempts.end - attempts.begin) / _LEAST_WINDOWS)
+        return self._divide(max(width, min(wanted, widest)), attempts.cost)
+
+    def _divide(self, width: int, cost: Numbers | None = None) -> FairShares:
+        attempts = self._attempts
+        services = (
+            np.bincount(attempts.channel, weights=attempts.service, minlength=attempts.channels) / attempts.counts
+        )
+        weights, most = np.ones(attempts.channels), np.full(attempts.channels, np.inf)
+        for number, policy in enumerate(self._policies):
+            if policy is not None:
+                weights[number] = policy.weight
+                if policy.rate_interval:
+                    most[number] = width // microseconds(policy.rate_interval) + policy.rate_burst
+                if policy.max_concurrency is not None and services[number] > 0:
+                    most[number] = min(most[number], policy.max_concurrency * width / services[number])
+        if cost is None:
+            costs: Any = attempts.counts
+            sizes = (np.ones(len(attempts.ready), np.int64),) * 2
+        else:
+            costs = np.bincount(attempts.channel, weights=cost, minlength=attempts.channels)
+            # Its limits are in messages.
+            most *= np.maximum(costs / attempts.counts, 1)
+            sizes = (
+                cost[np.argsort(attempts.ready, kind="stable")],
+                cost[np.argsort(attempts.started, kind="stable")],
+            )
+        victims: Any = np.full(attempts.channels, -1)
+        limits = (weights, most)
+        shares, count = self._walk(width, limits, victims, sizes)
+        worst = np.argsort(-shares.denied / attempts.counts, kind="stable")[:_VICTIMS]
+        worst = worst[shares.denied[worst] > 0]
+        if len(worst):
+            victims[worst] = np.arange(len(worst))
+            shares, count = self._walk(width, limits, victims, sizes)
+        return FairShares(attempts.names, width, shares, shares.windows[:count], shares.indexes[:count], costs)
+
+    def _walk(
+        self, width: int, limits: tuple[Any, Any], victims: Any, sizes: tuple[Numbers, Numbers]
+    ) -> tuple[kernel.Shares, int]:
+        attempts = self._attempts
+        reals = [np.zeros(attempts.channels) for _ in range(6)]
+        wholes = [np.zeros(attempts.channels, np.int64) for _ in range(4)]
+        share, served, denied, above, stretch, worst = reals
+        begin, end, worst_begin, worst_end = wholes
+        windows = (attempts.end - attempts.begin) // width + 2
+        rows = min(windows, len(attempts.ready))
+        shares = kernel.Shares(
+            weights=limits[0], most=limits[1], share=share, served=served, denied=denied, above=above, stretch=stretch,
+            stretch_begin=begin, stretch_end=end, worst=worst, worst_begin=worst_begin, worst_end=worst_end,
+            victims=victims, blame=np.zeros((int(victims.max()) + 1, attempts.channels)),
+            windows=np.zeros(rows, np.int64), indexes=np.zeros(rows),
+        )  # fmt: skip
+        fast = compiled(kernel.divide) if self._compile else None
+        if fast is not None:
+            return shares, int(fast(tuple(self._events), width, tuple(shares), *sizes))
+        return shares, kernel.divide(self._events, width, shares, *sizes)
