@@ -7,7 +7,8 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Enqueue, GroupStatus, Queue
+from sqlalchemy_fairqueue import Context, Delivery, Enqueue, GroupStatus, Queue
+from sqlalchemy_fairqueue.testing import make_context
 from tests.fixtures.database import Database
 
 Make = Callable[..., UUID]
@@ -53,3 +54,16 @@ def followups(database: Database) -> list[str]:
     """The kinds of the messages that followed groups, in order."""
     rows = database.rows("select kind from fq_message where kind in ('report', 'alarm') order by id")
     return [row.kind for row in rows]
+
+
+def context_of(queue: Queue, delivery: Delivery, session: Session) -> Context:
+    """The context of a handler that works on a delivery."""
+    return make_context(delivery, queue=queue).with_session(session)
+
+
+def add(engine: Engine, queue: Queue, delivery: Delivery, *payloads: object) -> None:
+    """Add members as the handler of a delivery does."""
+    with Session(engine) as session, session.begin():
+        group = context_of(queue, delivery, session).group
+        assert group is not None
+        group.enqueue_many(Enqueue(channel="a", payload=each) for each in payloads)

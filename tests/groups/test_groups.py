@@ -1,4 +1,4 @@
-"""Groups: who is a member, when one has ended, and what follows, exactly once."""
+"""Groups: made, counted, listed and cancelled; what follows comes exactly once."""
 
 from contextlib import suppress
 from datetime import timedelta
@@ -17,33 +17,17 @@ from sqlalchemy_fairqueue import (
     Enqueue,
     GroupCounts,
     InvalidArgument,
-    LeaseLost,
-    MessageCancelled,
     Queue,
     UnknownGroup,
     Worker,
 )
-from sqlalchemy_fairqueue.testing import adrain, arolled_back, drain, make_context, rolled_back
-from sqlalchemy_fairqueue.unit_of_work import send_recorded
+from sqlalchemy_fairqueue.testing import adrain, arolled_back, drain, rolled_back
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.groups.conftest import Make, counts, fold, followups
-from tests.worker.helpers import LONG_LEASE, expire_leases, until
+from tests.worker.helpers import LONG_LEASE
 
 pytestmark = pytest.mark.installed
-
-
-def context_of(queue: Queue, delivery: Delivery, session: Session) -> Context:
-    """The context of a handler that works on a delivery."""
-    return make_context(delivery, queue=queue).with_session(session)
-
-
-def add(engine: Engine, queue: Queue, delivery: Delivery, *payloads: object) -> None:
-    """Add members as the handler of a delivery does."""
-    with Session(engine) as session, session.begin():
-        group = context_of(queue, delivery, session).group
-        assert group is not None
-        group.enqueue_many(Enqueue(channel="a", payload=each) for each in payloads)
 
 
 def test_what_follows_comes_once(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
@@ -125,157 +109,6 @@ def test_a_block_that_raises_enqueues_nothing(engine: Engine, database: Database
     assert [each.payload for each in queue.dequeue(engine, limit=9)] == ["other"]
 
 
-def test_ends_of_members(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
-    """A retry, a release and an expired lease are no end; a completion, a burial, a cancel and a purge are."""
-    group = make(*range(6), on_failure=True)
-    retried, released, buried, cancelled, done, _ = queue.dequeue(engine, limit=6)
-    queue.retry(engine, retried, delay=timedelta(hours=1))
-    queue.release(engine, released)
-    expire_leases(database)
-    fold(database)
-    assert counts(queue.group_status(engine, group)) == (6, 0, 0, 0, 6)
-    queue.bury(engine, buried, reason="bad")
-    queue.complete(engine, done)
-    queue.cancel(engine, cancelled.message_id)
-    assert [each.message_id for each in queue.dequeue(engine, limit=1)] == [released.message_id]
-    queue.purge(engine, "a")
-    fold(database)
-    status = queue.group_status(engine, group)
-    assert (status.done, status.failed) == (1, 1)
-    expire_leases(database)
-
-    def is_finished() -> bool:
-        queue.complete(engine, [each for each in queue.dequeue(engine, limit=9) if each.kind == "default"])
-        fold(database)
-        return queue.group_status(engine, group).finished_at is not None
-
-    until(is_finished, "expired leases are taken back and their messages done")
-    status = queue.group_status(engine, group)
-    # The expired one was purged or done, by when it was taken back.
-    assert (status.done + status.cancelled, status.failed, status.pending) == (5, 1, 0)
-    assert followups(database) == ["alarm"]
-
-
-def test_a_quarantined_member_has_failed(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
-    """A member that cannot be delivered, nor kept as a dead letter, has ended."""
-    group = make(1)
-    database.execute("update fq_message set kind = repeat('k', 600)")
-    row = database.rows("select id, ctid::text as row from fq_message")[0]
-    assert database.value(f"select fq_quarantine('documents', {row.id}, '{row.row}'::tid, 'bad')") == "quarantined"
-    assert counts(queue.group_status(engine, group)) == (1, 0, 1, 0, 0)
-
-
-def test_cancelled_while_a_consumer_holds_it(engine: Engine, queue: Queue, make: Make) -> None:
-    """It counts as cancelled, also if its consumer completes it."""
-    group = make(1, 2)
-    first, second = queue.dequeue(engine, limit=2)
-    for delivery in (first, second):
-        queue.cancel(engine, delivery.message_id)
-    queue.complete(engine, first)
-    queue.bury(engine, second, reason="bad")
-    assert counts(queue.group_status(engine, group)) == (2, 0, 0, 2, 0)
-
-
-def test_a_redriven_letter_is_outside(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
-    """A dead letter has ended; redriven, it changes no count and is followed by nothing."""
-    group = make(1, on_failure=True)
-    queue.bury(engine, queue.dequeue(engine), reason="bad")
-    fold(database)
-    queue.redrive(engine)
-    again = [each for each in queue.dequeue(engine, limit=9) if each.kind == "default"]
-    queue.complete(engine, again)
-    fold(database)
-    assert counts(queue.group_status(engine, group)) == (1, 0, 1, 0, 0)
-    assert database.value("select count(*) from fq_message") == 1
-
-
-def test_keys(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
-    """A duplicate is no member; a member that another message replaces stays one, and a leased one that is, too."""
-    queue.enqueue_now(engine, channel="a", payload=0, key="standing")
-    skipped = make(1, key="standing")
-    assert counts(queue.group_status(engine, skipped)) == (0, 0, 0, 0, 0)
-    fold(database)
-    assert followups(database) == ["report"]
-
-    group = make(2, key="k")
-    queue.enqueue_now(engine, channel="a", payload=3, key="k", on_duplicate="replace")
-    assert counts(queue.group_status(engine, group)) == (1, 0, 0, 0, 1)
-    [member] = [each for each in queue.dequeue(engine, limit=9) if each.payload == 3]
-    queue.enqueue_now(engine, channel="a", payload=4, key="k", on_duplicate="replace")
-    queue.complete(engine, member)
-    assert counts(queue.group_status(engine, group)) == (1, 1, 0, 0, 0)
-    with pytest.raises(InvalidArgument, match="on_duplicate='replace'"):
-        make(5, key="k", on_duplicate="replace")
-
-
-def test_dropped_messages_are_no_members(engine: Engine, queue: Queue, make: Make) -> None:
-    """What a full channel drops is not waited for."""
-    queue.configure_channel(engine, "a", max_backlog=1, on_full="drop")
-    group = make(1, 2, 3)
-    assert counts(queue.group_status(engine, group)) == (1, 0, 0, 0, 1)
-
-
-def test_members_add_members(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
-    """The group is not finished before what its members added has ended."""
-    group = make(1)
-    [first] = queue.dequeue(engine)
-    add(engine, queue, first, 2, 3)
-    queue.complete(engine, first)
-    fold(database)
-    assert counts(queue.group_status(engine, group)) == (3, 1, 0, 0, 2)
-    for delivery in queue.dequeue(engine, limit=9):
-        add(engine, queue, delivery)
-        queue.complete(engine, delivery)
-    fold(database)
-    assert followups(database) == ["report"]
-    assert counts(queue.group_status(engine, group)) == (3, 3, 0, 0, 0)
-
-
-def test_who_may_not_add(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
-    """Nobody adds to a group of another transaction, by a lost lease, or when the member is cancelled or ended."""
-    make(1, 2, 3)
-    first, second, third = queue.dequeue(engine, limit=3)
-    queue.complete(engine, first)
-    with pytest.raises(LeaseLost):
-        add(engine, queue, first, 9)
-    queue.cancel(engine, second.message_id)
-    with pytest.raises(MessageCancelled):
-        add(engine, queue, second, 9)
-    database.execute("update fq_message set group_id = gen_random_uuid() where id = :id", id=third.message_id)
-    with pytest.raises(UnknownGroup, match="takes no members"):
-        add(engine, queue, third, 9)
-    assert database.value("select count(*) from fq_message where id > :id", id=third.message_id) == 0
-
-    with Session(engine) as session:
-        with queue.group(session) as group:
-            session.commit()
-            with pytest.raises(InvalidArgument, match="takes no more members"):
-                group.enqueue_many([Enqueue(channel="a", payload=1)])
-        with pytest.raises(InvalidArgument, match="takes no more members"):
-            group.enqueue_many([Enqueue(channel="a", payload=1)])
-        with queue.group(session) as rolled:
-            session.rollback()
-            rolled.enqueue_many([Enqueue(channel="a", payload=1)])
-        with pytest.raises(UnknownGroup, match="takes no members"):
-            session.commit()
-
-
-def test_a_member_that_adds_is_locked(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
-    """Until the transaction that adds is over nobody ends the member by which it adds, so that the group stays open."""
-    group = make(1)
-    [first] = queue.dequeue(engine)
-    with Session(engine) as session, session.begin():
-        found = context_of(queue, first, session).group
-        assert found is not None
-        found.enqueue_many([Enqueue(channel="a", payload=2)])
-        send_recorded(session)
-        expire_leases(database)
-        assert list(queue.dequeue(engine, limit=9)) == []
-        fold(database)
-        assert followups(database) == []
-    assert counts(queue.group_status(engine, group)) == (2, 0, 0, 0, 2)
-
-
 def test_cancel_group(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
     """All members are withdrawn, those of others stay; the follow-up for failures comes when the last has ended."""
     other = make(0)
@@ -347,20 +180,6 @@ def test_follow_up_with_options(engine: Engine, database: Database, queue: Queue
             group.enqueue_many([Enqueue(channel="a", payload=1, headers={"group": 1})])
         with pytest.raises(InvalidArgument, match="session"), queue.group(engine):  # type: ignore[arg-type]
             pass
-
-
-def test_notes_beyond_the_limit(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
-    """A fold that meets its limit finishes nothing: it may have seen half of a transaction."""
-    make(1)
-    [first] = queue.dequeue(engine)
-    with Session(engine) as session, session.begin():
-        found = context_of(queue, first, session).group
-        assert found is not None
-        found.enqueue_many(Enqueue(channel="a", payload=each) for each in range(3))
-        queue.complete(session, first)
-    for _ in range(9):
-        database.execute("select * from fq_fold_groups(1, 100, false)")
-    assert followups(database) == []
 
 
 def test_groups_are_listed_and_pruned(
@@ -452,16 +271,3 @@ async def test_async(async_engine: AsyncEngine, database: Database) -> None:
 
     async with arolled_back(async_engine) as session:
         assert len(await adrain(session, queue)) == 1
-
-
-def test_a_moved_member_goes_on(engine: Engine, database: Database, queue: Queue, make: Make) -> None:
-    """A member that is moved to another channel has not ended, and has its cost and its group there."""
-    group = make(1, cost=7)
-    [message_id] = [row.id for row in database.rows("select id from fq_message")]
-    assert queue.move(engine, message_id, "b") == "moved"
-    fold(database)
-    assert counts(queue.group_status(engine, group)) == (1, 0, 0, 0, 1)
-    assert database.value("select cost from fq_message") == 7
-    queue.complete(engine, queue.dequeue(engine))
-    fold(database)
-    assert counts(queue.group_status(engine, group)) == (1, 1, 0, 0, 0)
