@@ -10,26 +10,17 @@ from rich.text import Text
 from sqlalchemy_fairqueue import Queue, database
 from sqlalchemy_fairqueue.cli.formats import parse_duration
 from sqlalchemy_fairqueue.cli.installation import Installation, channel_not_found, open_installation
+from sqlalchemy_fairqueue.cli.option_groups import Prefix
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
 from sqlalchemy_fairqueue.cli.policies import (
-    Burst,
-    MaxBacklog,
-    NoMaxBacklog,
-    NoMaxConcurrency,
-    OnFull,
-    PriorityAging,
-    RateText,
-    Weight,
-    aging_option,
+    PolicyOptions,
     check_contradiction,
     count_option,
     dead_letter_option,
     fair_by_option,
     flag_option,
     forget_option,
-    on_full_option,
     policy_document,
-    policy_options,
     policy_rows,
     rate_changes,
     rate_document,
@@ -46,15 +37,7 @@ def configure_channel(
     options: Options,
     *,
     channel: Annotated[str, typer.Argument(metavar="CHANNEL")],
-    max_concurrency: Annotated[int | None, count_option("--max-concurrency", "Most messages out at once.")] = None,
-    no_max_concurrency: NoMaxConcurrency = False,
-    rate: RateText = None,
-    burst: Burst = None,
-    weight: Weight = None,
-    max_backlog: MaxBacklog = None,
-    no_max_backlog: NoMaxBacklog = False,
-    on_full: OnFull = None,
-    priority_aging: PriorityAging = None,
+    policy: PolicyOptions,
     plan: Annotated[
         str | None, typer.Option("--plan", metavar="NAME", help="Follow this plan.", show_default=False)
     ] = None,
@@ -67,19 +50,8 @@ def configure_channel(
     its queue. The change takes effect on the next dequeue. What an option sets is the channel's own, whatever plan it
     follows, until it is reset.
     """
-    changes = policy_options(
-        max_concurrency=max_concurrency,
-        no_max_concurrency=no_max_concurrency,
-        rate=rate,
-        burst=burst,
-        weight=weight,
-        max_backlog=max_backlog,
-        no_max_backlog=no_max_backlog,
-        on_full=on_full,
-        priority_aging=priority_aging,
-    )
     check_contradiction("plan", given=plan is not None, removed=no_plan)
-    wanted: dict[str, Any] = dict(changes)
+    wanted: dict[str, Any] = dict(policy.changes())
     if plan is not None or no_plan:
         wanted["plan"] = plan
     if reset:
@@ -153,45 +125,14 @@ def configure_queue(
     no_default_plan: Annotated[bool, flag_option("--no-default-plan", "New channels follow no plan.")] = False,
     forget_channels_after: Annotated[Any, forget_option("--forget-channels-after")] = None,
     fair_by: Annotated[str | None, fair_by_option("--fair-by")] = None,
-    channel_max_concurrency: Annotated[
-        int | None, count_option("--channel-max-concurrency", "For new channels: most messages out at once.")
-    ] = None,
-    no_channel_max_concurrency: Annotated[
-        bool, flag_option("--no-channel-max-concurrency", "For new channels: no limit of messages out at once.")
-    ] = False,
-    channel_rate: Annotated[Any, rate_option("--channel-rate")] = None,
-    channel_burst: Annotated[
-        int | None, count_option("--channel-burst", "For new channels: messages that may come in a row.")
-    ] = None,
-    channel_weight: Annotated[
-        int | None, count_option("--channel-weight", "For new channels: messages a turn.")
-    ] = None,
-    channel_max_backlog: Annotated[
-        int | None, count_option("--channel-max-backlog", "For new channels: most undelivered messages.")
-    ] = None,
-    no_channel_max_backlog: Annotated[
-        bool, flag_option("--no-channel-max-backlog", "For new channels: no bound of undelivered messages.")
-    ] = False,
-    channel_on_full: Annotated[str | None, on_full_option("--channel-on-full")] = None,
-    channel_priority_aging: Annotated[Any, aging_option("--channel-priority-aging")] = None,
+    new_channels: Annotated[PolicyOptions, Prefix("channel-", "For new channels: ")],
 ) -> Result:
     """Set the limits, the history and the default policy of a queue; without an option, show them.
 
     Options that are not given leave the configuration as it is. The options that begin with --channel set the policy
     of channels that are made from now on; existing channels keep theirs.
     """
-    changes = policy_options(
-        max_concurrency=channel_max_concurrency,
-        no_max_concurrency=no_channel_max_concurrency,
-        rate=channel_rate,
-        burst=channel_burst,
-        weight=channel_weight,
-        max_backlog=channel_max_backlog,
-        no_max_backlog=no_channel_max_backlog,
-        on_full=channel_on_full,
-        priority_aging=channel_priority_aging,
-        prefix="channel-",
-    )
+    changes = new_channels.changes(prefix="channel-")
     check_contradiction("max_concurrency", given=max_concurrency is not None, removed=no_max_concurrency)
     wanted: dict[str, Any] = {}
     if max_concurrency is not None or no_max_concurrency:

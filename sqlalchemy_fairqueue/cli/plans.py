@@ -10,20 +10,7 @@ from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.cli.errors import not_found_error
 from sqlalchemy_fairqueue.cli.installation import open_installation
 from sqlalchemy_fairqueue.cli.options import Options
-from sqlalchemy_fairqueue.cli.policies import (
-    Burst,
-    MaxBacklog,
-    NoMaxBacklog,
-    NoMaxConcurrency,
-    OnFull,
-    PriorityAging,
-    RateText,
-    Weight,
-    count_option,
-    flag_option,
-    policy_document,
-    policy_options,
-)
+from sqlalchemy_fairqueue.cli.policies import PolicyOptions, flag_option, policy_document
 from sqlalchemy_fairqueue.cli.results import Result
 from sqlalchemy_fairqueue.cli.tables import BLANK, Column, cell, number_column, text_table
 from sqlalchemy_fairqueue.values import PlanInfo
@@ -54,17 +41,7 @@ def set_plan(
     options: Options,
     *,
     name: Name,
-    max_concurrency: Annotated[
-        int | None, count_option("--max-concurrency", "Most messages of each channel out at once.")
-    ] = None,
-    no_max_concurrency: NoMaxConcurrency = False,
-    rate: RateText = None,
-    burst: Burst = None,
-    weight: Weight = None,
-    max_backlog: MaxBacklog = None,
-    no_max_backlog: NoMaxBacklog = False,
-    on_full: OnFull = None,
-    priority_aging: PriorityAging = None,
+    policy: PolicyOptions,
     default: Annotated[bool, flag_option("--default", "Channels that are made from now on follow it.")] = False,
 ) -> Result:
     """Make a plan, or change it; without an option, show it.
@@ -72,17 +49,7 @@ def set_plan(
     Options that are not given leave the plan as it is. The change holds for all channels that follow it, but for the
     fields that were configured for one alone. Channels follow it by: configure channel NAME --plan PLAN.
     """
-    changes = policy_options(
-        max_concurrency=max_concurrency,
-        no_max_concurrency=no_max_concurrency,
-        rate=rate,
-        burst=burst,
-        weight=weight,
-        max_backlog=max_backlog,
-        no_max_backlog=no_max_backlog,
-        on_full=on_full,
-        priority_aging=priority_aging,
-    )
+    changes = policy.changes()
     with open_installation(options) as installation:
         queue = installation.single_queue(may_be_new=bool(changes))
         if changes:

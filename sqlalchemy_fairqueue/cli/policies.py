@@ -1,10 +1,9 @@
 """Policies of channels: as options, as tables and as documents."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -48,13 +47,6 @@ def _duration_or_none(words: str) -> timedelta | Literal["none"]:
     return "none" if words.strip().lower() == "none" else parse_duration(words)
 
 
-def _aging_changes(aging: timedelta | Literal["none"] | None) -> PolicyChanges:
-    """The change of the aging by ``--priority-aging``; empty where it is not given."""
-    if aging is None:
-        return {}
-    return {"priority_aging": None if aging == "none" else aging}
-
-
 def _on_full(words: str) -> str:
     if words not in {"raise", "drop"}:
         problem = f"{words!r} is neither raise nor drop"
@@ -74,22 +66,6 @@ def _field(words: str) -> str:
         problem = f"{words!r} is no field of a policy; give {', '.join(policy_fields())} or all"
         raise ValueError(problem)
     return name
-
-
-def _changes_by_options(given: Mapping[str, object], lifted: Mapping[str, bool]) -> PolicyChanges:
-    """The fields of a policy that options change.
-
-    Args:
-        given: The options' values by the names of the fields; None: not given.
-        lifted: Whether an option like --no-max-backlog was given, by the names of the fields.
-
-    Raises:
-        Failure: A limit is set and removed at once.
-    """
-    for name, removed in lifted.items():
-        check_contradiction(name, given=given[name] is not None, removed=removed)
-    changes = {name: value for name, value in given.items() if value is not None or lifted.get(name)}
-    return cast("PolicyChanges", changes)
 
 
 def dead_letter_option(name: str) -> Any:
@@ -137,7 +113,7 @@ def rate_changes(rate: Rate | Literal["none"] | None, burst: int | None, prefix:
     """The change of a rate by ``--rate`` and ``--burst``; empty where neither is given.
 
     Raises:
-        Failure: There is a burst without a rate.
+        CommandError: There is a burst without a rate.
     """
     if rate is None or rate == "none":
         if burst is not None:
@@ -151,38 +127,6 @@ def rate_changes(rate: Rate | Literal["none"] | None, burst: int | None, prefix:
 NoMaxConcurrency = Annotated[bool, flag_option("--no-max-concurrency", "No limit of messages out at once.")]
 RateText = Annotated[Any, rate_option("--rate")]
 Burst = Annotated[int | None, count_option("--burst", "Messages that may come in a row before the rate applies.")]
-Weight = Annotated[int | None, count_option("--weight", "Messages a turn.")]
-MaxBacklog = Annotated[int | None, count_option("--max-backlog", "Most undelivered messages.")]
-NoMaxBacklog = Annotated[bool, flag_option("--no-max-backlog", "No bound of undelivered messages.")]
-OnFull = Annotated[str | None, on_full_option("--on-full")]
-PriorityAging = Annotated[Any, aging_option("--priority-aging")]
-
-
-def policy_options(
-    *,
-    max_concurrency: int | None,
-    no_max_concurrency: bool,
-    rate: Rate | Literal["none"] | None,
-    burst: int | None,
-    weight: int | None,
-    max_backlog: int | None,
-    no_max_backlog: bool,
-    on_full: str | None,
-    priority_aging: timedelta | Literal["none"] | None,
-    prefix: str = "",
-) -> PolicyChanges:
-    """The fields of a policy that the options of a command change.
-
-    The names of the options begin with *prefix*.
-
-    Raises:
-        Failure: A limit is set and removed at once, or there is a burst without a rate.
-    """
-    changes = _changes_by_options(
-        {"max_concurrency": max_concurrency, "weight": weight, "max_backlog": max_backlog, "on_full": on_full},
-        {"max_concurrency": no_max_concurrency, "max_backlog": no_max_backlog},
-    )
-    return changes | rate_changes(rate, burst, prefix) | _aging_changes(priority_aging)
 
 
 def check_contradiction(name: str, *, given: bool, removed: bool) -> None:
@@ -190,6 +134,44 @@ def check_contradiction(name: str, *, given: bool, removed: bool) -> None:
     if given and removed:
         option = name.replace("_", "-")
         raise usage_error(f"--{option} and --no-{option} contradict each other; give one of them")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyOptions:
+    """Options that change the fields of a policy, the same in each command that sets one."""
+
+    max_concurrency: Annotated[
+        int | None, count_option("--max-concurrency", "Most messages of a channel out at once.")
+    ] = None
+    no_max_concurrency: NoMaxConcurrency = False
+    rate: RateText = None
+    burst: Burst = None
+    weight: Annotated[int | None, count_option("--weight", "Messages a turn.")] = None
+    max_backlog: Annotated[int | None, count_option("--max-backlog", "Most undelivered messages.")] = None
+    no_max_backlog: Annotated[bool, flag_option("--no-max-backlog", "No bound of undelivered messages.")] = False
+    on_full: Annotated[Literal["raise", "drop"] | None, on_full_option("--on-full")] = None
+    priority_aging: Annotated[Any, aging_option("--priority-aging")] = None
+
+    def changes(self, prefix: str = "") -> PolicyChanges:
+        """The fields that the options change; the names of the options begin with *prefix*.
+
+        Raises:
+            CommandError: A limit is set and removed at once, or there is a burst without a rate.
+        """
+        changes: PolicyChanges = {}
+        for name, removed in (("max_concurrency", self.no_max_concurrency), ("max_backlog", self.no_max_backlog)):
+            check_contradiction(prefix + name, given=getattr(self, name) is not None, removed=removed)
+        if self.max_concurrency is not None or self.no_max_concurrency:
+            changes["max_concurrency"] = self.max_concurrency
+        if self.weight is not None:
+            changes["weight"] = self.weight
+        if self.max_backlog is not None or self.no_max_backlog:
+            changes["max_backlog"] = self.max_backlog
+        if self.on_full is not None:
+            changes["on_full"] = self.on_full
+        if self.priority_aging is not None:
+            changes["priority_aging"] = None if self.priority_aging == "none" else self.priority_aging
+        return changes | rate_changes(self.rate, self.burst, prefix)
 
 
 def policy_rows(policy: ChannelPolicy) -> list[tuple[str, object]]:

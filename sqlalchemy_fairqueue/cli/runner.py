@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 import typer
 
 from sqlalchemy_fairqueue.cli.errors import CommandError, command_error
+from sqlalchemy_fairqueue.cli.option_groups import OptionGroup
 from sqlalchemy_fairqueue.cli.options import Options
 from sqlalchemy_fairqueue.cli.output import console, discard_stdout, print_json, print_message
 from sqlalchemy_fairqueue.cli.results import ExitStatus, Result
@@ -22,8 +23,8 @@ Command = Callable[..., Result | None]
 def add_command(group: typer.Typer, name: str, function: Command, *, without: frozenset[str] = frozenset()) -> None:
     """Make a function a command of the group.
 
-    The function takes the common options as ``options``, and its own as keywords with typer's annotations. It returns
-    its result, or None if it has printed that itself.
+    The function takes the common options as ``options``, and its own as keywords with typer's annotations, or as
+    groups of them. It returns its result, or None if it has printed that itself.
 
     Args:
         group: The group of the command.
@@ -32,15 +33,17 @@ def add_command(group: typer.Typer, name: str, function: Command, *, without: fr
         without: Common options that have no meaning for it.
     """
     common = _common(without)
-    own = inspect.signature(function).parameters.values()
+    own = [each for each in inspect.signature(function).parameters.values() if each.name != "options"]
+    groups = {each.name: found for each in own if (found := OptionGroup.of(each.annotation)) is not None}
     parameters = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for parameter in [*own, *common]
-        if parameter.name != "options"
+        option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for each in [*own, *common]
+        for option in (groups[each.name].parameters() if each.name in groups else [each])
     ]
 
     def run(**given: Any) -> None:
         options = Options(**{parameter.name: given.pop(parameter.name) for parameter in common})
+        given |= {name: options_of.take(given) for name, options_of in groups.items()}
         raise typer.Exit(run_command(lambda: function(options, **given), options))
 
     run.__doc__ = function.__doc__

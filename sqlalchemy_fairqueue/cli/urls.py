@@ -30,7 +30,8 @@ def psycopg_url(text: str, source: str) -> URL:
         source: The option or variable that gave it, for the message.
 
     Raises:
-        Failure: It cannot be read, or names another database. The message quotes nothing of it, as it may be a secret.
+        CommandError: It cannot be read, or names another database. The message quotes nothing of it, as it may be a
+            secret.
     """
     try:
         url = make_url(text.strip())

@@ -36,7 +36,7 @@ def history_of(
     The policies are in the database: with an archive they are known only if a database is named too.
 
     Raises:
-        Failure: There is no such archive, or the database refuses something.
+        CommandError: There is no such archive, or the database refuses something.
     """
     with contextlib.ExitStack() as stack:
         installation = (

@@ -23,7 +23,7 @@ def scenarios_in(path: Path) -> list[Scenario]:
     Rates are text, as on the command line: ``rate = "10/s"``.
 
     Raises:
-        Failure: The file cannot be read, is not TOML, or holds a scenario that cannot be replayed.
+        CommandError: The file cannot be read, is not TOML, or holds a scenario that cannot be replayed.
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -39,7 +39,7 @@ def spark_session(command: str, conf: Sequence[str] | None) -> Iterator[SparkSes
     """A session; it is stopped afterwards unless the process had one before.
 
     Raises:
-        Failure: Spark is not installed, or a setting is malformed.
+        CommandError: Spark is not installed, or a setting is malformed.
     """
     settings = dict(_setting(one) for one in conf or ())
     try:
