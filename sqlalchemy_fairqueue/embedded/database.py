@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 import uuid
 from typing import TYPE_CHECKING
 
-from sqlalchemy import URL, create_engine, make_url
+from sqlalchemy import URL, create_engine, make_url, text
 
 from sqlalchemy_fairqueue.embedded.errors import DATABASE_URL_VARIABLE
 from sqlalchemy_fairqueue.embedded.server import embedded_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from sqlalchemy import Connection
+
+# Those that DROP DATABASE ... WITH (FORCE) may end, too. No row: none is left.
+_END_CONNECTIONS = text(
+    "select pg_terminate_backend(pid) from pg_stat_activity"
+    " where datname = :name and backend_type = 'client backend' and pg_has_role(usesysid, 'usage')"
+)
+_END_POLLS = 50
+_END_POLL_SECONDS = 0.002
 
 
 def named_server(variable: str = DATABASE_URL_VARIABLE) -> URL | None:
@@ -55,6 +66,24 @@ def scratch_database(server: URL, name: str | None = None) -> Iterator[URL]:
             yield server.set(database=name)
         finally:
             with engine.connect() as connection:
-                connection.exec_driver_sql(f"drop database if exists {quoted} with (force)")
+                drop_database(connection, name)
     finally:
         engine.dispose()
+
+
+def drop_database(connection: Connection, name: str) -> None:
+    """Drop a database, if it exists, with all connections to it.
+
+    PostgreSQL takes some milliseconds to end a connection that the client has closed. A DROP DATABASE that finds one
+    looks again after 100 ms, so this waits for their end first, for the same time at most.
+
+    Args:
+        connection: an AUTOCOMMIT connection to another database of the server.
+        name: the database.
+    """
+    for _ in range(_END_POLLS):
+        if connection.execute(_END_CONNECTIONS, {"name": name}).first() is None:
+            break
+        time.sleep(_END_POLL_SECONDS)
+    quoted = connection.dialect.identifier_preparer.quote(name)
+    connection.exec_driver_sql(f"drop database if exists {quoted} with (force)")

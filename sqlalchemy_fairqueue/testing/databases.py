@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import NullPool, create_engine, inspect
 
 from sqlalchemy_fairqueue.embedded import embedded_server, named_server
+from sqlalchemy_fairqueue.embedded.database import drop_database
 from sqlalchemy_fairqueue.embedded.errors import TEST_SERVER_URL_VARIABLE
 from sqlalchemy_fairqueue.errors import SchemaMismatch
 
@@ -108,7 +109,8 @@ def _check_migrated(engine: Engine) -> None:
 
 
 def _drop(server: Engine, name: str) -> None:
-    _send(server, f'drop database if exists "{name}" with (force)')
+    with server.connect() as connection:
+        drop_database(connection, name)
 
 
 def _send(server: Engine, statement: str) -> None:
