@@ -24,7 +24,7 @@ from sqlalchemy_fairqueue.database.configuration import (
     resume,
     retain_dead_letters,
 )
-from sqlalchemy_fairqueue.database.contention import consumers, contention
+from sqlalchemy_fairqueue.database.contention import consumers, contention, contention_of
 from sqlalchemy_fairqueue.database.costs import share_by
 from sqlalchemy_fairqueue.database.dead_letters import (
     DeadLetterFilter,
@@ -178,6 +178,7 @@ __all__ = [
     "configure_queue",
     "consumers",
     "contention",
+    "contention_of",
     "dead_letter_groups",
     "dead_letters",
     "dequeue",

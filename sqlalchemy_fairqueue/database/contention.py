@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.calls import call, fetch
 from sqlalchemy_fairqueue.times import any_instant, duration
-from sqlalchemy_fairqueue.values import ChannelDemand, ConsumerInfo, Contention, Rate
+from sqlalchemy_fairqueue.values import (
+    TAKERS,
+    ChannelDemand,
+    ConsumerInfo,
+    Contender,
+    Contention,
+    ContentionOf,
+    Rate,
+    Rival,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -17,6 +26,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.calls import Clause
     from sqlalchemy_fairqueue.database.targets import Target
+
+COMPETING = 3000
+"""Messages out, and ready channels, that the contention of one channel is read from."""
 
 # Names as bytes: one that the connection's encoding lacks would cost all rows.
 _CHANNEL = "convert_to(channel, 'UTF8') as channel"
@@ -66,6 +78,55 @@ def _demand(row: Row[Any]) -> ChannelDemand:
         last_dequeue_at=_instant(row.last_dequeue_at),
         rate_allows_at=_instant(row.rate_allows_at),
         served_cost=row.served_cost,
+    )
+
+
+@cache
+def contention_of_clause(schema: str | None) -> Clause:
+    """``fq_contention_of``."""
+    columns = (
+        "own, leased, weight, paused_at, current_concurrency, max_concurrency, rate_allows_at, served_cost, "
+        "queue_paused_at, queue_concurrency, queue_max_concurrency, queue_rate_allows_at, consumers, messages_out, "
+        "rival_weight, queue_cost"
+    )
+    types = {"channel": "text", "limit": "integer", "scan": "integer"}
+    return call(schema, "fq_contention_of", f"{_CHANNEL}, {columns}", queue="text", **types)
+
+
+def contention_of(connection: Connection, target: Target, channel: str, *, scan: int = COMPETING) -> ContentionOf:
+    """What a channel competes with, and what else holds it back.
+
+    Args:
+        connection: Where to ask.
+        target: The queue.
+        channel: The channel, which is there.
+        scan: Most messages out, ready channels and signals to read.
+    """
+    # One more than a wait names: the channel itself may be among them.
+    parameters = {"queue": target.queue, "channel": channel, "limit": TAKERS + 1, "scan": scan}
+    doing = f"read the contention of channel {channel!r} of queue {target.queue!r}"
+    own, *rows = fetch(connection, contention_of_clause(target.schema), parameters, doing)
+    return ContentionOf(
+        queue=target.queue,
+        contender=Contender(
+            channel=channel,
+            leased=own.leased,
+            weight=own.weight or 1,
+            paused_at=_instant(own.paused_at),
+            current_concurrency=own.current_concurrency or 0,
+            max_concurrency=own.max_concurrency,
+            rate_allows_at=_instant(own.rate_allows_at),
+            served_cost=own.served_cost,
+        ),
+        channels=tuple(Rival(_text(row.channel) or "", row.leased, row.weight or 1) for row in rows),
+        leased=own.messages_out,
+        rival_weight=own.rival_weight,
+        served_cost=own.queue_cost,
+        paused_at=_instant(own.queue_paused_at),
+        current_concurrency=own.queue_concurrency,
+        max_concurrency=own.queue_max_concurrency,
+        rate_allows_at=_instant(own.queue_rate_allows_at),
+        consumers=own.consumers,
     )
 
 

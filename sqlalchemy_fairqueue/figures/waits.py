@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.values import wait_of
+from sqlalchemy_fairqueue.database import Target
+from sqlalchemy_fairqueue.values import wait_in, wait_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,7 +30,8 @@ def channel_waits(
 ) -> Mapping[str, Wait]:
     """Reasons of the waits of a queue, by channel; channels without ready or scheduled messages are left out.
 
-    It reads about what the statistics of the queue read, and nothing if no channel waits.
+    It reads about what the statistics of the queue read, a bounded part of that for a single channel, and nothing if no
+    channel waits.
 
     Args:
         connection: Where to ask.
@@ -41,8 +43,12 @@ def channel_waits(
     waiting = [one for one in channels if one.ready or one.scheduled]
     if not waiting:
         return {}
+    limits = database.limits(connection, queue.schema, queue=queue.name)
+    if stats is None and len(waiting) == 1 and waiting[0].oldest_ready_at is not None:
+        [one] = waiting
+        found = database.contention_of(connection, Target(queue.schema, queue.name), one.channel)
+        return {one.channel: wait_in(found, limits, now)}
     counts = queue.stats(connection) if stats is None else stats
     contention = queue.contention(connection, limit=_RIVALS)
-    limits = database.limits(connection, queue.schema, queue=queue.name)
     waits = {one.channel: wait_of(counts, contention, limits, one, now) for one in waiting}
     return {channel: wait for channel, wait in waits.items() if wait is not None}

@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue.values import (
     check_choice,
     check_count,
     check_name,
-    wait_of,
+    wait_in,
 )
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ _MOST_AHEAD = 1000
 _SCAN = 2000
 _ATTEMPTS = 100
 _ERROR = 2**20
-_CHANNELS = 20
-"""Channels among which those are found that have most of what a message waits for."""
 
 
 class LookupMethods(QueueBase):
@@ -53,7 +51,9 @@ class LookupMethods(QueueBase):
         ``queue.codec.decode(found.content)`` is its payload. Dead letters are found by :meth:`dead_letters`. Its
         ``wait`` says why it waits and who has what it waits for: other channels, and with a shared limit other queues.
         Its ``history`` has the attempts that failed, as :meth:`attempts` gives them.
-        To know that costs about what :meth:`stats` and :meth:`contention` cost.
+        To know that costs O(log n) and a bounded part of what is in the queue: up to 1,000 messages ahead of it are
+        counted, and the shares and takers of its wait are those of up to 3,000 messages out and 3,000 ready channels.
+        Beyond these, a share that a channel is entitled to is the most that it can be. :meth:`contention` reads all.
 
         Args:
             where: A session, Connection or Engine.
@@ -229,19 +229,13 @@ class LookupMethods(QueueBase):
         return work
 
 
-def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wait | None:
+def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wait:
     """The reason for which a message that nobody holds waits."""
     now = database.sample_context(connection, target.schema).at
     if message.due_at > now:
         return Wait(Reason.SCHEDULED, message.due_at)
-    [channel] = database.channel_stats(connection, target, [message.channel], limit=1)
-    return wait_of(
-        database.stats(connection, target),
-        database.contention(connection, target, limit=_CHANNELS),
-        database.limits(connection, target.schema, queue=target.queue),
-        channel,
-        now,
-    )
+    found = database.contention_of(connection, target, message.channel)
+    return wait_in(found, database.limits(connection, target.schema, queue=target.queue), now)
 
 
 def _position(after: object, which: MessageFilter) -> MessagePosition:

@@ -15,6 +15,7 @@ from sqlalchemy_fairqueue.values.checks import (
     check_name,
     check_text,
 )
+from sqlalchemy_fairqueue.values.contenders import Contender, ContentionOf, Rival
 from sqlalchemy_fairqueue.values.contention import ChannelDemand, ConsumerInfo, Contention
 from sqlalchemy_fairqueue.values.deliveries import (
     Batch,
@@ -86,7 +87,7 @@ from sqlalchemy_fairqueue.values.schedules import (
     timing_of,
 )
 from sqlalchemy_fairqueue.values.slots import CatchUp, Plan, Timing, planned
-from sqlalchemy_fairqueue.values.waits import QueueTaker, Reason, Taker, Wait, tenant_of, wait_of
+from sqlalchemy_fairqueue.values.waits import TAKERS, QueueTaker, Reason, Taker, Wait, tenant_of, wait_in, wait_of
 
 __all__ = [
     "AFTER_GROUP_HEADER",
@@ -96,6 +97,7 @@ __all__ = [
     "NAME_BYTES",
     "RESULT_BYTES",
     "SCHEMA_BYTES",
+    "TAKERS",
     "UNSET",
     "AttemptDetails",
     "Batch",
@@ -107,7 +109,9 @@ __all__ = [
     "ChannelPolicy",
     "ChannelStats",
     "ConsumerInfo",
+    "Contender",
     "Contention",
+    "ContentionOf",
     "DeadLetterGroup",
     "DeadLetterInfo",
     "Delivery",
@@ -146,6 +150,7 @@ __all__ = [
     "Retry",
     "RetryNowOutcome",
     "RetryPolicy",
+    "Rival",
     "ScheduleInfo",
     "ScheduleState",
     "SharedLimit",
@@ -169,6 +174,7 @@ __all__ = [
     "schedule_state",
     "tenant_of",
     "timing_of",
+    "wait_in",
     "wait_of",
     "with_headers",
 ]

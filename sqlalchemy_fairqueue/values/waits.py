@@ -12,10 +12,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime, timedelta
 
+    from sqlalchemy_fairqueue.values.contenders import (
+        ContenderFigures,
+        ContentionOf,
+        QueueLimitFigures,
+        RivalFigures,
+        RivalsFigures,
+    )
     from sqlalchemy_fairqueue.values.contention import Contention
     from sqlalchemy_fairqueue.values.reports import ChannelStats, QueueStats, SharedLimit
 
-_TAKERS = 3
+TAKERS = 3
+"""Channels that a wait names."""
 
 
 class Reason(StrEnum):
@@ -180,16 +188,37 @@ def wait_of(
     """
     if channel.oldest_ready_at is None:
         return Wait(Reason.SCHEDULED) if channel.scheduled else None
+    return _ready_wait(stats, contention, limits, channel, now)
+
+
+def wait_in(found: ContentionOf, limits: Sequence[SharedLimit], now: datetime) -> Wait:
+    """The reason for which a channel waits that has a ready message.
+
+    Args:
+        found: What the channel competes with.
+        limits: The shared limits that its queue draws from.
+        now: The time of both.
+    """
+    return _ready_wait(found, found, limits, found.contender, now)
+
+
+def _ready_wait(
+    stats: QueueLimitFigures,
+    contention: RivalsFigures,
+    limits: Sequence[SharedLimit],
+    channel: ContenderFigures,
+    now: datetime,
+) -> Wait:
     held = next(_holds(stats, limits, channel, now), None) or Wait(_turn(contention, channel))
     if held.reason not in _OF_OTHERS:
         return held
     holding = sorted((one for one in contention.channels if one.leased), key=lambda one: -one.leased)
     takers = [_taker(one, contention) for one in holding if one.channel != channel.channel]
-    return Wait(held.reason, held.until, tuple(takers[:_TAKERS]), held.limit, held.queues)
+    return Wait(held.reason, held.until, tuple(takers[:TAKERS]), held.limit, held.queues)
 
 
 def _holds(
-    stats: QueueStats, limits: Sequence[SharedLimit], channel: ChannelDemand | ChannelStats, now: datetime
+    stats: QueueLimitFigures, limits: Sequence[SharedLimit], channel: ContenderFigures, now: datetime
 ) -> Iterator[Wait]:
     """The reasons that hold a channel back, the first one first."""
     checks = (
@@ -222,14 +251,14 @@ def _others(limit: SharedLimit, queue: str) -> tuple[QueueTaker, ...]:
     return tuple(sorted(others, key=lambda one: -one.leased))
 
 
-def _turn(contention: Contention, channel: ChannelDemand | ChannelStats) -> Reason:
+def _turn(contention: RivalsFigures, channel: ContenderFigures) -> Reason:
     used = _cost_share(channel, contention)
     if used is None and contention.leased:
         used = channel.leased / contention.leased
     return Reason.CAPACITY if used is not None and used >= _entitled(channel, contention) else Reason.TURN
 
 
-def _cost_share(channel: ChannelDemand | ChannelStats, contention: Contention) -> float | None:
+def _cost_share(channel: ContenderFigures, contention: RivalsFigures) -> float | None:
     return (channel.served_cost or 0) / contention.served_cost if contention.served_cost else None
 
 
@@ -249,10 +278,10 @@ def _tenant(
     )
 
 
-def _taker(demand: ChannelDemand, contention: Contention) -> Taker:
+def _taker(demand: RivalFigures, contention: RivalsFigures) -> Taker:
     share = demand.leased / contention.leased if contention.leased else 0.0
     return Taker(demand.channel, demand.leased, share, _entitled(demand, contention))
 
 
-def _entitled(channel: ChannelDemand | ChannelStats, contention: Contention) -> float:
+def _entitled(channel: RivalFigures, contention: RivalsFigures) -> float:
     return channel.weight / max(contention.rival_weight, channel.weight)

@@ -78,3 +78,21 @@ def test_a_place_reads_what_it_counts(full: Kernel) -> None:
     last = full.value("select max(id) from fq_message where lease_id is null")
     assert_frugal(full, 100 + BOUND, lambda: full.value("select fq_messages_ahead('q', %(id)s, 100)", id=last))
     assert full.value("select fq_messages_ahead('q', %(id)s, 100)", id=last) == 100
+
+
+def test_the_reason_of_a_wait_reads_a_bounded_part(full: Kernel) -> None:
+    """With 2,000 ready channels, 1,000 messages out and as many signals, it reads so many of each as it may."""
+    full.rows(
+        "insert into fq_channel_state (channel_id, queue, head_dequeue_at, head_message_id, next_dequeue_at)"
+        " select id, 'q', 0, 0, id from fq_channel where name like 'c%'"
+    )
+    full.rows("update fq_message m set lease_id = e.id from fq_lease e where m.id % 97 = 0 and m.lease_id is null")
+    full.rows(
+        "insert into fq_signal (queue, channel_id, dequeue_at, message_id, added)"
+        " select 'q', m.channel_id, 0, m.id, 1 from fq_message m where m.id % 97 = 1"
+    )
+    found: list[dict[str, Any]] = []
+    call = "select * from fq_contention_of('q', 'c1', 4, 50)"
+    assert_frugal(full, 3 * 50 + BOUND, lambda: found.extend(full.rows(call)))
+    assert (found[0]["channel"], found[0]["messages_out"], len(found)) == ("c1", 50, 1 + 4)
+    assert found[0]["rival_weight"] <= 3 * 50 + 1
