@@ -16,10 +16,10 @@ from opentelemetry.trace import SpanKind, Status, StatusCode, TraceFlags
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.otel.propagation import extracted, injected, links
 from sqlalchemy_fairqueue.queue.instrumentation import installed
-from sqlalchemy_fairqueue.values import Outcome, with_headers
+from sqlalchemy_fairqueue.values import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, SpanContext, TracerProvider
@@ -40,20 +40,21 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300
 def instrument(
     *,
     process: Relation = "link",
-    send: Sending = "span",
+    send: Sending = "context",
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
 ) -> None:
     """Trace and measure the queues of this process from now on. Call it once, in producers and in workers.
 
-    An enqueue is a ``send`` span, whose context goes with the message through the COMMIT, in its headers; a call of a
+    A message carries the context of the span in which it is enqueued through the COMMIT, in its headers. A call of a
     handler is a ``process`` span; statements of a worker that settle are ``settle`` spans.
 
     Args:
         process: How a process span belongs to the enqueue: "link", a trace of its own with a link to it, or "child", in
             the trace of the enqueue. Give "child" where messages are handled soon after.
-        send: "span": each call that enqueues is a send span. "context": it is none, and messages carry the context of
-            the span that is current, such as the request's; that costs a tenth.
+        send: "context": messages carry the context of the span that is current, such as the request's. What is
+            enqueued outside of any span carries none. "span": each call that enqueues is a ``send`` span, whose
+            context its messages carry; the SDK needs several times as long for that.
         tracer_provider: Default: the global one.
         meter_provider: Default: the global one.
 
@@ -117,24 +118,23 @@ class _OpenTelemetry:
             "fairqueue.message.settled", "{message}", "Deliveries that a worker settled, by how."
         )
 
-    def before_enqueue(self, queue: str, messages: Sequence[Enqueue]) -> Sequence[Enqueue]:
-        """A send span for the call, whose context all of its messages carry."""
+    def before_enqueue(self, queue: str, messages: Sequence[Enqueue]) -> Mapping[str, str]:
+        """The context that all messages of the call carry: of a send span, or of the span that is current."""
         with self._lock:
             self._sent[queue] = self._sent.get(queue, 0) + len(messages)
         current = trace.get_current_span().get_span_context()
+        # What the sampler of this process left out it would leave out below too.
         if self._send == "context" or _is_sampled_out(current):
-            carried = injected(current)
+            return injected(current)
+        attributes: dict[str, Any] = _common(queue, "send", "enqueue")
+        if len(messages) == 1:
+            attributes["fairqueue.channel"] = messages[0].channel
+            attributes["fairqueue.kind"] = messages[0].kind
         else:
-            attributes: dict[str, Any] = _common(queue, "send", "enqueue")
-            if len(messages) == 1:
-                attributes["fairqueue.channel"] = messages[0].channel
-                attributes["fairqueue.kind"] = messages[0].kind
-            else:
-                attributes["messaging.batch.message_count"] = len(messages)
-            span = self._tracer.start_span(f"send {queue}", kind=SpanKind.PRODUCER, attributes=attributes)
-            carried = injected(span.get_span_context())
-            span.end()
-        return [_carrying(message, carried) for message in messages] if carried else messages
+            attributes["messaging.batch.message_count"] = len(messages)
+        span = self._tracer.start_span(f"send {queue}", kind=SpanKind.PRODUCER, attributes=attributes)
+        span.end()
+        return injected(span.get_span_context())
 
     def _observe_sent(self, _: CallbackOptions) -> Iterable[Observation]:
         with self._lock:
@@ -221,7 +221,7 @@ class _OpenTelemetry:
 
 
 def _is_sampled_out(current: SpanContext) -> bool:
-    """Whether the sampler of this process left the current trace out: it would leave out its send spans too."""
+    """Whether the sampler of this process left the current trace out."""
     return current.is_valid and not current.is_remote and not current.trace_flags & TraceFlags.SAMPLED
 
 
@@ -238,13 +238,6 @@ def _common(queue: str, operation: str, name: str) -> dict[str, Any]:
 def _measured(queue: str, name: str) -> dict[str, str]:
     """The attributes of every measurement: none has tenants as its values."""
     return {"messaging.system": _SYSTEM, "messaging.destination.name": queue, "messaging.operation.name": name}
-
-
-def _carrying(message: Enqueue, carried: dict[str, str]) -> Enqueue:
-    """The message with the headers that carry a context, unless it has some of its own."""
-    if message.headers is not None and "traceparent" in message.headers:
-        return message
-    return with_headers(message, carried if message.headers is None else {**message.headers, **carried})
 
 
 def _seen(span: Span, outcome: Any) -> Any:

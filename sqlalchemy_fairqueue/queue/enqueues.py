@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine
 
-from sqlalchemy_fairqueue.codecs import JsonCodec
+from sqlalchemy_fairqueue.codecs import JsonCodec, encode_texts
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy_fairqueue.database.engines import arun, arun_transaction, refused, run, run_transaction
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
@@ -58,15 +58,35 @@ class Membership:
     Attributes:
         group_id: The group.
         adder: The delivery of the member that adds them; None: the transaction makes the group.
-        headers: The headers of those that have no others, as JSON.
     """
 
-    __slots__ = ("adder", "group_id", "headers")
+    __slots__ = ("adder", "group_id")
 
     def __init__(self, group_id: UUID, adder: Delivery | None) -> None:
         self.group_id = group_id
         self.adder = adder
-        self.headers = f'{{"{GROUP_HEADER}":"{group_id}"}}'
+
+
+class AddedHeaders:
+    """Headers that all messages of a call get besides their own, encoded once.
+
+    Args:
+        carried: Those of an instrumentation. A message that has one of them itself gets none of them.
+        membership: The group of the messages, which is a header too. None: they are in none.
+    """
+
+    __slots__ = ("_all", "_carried", "_fixed", "text")
+
+    def __init__(self, carried: Mapping[str, str], membership: Membership | None = None) -> None:
+        self._carried = carried
+        self._fixed = {} if membership is None else {GROUP_HEADER: str(membership.group_id)}
+        self._all = {**carried, **self._fixed}
+        self.text = encode_texts(self._all)
+        """The headers of messages that have no others, as JSON."""
+
+    def with_own(self, own: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The headers of a message that has some of its own."""
+        return {**own, **(self._fixed if any(name in own for name in self._carried) else self._all)}
 
 
 class EnqueueMethods(QueueBase):
@@ -189,7 +209,8 @@ class EnqueueMethods(QueueBase):
     def _enqueues(self, messages: Iterable[Enqueue]) -> list[EnqueueMessage]:
         if isinstance(messages, Enqueue) or not isinstance(messages, Iterable):
             raise InvalidArgument(f"messages is {messages!r:.80}; give a list of Enqueue")
-        return [self._operation(message) for message in self._sent(messages)]
+        sent, added = self._sent(messages)
+        return [self._operation(message, added=added) for message in sent]
 
     def enqueue_now(
         self, where: Session | scoped_session[Any] | Connection | Engine, **message: Unpack[EnqueueWords]
@@ -218,8 +239,7 @@ class EnqueueMethods(QueueBase):
             TypeError: An argument that :meth:`enqueue` does not have.
             InvalidArgument, PayloadError, SchemaMismatch: As :meth:`enqueue`.
         """
-        [sent] = self._sent([Enqueue(**message)])
-        operation = self._operation(sent)
+        [operation] = self._enqueues([Enqueue(**message)])
         self._refuse_async(where)
         if isinstance(where, Connection):
             updates = send(where, [operation])
@@ -243,8 +263,7 @@ class EnqueueMethods(QueueBase):
         if isinstance(found, (AsyncSession, AsyncConnection)):
             return await found.run_sync(lambda sync: self.enqueue_now(sync, **message))
         if isinstance(found, AsyncEngine):
-            [sent] = self._sent([Enqueue(**message)])
-            operation = self._operation(sent)
+            [operation] = self._enqueues([Enqueue(**message)])
             for update in await arun(found, lambda connection: send_alone(connection, operation)):
                 update()
             return operation.receipt.message_id
@@ -265,26 +284,33 @@ class EnqueueMethods(QueueBase):
         if isinstance(where, (AsyncSession, async_scoped_session, AsyncConnection, AsyncEngine)):
             raise InvalidArgument(f"got a {type(where).__name__}; use await queue.aenqueue_now(...)")
 
-    def _sent(self, messages: Iterable[Enqueue]) -> Iterable[Enqueue]:
-        """The messages as an instrumentation lets them go."""
+    def _sent(
+        self, messages: Iterable[Enqueue], membership: Membership | None = None
+    ) -> tuple[Iterable[Enqueue], AddedHeaders | None]:
+        """The messages of a call, and the headers that all of them get."""
         if installed.instrumentation is None:
-            return messages
-        found: list[object] = list(messages)
+            return messages, None if membership is None else AddedHeaders({}, membership)
+        found = list(messages)
         for one in found:
             if not isinstance(one, Enqueue):
                 raise self._no_message(one)
-        return before_enqueue(self.name, cast("list[Enqueue]", found)) if found else ()
+        carried = before_enqueue(self.name, found) if found else {}
+        return found, AddedHeaders(carried, membership) if carried or membership is not None else None
 
     @staticmethod
     def _no_message(message: object) -> InvalidArgument:
         return InvalidArgument(f"messages has {message!r:.80} where an Enqueue is needed")
 
-    def _operation(self, message: object, membership: Membership | None = None) -> EnqueueMessage:
-        encoded = self._encoded(message, membership)
+    def _operation(
+        self, message: object, membership: Membership | None = None, added: AddedHeaders | None = None
+    ) -> EnqueueMessage:
+        encoded = self._encoded(message, membership, added)
         self._check_kind(encoded.message.kind)
         return encoded
 
-    def _encoded(self, message: object, membership: Membership | None = None) -> EnqueueMessage:
+    def _encoded(
+        self, message: object, membership: Membership | None = None, added: AddedHeaders | None = None
+    ) -> EnqueueMessage:
         if not isinstance(message, Enqueue):
             raise self._no_message(message)
         content = self.codec.encode(message.payload)
@@ -295,11 +321,11 @@ class EnqueueMethods(QueueBase):
                 f"{len(content):,} bytes are more than a message may have, {_CONTENT_BYTES:,}; keep them somewhere "
                 "else, and enqueue where they are"
             )
-        headers = None if membership is None else membership.headers
+        headers = None if added is None else added.text
         if message.headers is not None:
             try:
-                own = {} if membership is None else {GROUP_HEADER: str(membership.group_id)}
-                headers = _headers.encode({**message.headers, **own}).decode()
+                all_headers = message.headers if added is None else added.with_own(message.headers)
+                headers = _headers.encode(all_headers).decode()
             except PayloadError as error:
                 raise InvalidArgument(f"headers at {error.path}: {error.args[0]}") from error
             except (TypeError, ValueError) as error:

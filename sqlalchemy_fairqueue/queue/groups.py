@@ -299,8 +299,8 @@ class GroupMethods(EnqueueMethods):
             raise InvalidArgument(f"{what} has cost={message.cost!r}, which no group keeps; leave it out")
         if AFTER_GROUP_HEADER in (message.headers or {}):
             raise InvalidArgument(f"{what} has a header {AFTER_GROUP_HEADER!r}, which the group sets; rename it")
-        [sent] = self._sent([message])
-        return self._operation(sent)
+        [operation] = self._enqueues([message])
+        return operation
 
     def _add_members(
         self, session: AnySession, group_id: UUID, messages: Iterable[Enqueue], adder: Delivery | None
@@ -312,7 +312,8 @@ class GroupMethods(EnqueueMethods):
         for message in found_messages:
             _check_member(message)
         membership = Membership(group_id, adder)
-        members = [self._operation(each, membership) for each in self._sent(found_messages)]
+        sent, added = self._sent(found_messages, membership)
+        members = [self._operation(each, membership, added) for each in sent]
         if members:
             record(found, list(members))
         return [one.receipt for one in members]

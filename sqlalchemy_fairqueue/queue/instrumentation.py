@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from sqlalchemy_fairqueue.queue.contexts import Context
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Instrumentation(Protocol):
     """Hooks on the work of this process. Its methods must not raise."""
 
-    def before_enqueue(self, queue: str, messages: Sequence[Enqueue]) -> Sequence[Enqueue]:
-        """Return the messages to enqueue instead of those given: the same ones with more headers."""
+    def before_enqueue(self, queue: str, messages: Sequence[Enqueue]) -> Mapping[str, str]:
+        """Return headers for all messages of a call. A message that has one of them itself gets none of them."""
         ...
 
     def around(self, context: Context, proceed: Callable[[], Any]) -> Any:
@@ -53,10 +53,10 @@ installed: _Installed = _Installed()
 """The instrumentation of this process, or None in it."""
 
 
-def before_enqueue(queue: str, messages: Sequence[Enqueue]) -> Sequence[Enqueue]:
-    """The messages with what the instrumentation adds."""
+def before_enqueue(queue: str, messages: Sequence[Enqueue]) -> Mapping[str, str]:
+    """The headers that the instrumentation adds to each of the messages."""
     instrumentation = installed.instrumentation
-    return messages if instrumentation is None else instrumentation.before_enqueue(queue, messages)
+    return {} if instrumentation is None else instrumentation.before_enqueue(queue, messages)
 
 
 def settling(queue: str, verb: str, deliveries: Callable[[], Sequence[Delivery]]) -> AbstractContextManager[object]:

@@ -54,7 +54,6 @@ from sqlalchemy_fairqueue.values.messages import (
     OnDuplicate,
     PurgeReceipt,
     Receipt,
-    with_headers,
 )
 from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry, RetryPolicy
 from sqlalchemy_fairqueue.values.policies import (
@@ -176,5 +175,4 @@ __all__ = [
     "timing_of",
     "wait_in",
     "wait_of",
-    "with_headers",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
@@ -93,17 +93,6 @@ class Enqueue:
                     f"on_duplicate is {self.on_duplicate!r} and there is no key, so that nothing is a duplicate; "
                     "give a key"
                 )
-
-
-_FIELDS = tuple(field.name for field in fields(Enqueue))
-
-
-def with_headers(message: Enqueue, headers: Mapping[str, Any]) -> Enqueue:
-    """The message with these headers. What was checked when it was made is not checked again."""
-    copied = object.__new__(Enqueue)
-    for name in _FIELDS:
-        object.__setattr__(copied, name, headers if name == "headers" else getattr(message, name))
-    return copied
 
 
 class EnqueueOptions(TypedDict, total=False):

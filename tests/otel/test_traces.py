@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Delivery, Enqueue, InvalidArgument, Queue, Retry, RetryPolicy, Worker
 from sqlalchemy_fairqueue.otel import instrument, observe_queues, uninstrument
+from sqlalchemy_fairqueue.values import GROUP_HEADER
 from tests.cli.messages import ODD_NAMES
 
 
@@ -73,7 +74,7 @@ def _ids(span: ReadableSpan) -> tuple[int, int]:
 @pytest.mark.parametrize("process", ["link", "child"])
 def test_from_the_request_to_the_handler(telemetry: Callable[..., Telemetry], engine: Engine, process: str) -> None:
     """A request's span is the parent of the send, which the process span links to, or has for its parent."""
-    found = telemetry(process=process)
+    found = telemetry(process=process, send="span")
     queue = Queue("documents")
     inside: list[Any] = []
 
@@ -113,7 +114,7 @@ def test_from_the_request_to_the_handler(telemetry: Callable[..., Telemetry], en
 
 def test_retries_and_failures(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
     """Each attempt is a span; a failure is its status, an outcome is none."""
-    found = telemetry()
+    found = telemetry(send="span")
     queue = Queue("documents")
 
     @queue.handler("parse", retry=RetryPolicy(first=timedelta(microseconds=1)))
@@ -142,7 +143,7 @@ def test_retries_and_failures(telemetry: Callable[..., Telemetry], engine: Engin
 
 async def test_async_handlers(telemetry: Callable[..., Telemetry], async_engine: AsyncEngine) -> None:
     """An async handler has its span too."""
-    found = telemetry(process="child")
+    found = telemetry(process="child", send="span")
     queue = Queue("documents")
     inside: list[int] = []
 
@@ -160,7 +161,7 @@ async def test_async_handlers(telemetry: Callable[..., Telemetry], async_engine:
 
 def test_many_messages_are_one_send(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
     """A bulk enqueue is one span that all of its messages carry; one with a context of its own keeps that."""
-    found = telemetry()
+    found = telemetry(send="span")
     queue = Queue("documents")
     own = {"traceparent": f"00-{'1' * 32}-{'2' * 16}-01"}
     with Session(engine) as session, session.begin():
@@ -219,7 +220,7 @@ def test_without_it_nothing_is_added(engine: Engine) -> None:
 
 def test_a_sampled_out_request(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
     """In a trace that the sampler left out, nothing is recorded, and messages say that it was left out."""
-    found = telemetry(process="child")
+    found = telemetry(process="child", send="span")
     queue = Queue("documents")
     queue.handler("parse")(lambda _: None)
     left_out = TracerProvider(sampler=ALWAYS_OFF)
@@ -236,8 +237,8 @@ def test_a_sampled_out_request(telemetry: Callable[..., Telemetry], engine: Engi
 
 
 def test_context_without_a_span(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
-    """With send="context" messages carry the request's own context, with its state, and there is no send span."""
-    found = telemetry(process="child", send="context")
+    """Unless spans are requested, messages carry the request's own context with its state; there is no send span."""
+    found = telemetry(process="child")
     queue = Queue("documents")
     queue.handler("parse")(lambda _: None)
     origin = SpanContext(0x1, 0x2, is_remote=True, trace_flags=TraceFlags(1), trace_state=TraceState([("vendor", "x")]))
@@ -255,9 +256,12 @@ def test_context_without_a_span(telemetry: Callable[..., Telemetry], engine: Eng
     assert sorted(parents, key=str) == [2, None]
 
 
-def test_one_trace_through_a_retry_and_a_group(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
+@pytest.mark.parametrize("options", [{}, {"send": "span"}], ids=["default", "with send spans"])
+def test_one_trace_through_a_retry_and_a_group(
+    telemetry: Callable[..., Telemetry], engine: Engine, options: dict[str, Any]
+) -> None:
     """From a request to the SQL of a handler: one trace, through a retry, a group and its follow-up, span by span."""
-    found = telemetry(process="child")
+    found = telemetry(process="child", **options)
     _trace_statements(engine, found)
     queue = Queue("documents")
 
@@ -268,8 +272,11 @@ def test_one_trace_through_a_retry_and_a_group(telemetry: Callable[..., Telemetr
         with engine.connect() as connection:
             connection.execute(text("select 'page'"))
 
+    reported: list[Delivery] = []
+
     @queue.handler("report")
-    def report(_: Delivery) -> None:
+    def report(delivery: Delivery) -> None:
+        reported.append(delivery)
         with engine.connect() as connection:
             connection.execute(text("select 'report'"))
 
@@ -280,11 +287,15 @@ def test_one_trace_through_a_retry_and_a_group(telemetry: Callable[..., Telemetr
         queue.group(session, then=Enqueue(channel="a", payload=1, kind="report")) as group,
     ):
         group.enqueue_many([Enqueue(channel="a", payload=1, kind="page")])
-    Worker(engine, queue, concurrency=1).run(drain=True)
+    # A group may be folded after its last member, when the queue is empty and a worker drained.
+    for _ in range(20):
+        if not reported:
+            Worker(engine, queue, concurrency=1).run(drain=True)
 
     [request] = found.spans("POST /uploads")
     spans = {_ids(span): span for span in found.exporter.get_finished_spans()}
     sends = found.spans("send documents")
+    assert bool(sends) == bool(options)
     assert [_parent(send, spans) for send in sends] == ["POST /uploads"] * len(sends)
     processes = found.spans("process documents")
     told = [(span.attributes or {}) for span in processes]
@@ -293,13 +304,47 @@ def test_one_trace_through_a_retry_and_a_group(telemetry: Callable[..., Telemetr
         ("page", 2),
         ("report", 1),
     ]
-    assert [_parent(span, spans) for span in processes] == ["send documents"] * 3
+    above = "send documents" if options else "POST /uploads"
+    assert [_parent(span, spans) for span in processes] == [above] * 3
     assert [span.status.status_code for span in processes] == [StatusCode.ERROR, StatusCode.UNSET, StatusCode.UNSET]
     statements = {name: found.spans(name) for name in ("select 'page'", "select 'report'")}
     below = {name: [_above(span) for span in made] for name, made in statements.items()}
     assert below == {"select 'page'": [_ids(processes[1])], "select 'report'": [_ids(processes[2])]}
     made = [span for some in statements.values() for span in some]
     assert {_ids(span)[0] for span in (request, *sends, *processes, *made)} == {_ids(request)[0]}
+
+
+def test_groups_keep_both(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
+    """Members of a group have the headers of the group and of the trace beside their own, or their own context."""
+    found = telemetry()
+    queue = Queue("documents")
+    own = f"00-{'1' * 32}-{'2' * 16}-01"
+    with (
+        found.tracers.get_tracer("app").start_as_current_span("POST /uploads"),
+        Session(engine) as session,
+        session.begin(),
+        queue.group(session) as group,
+    ):
+        group.enqueue_many(
+            [
+                Enqueue(channel="a", payload=1),
+                Enqueue(channel="b", payload=1, headers={"mine": 1}),
+                Enqueue(channel="c", payload=1, headers={"traceparent": own}),
+            ]
+        )
+    [request] = found.spans("POST /uploads")
+    headers: dict[str, Any] = {one.channel: json.loads(one.headers or "") for one in queue.messages(engine)}
+    of_group = {GROUP_HEADER: str(group.id)}
+    assert {name: int(one["traceparent"].split("-")[2], 16) for name, one in headers.items()} == {
+        "a": _ids(request)[1],
+        "b": _ids(request)[1],
+        "c": int("2" * 16, 16),
+    }
+    assert [{key: one[key] for key in one if key != "traceparent"} for _, one in sorted(headers.items())] == [
+        of_group,
+        {**of_group, "mine": 1},
+        of_group,
+    ]
 
 
 def _trace_statements(engine: Engine, found: Telemetry) -> None:
