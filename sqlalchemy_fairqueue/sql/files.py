@@ -100,10 +100,7 @@ def relations(version: int) -> tuple[str, ...]:
     steps = range(1, checked_version(version) + 1)
     made = [statement for statements in tables(version).values() for statement in statements]
     made += [statement for step in steps for statement in upgrade_step(step)]
-    found = [
-        match[1] for statement in made for match in _RELATION.finditer(statement) if not match[2].startswith(" check")
-    ]
-    return tuple(sorted(set(found)))
+    return tuple(sorted({name for statement in made for name in _relations_of(statement)}))
 
 
 def checked_version(version: int) -> int:
@@ -141,6 +138,12 @@ def _text(step: int, name: str) -> str:
     return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
 
 
+@cache
+def _relations_of(statement: str) -> tuple[str, ...]:
+    return tuple(match[1] for match in _RELATION.finditer(statement) if not match[2].startswith(" check"))
+
+
+@cache
 def _statements_of(text: str) -> tuple[str, ...]:
     parts = (part.strip().removesuffix(";").strip() for part in _STATEMENT.findall(text))
     return tuple(part for part in parts if _CODE.search(part))

@@ -168,7 +168,8 @@ def grants_guard(schema: str | None) -> str:
 
 def change_guard(before: int, after: int, schema: str | None) -> str:
     """A block that raises unless the schema holds exactly one version, and names that the other adds are free in it."""
-    added = [name for name in _names(after) if name not in _names(before)]
+    there = set(_names(before))
+    added = [name for name in _names(after) if name not in there]
     checks = [_INSTALLED.replace("{version}", str(before))] + ([_taken(added)] if added else [])
     return _block("\n".join(checks), schema)
 
