@@ -118,7 +118,8 @@ def choose_database(options: Options, application: object, reference: str | None
         return psycopg_url(url, DATABASE_URL_VARIABLE)
     if reference and (engine := engine_of_module(reference)) is not None:
         return engine
+    nowhere = f"the module of {reference} has no engine" if reference else "no database is named"
     raise usage_error(
-        f"no database is named; set {DATABASE_URL_VARIABLE}, or give --database-url postgresql://user@host/database "
+        f"{nowhere}; set {DATABASE_URL_VARIABLE}, or give --database-url postgresql://user@host/database "
         "or --app module:engine"
     )

@@ -9,8 +9,8 @@ def to_install(schema: str | None = None) -> str:
     """Advice where no queue is found: the migration to the newest version, for the schema that was named."""
     operation = f"op.create_fairqueue(version={latest_version()}{schema_argument(schema)})"
     return (
-        f"put {operation} into an Alembic migration and run it, "
-        "or give Queue(schema=...) the schema it was installed in"
+        f"put {operation} into an Alembic migration and run it, or give Queue(schema=...) the schema it was installed "
+        f"in; a database without migrations, as of tests, gets it by install_fairqueue(engine{schema_argument(schema)})"
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, Union, get_args, 
 import msgspec
 
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError, said
-from sqlalchemy_fairqueue.values import Outcome
+from sqlalchemy_fairqueue.values import EnqueueOptions, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -70,7 +70,13 @@ class PayloadSchema:
             try:
                 given = self.signature.bind(*args, **kwargs).arguments
             except TypeError as error:
-                raise TypeError(f"job {self.kind!r}: {error}; it takes {self.signature}") from None
+                options = [
+                    f"{name}=..."
+                    for name in kwargs
+                    if name in EnqueueOptions.__annotations__ and name not in self._names
+                ]
+                advice = f"; options of the message go to options({', '.join(options)})" if options else ""
+                raise TypeError(f"job {self.kind!r}: {error}; it takes {self.signature}{advice}") from None
         payload: dict[str, Any]
         try:
             payload = msgspec.to_builtins(given, str_keys=True, enc_hook=_plain_model)
@@ -125,6 +131,8 @@ class PayloadSchema:
             whose = f"job {self.kind!r} takes {self.signature}"
             if name in given:
                 whose = f"argument {name!r} of job {self.kind!r} is {given[name]!r:.80}"
+                if given[name] is None:
+                    problem += "; the key of a new row is None until session.flush()"
             raise PayloadError(f"{whose}: {problem}", path) from error
         return arguments
 

@@ -44,6 +44,15 @@ def test_no_database(bare_cli: Cli) -> None:
         assert way in found.err
 
 
+def test_no_engine(bare_cli: Cli, tmp_path: Path) -> None:
+    """A queue without an engine beside it names no database, and the error says where none was found."""
+    (tmp_path / "engineless.py").write_text("from sqlalchemy_fairqueue import Queue\nqueue = Queue('documents')\n")
+    found = bare_cli("stats", "--app", "engineless:queue", "--app-dir", str(tmp_path))
+
+    assert found.status == 2
+    assert f"the module of engineless:queue has no engine; set {DATABASE_URL_VARIABLE}" in found.err
+
+
 @pytest.mark.parametrize("driver", ["postgresql", "postgres", "postgresql+psycopg2", "postgresql+asyncpg"])
 def test_every_driver_is_psycopg(bare_cli: Cli, database: Database, engine: Engine, driver: str) -> None:
     """A URL of an application is taken whatever driver it names."""

@@ -110,6 +110,16 @@ def test_options() -> None:
     [
         ({}, TypeError, r"job 'parse': missing a required argument: 'upload'; it takes \(\*, upload: str"),
         ({"upload": "x", "page": 2}, TypeError, r"job 'parse': got an unexpected keyword argument 'page'"),
+        (
+            {"upload": "x", "delay": 2},
+            TypeError,
+            r"'delay'; it takes .*; options of the message go to options\(delay=...\)",
+        ),
+        (
+            {"upload": None},
+            PayloadError,
+            "'upload' of job 'parse' is None: .*; the key of a new row is None until session",
+        ),
         ({"upload": 3}, PayloadError, r"\$\.upload: argument 'upload' of job 'parse' is 3: Expected `str`, got `int`"),
         ({"upload": "x", "pages": "two"}, PayloadError, "argument 'pages' of job 'parse' is 'two': Expected `int`"),
         ({"upload": "x", "due": "soon"}, PayloadError, r"\$\.due: argument 'due' of job 'parse' is 'soon': Invalid"),

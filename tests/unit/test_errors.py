@@ -104,9 +104,10 @@ def test_what_a_lost_lease_says() -> None:
 
 
 def test_what_to_install() -> None:
-    """Whoever finds no queue is told the newest version, and the schema as far as it was named."""
+    """Without a queue the advice names the newest version, the schema, and the call for databases of tests."""
     assert to_install().startswith(f"put op.create_fairqueue(version={latest_version()}) into an Alembic migration")
     assert f"op.create_fairqueue(version={latest_version()}, schema='apps')" in to_install("apps")
+    assert "install_fairqueue(engine, schema='apps')" in to_install("apps")
 
 
 def test_what_a_duplicate_says() -> None:
