@@ -57,6 +57,7 @@ from sqlalchemy_fairqueue.database.groups import (
     prune_groups,
 )
 from sqlalchemy_fairqueue.database.history import PartitionChange, keep_history
+from sqlalchemy_fairqueue.database.keys import prune_keys
 from sqlalchemy_fairqueue.database.leases import ExtendedLease, end_leases, extend, heartbeat, held
 from sqlalchemy_fairqueue.database.messages import (
     MessageFilter,
@@ -228,6 +229,7 @@ __all__ = [
     "plans",
     "prune_dead_letters",
     "prune_groups",
+    "prune_keys",
     "prune_results",
     "prune_slots",
     "purge_channel",

@@ -32,6 +32,7 @@ _MESSAGE_TYPES = {
     "max_attempts": "integer[]",
 }
 _ARRAYS = (*_MESSAGE_TYPES, "on_duplicates", "costs", "groups")
+_PERIOD_TYPES = {"unique_fors": "bigint[]", "from_ends": "boolean[]"}
 
 
 class Content(bytes):
@@ -80,13 +81,21 @@ class EnqueuedMessage(NamedTuple):
 
 
 @cache
-def enqueue_clause(schema: str | None, *, alone: bool = False, refusing: bool = False) -> Clause:
-    """``fq_enqueue``. *alone*: of one message. *refusing*: it fails for an outcome that a caller must raise."""
+def enqueue_clause(schema: str | None, *, alone: bool = False, refusing: bool = False, periods: bool = False) -> Clause:
+    """``fq_enqueue``.
+
+    Args:
+        schema: Of the installation.
+        alone: Of one message.
+        refusing: It fails for an outcome that a caller must raise.
+        periods: ``fq_enqueue_unique``, for keys that stay taken for a period.
+    """
+    more = _PERIOD_TYPES if periods else {}
     return call(
         schema,
-        "fq_enqueue",
+        "fq_enqueue_unique" if periods else "fq_enqueue",
         ("ordinal", "message_id", "created", _refusing(schema, alone=alone) if refusing else "outcome"),
-        alone=_ARRAYS if alone else (),
+        alone=(*_ARRAYS, *more) if alone else (),
         queue="text",
         **_MESSAGE_TYPES,
         policy="jsonb",
@@ -95,6 +104,7 @@ def enqueue_clause(schema: str | None, *, alone: bool = False, refusing: bool = 
         hold="bigint[]",
         costs="integer[]",
         groups="uuid[]",
+        **more,
     )
 
 
@@ -167,7 +177,15 @@ def enqueue_call(
     parameters["notify"] = may_notify(connection, notify)
     parameters["hold"] = None if lock is None else sorted(lock)
     doing = f"enqueue {len(messages)} messages to queue {target.queue!r}"
-    return Call(enqueue_clause(target.schema, alone=alone, refusing=refusing), parameters, doing)
+    periods = [one.message.unique_for for one in messages]
+    is_unique = any(periods)
+    if is_unique:
+        unique_fors = [None if one is None else microseconds(one) for one in periods]
+        from_ends = [one.message.unique_from == "completion" for one in messages]
+        parameters["unique_fors"] = unique_fors[0] if alone else unique_fors
+        parameters["from_ends"] = from_ends[0] if alone else from_ends
+    clause = enqueue_clause(target.schema, alone=alone, refusing=refusing, periods=is_unique)
+    return Call(clause, parameters, doing)
 
 
 def _row(encoded: EncodedMessage) -> tuple[Any, ...]:

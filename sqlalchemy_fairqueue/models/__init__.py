@@ -16,6 +16,7 @@ from sqlalchemy_fairqueue.models.factory import Models, make_models
 from sqlalchemy_fairqueue.models.grants import GrantMixin, declare_grants
 from sqlalchemy_fairqueue.models.groups import GroupFoldMixin, GroupFollowupMixin, GroupMixin, GroupNoteMixin
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
+from sqlalchemy_fairqueue.models.keys import KeyPeriodMixin
 from sqlalchemy_fairqueue.models.limits import LimitMixin, LimitShareMixin, LimitStateMixin
 from sqlalchemy_fairqueue.models.loads import LoadMixin
 from sqlalchemy_fairqueue.models.messages import (
@@ -60,6 +61,8 @@ __all__ = [
     "History",
     "HistoryMixin",
     "Instant",
+    "KeyPeriod",
+    "KeyPeriodMixin",
     "Lease",
     "LeaseMixin",
     "Limit",
@@ -185,6 +188,10 @@ class GroupNote(GroupNoteMixin, _Base):
 
 class GroupFold(GroupFoldMixin, _Base):
     """The row that a worker locks to fold notes, in the connection's default schema."""
+
+
+class KeyPeriod(KeyPeriodMixin, _Base):
+    """A key that stays taken for a period, in the connection's default schema."""
 
 
 class Result(ResultMixin, _Base):

@@ -11,6 +11,7 @@ from sqlalchemy_fairqueue.models.channels import ChannelMixin, ChannelStateMixin
 from sqlalchemy_fairqueue.models.grants import GrantMixin
 from sqlalchemy_fairqueue.models.groups import GroupFoldMixin, GroupFollowupMixin, GroupMixin, GroupNoteMixin
 from sqlalchemy_fairqueue.models.history import HistoryMixin, PrunedHistoryMixin
+from sqlalchemy_fairqueue.models.keys import KeyPeriodMixin
 from sqlalchemy_fairqueue.models.limits import LimitMixin, LimitShareMixin, LimitStateMixin
 from sqlalchemy_fairqueue.models.loads import LoadMixin
 from sqlalchemy_fairqueue.models.messages import (
@@ -53,6 +54,7 @@ class Models:
         GroupFollowup: See :class:`GroupFollowupMixin`.
         GroupNote: See :class:`GroupNoteMixin`.
         History: See :class:`HistoryMixin`.
+        KeyPeriod: See :class:`KeyPeriodMixin`.
         Lease: See :class:`LeaseMixin`.
         Limit: See :class:`LimitMixin`.
         LimitShare: See :class:`LimitShareMixin`.
@@ -83,6 +85,7 @@ class Models:
     GroupFollowup: type[GroupFollowupMixin]
     GroupNote: type[GroupNoteMixin]
     History: type[HistoryMixin]
+    KeyPeriod: type[KeyPeriodMixin]
     Lease: type[LeaseMixin]
     Limit: type[LimitMixin]
     LimitShare: type[LimitShareMixin]
@@ -114,6 +117,7 @@ _MIXINS: dict[str, type[Any]] = {
     "GroupFollowup": GroupFollowupMixin,
     "GroupNote": GroupNoteMixin,
     "History": HistoryMixin,
+    "KeyPeriod": KeyPeriodMixin,
     "Lease": LeaseMixin,
     "Limit": LimitMixin,
     "LimitShare": LimitShareMixin,

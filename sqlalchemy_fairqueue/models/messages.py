@@ -89,8 +89,9 @@ class MessageMixin(ContentMixin):
     ``dequeue_at`` orders the messages of the channel. It is when the message is due, in microseconds since the epoch.
     Of a message with a ``priority`` that is due, it is minus the priority, or a time that is earlier by what its
     channel's policy makes of the priority. ``returned_at`` is since when it is ready again. ``delivered_at`` is kept
-    where the queue records its history. ``group_id`` is the group that it is a member of. A message that is
-    ``cancelled`` was cancelled while a consumer had leased it.
+    where the queue records its history. ``group_id`` is the group that it is a member of. ``key_outlives`` is true
+    where a period of its key is counted from its end. A message that is ``cancelled`` was cancelled while a consumer
+    had leased it.
 
     Attributes:
         lease: The lease under which a consumer holds the message, or None.
@@ -119,6 +120,7 @@ class MessageMixin(ContentMixin):
     returned_at: Mapped[datetime | None] = mapped_column(Instant)
     cancelled: Mapped[bool] = mapped_column(Boolean, server_default=false())
     group_id: Mapped[UUID | None] = mapped_column(Uuid)
+    key_outlives: Mapped[bool | None] = mapped_column()
 
     @hybrid_property
     def due_at(self) -> datetime | None:

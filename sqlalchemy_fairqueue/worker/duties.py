@@ -155,10 +155,10 @@ class Housekeeping:
     """Housekeeping that any worker may do for all, in the schemas of its queues.
 
     It makes partitions of the history ahead, drops old ones, and deletes dead letters that are older than their queue
-    keeps them, old records of the slots of schedules, finished groups, results whose time is over, and channels that
-    have been idle for long. The SQL functions let several workers do it at once, and finish what another one left; so
-    it does not matter which workers do it, how often, or whether one dies in it. It runs in a thread of its own, so
-    that no lease waits for it.
+    keeps them, old records of the slots of schedules, finished groups, results and keys whose time is over, and
+    channels that have been idle for long. The SQL functions let several workers do it at once, and finish what another
+    one left; so it does not matter which workers do it, how often, or whether one dies in it. It runs in a thread of
+    its own, so that no lease waits for it.
 
     Args:
         options: The worker's.
@@ -194,6 +194,7 @@ class Housekeeping:
                 self._prune_slots,
                 self._prune_groups,
                 self._prune_results,
+                self._prune_keys,
                 self._forget_channels,
             )
             for task in tasks:
@@ -256,6 +257,12 @@ class Housekeeping:
         deleted = most = self._options.timings.pruned_at_once
         while deleted == most:
             deleted = database.prune_results(connection, schema, limit=most)
+            connection.commit()
+
+    def _prune_keys(self, connection: Connection, schema: str | None) -> None:
+        deleted = most = self._options.timings.pruned_at_once
+        while deleted == most and not self._stopping:
+            deleted = database.prune_keys(connection, schema, limit=most)
             connection.commit()
 
     def _forget_channels(self, connection: Connection, schema: str | None) -> None:

@@ -25,6 +25,7 @@ ALL_TABLES = (
     "fq_group_note",
     "fq_history",
     "fq_history_default",
+    "fq_key_period",
     "fq_lease",
     "fq_limit",
     "fq_limit_share",

@@ -1,6 +1,6 @@
 -- Version 2 to 1, in one transaction. Schedules that calls made and groups that are open would be lost: both are
--- refused. Schedules from code, which their workers make again, the record of slots, finished groups and kept results
--- are dropped.
+-- refused. Schedules from code, which their workers make again, the record of slots, finished groups, kept results and
+-- periods of keys are dropped: a key is free then when its message ends.
 -- It locks their tables and those of messages, whose triggers are dropped, in tries of 50 ms, so that no deadlock
 -- is found at the cost of another transaction. The rest of the migration holds these locks.
 do $$
@@ -15,12 +15,12 @@ begin
       set local lock_timeout = '50ms';
       lock table fairqueue.fq_schedule, fairqueue.fq_schedule_slot, fairqueue.fq_group, fairqueue.fq_group_followup,
         fairqueue.fq_group_note, fairqueue.fq_group_fold, fairqueue.fq_result, fairqueue.fq_result_wait,
-        fairqueue.fq_message, fairqueue.fq_dead_letter, fairqueue.fq_quarantine in access exclusive mode;
+        fairqueue.fq_key_period, fairqueue.fq_message, fairqueue.fq_dead_letter, fairqueue.fq_quarantine in access exclusive mode;
       exit;
     exception when lock_not_available then
       v_tries := v_tries + 1;
       if v_tries = 300 then
-        raise exception 'the tables of messages, groups, results or schedules were in use at each of % tries', v_tries
+        raise exception 'the tables of messages, groups, results, keys or schedules were in use at each of % tries', v_tries
           using errcode = '55P03',
             hint = 'end the transactions that have used them (pg_stat_activity names them), '
               'then downgrade again';
@@ -47,6 +47,7 @@ begin
         hint = 'let their members end, or delete the rows of the table fq_group in the same migration: then nothing '
           'follows them; until then older code runs on version 2 as well';
   end if;
+  drop trigger fq_message_key_ended on fairqueue.fq_message;
   drop trigger fq_message_member_ended on fairqueue.fq_message;
   drop trigger fq_dead_letter_member_failed on fairqueue.fq_dead_letter;
   drop trigger fq_quarantine_member_failed on fairqueue.fq_quarantine;

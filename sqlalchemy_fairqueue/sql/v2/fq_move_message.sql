@@ -1,6 +1,6 @@
 -- fq_move_message: put a message that waits into another channel of its queue, in the caller's transaction.
 -- Guarantees: the same message with the same id, key, attempts and due time; where it is due and has a priority, it
--- stands by its priority as if it were due now. Returns 'moved'; 'unchanged': it is in that channel; 'leased': a
+-- stands by its priority as if it were due now. A period of its key stays where it was enqueued. Returns 'moved'; 'unchanged': it is in that channel; 'leased': a
 -- consumer holds it; 'duplicate': another message of that channel holds its key; 'missing'. Only 'moved' changes
 -- anything, besides that the channel is made. A bound of the backlog is not asked. p_policy: of a channel that is new,
 -- if the queue has no defaults. p_notify: wake waiting consumers (false in a two-phase transaction).
@@ -97,6 +97,12 @@ begin
     exit when v_held.dedupe_key is not distinct from v_key;
   end loop;
 
+  if v_held.key_outlives then
+    -- It does not end: the trigger is to pass by.
+    update fairqueue.fq_message m
+    set key_outlives = null
+    where m.id = p_message_id;
+  end if;
   delete from fairqueue.fq_message m
   where m.id = p_message_id;
   insert into fairqueue.fq_signal (queue, channel_id, added, bounded)
@@ -106,13 +112,14 @@ begin
   end if;
   insert into fairqueue.fq_message (
     id, channel_id, kind, content, headers, dequeue_at, enqueued_at, dedupe_key, attempts, max_attempts, deliveries,
-    delivered_at, returned_at, error, priority, cost, group_id
+    delivered_at, returned_at, error, priority, cost, group_id, key_outlives
   )
   overriding system value
   values (
     v_held.id, v_channel_id, v_held.kind, v_held.content, v_held.headers, v_held.dequeue_at, v_held.enqueued_at,
     v_held.dedupe_key, v_held.attempts, v_held.max_attempts, v_held.deliveries, v_held.delivered_at,
-    v_held.returned_at, v_held.error, v_held.priority, v_held.cost, v_held.group_id
+    v_held.returned_at, v_held.error, v_held.priority, v_held.cost, v_held.group_id,
+    v_held.key_outlives
   );
   if v_held.group_id is not null then
     -- A member of a group goes on.

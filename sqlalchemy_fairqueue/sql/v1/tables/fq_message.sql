@@ -1,6 +1,6 @@
 -- One row a unit of work, from enqueue to completion. dequeue_at is its position in its channel: when it is due, or
 -- once that has come what fq_position makes of its priority.
--- cost null: 1. group_id: for later versions.
+-- cost null: 1. group_id, key_outlives: for later versions.
 -- No foreign key points at fq_channel: it would cost a multixact a transaction on a busy channel.
 create table fairqueue.fq_message (
   id bigint generated always as identity,
@@ -23,6 +23,7 @@ create table fairqueue.fq_message (
   priority integer,
   cost integer,
   group_id uuid,
+  key_outlives boolean,
   constraint fq_message_pkey primary key (id)
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);

@@ -1,0 +1,311 @@
+-- fq_enqueue_unique: fq_enqueue, for messages of which some have keys that stay taken for a period, in the caller's
+-- transaction. p_unique_fors: for how many microseconds, null: while the message lives, as ever; p_from_ends: counted
+-- from the end of the message, else from this call. The rest is as for fq_enqueue.
+-- Guarantees: of two messages of a channel that were added under one key with a period, the later one was added when
+-- the period of the earlier one was over. Until then it is a 'duplicate' of that, ended or not; with p_on_duplicates
+-- replace, a message that nobody holds is 'replaced', and the period begins anew. The period holds however the message
+-- ends: completed, dead, cancelled or purged. Messages without a period meet living ones alone.
+-- How: fq_enqueue comes first, so that of two transactions one waits for the other's message as ever. Who has added the
+-- message has its key, and then writes the row of the period by fq_begin_periods; where that belongs to another message,
+-- all is undone, and begun again without the message.
+-- Locks: as fq_enqueue, and then rows of fq_key_period that nobody else writes but housekeeping, which waits for none.
+-- Index: as fq_enqueue, fq_key_period_pkey, fq_message_pkey.
+-- Errors: as fq_enqueue; 40001 for a period that began after the snapshot.
+create function fairqueue.fq_enqueue_unique(
+  p_queue text,
+  p_channels text[],
+  p_kinds text[],
+  p_contents bytea[],
+  p_headers jsonb[],
+  p_delays bigint[],
+  p_ats bigint[],
+  p_priorities integer[],
+  p_keys text[],
+  p_max_attempts integer[],
+  p_policy jsonb,
+  p_on_duplicates text[],
+  p_notify boolean,
+  p_hold bigint[],
+  p_costs integer[],
+  p_groups uuid[],
+  p_unique_fors bigint[],
+  p_from_ends boolean[]
+)
+returns table (ordinal integer, message_id bigint, created boolean, outcome text)
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  c_tries constant integer := 20;
+  v_count integer := coalesce(cardinality(p_channels), 0);
+  v_now bigint;
+  v_bad integer;
+  -- of all messages: which message has the key for a period, null: none
+  v_holders bigint[];
+  -- of those that are passed on: which they are, and what they have
+  v_passed integer[];
+  v_channels text[];
+  v_kinds text[];
+  v_contents bytea[];
+  v_headers jsonb[];
+  v_delays bigint[];
+  v_ats bigint[];
+  v_priorities integer[];
+  v_keys text[];
+  v_max_attempts integer[];
+  v_on_duplicates text[];
+  v_costs integer[];
+  v_groups uuid[];
+  v_unique_fors bigint[];
+  v_from_ends boolean[];
+  -- what became of these
+  v_ids bigint[];
+  v_created boolean[];
+  v_outcomes text[];
+  -- of one alone
+  v_message_id bigint;
+  v_there boolean;
+  v_taken boolean;
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(
+      array['producer']::text[], p_queue, coalesce(p_channels, '{}'::text[])::text[]
+    )
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  if v_count = 0 then
+    return;
+  end if;
+  if (cardinality(p_kinds), cardinality(p_contents), cardinality(p_headers), cardinality(p_delays), cardinality(p_ats),
+      cardinality(p_priorities), cardinality(p_keys), cardinality(p_max_attempts), cardinality(p_unique_fors),
+      cardinality(p_from_ends))
+     is distinct from (
+       v_count, v_count, v_count, v_count, v_count, v_count, v_count, v_count, v_count, v_count
+     )
+    or cardinality(p_on_duplicates) <> v_count
+    or cardinality(p_costs) <> v_count
+    or cardinality(p_groups) <> v_count
+  then
+    raise exception 'the arrays of fq_enqueue_unique differ in length'
+      using errcode = 'QF001', hint = 'pass arrays of one length, with null where a message has no value';
+  end if;
+  -- One message, as most transactions send: by statements without arrays, whose start costs less. It is undone by hand:
+  -- who waits for its key goes on when a savepoint is rolled back in which it was added, and would not where it was
+  -- added in a block of its own.
+  if v_count = 1
+    and num_nulls(p_keys[1], p_from_ends[1]) = 0
+    and p_unique_fors[1] between 1 and 3153600000000000
+    and num_nonnulls(p_groups[1]) = 0
+    and coalesce(p_on_duplicates[1], 'skip') <> 'replace'
+  then
+    for v_try in 1..c_tries loop
+      v_now := fairqueue.fq_now();
+      select k.message_id,
+        k.expires_at > v_now
+          or (
+            k.expires_at is null
+            and exists (
+              select
+              from fairqueue.fq_message m
+              where m.id = k.message_id
+            )
+          )
+      into v_message_id, v_taken
+      from fairqueue.fq_key_period k
+      where k.queue = p_queue
+        and k.channel = p_channels[1]
+        and k.dedupe_key = p_keys[1];
+      v_there := found;
+      ordinal := 1;
+      if v_taken then
+        message_id := v_message_id;
+        created := false;
+        outcome := 'duplicate';
+        return next;
+        return;
+      end if;
+      select e.message_id, e.created, e.outcome into v_message_id, created, outcome
+      from fairqueue.fq_enqueue(
+        p_queue::text, p_channels::text[], p_kinds::text[], p_contents::bytea[], p_headers::jsonb[],
+        p_delays::bigint[], p_ats::bigint[], p_priorities::integer[], p_keys::text[], p_max_attempts::integer[],
+        p_policy::jsonb, p_on_duplicates::text[], p_notify::boolean, p_hold::bigint[], p_costs::integer[],
+        p_groups::uuid[]
+      ) e;
+      message_id := v_message_id;
+      if not created then
+        return next;
+        return;
+      end if;
+      -- It may have waited.
+      v_now := fairqueue.fq_now();
+      if v_there then
+        update fairqueue.fq_key_period k
+        set message_id = v_message_id,
+          unique_for = p_unique_fors[1],
+          expires_at = case when not p_from_ends[1] then v_now + p_unique_fors[1] end
+        where k.queue = p_queue
+          and k.channel = p_channels[1]
+          and k.dedupe_key = p_keys[1]
+          and (
+            k.expires_at <= v_now
+            or (
+              k.expires_at is null
+              and not exists (
+                select
+                from fairqueue.fq_message m
+                where m.id = k.message_id
+              )
+            )
+          );
+      else
+        insert into fairqueue.fq_key_period (queue, channel, dedupe_key, message_id, unique_for, expires_at)
+        select p_queue, p_channels[1], p_keys[1], v_message_id, p_unique_fors[1],
+          case when not p_from_ends[1] then v_now + p_unique_fors[1] end
+        where not exists (
+          select
+          from fairqueue.fq_key_period k
+          where k.queue = p_queue
+            and k.channel = p_channels[1]
+            and k.dedupe_key = p_keys[1]
+        )
+        on conflict on constraint fq_key_period_pkey do nothing;
+      end if;
+      if found then
+        if p_from_ends[1] then
+          update fairqueue.fq_message m
+          set key_outlives = true
+          where m.id = v_message_id;
+        end if;
+        return next;
+        return;
+      end if;
+      with undone as (
+        delete from fairqueue.fq_message m
+        where m.id = v_message_id
+        returning m.channel_id
+      )
+      insert into fairqueue.fq_signal (queue, channel_id, added, bounded)
+      select p_queue, u.channel_id, -1, true
+      from undone u;
+    end loop;
+    raise exception 'a key of queue % was taken for another period at each of % tries', quote_literal(p_queue), c_tries
+      using errcode = '40001', hint = 'try the transaction again';
+  end if;
+
+  select u.ord into v_bad
+  from unnest(p_keys, p_unique_fors, p_from_ends) with ordinality u(key, unique_for, from_end, ord)
+  where u.unique_for not between 1 and 3153600000000000
+    or (u.unique_for is not null and num_nulls(u.key, u.from_end) > 0)
+  order by u.ord
+  limit 1;
+  if found then
+    raise exception 'message % of fq_enqueue_unique has a bad period', v_bad
+      using errcode = 'QF001',
+        detail = format(
+          'key %L period %s from its end %s', left(p_keys[v_bad], 80), p_unique_fors[v_bad],
+          coalesce(p_from_ends[v_bad]::text, 'null')
+        ),
+        hint = 'give a period of 1 microsecond to 100 years with a key, and whether it counts from the end';
+  end if;
+
+  for v_try in 1..c_tries loop
+    v_now := fairqueue.fq_now();
+    -- A message that waits can be replaced, unless it was taken each time that this was tried.
+    select array_agg(k.message_id order by u.ord) into v_holders
+    from unnest(p_channels, p_keys, p_unique_fors, p_on_duplicates)
+      with ordinality u(channel, key, unique_for, on_duplicate, ord)
+    left join lateral (
+      select x.message_id
+      from fairqueue.fq_key_period x
+      where x.queue = p_queue
+        and x.channel = u.channel
+        and x.dedupe_key = u.key
+        and u.unique_for is not null
+        and (
+          x.expires_at > v_now
+          or (
+            x.expires_at is null
+            and exists (
+              select
+              from fairqueue.fq_message m
+              where m.id = x.message_id
+            )
+          )
+        )
+        and not (
+          v_try < c_tries
+          and coalesce(u.on_duplicate, 'skip') = 'replace'
+          and exists (
+            select
+            from fairqueue.fq_message m
+            join fairqueue.fq_channel c on c.id = m.channel_id
+            where m.id = x.message_id
+              and m.dedupe_key = u.key
+              and num_nulls(m.lease_id) = 1
+              and c.queue = p_queue
+              and c.name = u.channel
+          )
+        )
+      limit 1
+    ) k on true;
+    select array_agg(u.ord::integer order by u.ord), array_agg(u.channel order by u.ord), array_agg(u.kind order by u.ord),
+      array_agg(u.content order by u.ord), array_agg(u.headers order by u.ord), array_agg(u.delay order by u.ord),
+      array_agg(u.at order by u.ord), array_agg(u.priority order by u.ord), array_agg(u.key order by u.ord),
+      array_agg(u.max_attempts order by u.ord), array_agg(u.on_duplicate order by u.ord),
+      array_agg(u.cost order by u.ord), array_agg(u.group_id order by u.ord), array_agg(u.unique_for order by u.ord),
+      array_agg(u.from_end order by u.ord)
+    into v_passed, v_channels, v_kinds, v_contents, v_headers, v_delays, v_ats, v_priorities, v_keys, v_max_attempts,
+      v_on_duplicates, v_costs, v_groups, v_unique_fors, v_from_ends
+    from unnest(
+      p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
+      p_on_duplicates, p_costs, p_groups, p_unique_fors, p_from_ends, v_holders
+    )
+      with ordinality u(
+        channel, kind, content, headers, delay, at, priority, key, max_attempts, on_duplicate, cost, group_id,
+        unique_for, from_end, holder, ord
+      )
+    where u.holder is null;
+
+    begin
+      select array_agg(e.message_id order by e.ordinal), array_agg(e.created order by e.ordinal),
+        array_agg(e.outcome order by e.ordinal)
+      into v_ids, v_created, v_outcomes
+      from fairqueue.fq_enqueue(
+        p_queue::text, v_channels::text[], v_kinds::text[], v_contents::bytea[], v_headers::jsonb[],
+        v_delays::bigint[], v_ats::bigint[], v_priorities::integer[], v_keys::text[], v_max_attempts::integer[],
+        p_policy::jsonb, v_on_duplicates::text[], p_notify::boolean, p_hold::bigint[], v_costs::integer[],
+        v_groups::uuid[]
+      ) e;
+      if not fairqueue.fq_begin_periods(
+        p_queue::text, v_channels::text[], v_keys::text[], v_unique_fors::bigint[], v_from_ends::boolean[],
+        v_ids::bigint[], v_outcomes::text[]
+      )
+      then
+        raise exception using errcode = 'QF099', message = 'a key belongs to a period of another message';
+      end if;
+      return query
+      select u.ord, u.id, u.created, u.outcome
+      from unnest(v_passed, v_ids, v_created, v_outcomes) u(ord, id, created, outcome)
+      union all
+      select h.ord::integer, h.holder, false, 'duplicate'
+      from unnest(v_holders) with ordinality h(holder, ord)
+      where h.holder is not null;
+      return;
+    exception when sqlstate 'QF099' then
+      null;
+    end;
+  end loop;
+  raise exception 'a key of queue % was taken for another period at each of % tries', quote_literal(p_queue), c_tries
+    using errcode = '40001', hint = 'try the transaction again';
+end
+$$;

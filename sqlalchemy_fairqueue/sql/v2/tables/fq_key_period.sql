@@ -1,0 +1,16 @@
+-- One row a key that stays taken for a period, also when its message has ended, until housekeeping deletes it after
+-- expires_at; none for keys without a period. expires_at null: the period of unique_for microseconds begins when the
+-- message ends, which has fq_message.key_outlives for it. By names, so that it outlasts a channel that is forgotten.
+create table fairqueue.fq_key_period (
+  queue text collate "C" not null,
+  channel text collate "C" not null,
+  dedupe_key text collate "C" not null,
+  message_id bigint not null,
+  unique_for bigint not null,
+  expires_at bigint,
+  constraint fq_key_period_pkey primary key (queue, channel, dedupe_key),
+  constraint fq_key_period_check check (unique_for >= 1)
+)
+with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+create index fq_key_period_expires_ix on fairqueue.fq_key_period (expires_at) where expires_at is not null;
+create index fq_key_period_message_ix on fairqueue.fq_key_period (message_id) where expires_at is null;
