@@ -8,6 +8,8 @@ from sqlalchemy_fairqueue.errors.base import FairQueueError
 class DuplicateMessage(FairQueueError):
     """Another message of the channel holds the key, and the enqueue asked to raise (``on_duplicate="raise"``).
 
+    Of a key with a period (``unique_for``) that message may have ended.
+
     Or the transaction was asked to cancel the message that holds it, and then to enqueue under its key, with any
     ``on_duplicate``: enqueues are sent before cancels, so that nothing would be left.
 
@@ -37,7 +39,8 @@ class DuplicateMessage(FairQueueError):
             )
         return (
             f"key {self.key!r} stands already in channel {self.channel!r}: message {self.message_id} holds it until it "
-            "is completed or dead; enqueue with on_duplicate='skip' to leave it, or 'replace' to rewrite it"
+            "is completed or dead, or for its unique_for; enqueue with on_duplicate='skip' to leave it, or 'replace' "
+            "to rewrite it while it waits"
         )
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session, scoped_session
 
     from sqlalchemy_fairqueue.queue.base import AnySession
-    from sqlalchemy_fairqueue.values import Delivery, EnqueueWords, OnDuplicate
+    from sqlalchemy_fairqueue.values import Delivery, EnqueueWords, OnDuplicate, UniqueFrom
 
 
 class _HeadersCodec(JsonCodec):
@@ -107,6 +107,8 @@ class EnqueueMethods(QueueBase):
         max_attempts: int | None = None,
         on_duplicate: OnDuplicate = "skip",
         cost: int = 1,
+        unique_for: timedelta | None = None,
+        unique_from: UniqueFrom = "enqueue",
     ) -> Receipt:
         """Add a message in the session's transaction: if it commits, the work exists; if it rolls back, it never did.
 
@@ -142,6 +144,8 @@ class EnqueueMethods(QueueBase):
             max_attempts=max_attempts,
             on_duplicate=on_duplicate,
             cost=cost,
+            unique_for=unique_for,
+            unique_from=unique_from,
         )
         return self._recorded(session, [message])[0]
 
@@ -226,7 +230,7 @@ class EnqueueMethods(QueueBase):
         locks that the caller takes later: enqueue last.
 
         Returns:
-            The message's id; if another message holds the key, the id of that one; None if the channel is full and its
+            The message's id; if another message has the key, the id of that one; None if the channel is full and its
             policy drops the message.
 
         Raises:

@@ -185,7 +185,7 @@ class GroupMethods(EnqueueMethods):
 
         Raises:
             InvalidArgument: A bad argument; a follow-up that raises or replaces when its key stands, or that has
-                a cost.
+                a cost or unique_for.
             PayloadError: The payload of a follow-up cannot be encoded.
         """
         return Group(self, session, then, on_failure)
@@ -297,6 +297,11 @@ class GroupMethods(EnqueueMethods):
             )
         if message.cost != 1:
             raise InvalidArgument(f"{what} has cost={message.cost!r}, which no group keeps; leave it out")
+        if message.unique_for is not None:
+            raise InvalidArgument(
+                f"{what} has unique_for={message.unique_for!r}; it must be enqueued when the group is finished: leave "
+                "it out, and let what it enqueues be unique for a period"
+            )
         if AFTER_GROUP_HEADER in (message.headers or {}):
             raise InvalidArgument(f"{what} has a header {AFTER_GROUP_HEADER!r}, which the group sets; rename it")
         [operation] = self._enqueues([message])

@@ -78,8 +78,8 @@ class Job(Generic[C, P, R_co]):
         """The same job, whose messages are enqueued with these options: ``parse.options(delay=...).enqueue(...)``.
 
         Args:
-            options: Arguments of ``Queue.enqueue``: delay, at, priority, key, headers, max_attempts, on_duplicate. They
-                replace those that were given before, one by one.
+            options: Arguments of ``Queue.enqueue``: delay, at, priority, key, headers, max_attempts, on_duplicate,
+                cost, unique_for, unique_from. They replace those that were given before, one by one.
 
         Raises:
             InvalidArgument: It is none of these.

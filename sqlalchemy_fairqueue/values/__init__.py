@@ -54,6 +54,7 @@ from sqlalchemy_fairqueue.values.messages import (
     OnDuplicate,
     PurgeReceipt,
     Receipt,
+    UniqueFrom,
 )
 from sqlalchemy_fairqueue.values.outcomes import Bury, Outcome, Release, Retry, RetryPolicy
 from sqlalchemy_fairqueue.values.policies import (
@@ -155,6 +156,7 @@ __all__ = [
     "SharedLimit",
     "Taker",
     "Timing",
+    "UniqueFrom",
     "Unset",
     "Wait",
     "check_choice",

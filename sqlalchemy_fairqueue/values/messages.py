@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
@@ -16,9 +17,10 @@ from sqlalchemy_fairqueue.values.checks import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
 OnDuplicate = Literal["skip", "raise", "replace"]
+UniqueFrom = Literal["enqueue", "completion"]
 EnqueueOutcome = Literal["created", "duplicate", "replaced", "dropped"]
 CancelOutcome = Literal["cancelled", "leased", "missing"]
 
@@ -54,6 +56,14 @@ class Enqueue:
         cost: How much of its channel's share the message takes, from 1 to 1,000,000,000, in any unit that all messages
             of the queue share: pages, tokens, kilobytes. Channels get equal sums of costs by weight. An estimate
             will do: a settlement may say what it was. In a queue that is fair by seconds, milliseconds.
+        unique_for: For how long the key stays taken, up to 365 days, though its message may have ended, in whatever
+            way: completed, dead, cancelled or purged. None: as long as the message lives. It counts among messages that
+            have one: another message with the key and without unique_for meets living messages alone. Until the period
+            is over, "skip" and "raise" find a duplicate, and the receipt or DuplicateMessage names the message that
+            began the period, ended or not. "replace" rewrites that message while it waits for a consumer, and the
+            period begins anew with this unique_for; once a consumer holds it or it has ended, this one is a duplicate.
+            A message that outlives its period keeps the key until it ends.
+        unique_from: When unique_for begins. "enqueue": when this message is sent. "completion": when it ends.
     """
 
     channel: str
@@ -67,6 +77,8 @@ class Enqueue:
     max_attempts: int | None = None
     on_duplicate: OnDuplicate = "skip"
     cost: int = 1
+    unique_for: timedelta | None = None
+    unique_from: UniqueFrom = "enqueue"
 
     def __post_init__(self) -> None:
         """Refuse what cannot be kept, before anything is recorded."""
@@ -86,6 +98,11 @@ class Enqueue:
             check_count("max_attempts", self.max_attempts, 1, 2**31 - 1)
         if self.cost != 1:
             check_count("cost", self.cost, 1, MOST_COST)
+        if self.on_duplicate != "skip" or self.unique_for is not None or self.unique_from != "enqueue":
+            self._check_key()
+
+    def _check_key(self) -> None:
+        """Refuse what says something of a key that is not there."""
         if self.on_duplicate != "skip":
             check_choice("on_duplicate", self.on_duplicate, ("skip", "raise", "replace"))
             if self.key is None:
@@ -93,6 +110,17 @@ class Enqueue:
                     f"on_duplicate is {self.on_duplicate!r} and there is no key, so that nothing is a duplicate; "
                     "give a key"
                 )
+        if self.unique_for is not None:
+            check_duration("unique_for", self.unique_for, timedelta(microseconds=1))
+            check_choice("unique_from", self.unique_from, ("enqueue", "completion"))
+            if self.key is None:
+                raise InvalidArgument(
+                    f"unique_for is {self.unique_for!r} and there is no key, so that nothing is unique; give a key"
+                )
+        elif self.unique_from != "enqueue":
+            raise InvalidArgument(
+                f"unique_from is {self.unique_from!r:.80} and there is no unique_for; give the period, or leave it out"
+            )
 
 
 class EnqueueOptions(TypedDict, total=False):
@@ -106,6 +134,8 @@ class EnqueueOptions(TypedDict, total=False):
     max_attempts: int | None
     on_duplicate: OnDuplicate
     cost: int
+    unique_for: timedelta | None
+    unique_from: UniqueFrom
 
 
 class EnqueueWords(EnqueueOptions, total=False):
@@ -122,8 +152,8 @@ class Receipt:
 
     Attributes:
         channel: The channel.
-        message_id: The message's id; None until the commit. For a key that stood already: the message that holds it.
-            None for a message that was dropped.
+        message_id: The message's id; None until the commit. For a key that stood already: the message that holds it,
+            which may have ended if the key has a period (``unique_for``). None for a message that was dropped.
         created: Whether a message was added; None until the commit.
         outcome: What became of it; None until the commit. "created"; "duplicate": its key stood already; "replaced":
             the message that holds the key was rewritten; "dropped": the channel was full, and its policy drops.

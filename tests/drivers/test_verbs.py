@@ -39,6 +39,30 @@ def test_enqueue(face: Face, queue: Queue, database: Database) -> None:
     assert face.call(queue, "enqueue_now", channel="c", payload=1) > second.message_id
 
 
+def test_keys_with_a_period(face: Face, queue: Queue) -> None:
+    """Alone and with others, recorded, at once and on a connection; a duplicate that raises fails the COMMIT."""
+    words: dict[str, Any] = {"channel": "a", "key": "k", "unique_for": timedelta(hours=1)}
+    first = face.run(lambda session: queue.enqueue(session, payload=1, unique_from="completion", **words))
+    assert first.created
+    face.call(queue, "complete", face.call(queue, "dequeue"))
+    assert face.run(lambda session: queue.enqueue(session, payload=2, **words)).message_id == first.message_id
+    assert face.call(queue, "enqueue_now", payload=3, **words) == first.message_id
+    messages = [Enqueue(payload=4, **words), Enqueue(channel="a", payload=5)]
+    assert [one.outcome for one in face.call(queue, "enqueue_many", messages)] == ["duplicate", "created"]
+    receipts = face.on_connection(lambda connection: queue.enqueue_many(connection, messages))
+    assert [one.outcome for one in receipts] == ["duplicate", "created"]
+
+    def refused(session: Session) -> Any:
+        queue.enqueue(session, payload=6, on_duplicate="raise", **words)
+        with pytest.raises(DuplicateMessage) as caught:
+            session.commit()
+        session.rollback()
+        return caught.value.message_id
+
+    assert face.run(refused) == first.message_id
+    assert [one.payload for one in face.call(queue, "dequeue", limit=10)] == [5, 5]
+
+
 def test_enqueue_many(face: Face, queue: Queue) -> None:
     """On an engine many are added at once, or none of them."""
     messages = [Enqueue(channel="a", payload=n, key=f"{n}", headers={"n": n}) for n in range(3)]

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from datetime import timedelta
 from itertools import combinations, combinations_with_replacement
 from threading import Event
 
@@ -25,6 +26,7 @@ from tests.fixtures.options import PATIENCE
 
 QUEUE = Queue("documents")
 _DEADLOCK = "40P01"
+_HOUR = timedelta(hours=1)
 SHARE = int(os.environ.get("FAIRQUEUE_LOCK_PAIRS", "4"))
 """One of so many pairs is tried; 1: all of them, in under a minute."""
 
@@ -59,6 +61,18 @@ VERBS = [
         "replace",
         "key keyed",
         lambda s, _: QUEUE.enqueue(s, channel="x", payload=0, key="keyed", on_duplicate="replace"),
+    ),
+    _verb(
+        "enqueue a key for a period",
+        "key period",
+        lambda s, _: QUEUE.enqueue(s, channel="x", payload=0, key="period", unique_for=_HOUR),
+    ),
+    _verb(
+        "replace for a period",
+        "key keyed period",
+        lambda s, _: QUEUE.enqueue(
+            s, channel="x", payload=0, key="keyed", on_duplicate="replace", unique_for=_HOUR, unique_from="completion"
+        ),
     ),
     _verb(
         "replace a leased one",

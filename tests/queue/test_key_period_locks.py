@@ -1,0 +1,325 @@
+"""Keys with a period among concurrent transactions: who waits for whom, and that one message is added."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import Connection, Engine
+from sqlalchemy.engine.interfaces import IsolationLevel
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import Enqueue, Queue, Receipt
+from tests.fixtures.clock import Clock
+from tests.fixtures.connections import Connect
+from tests.fixtures.database import Database
+from tests.fixtures.waits import Waits
+
+if TYPE_CHECKING:
+    from sqlalchemy_fairqueue.values import OnDuplicate
+
+HOUR = timedelta(hours=1)
+SECOND = timedelta(seconds=1)
+QUEUE = Queue("documents")
+_SERIALIZATION_FAILURE = "40001"
+
+
+def _enqueue(engine: Engine, **words: Any) -> Receipt:
+    with Session(engine) as session:
+        receipt = QUEUE.enqueue(session, **{"channel": "a", "payload": 1, "key": "k", "unique_for": HOUR, **words})
+        session.commit()
+    return receipt
+
+
+def _enqueue_now(connection: Connection, **words: Any) -> int:
+    found = QUEUE.enqueue_now(connection, **{"channel": "a", "payload": 1, "key": "k", "unique_for": HOUR, **words})
+    assert found is not None
+    return found
+
+
+def _done(engine: Engine) -> None:
+    QUEUE.complete(engine, QUEUE.dequeue(engine, limit=10))
+
+
+@pytest.fixture(autouse=True)
+def made(engine: Engine) -> None:
+    """Channel "a" exists, so that nobody waits for another transaction that makes it."""
+    QUEUE.enqueue_now(engine, channel="a", payload="made")
+    _done(engine)
+
+
+FROM = pytest.mark.parametrize("unique_from", ["enqueue", "completion"])
+
+
+@FROM
+def test_waits_and_then_sees(connect: Connect, waits: Waits, unique_from: str) -> None:
+    """A key that another transaction is adding is waited for: committed it stands, rolled back it is free at once."""
+    for committed in (True, False):
+        holder = connect()
+        enqueue = partial(_enqueue, channel=f"{committed}", unique_from=unique_from)
+        message_id = _enqueue_now(holder, channel=f"{committed}", unique_from=unique_from)
+        rival = waits.start(enqueue).blocked()
+        if committed:
+            holder.commit()
+            assert (rival.result().created, rival.result().message_id) == (False, message_id)
+        else:
+            holder.rollback()
+            assert rival.result().created
+
+
+def test_a_savepoint_frees_the_key(connect: Connect, waits: Waits) -> None:
+    """Who waits for a key goes on when the savepoint that added it is rolled back, before the transaction ends."""
+    holder = connect()
+    with holder.begin():
+        savepoint = holder.begin_nested()
+        _enqueue_now(holder)
+        rival = waits.start(_enqueue).blocked()
+        savepoint.rollback()
+        assert rival.result().created
+
+
+@FROM
+def test_an_open_end_is_not_waited_for(
+    engine: Engine, connect: Connect, waits: Waits, clock: Clock, unique_from: str
+) -> None:
+    """Within the period a duplicate is told at once, also while another transaction ends the message."""
+    first = _enqueue(engine, unique_from=unique_from)
+    holder = connect()
+    QUEUE.complete(holder, QUEUE.dequeue(engine, lease=12 * HOUR))
+    assert waits.unhindered(_enqueue).message_id == first.message_id
+    holder.commit()
+    clock.advance(HOUR - SECOND)
+    assert waits.unhindered(_enqueue).message_id == first.message_id
+    clock.advance(SECOND)
+    assert _enqueue(engine).created
+
+
+def test_after_its_period_an_open_end_is_waited_for(
+    engine: Engine, connect: Connect, waits: Waits, clock: Clock
+) -> None:
+    """A message that has outlived its period holds its key as one without."""
+    _enqueue(engine)
+    [delivery] = QUEUE.dequeue(engine, lease=12 * HOUR)
+    clock.advance(HOUR)
+    holder = connect()
+    QUEUE.complete(holder, delivery)
+    rival = waits.start(_enqueue).blocked()
+    holder.commit()
+    assert rival.result().created
+
+
+def test_two_take_over_a_period_that_is_over(engine: Engine, connect: Connect, waits: Waits, clock: Clock) -> None:
+    """The second waits for the first: committed the key is taken again, rolled back it is free."""
+    for committed in (True, False):
+        channel = f"{committed}"
+        _enqueue(engine, channel=channel)
+        _done(engine)
+        clock.advance(HOUR)
+        holder = connect()
+        message_id = _enqueue_now(holder, channel=channel)
+        rival = waits.start(partial(_enqueue, channel=channel)).blocked()
+        if committed:
+            holder.commit()
+            assert (rival.result().created, rival.result().message_id) == (False, message_id)
+        else:
+            holder.rollback()
+            assert rival.result().created
+
+
+def test_a_period_that_begins_and_whose_message_ends_meanwhile(
+    engine: Engine, connect: Connect, waits: Waits, database: Database
+) -> None:
+    """A call that waits for one key finds the period that another key got meanwhile, though its message has ended."""
+    holder = connect()
+    _enqueue_now(holder, key="a", unique_for=None)
+
+    def enqueue(rival: Engine) -> list[Receipt]:
+        return QUEUE.enqueue_many(
+            rival,
+            [
+                Enqueue(channel="a", payload="rival", key="k", unique_for=HOUR),
+                Enqueue(channel="a", payload="rival", key="a"),
+                Enqueue(channel="a", payload="rival"),
+            ],
+        )
+
+    rival = waits.start(enqueue).blocked()
+    between = _enqueue(engine)
+    _done(engine)
+    holder.rollback()
+    period, plain, keyless = rival.result()
+    assert (period.outcome, period.message_id) == ("duplicate", between.message_id)
+    assert plain.created
+    assert keyless.created
+    assert database.value("select count(*) from fq_message") == 2
+    assert database.value("select sum(added) from fq_signal") == 2
+
+
+def test_one_message_finds_a_period_that_began_while_it_waited(
+    engine: Engine, connect: Connect, waits: Waits, database: Database
+) -> None:
+    """A message alone that waits for a channel to be made is taken back, and its signal too."""
+    holder = connect()
+    QUEUE.enqueue_now(holder, channel="new", payload=1)
+    rival = waits.start(
+        lambda rival: QUEUE.enqueue_now(rival, channel="new", key="k", payload=1, unique_for=HOUR)
+    ).blocked()
+    # As if another message had come and gone before it looked.
+    database.execute("insert into fq_key_period values ('documents', 'new', 'k', 1000, 1, fq_now() + 1000000000)")
+    holder.commit()
+    assert rival.result() == 1000
+    assert [one.payload for one in QUEUE.dequeue(engine, limit=10)] == [1]
+    assert QUEUE.stats(engine).ready == 0
+    assert database.value("select max(backlog) from fq_channel_state") == 0
+
+
+def test_a_message_that_is_taken_while_it_is_to_be_replaced(
+    engine: Engine, connect: Connect, waits: Waits, database: Database
+) -> None:
+    """A call that found it waiting, and then finds it held, leaves it its key, and adds nothing."""
+    first = _enqueue(engine, payload="first")
+    holder = connect()
+    _enqueue_now(holder, key="a", unique_for=None)
+
+    def replace(rival: Engine) -> list[Receipt]:
+        return QUEUE.enqueue_many(
+            rival,
+            [
+                Enqueue(channel="a", payload="rival", key="a"),
+                Enqueue(channel="a", payload="rival", key="k", unique_for=HOUR, on_duplicate="replace"),
+            ],
+        )
+
+    rival = waits.start(replace).blocked()
+    [delivery] = QUEUE.dequeue(engine)
+    assert delivery.payload == "first"
+    holder.rollback()
+    plain, replaced = rival.result()
+    assert plain.created
+    assert (replaced.outcome, replaced.message_id) == ("duplicate", first.message_id)
+    assert database.value("select count(*) from fq_message where dedupe_key = 'k'") == 1
+    QUEUE.complete(engine, delivery)
+    assert [one.payload for one in QUEUE.dequeue(engine, limit=10)] == ["rival"]
+
+
+def test_two_replace(engine: Engine, connect: Connect, waits: Waits, clock: Clock) -> None:
+    """One waits for the other, and both rewrite the message; the period is that of the last one."""
+    first = _enqueue(engine, payload="first")
+    holder = connect()
+    _enqueue_now(holder, payload="second", on_duplicate="replace", unique_for=10 * HOUR)
+    rival = waits.start(partial(_enqueue, payload="third", on_duplicate="replace", unique_for=2 * HOUR)).blocked()
+    holder.commit()
+    assert (rival.result().outcome, rival.result().message_id) == ("replaced", first.message_id)
+    [delivery] = QUEUE.dequeue(engine)
+    assert delivery.payload == "third"
+    QUEUE.complete(engine, delivery)
+    clock.advance(2 * HOUR - SECOND)
+    assert not _enqueue(engine).created
+    clock.advance(SECOND)
+    assert _enqueue(engine).created
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+@FROM
+def test_a_period_since_the_snapshot(engine: Engine, connect: Connect, level: IsolationLevel, unique_from: str) -> None:
+    """It fails to serialize, whether the message lives or has ended; tried again it finds a duplicate."""
+    _enqueue(engine, key="other")
+    for ended in (False, True):
+        strict = connect(level)
+        channel = f"{ended}"
+        _enqueue(engine, channel=channel, key="warm")
+        strict.exec_driver_sql("select count(*) from fq_message").all()
+        first = _enqueue(engine, channel=channel, unique_from=unique_from)
+        if ended:
+            _done(engine)
+        with pytest.raises(OperationalError) as caught:
+            _enqueue_now(strict, channel=channel, unique_from=unique_from)
+        assert getattr(caught.value.orig, "sqlstate", None) == _SERIALIZATION_FAILURE
+        strict.rollback()
+        assert _enqueue_now(strict, channel=channel, unique_from=unique_from) == first.message_id
+        strict.commit()
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_strict_transactions(engine: Engine, connect: Connect, clock: Clock, level: IsolationLevel) -> None:
+    """Alone they add, find duplicates, take periods over that are over, and replace, as others do."""
+    strict = connect(level)
+    first = _enqueue_now(strict)
+    strict.commit()
+    assert _enqueue_now(strict, on_duplicate="replace") == first
+    strict.commit()
+    _done(engine)
+    assert _enqueue_now(strict) == first
+    strict.commit()
+    clock.advance(HOUR)
+    assert _enqueue_now(strict) > first
+    strict.commit()
+
+
+def test_housekeeping_waits_for_none(engine: Engine, connect: Connect, waits: Waits, clock: Clock) -> None:
+    """It passes by a row that a transaction takes over; who meets its open deletion waits for that alone."""
+    for key in ("k", "other"):
+        _enqueue(engine, key=key)
+    _done(engine)
+    clock.advance(HOUR + SECOND)
+    holder = connect()
+    _enqueue_now(holder)
+
+    def prune(rival: Engine) -> int:
+        with rival.begin() as connection:
+            return int(connection.exec_driver_sql("select fq_prune_keys(10)").scalar_one())
+
+    assert waits.unhindered(prune) == 1
+    holder.commit()
+    _done(engine)
+    for ends in ("commit", "rollback"):
+        clock.advance(HOUR + SECOND)
+        cleaning = connect()
+        assert cleaning.exec_driver_sql("select fq_prune_keys(10)").scalar_one() == 1
+        rival = waits.start(_enqueue).blocked()
+        getattr(cleaning, ends)()
+        assert rival.result().created
+        _done(engine)
+
+
+def test_two_phases(engine: Engine, connect: Connect, waits: Waits) -> None:
+    """A prepared transaction holds the key as an open one does."""
+    holder = connect()
+    transaction = holder.begin_twophase("key period")
+    message_id = _enqueue_now(holder)
+    transaction.prepare()
+    rival = waits.start(_enqueue).blocked()
+    transaction.commit()
+    assert rival.result().message_id == message_id
+    assert _enqueue(engine).message_id == message_id
+
+
+def test_many_at_once(engine: Engine, database: Database) -> None:
+    """Four producers enqueue batches of the same keys in random order while a consumer ends the messages: each key is
+    added once, and nobody fails.
+    """
+    keys = [f"{number}" for number in range(40)]
+
+    def produce(seed: int) -> list[str]:
+        random, added = Random(seed), list[str]()  # noqa: S311 - no secret
+        for _ in range(12):
+            chosen = random.choices(keys, k=6)
+            policies: list[OnDuplicate] = random.choices(("skip", "skip", "replace"), k=6)
+            receipts = QUEUE.enqueue_many(
+                engine,
+                [
+                    Enqueue(channel=f"c{int(key) % 3}", payload=1, key=key, unique_for=HOUR, on_duplicate=policy)
+                    for key, policy in zip(chosen, policies, strict=True)
+                ],
+            )
+            added += [key for key, one in zip(chosen, receipts, strict=True) if one.created]
+            _done(engine)
+        return added
+
+    with ThreadPoolExecutor(4) as threads:
+        added = [key for found in threads.map(produce, range(4)) for key in found]
+    assert len(added) == len(set(added))
+    assert sorted(added) == sorted(row[0] for row in database.rows("select dedupe_key from fq_key_period"))
