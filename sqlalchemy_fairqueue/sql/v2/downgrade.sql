@@ -15,12 +15,14 @@ begin
       set local lock_timeout = '50ms';
       lock table fairqueue.fq_schedule, fairqueue.fq_schedule_slot, fairqueue.fq_group, fairqueue.fq_group_followup,
         fairqueue.fq_group_note, fairqueue.fq_group_fold, fairqueue.fq_result, fairqueue.fq_result_wait,
-        fairqueue.fq_key_period, fairqueue.fq_message, fairqueue.fq_dead_letter, fairqueue.fq_quarantine in access exclusive mode;
+        fairqueue.fq_key_period, fairqueue.fq_message, fairqueue.fq_dead_letter, fairqueue.fq_quarantine
+        in access exclusive mode;
       exit;
     exception when lock_not_available then
       v_tries := v_tries + 1;
       if v_tries = 300 then
-        raise exception 'the tables of messages, groups, results, keys or schedules were in use at each of % tries', v_tries
+        raise exception 'the tables of messages, groups, results, keys or schedules were in use at each of % tries',
+          v_tries
           using errcode = '55P03',
             hint = 'end the transactions that have used them (pg_stat_activity names them), '
               'then downgrade again';

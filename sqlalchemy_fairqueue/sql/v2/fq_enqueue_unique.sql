@@ -6,8 +6,8 @@
 -- replace, a message that nobody holds is 'replaced', and the period begins anew. The period holds however the message
 -- ends: completed, dead, cancelled or purged. Messages without a period meet living ones alone.
 -- How: fq_enqueue comes first, so that of two transactions one waits for the other's message as ever. Who has added the
--- message has its key, and then writes the row of the period by fq_begin_periods; where that belongs to another message,
--- all is undone, and begun again without the message.
+-- message has its key, and then writes the row of the period by fq_begin_periods; where that belongs to another
+-- message, all is undone, and begun again without the message.
 -- Locks: as fq_enqueue, and then rows of fq_key_period that nobody else writes but housekeeping, which waits for none.
 -- Index: as fq_enqueue, fq_key_period_pkey, fq_message_pkey.
 -- Errors: as fq_enqueue; 40001 for a period that began after the snapshot.
@@ -258,7 +258,8 @@ begin
         )
       limit 1
     ) k on true;
-    select array_agg(u.ord::integer order by u.ord), array_agg(u.channel order by u.ord), array_agg(u.kind order by u.ord),
+    select array_agg(u.ord::integer order by u.ord), array_agg(u.channel order by u.ord),
+      array_agg(u.kind order by u.ord),
       array_agg(u.content order by u.ord), array_agg(u.headers order by u.ord), array_agg(u.delay order by u.ord),
       array_agg(u.at order by u.ord), array_agg(u.priority order by u.ord), array_agg(u.key order by u.ord),
       array_agg(u.max_attempts order by u.ord), array_agg(u.on_duplicate order by u.ord),

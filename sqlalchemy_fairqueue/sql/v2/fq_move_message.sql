@@ -1,9 +1,10 @@
 -- fq_move_message: put a message that waits into another channel of its queue, in the caller's transaction.
 -- Guarantees: the same message with the same id, key, attempts and due time; where it is due and has a priority, it
--- stands by its priority as if it were due now. A period of its key stays where it was enqueued. Returns 'moved'; 'unchanged': it is in that channel; 'leased': a
--- consumer holds it; 'duplicate': another message of that channel holds its key; 'missing'. Only 'moved' changes
--- anything, besides that the channel is made. A bound of the backlog is not asked. p_policy: of a channel that is new,
--- if the queue has no defaults. p_notify: wake waiting consumers (false in a two-phase transaction).
+-- stands by its priority as if it were due now. A period of its key stays where it was enqueued. Returns 'moved';
+-- 'unchanged': it is in that channel; 'leased': a consumer holds it; 'duplicate': another message of that channel holds
+-- its key; 'missing'. Only 'moved' changes anything, besides that the channel is made. A bound of the backlog is not
+-- asked. p_policy: of a channel that is new, if the queue has no defaults. p_notify: wake waiting consumers (false in a
+-- two-phase transaction).
 -- Locks: in the order of fq_enqueue: the first use of a channel and the key in it, which a message that is deleted
 -- again holds meanwhile, wait for a transaction that adds the same one; then the message, waits for who settles,
 -- replaces, cancels or delivers it. Index: fq_message_pkey, fq_message_dedupe_key, fq_channel_queue_name_key.

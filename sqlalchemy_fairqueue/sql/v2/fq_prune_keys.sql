@@ -1,4 +1,5 @@
--- fq_prune_keys: delete the rows of keys whose period is over, up to p_limit of them, the oldest first. Returns how many.
+-- fq_prune_keys: delete the rows of keys whose period is over, up to p_limit of them, the oldest first. Returns how
+-- many.
 -- Guarantees: a key is free when its period is over, whether or not its row is deleted. Several calls at once wait for
 -- none and delete nothing twice.
 -- Locks: the rows, skip locked. Index: fq_key_period_expires_ix. Errors: QF001 bad limit.
