@@ -27,7 +27,10 @@ from sqlalchemy_fairqueue.reporting.reports import Report
 from sqlalchemy_fairqueue.simulation.scenarios import Scenario
 
 _ENGINES = ("local", "spark")
-_SCENARIOS = {"fifo": Scenario(name="fifo", discipline="fifo"), "fair": Scenario(name="fair")}
+_SCENARIOS = {
+    "fifo": Scenario(name="fifo", discipline="fifo"), "fair": Scenario(name="fair"),
+    "by-cost": Scenario(name="by cost", fair_by="cost"), "by-seconds": Scenario(name="by seconds", fair_by="seconds"),
+}  # fmt: skip
 _MAX_CHANNELS = 10
 _COLUMNS = (
     Column("queue"), Column("channel"), number_column("attempts"), number_column("denied wait"),
@@ -67,7 +70,8 @@ def make_report(
         typer.Option(
             "--scenario",
             metavar="NAME",
-            help="fifo, fair, or a TOML file of scenarios to replay beside the record; can be repeated.",
+            help="fifo, fair, by-cost, by-seconds, or a TOML file of scenarios to replay beside the record; can be "
+            "repeated.",
             show_default=False,
         ),
     ] = None,
@@ -206,6 +210,7 @@ def _in_process(options: Options, archive: str | None, times: _Times, arguments:
             read_archive,
             read_history,
             read_policies,
+            read_settings,
         )
         from sqlalchemy_fairqueue.reporting.process_report import report
     except ImportError as error:
@@ -213,7 +218,7 @@ def _in_process(options: Options, archive: str | None, times: _Times, arguments:
     with steps() as step:
         step("reading the history", 0, 0)
         with contextlib.ExitStack() as stack:
-            installation, policies, queue = None, None, options.queue
+            installation, policies, settings, queue = None, None, None, options.queue
             if archive is None or names_database(options):
                 installation = stack.enter_context(open_installation(options))
                 queue = queue or installation.target.queue
@@ -225,7 +230,10 @@ def _in_process(options: Options, archive: str | None, times: _Times, arguments:
             else:
                 if installation is not None:
                     policies = read_policies(installation.engine, queue=queue, schema=installation.schema)
-                history = read_archive(archive, queue=queue, since=since, until=until, policies=policies)
+                    settings = read_settings(installation.engine, queue=queue, schema=installation.schema)
+                history = read_archive(
+                    archive, queue=queue, since=since, until=until, policies=policies, settings=settings
+                )
         return report(history, **arguments, progress=step)
 
 

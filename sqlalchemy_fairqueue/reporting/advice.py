@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from dataclasses import replace
 from datetime import timedelta
 from math import ceil
@@ -12,7 +11,7 @@ import numpy as np
 
 from sqlalchemy_fairqueue.reporting.replaying import replay_queues
 from sqlalchemy_fairqueue.reporting.replays import Advice
-from sqlalchemy_fairqueue.simulation.scenarios import Scenario
+from sqlalchemy_fairqueue.simulation.scenarios import as_recorded
 from sqlalchemy_fairqueue.values import ChannelPolicy
 
 if TYPE_CHECKING:
@@ -86,11 +85,9 @@ def _advice(
     limits = [one for one in limits if one < workers and one < (own.max_concurrency or workers)]
     best = advice
     for limit in limits:
-        policies = {glob.escape(name): policy for name, policy in queue.policies.items()}
-        policies[glob.escape(culprit)] = replace(own, max_concurrency=limit)
-        tried = replay_queues(
-            [queue], Scenario(name=f"max_concurrency={limit}", policies=policies), policies_known=policies_known
-        )
+        policies = {**queue.policies, culprit: replace(own, max_concurrency=limit)}
+        scenario = as_recorded(policies, queue.settings, name=f"max_concurrency={limit}")
+        tried = replay_queues([queue], scenario, policies_known=policies_known)
         after = _mean_wait(tried.channels, queue.name, names)
         if after < advice.before * (1 - _WORTH_IT) and (best.after is None or after < best.after):
             best = replace(

@@ -150,6 +150,13 @@ DEFINITIONS = (
         ("workers", "estimated", "least_workers", "greatest_workers"),
     ),
     Definition(
+        "Settings of a scenario",
+        "The order in which a replay serves messages, and what the scenario limits. In turn: tenants take turns as in "
+        "the queue; fair by cost or by seconds: turns are as long as what they cost.",
+        _TIMES,
+        ("settings",),
+    ),
+    Definition(
         "Error",
         "The record, replayed under its own policies, compared with itself: the mean difference between the replayed "
         "and the recorded time from ready to finished of an attempt, as a part of the mean recorded time. With more "

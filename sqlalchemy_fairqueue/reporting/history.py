@@ -16,6 +16,7 @@ from pyarrow import csv
 
 from sqlalchemy_fairqueue.reporting.copying import NULL, PARSE, copied_text, unescaped
 from sqlalchemy_fairqueue.reporting.errors import HistoryEmpty, HistoryTooLong, HistoryUnreadable, empty_history
+from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings
 from sqlalchemy_fairqueue.sql import quoted
 from sqlalchemy_fairqueue.times import duration, instant_microseconds
 from sqlalchemy_fairqueue.values import ChannelPolicy, Rate
@@ -63,6 +64,7 @@ _POLICIES = (
     "cross join lateral (select * from {schema}fq_channel_state s where s.channel_id = c.id "
     "order by s.channel_id desc, s.turn desc limit 1) s where {condition}"
 )
+_QUEUES = "select q.name, q.fair_by, q.max_concurrency from {schema}fq_queue q where {condition}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +75,13 @@ class RecordedHistory:
         attempts: A row an attempt that has ended.
         policies: The policies of channels by queue and channel, as they were when it was read.
         policies_known: Whether they were read.
+        settings: The settings of queues, by queue, as they were when it was read; others have none.
     """
 
     attempts: pa.Table
     policies: Mapping[tuple[str, str], ChannelPolicy] = field(default_factory=dict)
     policies_known: bool = False
+    settings: Mapping[str, QueueSettings] = field(default_factory=dict)
 
 
 def read_history(
@@ -120,8 +124,10 @@ def read_history(
         batches = [_parsed(chunk) for chunk in copied_text(connection, _ROWS.format(**names), values)]
         if not batches:
             raise HistoryEmpty(empty_history())
-        policies = _policies(connection, queue, schema)
-    return RecordedHistory(pa.concat_tables(batches).unify_dictionaries(), policies, policies_known=True)
+        policies, settings = _policies(connection, queue, schema), _settings(connection, queue, schema)
+    return RecordedHistory(
+        pa.concat_tables(batches).unify_dictionaries(), policies, policies_known=True, settings=settings
+    )
 
 
 def read_policies(
@@ -141,6 +147,21 @@ def read_policies(
         return _policies(connection, queue, schema)
 
 
+def read_settings(engine: Engine, *, queue: str | None = None, schema: str | None = None) -> dict[str, QueueSettings]:
+    """Read the settings of queues, for a history that was read from an archive.
+
+    Args:
+        engine: The database.
+        queue: The queue. None: all queues that somebody configured.
+        schema: The schema of the installation. None: found through the search_path.
+
+    Raises:
+        HistoryUnreadable: The server cannot be reached, or refuses.
+    """
+    with _connection(engine) as connection:
+        return _settings(connection, queue, schema)
+
+
 def read_archive(
     path: str | os.PathLike[str],
     *,
@@ -148,6 +169,7 @@ def read_archive(
     since: datetime | None = None,
     until: datetime | None = None,
     policies: Mapping[tuple[str, str], ChannelPolicy] | None = None,
+    settings: Mapping[str, QueueSettings] | None = None,
 ) -> RecordedHistory:
     """Read an archive that Spark made, in a local folder.
 
@@ -157,6 +179,7 @@ def read_archive(
         since: Only attempts that ended at this time or later.
         until: Only attempts that ended before this time.
         policies: The policies of channels, which are not in an archive: what :func:`read_policies` gives.
+        settings: The settings of queues: what :func:`read_settings` gives.
 
     Raises:
         HistoryEmpty: It has no attempt.
@@ -183,7 +206,7 @@ def read_archive(
         raise HistoryEmpty(empty_history())
     costs = pc.fill_null(table["cost"], 1)
     table = table.set_column(table.schema.get_field_index("cost"), "cost", costs)
-    return RecordedHistory(table, policies or {}, policies_known=policies is not None)
+    return RecordedHistory(table, policies or {}, policies_known=policies is not None, settings=settings or {})
 
 
 def _condition(queue: str | None, since: datetime | None, until: datetime | None) -> tuple[str, dict[str, Any]]:
@@ -211,6 +234,13 @@ def _policies(
     statement = _POLICIES.format(schema=_qualifier(schema), condition=condition)
     rows = connection.execute(statement.encode(), {} if queue is None else {"queue": queue}).fetchall()
     return {(row[0], row[1]): _policy(row[2:]) for row in rows}
+
+
+def _settings(connection: psycopg.Connection, queue: str | None, schema: str | None) -> dict[str, QueueSettings]:
+    condition = "true" if queue is None else "q.name = %(queue)s"
+    statement = _QUEUES.format(schema=_qualifier(schema), condition=condition)
+    rows = connection.execute(statement.encode(), {} if queue is None else {"queue": queue}).fetchall()
+    return {row[0]: QueueSettings(*row[1:]) for row in rows}
 
 
 def _policy(row: Sequence[Any]) -> ChannelPolicy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.reporting.measurement import measure_table
 from sqlalchemy_fairqueue.reporting.replays import Replay, ReplayedQueue
 from sqlalchemy_fairqueue.simulation.capacity import capacity_of
 from sqlalchemy_fairqueue.simulation.replay import replayed_trace
-from sqlalchemy_fairqueue.simulation.scenarios import REPLAYED, as_recorded
+from sqlalchemy_fairqueue.simulation.scenarios import REPLAYED, QueueSettings, as_recorded
 from sqlalchemy_fairqueue.simulation.trace import trace_of
 from sqlalchemy_fairqueue.times import duration
 from sqlalchemy_fairqueue.values import ChannelPolicy
@@ -38,12 +38,14 @@ class RecordedQueue:
         trace: The work.
         capacity: The capacity that the record shows.
         policies: The policies of the record that limit or weigh channels.
+        settings: The settings of the recorded queue.
     """
 
     name: str
     trace: Trace
     capacity: Capacity
     policies: Mapping[str, ChannelPolicy]
+    settings: QueueSettings = field(default_factory=QueueSettings)
 
 
 def recorded_queues(history: RecordedHistory) -> list[RecordedQueue]:
@@ -56,17 +58,24 @@ def recorded_queues(history: RecordedHistory) -> list[RecordedQueue]:
     for (queue, channel), policy in history.policies.items():
         if policy != ChannelPolicy():
             known.setdefault(queue, {})[channel] = policy
-    return [recorded_queue(rows, known.get(name, {})) for name, rows in queues_of(history.attempts)]
+    return [
+        recorded_queue(rows, known.get(name, {}), history.settings.get(name))
+        for name, rows in queues_of(history.attempts)
+    ]
 
 
-def recorded_queue(rows: pa.Table, policies: Mapping[str, ChannelPolicy]) -> RecordedQueue:
-    """A queue, of its rows and the policies that limit or weigh its channels.
+def recorded_queue(
+    rows: pa.Table, policies: Mapping[str, ChannelPolicy], settings: QueueSettings | None = None
+) -> RecordedQueue:
+    """A queue, of its rows, the policies that limit or weigh its channels, and its settings.
 
     Raises:
         InvalidArgument: A row is there twice, or a message is in two channels.
     """
     trace = trace_of(rows)
-    return RecordedQueue(rows["queue"][0].as_py(), trace, capacity_of(trace, policies), policies)
+    return RecordedQueue(
+        rows["queue"][0].as_py(), trace, capacity_of(trace, policies), policies, settings or QueueSettings()
+    )
 
 
 def replay_queues(
@@ -86,12 +95,12 @@ def replay_queues(
     """
     tables, replayed, policies = [], [], {}
     for queue in queues:
-        chosen = as_recorded(queue.policies) if scenario is None else scenario
+        chosen = as_recorded(queue.policies, queue.settings) if scenario is None else scenario
         table = replayed_trace(queue.trace, chosen, queue.capacity)
         for policy, members in chosen.policies_of(queue.trace.channels):
             for number in members:
                 policies[queue.name, queue.trace.channels[number]] = figures_policy(policy)
-        replayed.append(_replayed(queue.name, table, scenario, policies_known=policies_known))
+        replayed.append(_replayed(queue.name, table, chosen, is_record=scenario is None, policies_known=policies_known))
         tables.append(table)
     figures = measure_table(pa.concat_tables(tables), policies=policies, window=window)
     name = REPLAYED if scenario is None else scenario.name
@@ -109,19 +118,22 @@ def figures_policy(policy: ChannelPolicy) -> Policy:
     )
 
 
-def _replayed(name: str, table: pa.Table, scenario: Scenario | None, *, policies_known: bool) -> ReplayedQueue:
+def _replayed(
+    name: str, table: pa.Table, scenario: Scenario, *, is_record: bool, policies_known: bool
+) -> ReplayedQueue:
     recorded: Any = numbers(table, "recorded_response").astype(np.float64)
     later = numbers(table, "finished_at") - numbers(table, "ready_at") - recorded
-    is_record, whole = scenario is None, max(float(recorded.sum()), 1.0)
+    whole = max(float(recorded.sum()), 1.0)
     first = table.slice(0, 1).to_pylist()[0]
     return ReplayedQueue(
         queue=name,
         workers=first["workers"],
-        estimated=scenario is None or scenario.workers is None,
+        estimated=scenario.workers is None,
         backlogged=duration(first["backlogged"]),
         least_workers=first["least_workers"],
         greatest_workers=first["greatest_workers"],
         policies_known=policies_known,
+        settings=scenario.settings,
         replay_error=float(np.abs(later).sum()) / whole if is_record else None,
         replay_bias=float(later.sum()) / whole if is_record else None,
     )

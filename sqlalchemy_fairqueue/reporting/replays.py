@@ -27,6 +27,7 @@ class ReplayedQueue:
         least_workers: The capacity in the quarter of that time in which it was least.
         greatest_workers: The capacity in the quarter in which it was greatest.
         policies_known: Whether the policies of the record were given.
+        settings: The settings of the scenario, in words.
         replay_error: Of a replay under the record's own policies: the mean difference between the replayed and the
             recorded time from ready to finished of an attempt, as a part of the mean recorded time. Else None.
         replay_bias: The same with its sign: negative if the replay is faster.
@@ -39,6 +40,7 @@ class ReplayedQueue:
     least_workers: float
     greatest_workers: float
     policies_known: bool
+    settings: str = ""
     replay_error: float | None = None
     replay_bias: float | None = None
 

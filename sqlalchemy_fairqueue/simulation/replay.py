@@ -12,6 +12,7 @@ from sqlalchemy_fairqueue.simulation.capacity import Capacity, capacity_of
 from sqlalchemy_fairqueue.simulation.compilation import compiled
 from sqlalchemy_fairqueue.simulation.simulator import simulate
 from sqlalchemy_fairqueue.simulation.state import (
+    FIRST_TAG,
     NEVER,
     Attempt,
     Channel,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 # To compile takes longer than to interpret fewer attempts than this.
 _WORTH_COMPILING = 200_000
 
+_MILLISECOND = 1_000
 _SECOND = 1_000_000
 _TIME = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema(
@@ -159,6 +161,10 @@ def simulated_attempts(
     batch = min(scenario.batch, count)
     channels = _channels(trace, scenario)
     first_ready: Any = np.array([NEVER, 1], np.int64)
+    greatest_tag: Any = np.array([FIRST_TAG], np.int64)
+    by_cost = scenario.fair_by != "messages"
+    # Plain queues have no use for these.
+    width = len(channels) + 1 if by_cost else 1
     dispatcher = Dispatcher(
         channels=channels,
         messages=trace.messages.copy(),
@@ -170,10 +176,19 @@ def simulated_attempts(
         first_ready=first_ready,
         max_concurrency=scenario.max_concurrency or NEVER,
         fair=scenario.discipline == "fair",
+        by_cost=by_cost,
+        waiting_heap=_zeros(width),
+        merge_heap=_zeros(width),
+        noted=_zeros(width),
+        greatest_tag=greatest_tag,
+        starts=_zeros(batch),
+        turns=_zeros(batch),
+        places=_zeros(batch),
     )
     workers = scenario.workers or (capacity or capacity_of(trace, {})).workers
     pool = _worker_pool(trace, workers, batch, scenario.batch)
     attempts = trace.attempts.copy()
+    _set_costs(attempts, trace, scenario)
     if compile_ is None:
         compile_ = len(attempts) >= _WORTH_COMPILING
     compiled_simulate = compiled(simulate) if compile_ else None
@@ -202,6 +217,19 @@ def _channels(trace: Trace, scenario: Scenario) -> Any:
             channels["rate_burst"][numbers] = policy.rate.burst
         channels["weight"][numbers] = policy.weight
     return channels
+
+
+def _set_costs(attempts: Any, trace: Trace, scenario: Scenario) -> None:
+    """What attempts cost, as far as it is known at the delivery and at the end.
+
+    By cost, all of it is known when the message is delivered, as if it had been declared. By seconds a worker tells the
+    milliseconds of a handler when it ends; until then the channel is charged 1, as where nothing is declared.
+    """
+    if scenario.fair_by == "cost":
+        attempts["cost"] = recorded_costs(trace.history).to_numpy(zero_copy_only=False)
+    elif scenario.fair_by == "seconds":
+        handled = attempts["unhandled"] == 0
+        attempts["correction"] = np.where(handled, np.maximum(-(-attempts["service"] // _MILLISECOND) - 1, 0), 0)
 
 
 def _worker_pool(trace: Trace, workers: float, batch: int, requested: int) -> WorkerPool:
@@ -254,6 +282,14 @@ def _interpreted_dispatcher(dispatcher: Dispatcher) -> Dispatcher:
         first_ready=[NEVER, 1],
         max_concurrency=dispatcher.max_concurrency,
         fair=dispatcher.fair,
+        by_cost=dispatcher.by_cost,
+        waiting_heap=[0] * len(dispatcher.waiting_heap),
+        merge_heap=[0] * len(dispatcher.merge_heap),
+        noted=[0] * len(dispatcher.noted),
+        greatest_tag=[FIRST_TAG],
+        starts=[0] * len(dispatcher.starts),
+        turns=[0] * len(dispatcher.turns),
+        places=[0] * len(dispatcher.places),
     )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 Discipline = Literal["fair", "fifo"]
+FairBy = Literal["messages", "cost", "seconds"]
 
 RECORDED = "as recorded"
 """The scenario of the recorded history."""
@@ -28,6 +29,19 @@ _LEAST_WORKERS = 0.01
 _PATTERN = re.compile(r"[*?[]")
 
 
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """The settings of a recorded queue that hold for all of its channels.
+
+    Attributes:
+        fair_by: What its channels get equal parts of.
+        max_concurrency: Its limit. None: none.
+    """
+
+    fair_by: FairBy = "messages"
+    max_concurrency: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """A scenario of a replay.
@@ -36,6 +50,9 @@ class Scenario:
         name: Its name in the result.
         discipline: "fair": channels take turns as in dequeue, round robin or by weight. "fifo": messages are delivered
             in the order of their due times, without regard to their channels.
+        fair_by: What channels get equal parts of: "messages", as in a queue that nobody configured; "cost", the
+            recorded costs of attempts, as if each had been declared at the enqueue; "seconds", the recorded durations,
+            which are known when an attempt ends. See ``Queue.configure``.
         workers: Messages handled at once, over all worker processes; it may have a fraction. None: the capacity that
             the history shows, see :func:`~sqlalchemy_fairqueue.simulation.capacity.capacity_of`. If the workers
             of the history prefetch, durations have the time in their buffers in them: give multiples of the capacity
@@ -51,6 +68,7 @@ class Scenario:
 
     name: str
     discipline: Discipline = "fair"
+    fair_by: FairBy = "messages"
     workers: float | None = None
     batch: int = 1
     max_concurrency: int | None = None
@@ -61,6 +79,11 @@ class Scenario:
         """Refuse values that cannot be replayed."""
         check_name("name", self.name)
         check_choice("discipline", self.discipline, ("fair", "fifo"))
+        check_choice("fair_by", self.fair_by, ("messages", "cost", "seconds"))
+        if self.discipline == "fifo" and self.fair_by != "messages":
+            raise InvalidArgument(
+                f"scenario {self.name!r} is first come, first served and fair by {self.fair_by}; leave one of them out"
+            )
         check_count("batch", self.batch, 1, 100_000)
         if self.max_concurrency is not None:
             check_count("max_concurrency", self.max_concurrency, 1, _MOST)
@@ -74,6 +97,23 @@ class Scenario:
         for pattern, policy in self.policies.items():
             check_name("policies", pattern)
             self._check_policy(f"policies[{pattern!r}]", policy)
+
+    @property
+    def settings(self) -> str:
+        """Its settings in words, without its workers."""
+        if self.discipline == "fifo":
+            found = ["first come, first served"]
+        else:
+            found = ["in turn" if self.fair_by == "messages" else f"in turn, fair by {self.fair_by}"]
+        if self.batch > 1:
+            found.append(f"batches of {self.batch}")
+        if self.max_concurrency is not None:
+            found.append(f"at most {self.max_concurrency} at once")
+        if self.defaults != ChannelPolicy():
+            found.append("a policy for all channels")
+        if self.policies:
+            found.append(f"{len(self.policies)} {'policy' if len(self.policies) == 1 else 'policies'} by channel")
+        return ", ".join(found)
 
     def policies_of(self, channels: Sequence[str]) -> list[tuple[ChannelPolicy, list[int]]]:
         """The policies that apply, each with the numbers of its channels."""
@@ -106,9 +146,17 @@ def _check_workers(workers: object) -> None:
         raise InvalidArgument(f"workers is {workers}; give a number from {_LEAST_WORKERS} to {_MOST}")
 
 
-def as_recorded(policies: Mapping[str, ChannelPolicy]) -> Scenario:
-    """The scenario of a queue's own policies, by the names of its channels."""
-    return Scenario(name=REPLAYED, policies={glob.escape(name): policy for name, policy in policies.items()})
+def as_recorded(
+    policies: Mapping[str, ChannelPolicy], settings: QueueSettings | None = None, *, name: str = REPLAYED
+) -> Scenario:
+    """The scenario of a queue's own settings and policies, by the names of its channels."""
+    own = settings or QueueSettings()
+    return Scenario(
+        name=name,
+        fair_by=own.fair_by,
+        max_concurrency=own.max_concurrency,
+        policies={glob.escape(channel): policy for channel, policy in policies.items()},
+    )
 
 
 def check_scenarios(scenarios: Sequence[Scenario]) -> dict[str, Scenario]:

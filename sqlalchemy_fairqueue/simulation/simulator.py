@@ -4,7 +4,8 @@ Every comparison is that of the SQL, so that both deliver the same messages in t
 tests/spark/test_replay_order.py shows. Calls take no time here, signals are heard at once, and nothing is locked. An
 event is an arrival, a start or a finish: an attempt has one of each. An event costs O(log channels + log workers).
 
-All compiled functions are in this module: numba keeps compiled code until the file of that function changes.
+All compiled functions are in this module, so that it is long: numba keeps compiled code until the file of the function
+changes, and does not look at the files of those that it calls.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.simulation.compilation import compilable
-from sqlalchemy_fairqueue.simulation.state import NEVER, Dispatcher, WorkerPool
+from sqlalchemy_fairqueue.simulation.state import FIRST_TAG, NEVER, Dispatcher, WorkerPool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.simulation.state import Attempt, Channel, Integers, Message, Selection, Worker
 
     Members = Sequence[Channel] | Sequence[Worker]
+
+_TAG_UNIT = 2520
+_PLACES = 2**31
+_MOST_DEPTH = 100_000
 
 
 # A heap of members by (sort_key, tie_breaker): first its size, then the numbers of members, the first on top.
@@ -82,6 +87,18 @@ def _pop(heap: Integers, members: Members) -> int:
         members[other].heap_index = 1
         _sift_down(heap, members, other)
     return member
+
+
+@compilable
+def _remove(heap: Integers, members: Members, member: int) -> None:
+    """Remove a member from anywhere in the heap."""
+    other = heap[heap[0]]
+    heap[0] -= 1
+    at, members[member].heap_index = members[member].heap_index, 0
+    if other != member:
+        members[other].heap_index = at
+        _sift_up(heap, members, other)
+        _sift_down(heap, members, other)
 
 
 # The undelivered messages of a channel, by (due, number). Those that arrive in order, as nearly all do, are appended to
@@ -180,6 +197,9 @@ def _hear(dispatcher: Dispatcher, message: int) -> None:
     number = dispatcher.messages[message].channel
     channel = dispatcher.channels[number]
     _add(dispatcher, channel, message)
+    if dispatcher.by_cost:
+        _note(dispatcher, number)
+        return
     if _head(dispatcher, channel) != message:
         return
     sort_key = dispatcher.messages[message].due
@@ -329,6 +349,214 @@ def _dequeue(dispatcher: Dispatcher, now: int, assigned: Integers, begin: int, l
     return end
 
 
+# The same for a queue that is fair by cost: start-time fair queueing, by start tags in virtual time. Nothing is heard
+# at once: what a channel hears of counts from the next dequeue on, at the virtual time of that.
+
+
+@compilable
+def _note(dispatcher: Dispatcher, number: int) -> None:
+    """The next dequeue hears of a channel."""
+    channel, noted = dispatcher.channels[number], dispatcher.noted
+    if channel.is_noted == 0:
+        channel.is_noted = 1
+        noted[0] += 1
+        noted[noted[0]] = number
+
+
+@compilable
+def _virtual_time(dispatcher: Dispatcher) -> int:
+    """The least start tag of the ready channels; while none is ready, the greatest of all (fq_virtual_time)."""
+    if dispatcher.ready_heap[0] > 0:
+        return dispatcher.channels[dispatcher.ready_heap[1]].sort_key
+    return dispatcher.greatest_tag[0]
+
+
+@compilable
+def _charge(dispatcher: Dispatcher, channel: Channel, cost: int, least: int) -> None:
+    """Move the start tag of a channel by a cost, and to *least* at least (fq_tag_after, fq_tag_rest)."""
+    charge = cost * _TAG_UNIT + channel.tag_rest
+    channel.tag_rest = charge % channel.weight
+    channel.tag = min(max(channel.tag + charge // channel.weight, least), -1)
+    dispatcher.greatest_tag[0] = max(dispatcher.greatest_tag[0], channel.tag)
+
+
+@compilable
+def _ready_at(dispatcher: Dispatcher, channel: Channel) -> int:
+    """The time from which on the first message of a channel is due and its rate allows one."""
+    due = dispatcher.messages[_head(dispatcher, channel)].due
+    return max(due, _allowed_at(channel)) if channel.rate_interval > 0 else due
+
+
+@compilable
+def _place(dispatcher: Dispatcher, number: int) -> None:
+    """Put a channel that is in no heap into the ready order or among the waiting ones, if its limit allows."""
+    channel = dispatcher.channels[number]
+    if channel.sort_key < 0:
+        _push(dispatcher.ready_heap, dispatcher.channels, number)
+    elif channel.sort_key != NEVER and channel.held < channel.max_concurrency:
+        _push(dispatcher.waiting_heap, dispatcher.channels, number)
+
+
+@compilable
+def _hear_costs(dispatcher: Dispatcher, number: int, virtual_time: int, now: int) -> None:
+    """Hear of a channel: its slots, its first message, what its messages cost (fq_hear, fq_tag_heard)."""
+    channel = dispatcher.channels[number]
+    if channel.heap_index > 0:
+        heap = dispatcher.ready_heap if channel.sort_key < 0 else dispatcher.waiting_heap
+        _remove(heap, dispatcher.channels, number)
+    channel.held -= channel.freed
+    is_ready = False
+    if _head(dispatcher, channel) >= 0:
+        ready_at = _ready_at(dispatcher, channel)
+        channel.sort_key = min(channel.sort_key, max(ready_at, channel.last))
+        is_ready = channel.sort_key < 0 or (channel.held < channel.max_concurrency and ready_at <= now)
+    if channel.corrected != 0 or (is_ready and channel.sort_key >= 0):
+        if channel.tag == NEVER:
+            channel.tag = virtual_time
+        _charge(dispatcher, channel, channel.corrected, virtual_time if is_ready else FIRST_TAG)
+        if is_ready:
+            channel.sort_key = channel.tag
+    channel.is_noted = channel.freed = channel.corrected = 0
+    _place(dispatcher, number)
+
+
+@compilable
+def _move_due(dispatcher: Dispatcher, virtual_time: int, now: int) -> None:
+    """Move the waiting channels whose time has come into the ready order (fq_move_due)."""
+    channels, waiting_heap = dispatcher.channels, dispatcher.waiting_heap
+    while waiting_heap[0] > 0 and channels[waiting_heap[1]].sort_key <= now:
+        number = _pop(waiting_heap, channels)
+        channel = channels[number]
+        channel.sort_key = _ready_at(dispatcher, channel)
+        if channel.sort_key <= now:
+            if channel.tag == NEVER:
+                channel.tag = virtual_time
+            _charge(dispatcher, channel, 0, virtual_time)
+            channel.sort_key = channel.tag
+        _place(dispatcher, number)
+
+
+@compilable
+def _select_by_tags(dispatcher: Dispatcher, width: int, now: int) -> int:
+    """Move up to *width* channels from the ready order to those that the batch takes from. Returns how many."""
+    channels, merge_heap = dispatcher.channels, dispatcher.merge_heap
+    found = 0
+    while found < width and dispatcher.ready_heap[0] > 0:
+        number = _pop(dispatcher.ready_heap, channels)
+        channel, selection = channels[number], dispatcher.selections[found]
+        selection.channel, selection.taken = number, 0
+        selection.quota = min(width, channel.max_concurrency - channel.held)
+        if channel.rate_interval > 0:
+            first_ready = channel.rate_burst * channel.rate_interval
+            selection.quota = min(
+                selection.quota, (now + first_ready - max(channel.rate_at, now)) // channel.rate_interval
+            )
+        found += 1
+    for i in range(found):
+        # Among messages that start at once, the first ones of all channels come before the second ones.
+        channels[dispatcher.selections[i].channel].tie_breaker = _PLACES + i
+        _push(merge_heap, channels, dispatcher.selections[i].channel)
+    return found
+
+
+@compilable
+def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
+    dispatcher: Dispatcher, attempts: Sequence[Attempt], assigned: Integers, end: int, limit: int, depth: int, now: int
+) -> int:
+    """Take messages in the order of their start tags, at most *depth* of a channel (fq_quotas). Returns how many."""
+    channels, merge_heap = dispatcher.channels, dispatcher.merge_heap
+    count = 0
+    bound = NEVER
+    while count < limit and merge_heap[0] > 0 and channels[merge_heap[1]].sort_key <= bound:
+        number = merge_heap[1]
+        channel = channels[number]
+        place = channel.tie_breaker % _PLACES
+        selection = dispatcher.selections[place]
+        if selection.taken == depth:
+            # What starts later, of any channel, waits for the next pass.
+            bound = channel.sort_key
+            _pop(merge_heap, channels)
+            continue
+        message = _head(dispatcher, channel)
+        _take(dispatcher, channel, message)
+        assigned[end + count] = message
+        dispatcher.starts[count], dispatcher.places[count] = channel.sort_key, place
+        dispatcher.turns[count] = selection.taken // channel.weight
+        count += 1
+        selection.taken += 1
+        _charge(dispatcher, channel, attempts[dispatcher.messages[message].attempt].cost, FIRST_TAG)
+        head = _head(dispatcher, channel)
+        if head < 0 or dispatcher.messages[head].due > now or selection.taken == selection.quota:
+            _pop(merge_heap, channels)
+        else:
+            channel.sort_key = channel.tag
+            channel.tie_breaker = (selection.taken + 1) * _PLACES + place
+            _sift_down(merge_heap, channels, number)
+    return count
+
+
+@compilable
+def _sort_by_turns(dispatcher: Dispatcher, assigned: Integers, begin: int, count: int) -> None:
+    """Put messages that start at once in the order of turns; all are in the order of their starts."""
+    starts, turns, places = dispatcher.starts, dispatcher.turns, dispatcher.places
+    for i in range(1, count):
+        start, turn, place, message = starts[i], turns[i], places[i], assigned[begin + i]
+        at = i
+        while at > 0 and starts[at - 1] == start and (
+            turns[at - 1] > turn or (turns[at - 1] == turn and places[at - 1] > place)
+        ):  # fmt: skip
+            starts[at], turns[at], places[at] = starts[at - 1], turns[at - 1], places[at - 1]
+            assigned[begin + at] = assigned[begin + at - 1]
+            at -= 1
+        starts[at], turns[at], places[at], assigned[begin + at] = start, turn, place, message
+
+
+@compilable
+def _update_charged(dispatcher: Dispatcher, selection: Selection, now: int) -> None:
+    """Update a channel that a batch could take from, and put it where it belongs now (fq_charge)."""
+    number = selection.channel
+    channel = dispatcher.channels[number]
+    channel.heap_index, channel.tie_breaker = 0, number
+    if selection.taken > 0:
+        channel.held += selection.taken
+        channel.last = now
+        if channel.rate_interval > 0:
+            channel.rate_at = max(channel.rate_at, now) + selection.taken * channel.rate_interval
+        channel.sort_key = channel.tag
+        if _head(dispatcher, channel) < 0:
+            channel.sort_key = NEVER
+        else:
+            ready_at = max(now, _ready_at(dispatcher, channel))
+            if ready_at > now or channel.held >= channel.max_concurrency:
+                channel.sort_key = ready_at
+    _place(dispatcher, number)
+
+
+@compilable
+def _dequeue_by_cost(  # noqa: PLR0917 - numba compiles no keyword-only parameters
+    dispatcher: Dispatcher, attempts: Sequence[Attempt], now: int, assigned: Integers, begin: int, limit: int
+) -> int:
+    """Hear of what was noted, and fill *assigned* from *begin* on in the order of start tags. Returns the end."""
+    virtual_time, noted = _virtual_time(dispatcher), dispatcher.noted
+    for i in range(1, noted[0] + 1):
+        _hear_costs(dispatcher, noted[i], virtual_time, now)
+    noted[0] = 0
+    _move_due(dispatcher, virtual_time, now)
+    end = begin
+    depth = 0
+    while end < begin + limit and dispatcher.ready_heap[0] > 0:
+        left = begin + limit - end
+        found = _select_by_tags(dispatcher, left, now)
+        depth = min(2 * depth if depth > 0 else 2 * left // found + 2, _MOST_DEPTH)
+        count = _take_by_tags(dispatcher, attempts, assigned, end, left, depth, now)
+        _sort_by_turns(dispatcher, assigned, end, count)
+        end += count
+        dispatcher.merge_heap[0] = 0
+        for i in range(found):
+            _update_charged(dispatcher, dispatcher.selections[i], now)
+    return end
+
+
 @compilable
 def _finish(dispatcher: Dispatcher, attempts: Sequence[Attempt], done: int, now: int) -> None:
     """End an attempt of a message: free its slot, and hear of its next attempt if there is one."""
@@ -336,9 +564,15 @@ def _finish(dispatcher: Dispatcher, attempts: Sequence[Attempt], done: int, now:
     attempt = attempts[message.attempt]
     attempt.finished = now
     channel = dispatcher.channels[message.channel]
-    channel.held -= 1
-    if channel.heap_index == 0:
-        _update_ready(dispatcher, message.channel)
+    if dispatcher.by_cost:
+        channel.freed += 1
+        channel.corrected += attempt.correction
+        if attempt.correction != 0 or min(channel.max_concurrency, dispatcher.max_concurrency) != NEVER:
+            _note(dispatcher, message.channel)
+    else:
+        channel.held -= 1
+        if channel.heap_index == 0:
+            _update_ready(dispatcher, message.channel)
     if message.attempt + 1 < message.stop:
         message.attempt += 1
         if attempt.delay > 0:
@@ -436,6 +670,22 @@ def _proceed(dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attemp
     return ended, -1
 
 
+@compilable
+def _dequeues_at(dispatcher: Dispatcher, pool: WorkerPool, held: int, now: int) -> int:
+    """When an idle worker dequeues, if nothing happens before: NEVER, if there is nothing to hear of or to take."""
+    channels, ready_heap, waiting_heap = dispatcher.channels, dispatcher.ready_heap, dispatcher.waiting_heap
+    if dispatcher.noted[0] > 0:
+        return max(pool.begin, now)
+    if held >= dispatcher.max_concurrency:
+        return NEVER
+    if ready_heap[0] > 0:
+        # Start tags are below zero.
+        return max(pool.begin, now, channels[ready_heap[1]].sort_key)
+    if waiting_heap[0] > 0:
+        return max(pool.begin, now, channels[waiting_heap[1]].sort_key)
+    return NEVER
+
+
 def simulate(dispatcher: Dispatcher, pool: WorkerPool, arrivals: Integers, attempts: Sequence[Attempt]) -> None:
     """Simulate a trace: fill in the times of each attempt.
 
@@ -449,7 +699,7 @@ def simulate(dispatcher: Dispatcher, pool: WorkerPool, arrivals: Integers, attem
     """
     # Compiled, it gets plain tuples: numba's code on disk must not name classes, which a later version may lack.
     dispatcher, pool = Dispatcher(*dispatcher), WorkerPool(*pool)
-    ready_heap, channels, messages = dispatcher.ready_heap, dispatcher.channels, dispatcher.messages
+    messages = dispatcher.messages
     heap, workers, idle = pool.heap, pool.workers, pool.idle
     arrived = 0
     delivered = 0
@@ -459,9 +709,7 @@ def simulate(dispatcher: Dispatcher, pool: WorkerPool, arrivals: Integers, attem
     while True:
         finishes_at = workers[heap[1]].sort_key if heap[0] > 0 else NEVER
         arrives_at = messages[arrivals[arrived]].arrives_at if arrived < len(arrivals) else NEVER
-        dequeues_at = NEVER
-        if free > 0 and ready_heap[0] > 0 and held < dispatcher.max_concurrency:
-            dequeues_at = max(pool.begin, now, channels[ready_heap[1]].sort_key)
+        dequeues_at = _dequeues_at(dispatcher, pool, held, now) if free > 0 else NEVER
         now = min(finishes_at, arrives_at, dequeues_at)
         if now == NEVER:
             break
@@ -478,7 +726,10 @@ def simulate(dispatcher: Dispatcher, pool: WorkerPool, arrivals: Integers, attem
             number = idle[free - 1]
             at = number * pool.batch
             room = min(pool.requested, dispatcher.max_concurrency - held)
-            count = _dequeue(dispatcher, now, pool.assigned, at, room) - at
+            if dispatcher.by_cost:
+                count = _dequeue_by_cost(dispatcher, attempts, now, pool.assigned, at, room) - at
+            else:
+                count = _dequeue(dispatcher, now, pool.assigned, at, room) - at
             workers[number].sort_key = now
             handled = _lease(dispatcher, pool, attempts, number, count, delivered)
             delivered += count

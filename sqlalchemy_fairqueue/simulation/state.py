@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     Integers = MutableSequence[int]
 
 NEVER = 2**63 - 1
-"""The sort key of a channel or worker that is in no heap, and the value of no limit."""
+"""The sort key of a channel or worker that is in no heap, the value of no limit, and that of no start tag."""
+
+FIRST_TAG = -9_000_000_000_000_000_000
+"""The virtual time before anything was delivered; all start tags are below zero."""
 
 
 @dataclass(slots=True)
@@ -33,7 +36,8 @@ class Channel:
         last: The turn order that its last service gave it.
         rate_at: When its rate allows the full burst again.
         credit: Messages left of its turn.
-        sort_key: Its turn order; NEVER: it has no message.
+        sort_key: Its turn order; NEVER: it has no message. Where costs count, its start tag, below zero, while it is
+            ready, else the time at which it may be ready.
         tie_breaker: The order of channels with equal sort keys.
         heap_index: Its index in the heap of ready channels; zero: it is not in it.
         begin: Start of its messages that arrived in order.
@@ -41,6 +45,11 @@ class Channel:
         out_of_order: Number of its messages that arrived out of order.
         offset: Start of its part of the arrays of messages.
         stop: End of that part.
+        tag: Where its next message starts in virtual time; NEVER: nowhere yet.
+        tag_rest: Its costs that the tag does not have yet, below its weight.
+        is_noted: 1 if the next dequeue hears of it.
+        freed: Its messages that ended since it was heard of.
+        corrected: What they cost more than was charged.
     """
 
     max_concurrency: int = NEVER
@@ -59,6 +68,11 @@ class Channel:
     out_of_order: int = 0
     offset: int = 0
     stop: int = 0
+    tag: int = NEVER
+    tag_rest: int = 0
+    is_noted: int = 0
+    freed: int = 0
+    corrected: int = 0
 
 
 @dataclass(slots=True)
@@ -92,6 +106,8 @@ class Attempt:
         worker: The number of its worker.
         order: The number of the delivery, from zero.
         unhandled: 1 if it takes no worker while it is leased.
+        cost: What its channel is charged when it is delivered, where costs count.
+        correction: What its channel is charged in addition after its end.
     """
 
     service: int = 0
@@ -101,6 +117,8 @@ class Attempt:
     worker: int = 0
     order: int = 0
     unhandled: int = 0
+    cost: int = 1
+    correction: int = 0
 
 
 @dataclass(slots=True)
@@ -154,6 +172,14 @@ class Dispatcher(NamedTuple):
             them before it hears of anything.
         max_concurrency: Limit of the queue; NEVER: no limit.
         fair: Whether channels take turns; else messages are delivered in the order of their due times.
+        by_cost: Whether costs count. The following arrays are used only then.
+        waiting_heap: A heap of channels: its size, then those that will be ready at a time, the first on top.
+        merge_heap: A heap of channels: those that a batch takes messages from.
+        noted: The channels that the next dequeue hears of: their number, then theirs.
+        greatest_tag: The greatest start tag.
+        starts: The start tags of a batch's messages.
+        turns: Their turns.
+        places: Their selections.
     """
 
     channels: Sequence[Channel]
@@ -166,6 +192,14 @@ class Dispatcher(NamedTuple):
     first_ready: Integers
     max_concurrency: int
     fair: bool
+    by_cost: bool
+    waiting_heap: Integers
+    merge_heap: Integers
+    noted: Integers
+    greatest_tag: Integers
+    starts: Integers
+    turns: Integers
+    places: Integers
 
 
 class WorkerPool(NamedTuple):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, GroupedData
 
-    from sqlalchemy_fairqueue.simulation.scenarios import Scenario
+    from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings, Scenario
 
     Known = dict[str, dict[str, ChannelPolicy]]
 
@@ -97,6 +97,7 @@ def replays(
     scenarios: Sequence[Scenario],
     *,
     policies: DataFrame | None = None,
+    settings: Mapping[str, QueueSettings] | None = None,
     window: timedelta | None = None,
 ) -> tuple[Replay, ...]:
     """The figures of each scenario, for a report that compares them with the history.
@@ -111,6 +112,9 @@ def replays(
         scenarios: The scenarios.
         policies: What ``table=channels`` reads: the record's own policies. None: no channel had limits, and all weighed
             the same.
+        settings: The record's own settings of queues, by queue: what
+            :func:`sqlalchemy_fairqueue.reporting.history.read_settings` reads. Others are fair by messages, without a
+            limit.
         window: Width of the windows over time. None: as for the report.
 
     Raises:
@@ -119,7 +123,7 @@ def replays(
     """
     named = check_scenarios(scenarios)
     names = [REPLAYED, *named]
-    replay_rows = _measurer(named, _known(policies), window, policies_known=policies is not None)
+    replay_rows = _measurer(named, _known(policies), settings or {}, window, policies_known=policies is not None)
     found = results_of(_groups(history, names), replay_rows)
     return tuple(_together(name, [one for one in found if one.name == name]) for name in names)
 
@@ -157,11 +161,17 @@ def _together(name: str, queues: Sequence[Replay]) -> Replay:
 
 
 def _measurer(
-    named: Mapping[str, Scenario], known: Known, window: timedelta | None, *, policies_known: bool
+    named: Mapping[str, Scenario],
+    known: Known,
+    settings: Mapping[str, QueueSettings],
+    window: timedelta | None,
+    *,
+    policies_known: bool,
 ) -> Callable[[pa.Table], Replay]:
     def replay_rows(rows: pa.Table) -> Replay:
         scenario = named.get(rows["scenario"][0].as_py())
-        queue = recorded_queue(rows, known.get(rows["queue"][0].as_py(), {}))
+        name = rows["queue"][0].as_py()
+        queue = recorded_queue(rows, known.get(name, {}), settings.get(name))
         return replay_queues([queue], scenario, policies_known=policies_known, window=window)
 
     return replay_rows

@@ -31,6 +31,7 @@ _REACH = 1_000_000
 _SCENARIOS = (
     Scenario(name="fair", workers=_WORKERS),
     Scenario(name="fair, batch 16", workers=_WORKERS, batch=16),
+    Scenario(name="fair by cost", workers=_WORKERS, fair_by="cost"),
     Scenario(name="one line", workers=_WORKERS, discipline="fifo"),
     Scenario(name="two of a channel at once", workers=_WORKERS, defaults=ChannelPolicy(max_concurrency=2)),
 )

@@ -20,8 +20,9 @@ from sqlalchemy_fairqueue.reporting import (
     read_history,
     report,
 )
-from sqlalchemy_fairqueue.reporting.history import COLUMNS, read_policies
+from sqlalchemy_fairqueue.reporting.history import COLUMNS, read_policies, read_settings
 from sqlalchemy_fairqueue.reporting.measurement import measure_table
+from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings
 from tests.fixtures.database import Database, install
 from tests.reporting.tables import table
 from tests.spark.recorded import NOON, add
@@ -76,12 +77,14 @@ def test_a_refusal_of_the_server_says_what_it_is_about(engine: Engine) -> None:
 
 
 def test_policies_come_with_it(database: Database, engine: Engine) -> None:
-    """Limits and weights of the channels are those of the moment."""
+    """Limits and weights of the channels are those of the moment, as are the settings of the queue."""
     add(database, 3)
     queue = Queue("documents")
     policy = ChannelPolicy(max_concurrency=3, rate="10/s, burst 4", weight=2)
     queue.configure_channel(engine, "customer-1", policy)
+    queue.configure(engine, fair_by="cost", max_concurrency=12)
     found = read_history(engine, queue="documents")
+    assert found.settings == {"documents": QueueSettings("cost", 12)} == read_settings(engine)
     assert found.policies_known
     assert found.policies == {("documents", "customer-1"): policy} == read_policies(engine)
 

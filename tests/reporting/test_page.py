@@ -231,10 +231,10 @@ def replays_page(**values: Any) -> str:
 
 
 def test_replays_show_their_workers_and_the_error() -> None:
-    """Each scenario stands with its workers and where the number is from; what was, replayed, with its error."""
-    words = replays_page(error=0.15)
+    """Each scenario stands with its settings, its workers and where their number is from; what was, with its error."""
+    words = replays_page(error=0.15, settings="in turn, fair by cost")
 
-    assert "as recorded, replayed 4.0 1 min 00 s of backlog 15.0 %" in words
+    assert "as recorded, replayed in turn, fair by cost 4.0 1 min 00 s of backlog 15.0 %" in words
     assert "one line 2.5 the scenario \u2013" in words
     assert "Do not trust" not in words
 

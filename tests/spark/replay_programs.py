@@ -2,13 +2,14 @@
 
 from collections import deque
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
-from sqlalchemy_fairqueue.simulation.scenarios import Scenario
+from sqlalchemy_fairqueue.simulation.scenarios import FairBy, Scenario
 from sqlalchemy_fairqueue.times import duration, microseconds
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
@@ -17,6 +18,7 @@ from tests.sql.client import Kernel
 from tests.sql.kernel.verbs import limit, record
 
 START = 1_700_000_000_000_000
+_MILLISECOND = 1_000
 _YEAR = 31_536_000_000_000
 _STILL = """
 create or replace function public.fq_now() returns bigint language sql volatile as $$
@@ -35,6 +37,7 @@ class Task:
         delay: Microseconds until it is ready.
         priority: Or its priority; zero: none.
         attempts: Microseconds that each attempt takes, and the delay of the next one.
+        cost: What it is declared to cost.
     """
 
     channel: int
@@ -42,6 +45,7 @@ class Task:
     delay: int
     priority: int
     attempts: tuple[tuple[int, int], ...]
+    cost: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class Program:
         batch: Messages that each takes at once.
         max_concurrency: Of the queue.
         begin: When the workers begin, in microseconds.
+        fair_by: What the channels get equal parts of.
     """
 
     tasks: tuple[Task, ...]
@@ -63,12 +68,14 @@ class Program:
     batch: int
     max_concurrency: int | None
     begin: int
+    fair_by: FairBy = "messages"
 
     @property
     def scenario(self) -> Scenario:
         """What the simulator is to do."""
         return Scenario(
             name="program",
+            fair_by=self.fair_by,
             workers=self.workers,
             batch=self.batch,
             max_concurrency=self.max_concurrency,
@@ -105,6 +112,7 @@ class Program:
                         "finished_at": ready + service,
                         "outcome": "completed" if attempt + 1 == len(task.attempts) else "retried",
                         "priority": task.priority or None,
+                        "cost": task.cost,
                     }
                 )
                 ready += service + again
@@ -132,10 +140,14 @@ def _at_once(task: Task) -> tuple[tuple[int, int], ...]:
 
 
 @st.composite
-def programs(draw: st.DrawFn, *, batch: int | None = None, priorities: bool = True) -> Program:
+def programs(
+    draw: st.DrawFn, *, batch: int | None = None, priorities: bool = True, fair_by: FairBy = "messages"
+) -> Program:
     """Up to forty tasks in up to five channels, close together, so that much happens at one instant."""
     channels = draw(st.integers(1, 5))
-    attempt = st.tuples(st.integers(0, 60), st.sampled_from((0, 0, 25)))
+    # Costs are in whole milliseconds where they are durations.
+    services = st.integers(0, 60) if fair_by != "seconds" else st.integers(0, 10).map(lambda part: 700 * part)
+    attempt = st.tuples(services, st.sampled_from((0, 0, 25)))
     task = st.builds(
         Task,
         channel=st.integers(0, channels - 1),
@@ -143,6 +155,7 @@ def programs(draw: st.DrawFn, *, batch: int | None = None, priorities: bool = Tr
         delay=st.sampled_from((0, 0, 0, 50)),
         priority=st.just(0),
         attempts=st.lists(attempt, min_size=1, max_size=3).map(tuple),
+        cost=st.sampled_from((1, 1, 2, 7, 100)) if fair_by == "cost" else st.just(1),
     )
     # Turns within a batch need a backlog: short programs seldom have one.
     tasks = draw(st.lists(task, min_size=draw(st.sampled_from((1, 25))), max_size=40).map(tuple))
@@ -155,6 +168,7 @@ def programs(draw: st.DrawFn, *, batch: int | None = None, priorities: bool = Tr
                 0 if priority else one.delay,
                 priority,
                 _at_once(one) if priority else one.attempts,
+                one.cost,
             )
             for one, priority in zip(tasks, urgent, strict=True)
         )
@@ -165,6 +179,7 @@ def programs(draw: st.DrawFn, *, batch: int | None = None, priorities: bool = Tr
         batch=draw(st.integers(1, 20)) if batch is None else batch,
         max_concurrency=draw(st.none() | st.integers(1, 6)),
         begin=draw(st.sampled_from((0, 0, 100))),
+        fair_by=fair_by,
     )
 
 
@@ -197,6 +212,7 @@ class KernelRun:
         program, kernel = self.program, self.kernel
         self._set_clock(START - 1)
         record(kernel, history=True)
+        kernel.rows("select fq_share_by(%(queue)s, %(by)s)", queue=kernel.queue, by=program.fair_by)
         if program.max_concurrency is not None:
             limit(kernel, program.max_concurrency)
         for number, policy in enumerate(program.policies):
@@ -236,6 +252,7 @@ class KernelRun:
             name_of(task.channel),
             delays=[task.delay or None],
             priorities=[task.priority or None],
+            costs=[task.cost],
         )
         self._numbers[added.message_id] = len(self._numbers)
         self._tasks[added.message_id] = task
@@ -261,6 +278,9 @@ class KernelRun:
     def _end(self, worker: int) -> None:
         hand = self._hands[worker].popleft()
         attempts, attempt = self._tasks[hand.id].attempts, self._attempts[hand.id]
+        if self.program.fair_by == "seconds":
+            # As a worker measures it.
+            self.kernel.correct(hand, max(1, ceil(attempts[attempt][0] / _MILLISECOND)))
         self._attempts[hand.id] += 1
         if attempt + 1 == len(attempts):
             assert self.kernel.complete(hand) == {}

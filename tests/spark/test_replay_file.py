@@ -16,6 +16,7 @@ discipline = "fifo"
 
 [[scenario]]
 name = "customer-7 with three workers"
+fair_by = "cost"
 workers = 16
 batch = 2
 max_concurrency = 12
@@ -38,6 +39,7 @@ def test_file(tmp_path: Path) -> None:
         Scenario(name="one line", discipline="fifo"),
         Scenario(
             name="customer-7 with three workers",
+            fair_by="cost",
             workers=16,
             batch=2,
             max_concurrency=12,
@@ -59,7 +61,10 @@ def test_file(tmp_path: Path) -> None:
         ("scenario = 3", "scenario is 3; give a table [[scenario]]"),
         ("scenario = [3]", "scenario 1 is 3; give a table with name"),
         ("[[scenario]]\nworkers = 3", "scenario 1 has no name"),
-        ("[[scenario]]\nname = 'x'\nworker = 3", "scenario 1 has 'worker'; it may have name, discipline, workers"),
+        (
+            "[[scenario]]\nname = 'x'\nworker = 3",
+            "scenario 1 has 'worker'; it may have name, discipline, fair_by, workers",
+        ),
         ("[[scenario]]\nname = 'x'\nworkers = 0", "workers is 0"),
         ("[[scenario]]\nname = 'x'\npolicies = 1", "policies of scenario 1 is 1"),
         ("[[scenario]]\nname = 'x'\ndefaults = {rate = 1}", "rate is 1; give a Rate"),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from sqlalchemy_fairqueue.simulation.replay import simulated_attempts
+from sqlalchemy_fairqueue.simulation.scenarios import FairBy
 from sqlalchemy_fairqueue.simulation.trace import trace_of
 from tests.fixtures.database import Database
 from tests.spark.replay_programs import START, KernelRun, Program, programs
@@ -56,6 +57,18 @@ def test_batches(kernel: Kernel) -> None:
 
     @settings(max_examples=max(75, settings().max_examples))
     @given(programs())
+    def check(program: Program) -> None:
+        assert simulated(program) == done(kernel, program)
+
+    check()
+
+
+@pytest.mark.parametrize("batch", [1, None], ids=["one at a time", "batches"])
+@pytest.mark.parametrize("fair_by", ["cost", "seconds"])
+def test_by_cost(kernel: Kernel, fair_by: FairBy, batch: int | None) -> None:
+    """So do workers of a queue that is fair by cost, known when it is enqueued or when an attempt ends."""
+
+    @given(programs(batch=batch, fair_by=fair_by))
     def check(program: Program) -> None:
         assert simulated(program) == done(kernel, program)
 

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy_fairqueue import ChannelPolicy
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.simulation.replay import SCHEMA, replay_queue
-from sqlalchemy_fairqueue.simulation.scenarios import Scenario, check_scenarios
+from sqlalchemy_fairqueue.simulation.scenarios import FairBy, Scenario, check_scenarios
 from tests.spark.replay_programs import START
 
 
@@ -136,6 +136,8 @@ def test_several_databases() -> None:
         ({"name": ""}, "name '' has 0 bytes"),
         ({"name": "as recorded"}, "called 'as recorded'"),
         ({"discipline": "lifo"}, "discipline is 'lifo'"),
+        ({"fair_by": "pages"}, "fair_by is 'pages'"),
+        ({"fair_by": "cost", "discipline": "fifo"}, "is first come, first served and fair by cost; leave one"),
         ({"workers": 0}, "workers is 0; give a number from 0.01"),
         ({"workers": "3"}, "workers is '3'; give a number"),
         ({"batch": 0}, "batch is 0"),
@@ -149,6 +151,42 @@ def test_scenario_refused(given: dict[str, Any], words: str) -> None:
     """What cannot be replayed is refused when the scenario is made, by name and value."""
     with pytest.raises(InvalidArgument, match=words):
         Scenario(**{"name": "x", **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"discipline": "fifo", "workers": 3}, "first come, first served"),
+        ({"batch": 2, "max_concurrency": 12}, "in turn, batches of 2, at most 12 at once"),
+        (
+            {"fair_by": "cost", "defaults": ChannelPolicy(weight=2), "policies": {"a*": ChannelPolicy()}},
+            "in turn, fair by cost, a policy for all channels, 1 policy by channel",
+        ),
+    ],
+)
+def test_settings(given: dict[str, Any], words: str) -> None:
+    """A scenario tells its settings for the page."""
+    assert Scenario(name="x", **given).settings == words
+
+
+def test_shares_by_cost_and_by_seconds() -> None:
+    """By cost a tenant of dear messages gets as much as one of cheap ones; by seconds, one of long ones."""
+    rows = [row(number, 0, 0, 1_000, cost=1) for number in range(1, 41)]
+    rows += [row(number, 0, 0, 3_000, cost=4) for number in range(41, 81)]
+    for one in rows:
+        one["channel_id"] = one["cost"]
+        one["channel"] = f"tenant-{one['cost']}"
+    history = pa.Table.from_pylist(rows)
+
+    def served(fair_by: FairBy) -> tuple[int, int]:
+        """How many of the cheap and of the dear ones are among the first twenty."""
+        replayed = replay_queue(history, Scenario(name="x", workers=1, fair_by=fair_by)).sort_by("id").slice(0, 20)
+        cheap = replayed["channel"].to_pylist().count("tenant-1")
+        return cheap, 20 - cheap
+
+    assert served("messages") == (10, 10)
+    assert served("cost") == (16, 4)
+    assert served("seconds") == (15, 5)
 
 
 def test_scenarios_refused() -> None:

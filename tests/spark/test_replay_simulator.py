@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from sqlalchemy_fairqueue import ChannelPolicy
 from sqlalchemy_fairqueue.simulation.compilation import compiled
 from sqlalchemy_fairqueue.simulation.replay import simulated_attempts
-from sqlalchemy_fairqueue.simulation.scenarios import Discipline, Scenario
+from sqlalchemy_fairqueue.simulation.scenarios import Discipline, FairBy, Scenario
 from sqlalchemy_fairqueue.simulation.simulator import simulate
 from sqlalchemy_fairqueue.simulation.trace import Trace, trace_of
 from sqlalchemy_fairqueue.times import microseconds
 from tests.spark.replay_programs import Program, name_of, programs
 
 _disciplines: st.SearchStrategy[Discipline] = st.sampled_from(("fair", "fifo"))
+_by_cost: st.SearchStrategy[FairBy] = st.sampled_from(("messages", "cost", "seconds"))
 
 
 def most_out(attempts: Any) -> int:
@@ -32,11 +33,12 @@ def channels_of(trace: Trace) -> Any:
     return np.repeat(trace.messages["channel"], trace.messages["stop"] - trace.messages["attempt"])
 
 
-@given(programs(), _disciplines)
-def test_limits(program: Program, discipline: Discipline) -> None:
+@given(_by_cost.flatmap(lambda fair_by: programs(fair_by=fair_by)), st.booleans())
+def test_limits(program: Program, in_line: bool) -> None:  # noqa: FBT001 - of hypothesis
     """All attempts are made, and never more are out than workers, queue and channels allow."""
     trace = trace_of(program.history())
-    attempts = simulated_attempts(trace, replace(program.scenario, discipline=discipline))
+    scenario = replace(program.scenario, discipline="fifo", fair_by="messages") if in_line else program.scenario
+    attempts = simulated_attempts(trace, scenario)
 
     assert sorted(attempts["order"]) == list(range(len(trace.attempts)))
     assert most_out(attempts) <= min(program.workers * program.batch, program.max_concurrency or len(attempts))
@@ -107,9 +109,11 @@ def test_compiled() -> None:
     if compiled(simulate) is None:
         pytest.skip("numba is not installed")
 
-    @given(programs(), _disciplines)
-    def check(program: Program, discipline: Discipline) -> None:
-        trace, scenario = trace_of(program.history()), replace(program.scenario, discipline=discipline)
+    @given(_by_cost.flatmap(lambda fair_by: programs(fair_by=fair_by)), st.booleans())
+    def check(program: Program, in_line: bool) -> None:  # noqa: FBT001 - of hypothesis
+        trace, scenario = trace_of(program.history()), program.scenario
+        if in_line:
+            scenario = replace(scenario, discipline="fifo", fair_by="messages")
         both = [simulated_attempts(trace, scenario, compile_=one) for one in (False, True)]
         assert (both[0] == both[1]).all()
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sqlalchemy_fairqueue.cli.options import Options
+    from sqlalchemy_fairqueue.simulation.scenarios import QueueSettings
 
 Archive = Annotated[
     str | None,
@@ -48,6 +49,20 @@ def history_of(
             yield read_table(spark, installation, options), policies
         else:
             yield _archived(spark, options, archive), policies
+
+
+def settings_of(options: Options, archive: str | None) -> dict[str, QueueSettings]:
+    """The settings of queues as they are now, with an archive only if a database is named too.
+
+    Raises:
+        Failure: The database refuses something.
+    """
+    if archive is not None and not names_database(options):
+        return {}
+    from sqlalchemy_fairqueue.reporting.history import read_settings
+
+    with open_installation(options) as installation:
+        return read_settings(installation.engine, queue=options.queue, schema=installation.schema)
 
 
 def _archived(spark: SparkSession, options: Options, archive: str) -> DataFrame:

@@ -12,7 +12,7 @@ from sqlalchemy_fairqueue.cli.errors import not_found_error, usage_error
 from sqlalchemy_fairqueue.cli.formats import parse_duration
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
 from sqlalchemy_fairqueue.cli.results import Result
-from sqlalchemy_fairqueue.cli.spark.history import Archive, history_of
+from sqlalchemy_fairqueue.cli.spark.history import Archive, history_of, settings_of
 from sqlalchemy_fairqueue.cli.spark.scenarios import scenarios_in
 from sqlalchemy_fairqueue.cli.spark.session import Conf, progress, spark_session
 from sqlalchemy_fairqueue.cli.tables import Column, number_column, text_table
@@ -64,7 +64,8 @@ def replay_history(
         kept = history.persist(StorageLevel.DISK_ONLY)
         try:
             with progress("replaying the history"):
-                replayed = replays(kept, wanted, policies=policies, window=window)
+                settings = settings_of(options, archive)
+                replayed = replays(kept, wanted, policies=policies, settings=settings, window=window)
             with progress("going through the history"):
                 made = report(kept, policies=policies, output=output, title=title, replays=replayed, window=window)
         except HistoryEmpty as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.cli.spark.history import history_of
+from sqlalchemy_fairqueue.cli.spark.history import history_of, settings_of
 from sqlalchemy_fairqueue.cli.spark.session import progress, spark_session
 
 if TYPE_CHECKING:
@@ -39,7 +39,11 @@ def report_by_spark(
         kept = narrowed.persist(StorageLevel.DISK_ONLY)
         scenarios, window = arguments["scenarios"], arguments["window"]
         with progress("replaying the history"):
-            replayed = replays(kept, scenarios, policies=policies, window=window) if scenarios else ()
+            replayed = (
+                replays(kept, scenarios, policies=policies, settings=settings_of(options, archive), window=window)
+                if scenarios
+                else ()
+            )
         with progress("going through the history"):
             made: Report = report(
                 kept, policies=policies, output=None, title=arguments["title"], replays=replayed, window=window

@@ -13,7 +13,7 @@ from sqlalchemy_fairqueue.values import ChannelPolicy
 if TYPE_CHECKING:
     from pathlib import Path
 
-_SCENARIO_FIELDS = ("name", "discipline", "workers", "batch", "max_concurrency", "defaults", "policies")
+_SCENARIO_FIELDS = ("name", "discipline", "fair_by", "workers", "batch", "max_concurrency", "defaults", "policies")
 _POLICY_FIELDS = ("max_concurrency", "rate", "weight")
 
 
