@@ -17,6 +17,7 @@ from sqlalchemy_fairqueue.reporting.replays import Replay
 from sqlalchemy_fairqueue.simulation.replay import replay_queue
 from sqlalchemy_fairqueue.simulation.scenarios import RECORDED, REPLAYED, check_scenarios
 from sqlalchemy_fairqueue.simulation.trace import COLUMNS, COST, PRIORITY
+from sqlalchemy_fairqueue.spark.executors import shipped
 from sqlalchemy_fairqueue.spark.reporting.groups import results_of
 from sqlalchemy_fairqueue.spark.reporting.policies import known_policies
 from sqlalchemy_fairqueue.values import ChannelPolicy
@@ -84,7 +85,7 @@ def replay(
             is there twice, or a message in two channels, fails the job with this error.
     """
     named = check_scenarios(scenarios)
-    replayed = _groups(history, list(named)).applyInArrow(_replayer(named, _known(policies)), _SCHEMA)
+    replayed = _groups(history, list(named)).applyInArrow(shipped(_replayer(named, _known(policies))), _SCHEMA)
     if not recorded:
         return replayed
     known = {COST: F.lit(1), **{name: F.col(name) for name in history.columns}}

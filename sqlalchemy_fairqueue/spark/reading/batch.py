@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sqlalchemy_fairqueue.spark.connections import translated_errors
+from sqlalchemy_fairqueue.spark.executors import Shipped
 from sqlalchemy_fairqueue.spark.reading.data_loss import check_losses, last_pruned
 from sqlalchemy_fairqueue.spark.reading.history_position import first_and_last, last_position
 from sqlalchemy_fairqueue.spark.reading.key_ranges import KeyRange, key_ranges, task_count
@@ -57,7 +58,7 @@ class TablePartition(InputPartition):
     after: Offset | None = None
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(Shipped, DataSourceReader):
     """Reads a table once: ``partitions`` runs on the driver, ``read`` in the tasks."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[Column]) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from sqlalchemy_fairqueue.spark.connections import connect, translated_errors
 from sqlalchemy_fairqueue.spark.errors import BadOption
+from sqlalchemy_fairqueue.spark.executors import Shipped
 from sqlalchemy_fairqueue.spark.reading.data_loss import check_losses, last_pruned
 from sqlalchemy_fairqueue.spark.reading.history_lag import measure_lag
 from sqlalchemy_fairqueue.spark.reading.history_position import last_position, position_after
@@ -59,7 +60,7 @@ class StreamPartition(InputPartition):
     after: Offset
 
 
-class StreamReader(DataSourceStreamReader, AvailableNow):
+class StreamReader(Shipped, DataSourceStreamReader, AvailableNow):
     """Reads the history as a stream. It lives as long as its query, in a process of its own beside the driver."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[Column]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
+from sqlalchemy_fairqueue.spark.executors import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,8 @@ def results_of(groups: GroupedData, function: Callable[[pa.Table], R]) -> list[R
     Raises:
         InvalidArgument: The function raised it. Any other error fails the job.
     """
-    found = [pickle.loads(row.made) for row in groups.applyInArrow(_pickled(function), "made binary").collect()]  # noqa: S301 - of our own executors
+    rows = groups.applyInArrow(shipped(_pickled(function)), "made binary").collect()
+    found = [pickle.loads(row.made) for row in rows]  # noqa: S301 - of our own executors
     for one in found:
         if isinstance(one, InvalidArgument):
             raise one

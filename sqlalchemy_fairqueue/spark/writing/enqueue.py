@@ -6,6 +6,7 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy_fairqueue.spark.errors import BadOption
+from sqlalchemy_fairqueue.spark.executors import shipped
 from sqlalchemy_fairqueue.spark.writing.columns import columns_of
 from sqlalchemy_fairqueue.spark.writing.load import begin
 from sqlalchemy_fairqueue.spark.writing.options import WriteOptions
@@ -52,7 +53,7 @@ def enqueue(df: DataFrame, **options: Any) -> LoadResult:
 
     try:
         # Spark keeps one row a partition: that of the successful attempt.
-        reports = df.mapInArrow(staged, "staged binary").collect()
+        reports = df.mapInArrow(shipped(staged), "staged binary").collect()
     except BaseException:
         load.drop()
         raise

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sqlalchemy_fairqueue.spark.errors import BadFrame
+from sqlalchemy_fairqueue.spark.executors import shipped
 from sqlalchemy_fairqueue.spark.writing.columns import column_name
 from sqlalchemy_fairqueue.times import parsed_duration
 
@@ -48,7 +49,7 @@ def read_messages(spark: SparkSession, path: str, file_format: str, *, json_payl
     whole = file_format == "csv"
     texts = spark.read.text(path, wholetext=whole).selectExpr("_metadata.file_path", "cast(value as binary)")
     schema = ", ".join(f"{name} {kind}" for name, (kind, _, _) in _COLUMNS.items())
-    return texts.mapInArrow(partial(_batches, partial(_csv if whole else _json, json_payload)), schema)
+    return texts.mapInArrow(shipped(partial(_batches, partial(_csv if whole else _json, json_payload))), schema)
 
 
 def _batches(read: Callable[[str], Iterator[Row]], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -9,6 +9,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from sqlalchemy_fairqueue.spark.errors import BadOption, PipelineError
+from sqlalchemy_fairqueue.spark.executors import Shipped
 from sqlalchemy_fairqueue.spark.options import read_options
 from sqlalchemy_fairqueue.spark.writing.columns import columns_of
 from sqlalchemy_fairqueue.spark.writing.load import Load, Staged, begin
@@ -31,7 +32,7 @@ class _TableCreated(WriterCommitMessage):
     """The report of a task that staged nothing, because its write belongs to the creation of a table."""
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(Shipped, DataSourceArrowWriter):
     """Enqueues a frame."""
 
     def __init__(self, load: Load) -> None:
@@ -60,7 +61,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._load.drop(_reports(messages))
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(Shipped, DataSourceStreamArrowWriter):
     """Enqueues micro-batches."""
 
     def __init__(self, load: Load) -> None:

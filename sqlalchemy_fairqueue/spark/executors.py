@@ -1,0 +1,85 @@
+"""Objects and functions that executors unpickle, with an error that says what to install where this package is missing.
+
+Python pickles them by the names of their modules. An executor without the package then fails with a bare
+``ModuleNotFoundError``. So they travel as bytes inside a function that is pickled by value and imports nothing before
+it runs.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark import cloudpickle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+def _unpacked(packed: bytes, released: str) -> Any:
+    """What was packed. It runs on an executor, and must not use names of this module."""
+    import pickle  # noqa: PLC0415 - nothing but the function itself is there
+    import platform  # noqa: PLC0415
+    import sys  # noqa: PLC0415
+
+    try:
+        return pickle.loads(packed)  # noqa: S301 - of our own driver
+    except ModuleNotFoundError as error:
+        name = error.name or ""
+        raise ModuleNotFoundError(
+            f"the executor on {platform.node()} has no module {name!r} in {sys.executable} (Python "
+            f"{platform.python_version()}); run pip install 'sqlalchemy-fairqueue[report]=={released}' there, or ship "
+            "an environment that has it by spark.archives",
+            name=name,
+        ) from None
+
+
+# From a program's own module, functions are pickled by value.
+_unpacked.__module__ = "__main__"
+
+
+class Shipped:
+    """Instances that executors unpickle."""
+
+    def __reduce__(self) -> tuple[Callable[[bytes, str], Any], tuple[bytes, str]]:
+        """Pickle the instance as bytes, with the function that unpickles them."""
+        return _unpacked, (_dumped(_Parts(type(self), self.__getstate__())), _released())
+
+
+class _Parts:
+    """A class and the state of an instance, which is unpickled to that instance."""
+
+    def __init__(self, kind: type[Any], state: object) -> None:
+        self.kind = kind
+        self.state = state
+
+    def __reduce__(self) -> tuple[Callable[[type[Any]], Any], tuple[type[Any]], object]:
+        """Pickle them as the instance."""
+        return _new, (self.kind,), self.state
+
+
+def _new(kind: type[Any]) -> Any:
+    return object.__new__(kind)
+
+
+def shipped(function: Callable[[A], R]) -> Callable[[A], R]:
+    """The function, for ``mapInArrow`` and ``applyInArrow``."""
+    packed, released, unpacked = _dumped(function), _released(), _unpacked
+
+    def call(given: A) -> R:
+        found: R = unpacked(packed, released)(given)
+        return found
+
+    return call
+
+
+def _dumped(value: object) -> bytes:
+    packed: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
+    return packed
+
+
+def _released() -> str:
+    return version("sqlalchemy-fairqueue")
