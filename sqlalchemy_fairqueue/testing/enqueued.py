@@ -19,7 +19,7 @@ from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage, connection_of, rec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from sqlalchemy.orm import Session
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.testing.jobs import AnyJob
 
 _SHOWN = 20
-_FIELDS = ("channel", "kind", "key", "payload", "headers", "max_attempts", "at")
+_FIELDS = ("channel", "kind", "key", "payload", "headers", "max_attempts", "at", "unique_for")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,7 @@ class Enqueued:
         max_attempts: Its limit of attempts.
         at: When it is due, of a message that was sent and was scheduled; or ``enqueue(at=)`` of one that was not sent.
         message_id: Its id; None: it is recorded on the session, and not sent yet.
+        unique_for: The period of its key.
     """
 
     channel: str
@@ -56,6 +57,7 @@ class Enqueued:
     max_attempts: int
     at: datetime | None
     message_id: int | None
+    unique_for: timedelta | None = None
 
 
 def all_enqueued(session: AnySession, queue: Queue | AnyJob, **wanted: Any) -> list[Enqueued]:
@@ -67,9 +69,9 @@ def all_enqueued(session: AnySession, queue: Queue | AnyJob, **wanted: Any) -> l
     Args:
         session: A Session or scoped_session. Of an AsyncSession use :func:`aall_enqueued`.
         queue: The queue, or a job: then only its messages count.
-        wanted: What the messages must have: any of channel, kind, key, payload, headers, max_attempts, at, and of a job
-            its arguments, which come first where a name is both. A mapping matches a mapping that has its members,
-            whatever else that has; a payload goes through the codec first.
+        wanted: What the messages must have: any of channel, kind, key, payload, headers, max_attempts, at, unique_for,
+            and of a job its arguments, which come first where a name is both. A mapping matches a mapping that has its
+            members, whatever else that has; a payload goes through the codec first.
 
     Returns:
         They in the order in which they were sent, those that are only recorded last.
@@ -161,6 +163,7 @@ def _recorded(session: Session, queue: Queue) -> list[Enqueued]:
             max_attempts=one.max_attempts,
             at=one.message.at,
             message_id=None,
+            unique_for=one.message.unique_for,
         )
         for one in enqueues
         if (one.target.schema, one.target.queue) == (queue.schema, queue.name)
@@ -174,12 +177,21 @@ def _sent(session: Session, queue: Queue) -> list[Enqueued]:
     models = _models(target.schema)
     message: Any = models.Message
     channel: Any = models.Channel
+    period: Any = models.KeyPeriod
     query = (
         select(
             message.id, channel.name, message.kind, message.content, message.headers, message.dedupe_key,
             message.max_attempts, message.due_at.label("due_at"), message.enqueued_at,
+            period.unique_for,
         )
         .join(channel, channel.id == message.channel_id)
+        .outerjoin(
+            period,
+            (period.queue == channel.queue)
+            & (period.channel == channel.name)
+            & (period.dedupe_key == message.dedupe_key)
+            & (period.message_id == message.id),
+        )
         .where(channel.queue == queue.name, message.lease_id.is_(None))
         .order_by(message.id)
     )  # fmt: skip
@@ -193,6 +205,7 @@ def _sent(session: Session, queue: Queue) -> list[Enqueued]:
             max_attempts=row.max_attempts,
             at=row.due_at if row.due_at is not None and row.due_at > row.enqueued_at else None,
             message_id=row.id,
+            unique_for=row.unique_for,
         )
         for row in connection.execute(query)
     ]

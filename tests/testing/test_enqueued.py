@@ -63,6 +63,17 @@ def test_a_rollback(queue: Queue, session: Session) -> None:
     refute_enqueued(session, queue)
 
 
+def test_periods(queue: Queue, session: Session) -> None:
+    """Messages tell for how long their keys are unique, recorded and sent."""
+    hour = timedelta(hours=1)
+    queue.enqueue_now(session, channel="a", payload="sent", key="k", unique_for=hour)
+    queue.enqueue(session, channel="a", payload="recorded", key="l", unique_for=hour, unique_from="completion")
+    queue.enqueue(session, channel="a", payload="plain", key="m")
+    assert_enqueued(session, queue, unique_for=hour, payload="sent", count=1)
+    assert_enqueued(session, queue, unique_for=hour, payload="recorded", count=1)
+    assert_enqueued(session, queue, unique_for=None, count=1)
+
+
 def test_when(queue: Queue, session: Session) -> None:
     """Scheduled messages tell when they are due; others nothing."""
     at = datetime.now(UTC) + timedelta(days=1)

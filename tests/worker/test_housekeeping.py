@@ -35,6 +35,17 @@ def test_partitions_are_made_ahead(engine: Engine, database: Database) -> None:
     assert database.value(_DAYS) == made
 
 
+def test_keys_whose_period_is_over_are_deleted(engine: Engine, database: Database) -> None:
+    """Housekeeping deletes them, in as many calls as that takes, and no other."""
+    queue, least = Queue("documents"), timedelta(microseconds=1)
+    for key in "abc":
+        queue.enqueue_now(engine, channel="a", payload=1, key=key, unique_for=least)
+    queue.enqueue_now(engine, channel="a", payload=1, key="d", unique_for=timedelta(hours=1))
+    queue.enqueue_now(engine, channel="a", payload=1, key="e", unique_for=least, unique_from="completion")
+    Housekeeping(retimed(Worker(engine, queue), pruned_at_once=1)._options).run()
+    assert database.value("select string_agg(dedupe_key, ' ' order by dedupe_key) from fq_key_period") == "d e"
+
+
 def test_a_round_runs_in_a_thread_of_its_own(engine: Engine, database: Database) -> None:
     """Whoever begins a round does not wait for it."""
     housekeeping = _housekeeping(engine)
