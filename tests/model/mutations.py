@@ -120,8 +120,8 @@ _KEYS = [
     Mutation(
         "a replaced message keeps its attempts",
         "fq_enqueue",
-        "max_attempts = coalesce(p_max_attempts[1], 20),\n          attempts = 0,\n",
-        "max_attempts = coalesce(p_max_attempts[1], 20),\n",
+        "          attempts = 0,\n",
+        "",
         slow=True,
     ),
     Mutation("a replaced message keeps its turn order", "fq_enqueue", "dequeue_at = v_at,\n", ""),
@@ -189,8 +189,8 @@ _BOUNDS = [
     Mutation(
         "a limit of the queue is a policy",
         "fq_make_channels",
-        "select q.defaults into",
-        "select coalesce(q.defaults, '{}') into",
+        "select coalesce(n.policy, q.defaults), n.name",
+        "select coalesce(n.policy, q.defaults, '{}'), n.name",
         slow=True,
     ),
     Mutation(
@@ -240,8 +240,8 @@ _ROLES = [
     Mutation(
         "a cancel asks for no channel",
         "fq_cancel",
-        "      where m.id = any (p_ids)\n    ) w",
-        "      where false\n    ) w",
+        "        where m.id = any (p_ids)\n      ) w",
+        "        where false\n      ) w",
     ),
     Mutation(
         "one good channel of several is enough",
