@@ -8,6 +8,7 @@ from hypothesis.stateful import rule
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.times import duration
 from sqlalchemy_fairqueue.values import policy_fields
+from tests.model.books import QueueLimits
 from tests.model.business import CHANNELS, TRANSACTIONS, Business
 from tests.model.work import Configured, Defaulted, Limited, Paused, Purged, Recorded
 
@@ -65,7 +66,9 @@ class Administration(Business):
     @rule(tx=st.none() | TRANSACTIONS, most=st.none() | st.integers(1, 5), now=st.booleans())
     def limit_queue(self, tx: int | None, most: int | None, *, now: bool) -> None:
         """Set a limit of the whole queue, raise it, lower it, lift it."""
-        self.change(tx, Limited(most), partial(self.world.queues[0].configure, max_concurrency=most), now=now)
+        self.change(
+            tx, Limited(QueueLimits(most)), partial(self.world.queues[0].configure, max_concurrency=most), now=now
+        )
 
     @rule(tx=st.none() | TRANSACTIONS, history=st.sampled_from([True, True, False]), now=st.booleans())
     def record_history(self, tx: int | None, *, history: bool, now: bool) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from tests.model.books import QueueLimits
 from tests.model.transactions import Plan, Scene
 from tests.model.work import Configured, Defaulted, Limited, Paused, Purged, Recorded, Wanted, Work
 
@@ -28,7 +29,7 @@ def hold(scene: Scene, works: list[Work], found: Plan) -> frozenset[int] | None:
     for work in configurations:
         if isinstance(work, Configured) and work.sets_limit:
             counted |= {one for one in _marked(scene, 1) if scene.books.messages[one].channel == work.channel}
-        elif isinstance(work, Limited) and work.most is not None:
+        elif isinstance(work, Limited) and _limits(scene, work, found).limited:
             counted |= _marked(scene, 2)
     return counted
 
@@ -109,14 +110,24 @@ def _pause(scene: Scene, work: Paused, found: Plan) -> None:
         found.effects.paused.append(work)
 
 
+def _limits(scene: Scene, work: Limited, found: Plan) -> QueueLimits:
+    """The limits of the queue after a change, as the transaction sees them."""
+    limits = scene.books.limits
+    for each in (*scene.own.limited, *found.effects.limited, work):
+        limits = each.after(limits)
+    return limits
+
+
 def _limit(scene: Scene, work: Limited, found: Plan) -> None:
     found.waits |= scene.others.queue_state
     _lock_queue(scene, found)
     out: frozenset[int] = frozenset()
-    if work.most is not None:
-        out = _marked(scene, 2) - {one for earlier in scene.own.limited for one in earlier.marked}
+    if _limits(scene, work, found).limited:
+        out = _marked(scene, 2) - {
+            one for earlier in (*scene.own.limited, *found.effects.limited) for one in earlier.marked
+        }
         found.waits |= bool(out & scene.others.messages)
-    found.effects.limited.append(Limited(work.most, out))
+    found.effects.limited.append(replace(work, marked=out))
     found.effects.queue_state = found.effects.gate = True
     found.effects.messages |= out
 

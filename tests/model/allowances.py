@@ -36,7 +36,7 @@ def offers(books: Books, others: Effects, now: int) -> dict[str, Offer]:
         limits = [len(ready)]
         if channel.policy.max_concurrency is not None:
             limits.append(max(0, channel.policy.max_concurrency - books.slots_of(name)))
-        rate = channel.rate_allows(now)
+        rate = channel.cell.allows(now)
         if rate is not None:
             limits.append(rate)
         found[name] = Offer(ready, min(limits), now >= channel.put_off_until, len(due) > len(ready))
@@ -48,8 +48,10 @@ def size_of(number: int) -> int:
     return len(str(number)) + (len(f'{{"number": {number}}}') if number % 2 else 0)
 
 
-def check_batch(batch: Batch, limit: int, offered: dict[str, Offer], max_bytes: int) -> tuple[dict[str, int], bool]:
-    """Fail unless the batch is one that the offers allow.
+def check_batch(
+    batch: Batch, least: int, limit: int, offered: dict[str, Offer], max_bytes: int
+) -> tuple[dict[str, int], bool]:
+    """Fail unless the batch is one that the offers allow: at most *limit*, and *least* if so many are ready.
 
     Returns:
         How many messages each channel gave, and whether the batch ended because of its bytes.
@@ -69,11 +71,11 @@ def check_batch(batch: Batch, limit: int, offered: dict[str, Offer], max_bytes: 
     # The next message in turn order is the first one that some channel has not given.
     left = [offer.ready[len(given[name])] for name, offer in offered.items() if len(given[name]) < offer.most]
     was_cut = 0 < len(batch) < limit and any(taken + size_of(one.number) > max_bytes for one in left)
-    if len(batch) < limit and not was_cut:
+    if len(batch) < least and not was_cut:
         for name, offer in offered.items():
             count = len(given[name])
             assert count == offer.most or not offer.due, (
-                f"channel {name} gave {count} of {offer.most} that were ready, with {len(batch)} of {limit} taken"
+                f"channel {name} gave {count} of {offer.most} that were ready, with {len(batch)} of {least} taken"
             )
     return {name: len(ids) for name, ids in given.items() if ids}, was_cut
 
@@ -94,7 +96,7 @@ def unhindered(books: Books, offered: dict[str, Offer]) -> dict[str, int]:
     }
 
 
-def check_due_in(batch: Batch, limit: int, books: Books, others: Effects, now: int) -> None:
+def check_due_in(batch: Batch, limit: int, books: Books, others: Effects, now: int, *, has_room: bool) -> None:
     """Fail if an idle consumer would wait past something that it could have known of."""
     if len(batch) == limit:
         return
@@ -103,7 +105,7 @@ def check_due_in(batch: Batch, limit: int, books: Books, others: Effects, now: i
         return
     waits: list[int] = []
     for name, channel in books.channels.items():
-        if channel.paused or not books.room(1):
+        if channel.paused or not has_room:
             continue
         full = channel.policy.max_concurrency is not None and books.slots_of(name) >= channel.policy.max_concurrency
         unlocked = [one for one in books.of_channel(name) if one.id not in others.messages]

@@ -5,6 +5,7 @@ from typing import Literal
 
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.times import microseconds
+from tests.model.rates import RateCell
 
 End = Literal["completed", "dead", "cancelled", "purged", "quarantined"]
 Outcome = Literal["completed", "retried", "released", "buried", "expired", "cancelled"]
@@ -53,30 +54,16 @@ class Channel:
     policy: ChannelPolicy = field(default_factory=ChannelPolicy)
     paused: bool = False
     dropped: int = 0
-    rate_at: int = 0
     put_off_until: int = 0
-    taken_at: list[int] = field(default_factory=list)
+    cell: RateCell = field(default_factory=RateCell)
 
-    @property
-    def interval(self) -> int:
-        """Microseconds between two messages on average."""
-        return microseconds(self.policy.rate.interval) if self.policy.rate else 0
+    def __post_init__(self) -> None:
+        self.cell.rate = self.policy.rate
 
     @property
     def unlimited(self) -> bool:
         """Whether nothing but its weight holds it back."""
-        return self.policy.max_concurrency is None and not self.interval
-
-    def rate_allows(self, now: int) -> int | None:
-        """How many messages may be released now (generic cell rate algorithm); None: any number."""
-        if self.policy.rate is None:
-            return None
-        count, cell = 0, max(self.rate_at, now)
-        latest = now + (self.policy.rate.burst - 1) * self.interval
-        while cell <= latest:
-            cell += self.interval
-            count += 1
-        return count
+        return self.policy.max_concurrency is None and self.policy.rate is None
 
     def position(self, ready_at: int, priority: int | None) -> int:
         """Where a message stands that is ready since then."""
@@ -85,25 +72,24 @@ class Channel:
         aging = self.policy.priority_aging
         return -priority if aging is None else ready_at - priority * microseconds(aging)
 
-    def release(self, count: int, now: int) -> None:
-        """Note that so many messages were released."""
-        self.rate_at = max(self.rate_at, now) + count * self.interval
-        if self.policy.rate:
-            self.taken_at += [now] * count
-            self._check_windows(self.policy.rate)
-
     def configure(self, policy: ChannelPolicy, rate_at: int) -> None:
         """Another policy; the rate is measured anew."""
         self.policy = policy
-        self.rate_at = rate_at
-        self.taken_at = []
+        self.cell.configure(policy.rate, rate_at)
 
-    def _check_windows(self, rate: Rate) -> None:
-        """I6: in any window at most burst + window // interval messages."""
-        last = self.taken_at[-1]
-        for count, first in enumerate(reversed(self.taken_at), 1):
-            most = rate.burst + (last - first) // self.interval
-            assert count <= most, f"{count} messages within {last - first} us, the rate allows {most}"
+
+@dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """The limits of the queue as a whole. ``shared``: whether it draws from the shared limit."""
+
+    most: int | None = None
+    rate: Rate | None = None
+    shared: bool = False
+
+    @property
+    def limited(self) -> bool:
+        """Whether messages that are out are counted."""
+        return self != QueueLimits()
 
 
 @dataclass(slots=True)
@@ -132,7 +118,8 @@ class Books:
     history: list[tuple[int, int, Outcome]] = field(default_factory=list)
     enqueued: int = 0
     paused: bool = False
-    limit: int | None = None
+    limits: QueueLimits = QueueLimits()
+    rate: RateCell = field(default_factory=RateCell)
     records: bool = False
     defaults: ChannelPolicy | None = None
 
@@ -199,7 +186,7 @@ class Books:
         message.deliveries = deliveries
         message.attempts += 1
         message.slots = int(self.channels[message.channel].policy.max_concurrency is not None)
-        message.slots += 2 * (self.limit is not None)
+        message.slots += 2 * self.limits.limited
         message.recorded = self.records
         return message
 
@@ -246,13 +233,17 @@ class Books:
         """How many slots of a channel are held."""
         return sum(one.slots & 1 for one in self.messages.values() if one.channel == name)
 
-    def room(self, limit: int) -> int:
-        """How many of so many messages the queue's own limit and its pause let out."""
+    def slots_of_queue(self) -> int:
+        """How many slots of the queue are held."""
+        return sum(one.slots >> 1 for one in self.messages.values())
+
+    def room(self, limit: int, now: int) -> int:
+        """How many of so many messages the queue's own limits and its pause let out."""
         if self.paused:
             return 0
-        if self.limit is None:
-            return limit
-        return max(0, min(limit, self.limit - sum(one.slots >> 1 for one in self.messages.values())))
+        rate = self.rate.allows(now)
+        free = None if self.limits.most is None else max(0, self.limits.most - self.slots_of_queue())
+        return min(one for one in (limit, rate, free) if one is not None)
 
     def holder_of(self, channel: str, key: str) -> Message | None:
         """The message that holds a key."""

@@ -12,6 +12,7 @@ from sqlalchemy_fairqueue.queue.deliveries import MAX_BYTES
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 from tests.model.allowances import Offer, check_batch, check_due_in, offers, put_off, unhindered
 from tests.model.books import Lease
+from tests.model.shared_limits import SharedRoom
 from tests.model.spoilt import Spoiling
 from tests.model.work import QUEUE, Effects
 from tests.model.world import CONSUMERS, TICK
@@ -51,11 +52,11 @@ class Consuming(Spoiling):
         now = self.world.now() + TICK
         others = self.others()
         self._reclaim(now, others)
-        if others.queue_state and self.books.limit is not None and not self.books.paused:
+        if others.queue_state and self.books.limits.limited and not self.books.paused:
             return self._turned_away(consumer, limit, lease)
         if others.gate and not self.books.paused:
             return self._at_a_closed_gate(consumer, limit, lease, now)
-        room = self.books.room(limit)
+        room, shared = self.books.room(limit, now), self.shared_room()
 
         failures = self.world.failures
         batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease, max_bytes=max_bytes)
@@ -64,7 +65,9 @@ class Consuming(Spoiling):
         span = now, self.world.now() if is_late else now
 
         self._note_what_it_met(batch, limit, room, offered)
-        given, was_cut = check_batch(batch, room, offered, max_bytes)
+        most = shared.most(room, self.world.now())
+        given, was_cut = check_batch(batch, shared.least(room, now), most, offered, max_bytes)
+        self.note_drawn(len(batch), now)
         self.saw("dequeue was cut by its bytes" if was_cut else "dequeue ended by itself")
         self._check_lease(batch, consumer, kept if kept not in others.leases else None, span, microseconds(lease))
         for delivery in batch:
@@ -74,9 +77,11 @@ class Consuming(Spoiling):
             assert delivery.headers == ({"number": message.number} if message.number % 2 else None)
         for name, count in given.items():
             channel = self.books.channels[name]
-            channel.release(count, now)
+            channel.cell.release(count, now)
             limit_ = channel.policy.max_concurrency
             assert limit_ is None or self.books.slots_of(name) <= limit_, f"channel {name} exceeds its limit {limit_}"
+        if batch and self.books.limits.limited:
+            self.books.rate.release(len(batch), now)
         if is_late:
             self.follow_rates()
         self.turns.served(
@@ -85,9 +90,19 @@ class Consuming(Spoiling):
             {name: channel.policy.weight for name, channel in self.books.channels.items()},
         )
         put_off(self.books, offered, self.world.now())
-        check_due_in(batch, limit, self.books, others, now)
+        check_due_in(batch, limit, self.books, others, now, has_room=self._has_room(now))
         self.given = [*self.given, *batch][-30:]
         return batch
+
+    def shared_room(self) -> SharedRoom:
+        """The room in the shared limit that the queue draws from; here it draws from none."""
+        return SharedRoom()
+
+    def note_drawn(self, count: int, now: int) -> None:
+        """So many messages were drawn from the shared limit, at *now* or a little later."""
+
+    def _has_room(self, now: int) -> bool:
+        return self.shared_room().least(self.books.room(1, now), now) > 0
 
     def _reclaim(self, now: int, others: Effects) -> None:
         """What a dequeue does first: expired leases are taken back, and messages that came due promoted."""
@@ -126,7 +141,7 @@ class Consuming(Spoiling):
             self.saw("dequeue was turned away")
         else:
             # Nothing was found, so that the gate was not asked for.
-            check_due_in(batch, limit, self.books, self.others(), now)
+            check_due_in(batch, limit, self.books, self.others(), now, has_room=self._has_room(now))
         return batch
 
     def _check_lease(self, batch: Batch, consumer: int, kept: int | None, now: tuple[int, int], lease: int) -> None:

@@ -7,10 +7,12 @@ with state as (
     (select coalesce(sum(g.freed), 0) from fq_signal g where g.channel_id = s.channel_id) as freed
   from fq_channel_state s
   left join fq_channel c on c.id = s.channel_id
+  where s.queue = 'model'
 )
 select format('I9: channel %s has %s state rows', c.name, count(s.channel_id))
 from fq_channel c
 left join fq_channel_state s on s.channel_id = c.id
+where c.queue = 'model'
 group by c.id
 having count(s.channel_id) <> 1
 union all
@@ -103,13 +105,20 @@ select format('I18: the queue counts %s, but %s slots are held and %s freed ones
 from fq_queue_state q
 cross join (
   select
-    (select coalesce(sum(m.slots >> 1), 0) from fq_message m) as held,
-    (select coalesce(sum(g.queue_freed), 0) from fq_signal g) as freed
+    (
+      select coalesce(sum(m.slots >> 1), 0)
+      from fq_message m
+      join fq_channel c on c.id = m.channel_id
+      where c.queue = 'model'
+    ) as held,
+    (select coalesce(sum(g.queue_freed), 0) from fq_signal g where g.queue = 'model') as freed
 ) n
-where q.current_concurrency <> n.held + n.freed
+where q.queue = 'model'
+  and q.current_concurrency <> n.held + n.freed
 union all
 select format('I18: the queue has %s state rows', count(*))
 from fq_queue_state q
+where q.queue = 'model'
 having count(*) > 1
 union all
 select format('I21: channel %s has heard signal %s, the last one made is %s', s.name, s.heard_id, q.last_value)
@@ -124,21 +133,24 @@ where m.cancelled
 """
 
 LEFT = """
-select 'I8: message ' || m.id from fq_message m
+select 'I8: message ' || m.id from fq_message m join fq_channel c on c.id = m.channel_id where c.queue = 'model'
 union all
-select 'I8: signal ' || g.id from fq_signal g
+select 'I8: signal ' || g.id from fq_signal g where g.queue = 'model'
 union all
 select format('I8: state of channel %s: current %s, next %s', s.channel_id, s.current_concurrency, s.next_dequeue_at)
 from fq_channel_state s
-where s.current_concurrency <> 0 or s.next_dequeue_at is not null
+where s.queue = 'model'
+  and (s.current_concurrency <> 0 or s.next_dequeue_at is not null)
 union all
-select 'I8: lease ' || l.id from fq_lease l
+select 'I8: lease ' || l.id from fq_lease l where l.queue = 'model'
 union all
 select format('I17: backlog of channel %s: %s', s.channel_id, s.backlog)
 from fq_channel_state s
-where s.backlog <> 0
+where s.queue = 'model'
+  and s.backlog <> 0
 union all
 select format('I18: count of the queue: %s', q.current_concurrency)
 from fq_queue_state q
-where q.current_concurrency <> 0
+where q.queue = 'model'
+  and q.current_concurrency <> 0
 """

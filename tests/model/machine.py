@@ -39,7 +39,7 @@ class FairQueueMachine(Granted):
     )
     def lock(self, tx: int, kind: Literal["message", "state", "lease", "queue"], which: int, channel: str) -> None:
         """Somebody locks a row and keeps it locked until the transaction ends."""
-        if kind == "queue" and self.books.limit is None:
+        if kind == "queue" and not self.books.limits.limited:
             return
         session, transaction = self.session(tx)
         ready = [one.id for one in self.books.messages.values() if one.lease_id is None]

@@ -5,13 +5,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A small mistake in a function. ``slow``: many programs must run before one stumbles over it."""
+    """A small mistake in a function.
+
+    ``slow``: many programs must run before one stumbles over it. ``limits``: the machine of limits runs them.
+    """
 
     name: str
     function: str
     right: str
     wrong: str
     slow: bool = False
+    limits: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -289,5 +293,35 @@ _SPOILT = [
         slow=True,
     ),
 ]
+_LIMITS = [
+    Mutation(
+        "the rate of a queue stays as it was",
+        "fq_limit_queue",
+        "      rate_interval = v_new.rate_interval,\n",
+        "",
+        limits=True,
+    ),
+    Mutation(
+        "what other queues have out takes no room in a shared limit",
+        "fq_draw_room",
+        "select sum(x.messages_out) as messages_out,",
+        "select sum(x.messages_out) filter (where x.queue = p_queue) as messages_out,",
+        limits=True,
+    ),
+    Mutation(
+        "what is drawn does not count for the rate of a shared limit",
+        "fq_draw",
+        "        rate_at = r.rate_at,\n",
+        "",
+        limits=True,
+    ),
+    Mutation(
+        "a queue that begins to draw from a shared limit has nothing out",
+        "fq_limit_queue",
+        "    set slots = m.slots | 2",
+        "    set slots = m.slots",
+        limits=True,
+    ),
+]
 
-MUTATIONS = [*_KERNEL, *_FLOOR, *_COSTS, *_PRIORITY, *_SERVING, *_KEYS, *_BOUNDS, *_ROLES, *_SPOILT]
+MUTATIONS = [*_KERNEL, *_FLOOR, *_COSTS, *_PRIORITY, *_SERVING, *_KEYS, *_BOUNDS, *_ROLES, *_SPOILT, *_LIMITS]

@@ -15,6 +15,7 @@ select m.id, c.name as channel, convert_from(m.content, 'UTF8')::integer as numb
   m.delivered_at is not null as recorded
 from fq_message m
 join fq_channel c on c.id = m.channel_id
+where c.queue = 'model'
 """
 _DEAD = "select message_id, dedupe_key as key from fq_dead_letter"
 _QUARANTINED = "select message_id as id from fq_quarantine"
@@ -25,12 +26,14 @@ select c.name, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight, s.max
   s.dropped + (select coalesce(sum(g.dropped), 0) from fq_signal g where g.channel_id = s.channel_id) as dropped
 from fq_channel_state s
 join fq_channel c on c.id = s.channel_id
+where c.queue = 'model'
 """
 _SIGNALS = """
 select g.id, c.name as channel, g.added, g.bounded, g.queue_freed, g.id <= s.heard_id as passed
 from fq_signal g
 join fq_channel c on c.id = g.channel_id
 join fq_channel_state s on s.channel_id = g.channel_id
+where c.queue = 'model'
 """
 
 HIDDEN = """

@@ -13,6 +13,7 @@ from sqlalchemy.exc import ProgrammingError
 from sqlalchemy_fairqueue import ChannelPolicy, NotGranted
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from tests.model.administration import POLICIES
+from tests.model.books import QueueLimits
 from tests.model.business import CHANNELS, MESSAGES, VERBS
 from tests.model.consumers import LEASES
 from tests.model.grants import GRANTS
@@ -84,7 +85,7 @@ class Granted(Stories):
                 work, perform = Purged(channel), partial(queue.purge, channel=channel)
             case _:
                 most = policy.max_concurrency
-                work, perform = Limited(most), partial(queue.configure, max_concurrency=most)
+                work, perform = Limited(QueueLimits(most)), partial(queue.configure, max_concurrency=most)
         self._change_as(role, {"operator"}, work, perform)
 
     @rule(role=ROLES, limit=st.integers(1, 5), lease=LEASES)

@@ -23,9 +23,9 @@ class Reached:
         return "\n".join((f"{self.programs['all']} programs", *lines))
 
 
-def run(world: World, how: settings) -> Reached:
+def run(world: World, how: settings, machine: type[FairQueueMachine] = FairQueueMachine) -> Reached:
     """Run programs until one fails or there were enough."""
     reached = Reached()
     bound = {"world": world, "tally": reached.tally, "programs": reached.programs}
-    run_state_machine_as_test(type("Machine", (FairQueueMachine,), bound), settings=how)
+    run_state_machine_as_test(type("Machine", (machine,), bound), settings=how)
     return reached

@@ -5,8 +5,10 @@ from datetime import timedelta
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from tests.model.allowances import offers
+from tests.model.allowances import Offer, offers
+from tests.model.books import Books
 from tests.model.letters import Letters
+from tests.model.work import Effects
 from tests.model.world import TICK
 
 # No dequeue can count one more attempt. A letter holds the first message; a check refuses the second.
@@ -18,6 +20,10 @@ _LAST = 2**31 - 1
 # So long take a dequeue that fails, what sets rows aside, and the next dequeue.
 _STEPS = 100 * TICK
 _MOST = 100
+
+
+def _offered(books: Books, others: Effects, now: int) -> tuple[dict[str, Offer], int]:
+    return offers(books, others, now), books.room(_MOST, now)
 
 
 class Spoiling(Letters):
@@ -78,7 +84,7 @@ class Spoiling(Letters):
             now = self.world.now()
             others = self.others()
             expire = any(0 < one.expires_at - now <= _STEPS for one in self.books.leases.values())
-            if not expire and offers(self.books, others, now) == offers(self.books, others, now + _STEPS):
+            if not expire and _offered(self.books, others, now) == _offered(self.books, others, now + _STEPS):
                 return
             self.world.advance(timedelta(microseconds=_STEPS))
         raise AssertionError("the queue never comes to rest")
@@ -102,3 +108,4 @@ class Spoiling(Letters):
         """A dequeue that set rows aside took its messages at an instant that is not known here."""
         for name, channel in self.books.channels.items():
             channel.configure(channel.policy, self.world.state(name).rate_at)
+        self.follow_queue_rate()

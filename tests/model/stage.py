@@ -11,7 +11,7 @@ from sqlalchemy_fairqueue.unit_of_work import Verb
 from tests.model.books import Books, Channel, Message
 from tests.model.signals import Signals
 from tests.model.turns import Turns
-from tests.model.work import Addition, Effects, Settled, Wanted
+from tests.model.work import QUEUE, Addition, Effects, Settled, Wanted
 from tests.model.world import World
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Stage(RuleBasedStateMachine):
             channel = self.books.channels[configured.channel]
             self._mark(configured.marked, 1)
             rate_at = self.world.state(configured.channel).rate_at
-            assert rate_at <= channel.rate_at
+            assert rate_at <= channel.cell.rate_at
             if configured.changes is not None:
                 self.saw("some fields of a policy")
             channel.configure(configured.after(channel.policy), rate_at)
@@ -174,8 +174,15 @@ class Stage(RuleBasedStateMachine):
         for recorded in effects.recorded:
             self.books.records = recorded.history
         for limited in effects.limited:
-            self.books.limit = limited.most
+            self.books.limits = limited.after(self.books.limits)
             self._mark(limited.marked, 2)
+        if effects.limited:
+            self.follow_queue_rate()
+
+    def follow_queue_rate(self) -> None:
+        """The rate of the queue as its state has it, measured anew."""
+        [[rate_at]] = self.world.rows("select max(rate_at) from fq_queue_state where queue = %(queue)s", queue=QUEUE)
+        self.books.rate.configure(self.books.limits.rate, rate_at or 0)
 
     def _mark(self, messages: frozenset[int], slot: int) -> None:
         for message_id in messages & self.books.messages.keys():

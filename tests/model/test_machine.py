@@ -3,6 +3,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.model.limits import LimitsMachine
+from tests.model.machine import FairQueueMachine
 from tests.model.runner import run
 from tests.model.world import World
 
@@ -49,16 +51,35 @@ _SURE = 14
 """So many programs are expected to reach what is asked for: none would do in one run of a million."""
 
 
+_REACHED_BY_LIMITS = {
+    "dequeue came to the queue's limit": 0.1,
+    "dequeue drew from the shared limit": 0.2,
+    "the rival took messages": 0.3,
+    "the rival was held back": 0.2,
+}
+
+
 @pytest.mark.timeout(0)
-def test_every_program_of_transactions_and_consumers_keeps_the_invariants(world: World) -> None:
+@pytest.mark.parametrize(
+    ("machine", "share", "expected"),
+    [(FairQueueMachine, 1, _REACHED), (LimitsMachine, 2, _REACHED_BY_LIMITS)],
+    ids=["transactions and consumers", "limits of queues"],
+)
+def test_every_program_keeps_the_invariants(
+    world: World, machine: type[FairQueueMachine], share: int, expected: dict[str, float]
+) -> None:
     """The invariants hold whatever happens in whatever order, and draining empties the queue."""
     reached = run(
         world,
         settings(
-            max_examples=_EXAMPLES, stateful_step_count=_STEPS, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=_EXAMPLES // share,
+            stateful_step_count=_STEPS,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
         ),
+        machine,
     )
 
     print(f"\n{reached}")  # noqa: T201 (for deep runs)
-    sure = {what for what, share in _REACHED.items() if share * reached.programs["all"] >= _SURE}
+    sure = {what for what, part in expected.items() if part * reached.programs["all"] >= _SURE}
     assert sure <= reached.programs.keys(), f"never reached: {sure - reached.programs.keys()}"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from sqlalchemy_fairqueue import CancelReceipt, ChannelPolicy, Delivery, PurgeReceipt, Receipt
 from sqlalchemy_fairqueue.unit_of_work import Verb
 from sqlalchemy_fairqueue.values.messages import CancelOutcome, EnqueueOutcome, OnDuplicate
-from tests.model.books import Books, End, Message, Outcome
+from tests.model.books import Books, End, Message, Outcome, QueueLimits
 
 QUEUE = "model"
 
@@ -120,10 +120,15 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """A limit of the queue to be set. ``marked``: messages that are out and get a slot."""
+    """Limits of the queue to be set: those that are named. ``marked``: messages that are out and get a slot."""
 
-    most: int | None
+    limits: QueueLimits
+    names: frozenset[str] = frozenset({"most"})
     marked: frozenset[int] = frozenset()
+
+    def after(self, before: QueueLimits) -> QueueLimits:
+        """The limits of the queue, which had others before."""
+        return replace(before, **{name: getattr(self.limits, name) for name in self.names})
 
 
 Work = Wanted | Settled | Cancelled | Configured | Defaulted | Paused | Recorded | Limited | Purged

@@ -1,0 +1,142 @@
+"""The machine of limits: the rules of the machine, and rates of the queue, and a limit that a rival draws from too."""
+
+from datetime import timedelta
+from functools import partial
+
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule
+
+from sqlalchemy_fairqueue import Batch, Delivery, Queue, Rate
+from tests.model.books import QueueLimits
+from tests.model.business import TRANSACTIONS
+from tests.model.machine import FairQueueMachine
+from tests.model.rates import RateCell
+from tests.model.shared_limits import Drawn, SharedRoom
+from tests.model.work import Limited
+from tests.model.world import TICK
+
+SHARED = "shared"
+RATES = st.none() | st.builds(Rate, st.sampled_from([1, 50]), burst=st.integers(1, 4))
+# No program takes so long: the rival's slots stay its own until it gives them back.
+_LEASE = timedelta(days=30)
+_STEPS = 100 * TICK
+
+
+class LimitsMachine(FairQueueMachine):
+    """Limits of the queue as a whole: its rate, and one that it shares with a rival of one channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world.rows("truncate fq_limit, fq_limit_state, fq_limit_share")
+        self.shared_most: int | None = None
+        self.drawn = Drawn()
+        self.rival = Queue("rival")
+        self.held: list[Delivery] = []
+        self.rival.configure_limit(self.world.engine, SHARED, max_concurrency=None)
+        self.rival.configure(self.world.engine, limits=[SHARED])
+
+    @initialize(most=st.none() | st.integers(1, 6), rate=RATES, own=RATES)
+    def begin_limited(self, most: int | None, rate: Rate | None, own: Rate | None) -> None:
+        """Most programs begin with a queue that draws from the shared limit, and some with a rate of its own."""
+        self.change_shared_limit(most, rate)
+        self.share_limit(None, shared=most is not None or rate is not None, now=True)
+        self.limit_rate(None, own, now=True)
+
+    @rule(tx=st.none() | TRANSACTIONS, rate=RATES, now=st.booleans())
+    def limit_rate(self, tx: int | None, rate: Rate | None, *, now: bool) -> None:
+        """Set a rate of the whole queue, or lift it."""
+        work = Limited(QueueLimits(rate=rate), frozenset({"rate"}))
+        self.change(tx, work, partial(self.world.queues[0].configure, rate=rate), now=now)
+
+    @rule(tx=st.none() | TRANSACTIONS, shared=st.sampled_from([True, True, False]), now=st.booleans())
+    def share_limit(self, tx: int | None, *, shared: bool, now: bool) -> None:
+        """Draw from the shared limit from now on, or from none."""
+        work = Limited(QueueLimits(shared=shared), frozenset({"shared"}))
+        limits = [SHARED] if shared else None
+        self.change(tx, work, partial(self.world.queues[0].configure, limits=limits), now=now)
+
+    @rule(most=st.none() | st.integers(1, 6), rate=RATES)
+    def change_shared_limit(self, most: int | None, rate: Rate | None) -> None:
+        """Set the shared limit, raise it, lower it, lift it."""
+        self.rival.configure_limit(self.world.engine, SHARED, max_concurrency=most, rate=rate)
+        self.shared_most = most
+        self.drawn = Drawn(RateCell(rate))
+
+    @rule(count=st.integers(1, 4))
+    def rival_takes(self, count: int) -> None:
+        """The rival adds messages and takes as many as it is let."""
+        for _ in range(count):
+            self.rival.enqueue_now(self.world.engine, channel="r", payload=None)
+        while any(0 < one.expires_at - self.world.now() <= _STEPS for one in self.books.leases.values()):
+            self.world.advance(timedelta(microseconds=_STEPS))
+        before = self.world.now()
+        batch = self.rival.dequeue(self.world.engine, limit=count, lease=_LEASE)
+        self._note_abandoned(before)
+        out = self._out()
+        self.held += batch
+        assert self.shared_most is None or not batch or out + len(batch) <= self.shared_most, (
+            f"the rival got {len(batch)}, {out} were out, the shared limit is {self.shared_most}"
+        )
+        self.drawn.add(len(batch), before, self.world.now())
+        self.saw("the rival took messages" if batch else "the rival was held back")
+
+    def _note_abandoned(self, now: int) -> None:
+        """At a full limit the rival takes back what expired, if the queue has no consumer any more."""
+        expired = [
+            one.id
+            for one in self.books.messages.values()
+            if one.lease_id is not None and self.books.leases[one.lease_id].expires_at <= now
+        ]
+        if expired and not any(one.expires_at > now for one in self.books.leases.values()):
+            held = self.world.rows(
+                "select from fq_message where id = any (%(ids)s) and lease_id is not null", ids=expired
+            )
+            if len(held) < len(expired):
+                others = self.others()
+                self.books.reclaim(now, others.messages, others.leases)
+                self.saw("the rival took back what was abandoned")
+
+    @rule(which=st.integers(0, 5))
+    @precondition(lambda self: self.held)
+    def rival_completes(self, which: int) -> None:
+        """The rival gives a slot back, which counts until it is heard."""
+        self.rival.complete(self.world.engine, self.held.pop(which % len(self.held)))
+
+    def shared_room(self) -> SharedRoom:
+        """The room in the shared limit: the rival's slots count until the rival has heard that they are free."""
+        if not self.books.limits.shared:
+            return SharedRoom()
+        [[rate_at, rival_out, waits_until]] = self.world.rows(
+            "select s.rate_at, coalesce(q.current_concurrency, 0), m.hungry_until from fq_limit_state s "
+            "join fq_limit_share m on m.queue = 'rival' left join fq_queue_state q on q.queue = 'rival'"
+        )
+        free = None if self.shared_most is None else max(0, self.shared_most - rival_out - self.books.slots_of_queue())
+        return SharedRoom(free, RateCell(self.drawn.cell.rate, rate_at), contended=waits_until > self.world.now())
+
+    def note_drawn(self, count: int, now: int) -> None:
+        """The rate of the shared limit holds for both queues together; so does its number of slots."""
+        if not self.books.limits.shared or not count:
+            return
+        self.drawn.add(count, now - TICK, self.world.now())
+        self.saw("dequeue drew from the shared limit")
+        out = self._out() + count
+        assert self.shared_most is None or out <= self.shared_most, f"{out} are out, the limit is {self.shared_most}"
+
+    def _out(self) -> int:
+        return len(self.held) + (self.books.slots_of_queue() if self.books.limits.shared else 0)
+
+    def _drain(self) -> None:
+        """The rival leaves first, and leaves nothing behind that counts."""
+        self.rival.complete(self.world.engine, self.held)
+        self.held.clear()
+        self.rival.purge(self.world.engine, "r")
+        assert list(self.rival.dequeue(self.world.engine)) == []
+        super()._drain()
+
+    def _drained(self) -> Batch:
+        """At a full limit consumers poll, and only a lease that expires makes room."""
+        if self.shared_room().free == 0:
+            out = [one.lease_id for one in self.books.messages.values() if one.lease_id is not None]
+            first = min(self.books.leases[one].expires_at for one in out)
+            self.world.advance(timedelta(microseconds=max(TICK, first - self.world.now())))
+        return super()._drained()
