@@ -102,12 +102,15 @@ class LimitsMachine(FairQueueMachine):
         """The rival gives a slot back, which counts until it is heard."""
         self.rival.complete(self.world.engine, self.held.pop(which % len(self.held)))
 
+    def spoil(self, which: int, how: str) -> None:
+        """No rule here: when a dequeue sets bad rows aside, its draws are at instants that are not known."""
+
     def shared_room(self) -> SharedRoom:
         """The room in the shared limit: the rival's slots count until the rival has heard that they are free."""
         if not self.books.limits.shared:
             return SharedRoom()
         [[rate_at, rival_out, waits_until]] = self.world.rows(
-            "select s.rate_at, coalesce(q.current_concurrency, 0), m.hungry_until from fq_limit_state s "
+            "select s.rate_at, coalesce(q.current_concurrency, 0), m.contends_until from fq_limit_state s "
             "join fq_limit_share m on m.queue = 'rival' left join fq_queue_state q on q.queue = 'rival'"
         )
         free = None if self.shared_most is None else max(0, self.shared_most - rival_out - self.books.slots_of_queue())
