@@ -250,35 +250,35 @@ def resume(connection: Connection, target: Target, channel: str | None, *, notif
 
 
 @cache
-def hold_queue_clause(schema: str | None) -> Clause:
-    """``fq_hold_queue``."""
-    return call(schema, "fq_hold_queue", "1", queue="text")
+def lock_queue_clause(schema: str | None) -> Clause:
+    """``fq_lock_queue``."""
+    return call(schema, "fq_lock_queue", "1", queue="text")
 
 
-def hold_queue(connection: Connection, target: Target) -> None:
+def lock_queue(connection: Connection, target: Target) -> None:
     """Lock the row of a queue, made if it has none, as its configuration does."""
-    fetch(connection, hold_queue_clause(target.schema), {"queue": target.queue}, f"lock queue {target.queue!r}")
+    fetch(connection, lock_queue_clause(target.schema), {"queue": target.queue}, f"lock queue {target.queue!r}")
 
 
 @cache
-def hold_gate_clause(schema: str | None) -> Clause:
-    """``fq_hold_gate``."""
-    return call(schema, "fq_hold_gate", "1", queue="text", limited="boolean")
+def lock_gate_clause(schema: str | None) -> Clause:
+    """``fq_lock_gate``."""
+    return call(schema, "fq_lock_gate", "1", queue="text", limited="boolean")
 
 
-def hold_gate(connection: Connection, target: Target) -> None:
+def lock_gate(connection: Connection, target: Target) -> None:
     """Let nobody take messages of a queue without a limit until the transaction ends."""
     parameters = {"queue": target.queue, "limited": None}
-    fetch(connection, hold_gate_clause(target.schema), parameters, f"close the gate of queue {target.queue!r}")
+    fetch(connection, lock_gate_clause(target.schema), parameters, f"close the gate of queue {target.queue!r}")
 
 
 @cache
-def hold_channels_clause(schema: str | None) -> Clause:
-    """``fq_hold_channels``."""
-    return call(schema, "fq_hold_channels", "1", queue="text", names="text[]", policies="jsonb[]")
+def lock_channels_clause(schema: str | None) -> Clause:
+    """``fq_lock_channels``."""
+    return call(schema, "fq_lock_channels", "1", queue="text", names="text[]", policies="jsonb[]")
 
 
-def hold_channels(connection: Connection, target: Target, channels: Mapping[str, ChannelPolicy | None]) -> None:
+def lock_channels(connection: Connection, target: Target, channels: Mapping[str, ChannelPolicy | None]) -> None:
     """Lock the state of channels, in the order of their names.
 
     Args:
@@ -289,7 +289,7 @@ def hold_channels(connection: Connection, target: Target, channels: Mapping[str,
     policies = [None if policy is None else new_policy_json(policy) or "{}" for policy in channels.values()]
     parameters = {"queue": target.queue, "names": list(channels), "policies": policies}
     doing = f"lock {len(channels)} channels of queue {target.queue!r}"
-    fetch(connection, hold_channels_clause(target.schema), parameters, doing)
+    fetch(connection, lock_channels_clause(target.schema), parameters, doing)
 
 
 def _unknown_channel(target: Target, channel: str | None, advice: str) -> UnknownChannel:

@@ -66,15 +66,15 @@ def set_default_plan(connection: Connection, target: Target, plan: str | None) -
 
 
 @cache
-def hold_plans_clause(schema: str | None) -> Clause:
-    """``fq_hold_plans``."""
-    return call(schema, "fq_hold_plans", "1", queue="text", removed="text[]", used="text[]")
+def lock_plans_clause(schema: str | None) -> Clause:
+    """``fq_lock_plans``."""
+    return call(schema, "fq_lock_plans", "1", queue="text", removed="text[]", used="text[]")
 
 
-def hold_plans(connection: Connection, target: Target, removed: Sequence[str], used: Sequence[str]) -> None:
+def lock_plans(connection: Connection, target: Target, removed: Sequence[str], used: Sequence[str]) -> None:
     """Lock plans that are removed, and those that channels are put on."""
     parameters = {"queue": target.queue, "removed": list(removed), "used": list(used)}
-    fetch(connection, hold_plans_clause(target.schema), parameters, f"lock plans of queue {target.queue!r}")
+    fetch(connection, lock_plans_clause(target.schema), parameters, f"lock plans of queue {target.queue!r}")
 
 
 @cache

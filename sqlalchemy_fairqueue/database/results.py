@@ -90,13 +90,13 @@ def results(connection: Connection, target: Target, message_ids: Sequence[int]) 
 
 
 @cache
-def wait_results_clause(schema: str | None) -> Clause:
-    """``fq_wait_results``."""
+def begin_result_wait_clause(schema: str | None) -> Clause:
+    """``fq_begin_result_wait``."""
     types = {"queue": "text", "message_id": "bigint", "waiter": "uuid", "wait": "bigint"}
-    return call(schema, "fq_wait_results", "1", **types)
+    return call(schema, "fq_begin_result_wait", "1", **types)
 
 
-def wait_results(connection: Connection, target: Target, message_id: int, waiter: UUID, wait: timedelta) -> None:
+def begin_result_wait(connection: Connection, target: Target, message_id: int, waiter: UUID, wait: timedelta) -> None:
     """Register that somebody waits for so long for what becomes of a message. The caller commits."""
     parameters = {
         "queue": target.queue,
@@ -104,20 +104,22 @@ def wait_results(connection: Connection, target: Target, message_id: int, waiter
         "waiter": str(waiter),
         "wait": microseconds(wait),
     }
-    fetch(connection, wait_results_clause(target.schema), parameters, f"wait for the result of message {message_id}")
+    fetch(
+        connection, begin_result_wait_clause(target.schema), parameters, f"wait for the result of message {message_id}"
+    )
 
 
 @cache
-def unwait_results_clause(schema: str | None) -> Clause:
-    """``fq_unwait_results``."""
-    return call(schema, "fq_unwait_results", "1", queue="text", message_id="bigint", waiter="uuid")
+def end_result_wait_clause(schema: str | None) -> Clause:
+    """``fq_end_result_wait``."""
+    return call(schema, "fq_end_result_wait", "1", queue="text", message_id="bigint", waiter="uuid")
 
 
-def unwait_results(connection: Connection, target: Target, message_id: int, waiter: UUID) -> None:
+def end_result_wait(connection: Connection, target: Target, message_id: int, waiter: UUID) -> None:
     """Somebody waits no more."""
     parameters = {"queue": target.queue, "message_id": message_id, "waiter": str(waiter)}
     doing = f"stop waiting for the result of message {message_id}"
-    fetch(connection, unwait_results_clause(target.schema), parameters, doing)
+    fetch(connection, end_result_wait_clause(target.schema), parameters, doing)
 
 
 @cache

@@ -233,39 +233,46 @@ def _delays(delays: Iterable[timedelta | None]) -> list[int | None]:
 
 
 @cache
-def hold_deliveries_clause(schema: str | None) -> Clause:
-    """``fq_hold_deliveries``."""
-    return call(schema, "fq_hold_deliveries", "message_id", **TOKEN_TYPES, queue="text")
+def lock_deliveries_clause(schema: str | None) -> Clause:
+    """``fq_lock_deliveries``."""
+    return call(schema, "fq_lock_deliveries", "message_id", **TOKEN_TYPES, queue="text")
 
 
-def hold_deliveries(connection: Connection, target: Target, tokens: Sequence[Token]) -> None:
+def lock_deliveries(connection: Connection, target: Target, tokens: Sequence[Token]) -> None:
     """Lock the messages of valid tokens, in the order of their ids."""
-    fetch(connection, *hold_deliveries_call(target, tokens))
+    fetch(connection, *lock_deliveries_call(target, tokens))
 
 
-def hold_deliveries_call(target: Target, tokens: Sequence[Token]) -> Call:
-    """The call of :func:`hold_deliveries`."""
+def lock_deliveries_call(target: Target, tokens: Sequence[Token]) -> Call:
+    """The call of :func:`lock_deliveries`."""
     doing = f"lock {len(tokens)} messages of queue {target.queue!r}"
-    return Call(hold_deliveries_clause(target.schema), token_parameters(tokens) | {"queue": target.queue}, doing)
+    return Call(lock_deliveries_clause(target.schema), token_parameters(tokens) | {"queue": target.queue}, doing)
 
 
 @cache
-def hold_messages_clause(schema: str | None) -> Clause:
-    """``fq_hold_messages``."""
-    return call(schema, "fq_hold_messages", "1", ids="bigint[]")
+def lock_messages_clause(schema: str | None) -> Clause:
+    """``fq_lock_messages``."""
+    return call(schema, "fq_lock_messages", "1", ids="bigint[]")
 
 
-def hold_messages(connection: Connection, target: Target, message_ids: Iterable[int]) -> None:
+def lock_messages(connection: Connection, target: Target, message_ids: Iterable[int]) -> None:
     """Lock messages in the order of their ids, no matter who holds them."""
     ids = sorted(message_ids)
     doing = f"lock {len(ids)} messages of queue {target.queue!r}"
-    fetch(connection, hold_messages_clause(target.schema), {"ids": ids}, doing)
+    fetch(connection, lock_messages_clause(target.schema), {"ids": ids}, doing)
 
 
 @cache
 def leased_clause(schema: str | None) -> Clause:
-    """``fq_leased``."""
-    return call(schema, "fq_leased", "fq_leased as ids", queue="text", slot="integer", channels="text[]")
+    """``fq_leased_without_slot``."""
+    return call(
+        schema,
+        "fq_leased_without_slot",
+        "fq_leased_without_slot as ids",
+        queue="text",
+        slot="integer",
+        channels="text[]",
+    )
 
 
 def leased(connection: Connection, target: Target, channels: Sequence[str] | None) -> list[int]:

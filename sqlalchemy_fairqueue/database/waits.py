@@ -30,12 +30,16 @@ class Wait(NamedTuple):
 
 
 @cache
-def wait_clause(schema: str | None) -> Clause:
-    """``fq_wait``."""
-    return call(schema, "fq_wait", "lease_id, topic", queue="text", consumer="text", lease_id="bigint", wait="bigint")
+def begin_wait_clause(schema: str | None) -> Clause:
+    """``fq_begin_wait``."""
+    return call(
+        schema, "fq_begin_wait", "lease_id, topic", queue="text", consumer="text", lease_id="bigint", wait="bigint"
+    )
 
 
-def wait(connection: Connection, target: Target, *, consumer: str, lease_id: int | None, duration: timedelta) -> Wait:
+def begin_wait(
+    connection: Connection, target: Target, *, consumer: str, lease_id: int | None, duration: timedelta
+) -> Wait:
     """Register that a consumer waits. The caller commits, and polls once more afterwards.
 
     Args:
@@ -47,7 +51,7 @@ def wait(connection: Connection, target: Target, *, consumer: str, lease_id: int
     """
     [row] = fetch(
         connection,
-        wait_clause(target.schema),
+        begin_wait_clause(target.schema),
         {"queue": target.queue, "consumer": consumer, "lease_id": lease_id, "wait": microseconds(duration)},
         f"wait for queue {target.queue!r}",
     )
@@ -55,11 +59,13 @@ def wait(connection: Connection, target: Target, *, consumer: str, lease_id: int
 
 
 @cache
-def unwait_clause(schema: str | None) -> Clause:
-    """``fq_unwait``."""
-    return call(schema, "fq_unwait", "1", lease_id="bigint")
+def end_wait_clause(schema: str | None) -> Clause:
+    """``fq_end_wait``."""
+    return call(schema, "fq_end_wait", "1", lease_id="bigint")
 
 
-def unwait(connection: Connection, target: Target, lease_id: int | None) -> None:
+def end_wait(connection: Connection, target: Target, lease_id: int | None) -> None:
     """End a wait. The caller commits."""
-    fetch(connection, unwait_clause(target.schema), {"lease_id": lease_id}, f"stop waiting for queue {target.queue!r}")
+    fetch(
+        connection, end_wait_clause(target.schema), {"lease_id": lease_id}, f"stop waiting for queue {target.queue!r}"
+    )

@@ -106,7 +106,7 @@ class ChannelStateMixin(FairqueueMixin):
         channel: Mapped[Any]
 
     channel_id: Mapped[int] = mapped_column(BigInteger)
-    turn: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    row_version: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     queue: Mapped[str] = mapped_column(Text(collation="C"))
     max_concurrency: Mapped[int | None] = mapped_column(Integer)
     rate_interval: Mapped[timedelta] = mapped_column(Duration, server_default=text("0"))
@@ -151,7 +151,7 @@ class ChannelStateMixin(FairqueueMixin):
     def __table_args__(cls) -> tuple[Any, ...]:
         """Indexes under the names that the installation gives them."""
         return (
-            Index(conv("fq_channel_state_newest_ix"), "channel_id", "turn"),
+            Index(conv("fq_channel_state_newest_ix"), "channel_id", "row_version"),
             Index(
                 conv("fq_channel_state_ready_ix"),
                 "queue",

@@ -50,7 +50,7 @@ class LimitStateMixin(FairqueueMixin):
     __tablename__ = "fq_limit_state"
 
     limit_name: Mapped[str] = mapped_column(Text(collation="C"))
-    turn: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    row_version: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     rate_at: Mapped[datetime] = mapped_column(Instant, server_default=text("0"))
     virtual_time: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
 
@@ -63,7 +63,7 @@ class LimitStateMixin(FairqueueMixin):
     def __table_args__(cls) -> tuple[Any, ...]:
         """Indexes under the names that the installation gives them."""
         return (
-            Index(conv("fq_limit_state_newest_ix"), "limit_name", "turn"),
+            Index(conv("fq_limit_state_newest_ix"), "limit_name", "row_version"),
             {"schema": cls.__fairqueue_schema__},
         )
 
@@ -79,9 +79,9 @@ class LimitShareMixin(FairqueueMixin):
 
     limit_name: Mapped[str] = mapped_column(Text(collation="C"))
     queue: Mapped[str] = mapped_column(Text(collation="C"))
-    turn: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    row_version: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     tag: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
-    hungry_until: Mapped[datetime] = mapped_column(Instant, server_default=text("0"))
+    contends_until: Mapped[datetime] = mapped_column(Instant, server_default=text("0"))
 
     @declared_attr.directive
     def __mapper_args__(cls) -> dict[str, Any]:
@@ -92,6 +92,6 @@ class LimitShareMixin(FairqueueMixin):
     def __table_args__(cls) -> tuple[Any, ...]:
         """Indexes under the names that the installation gives them."""
         return (
-            Index(conv("fq_limit_share_newest_ix"), "limit_name", "queue", "turn"),
+            Index(conv("fq_limit_share_newest_ix"), "limit_name", "queue", "row_version"),
             {"schema": cls.__fairqueue_schema__},
         )

@@ -143,7 +143,7 @@ class QueueStateMixin(FairqueueMixin):
         queue_config: Mapped[Any]
 
     queue: Mapped[str] = mapped_column(Text(collation="C"))
-    turn: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    row_version: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     max_concurrency: Mapped[int | None] = mapped_column(Integer)
     current_concurrency: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     rate_interval: Mapped[timedelta] = mapped_column(Duration, server_default=text("0"))
@@ -159,6 +159,6 @@ class QueueStateMixin(FairqueueMixin):
     def __table_args__(cls) -> tuple[Any, ...]:
         """Indexes under the names that the installation gives them."""
         return (
-            Index(conv("fq_queue_state_newest_ix"), "queue", "turn"),
+            Index(conv("fq_queue_state_newest_ix"), "queue", "row_version"),
             {"schema": cls.__fairqueue_schema__},
         )

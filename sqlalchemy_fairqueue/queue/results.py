@@ -268,7 +268,7 @@ class _Wait:
             self._register_at = monotonic() + _REGISTERED.total_seconds() / 2
             # First: a task may be cancelled when the database has registered it.
             self.is_registered = True
-            database.wait_results(connection, self._target, self._message_id, self._waiter, _REGISTERED)
+            database.begin_result_wait(connection, self._target, self._message_id, self._waiter, _REGISTERED)
             connection.commit()
         self._polls += 1
         return database.results(connection, self._target, [self._message_id])[0]
@@ -285,7 +285,7 @@ class _Wait:
 
     def unregister(self, connection: Connection) -> None:
         """Nobody needs to notify any more."""
-        database.unwait_results(connection, self._target, self._message_id, self._waiter)
+        database.end_result_wait(connection, self._target, self._message_id, self._waiter)
 
     def end(self) -> None:
         """Be woken no more."""

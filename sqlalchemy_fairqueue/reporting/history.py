@@ -62,7 +62,7 @@ _COUNT = "select count(*) from (select from {schema}fq_history h where {conditio
 _POLICIES = (
     "select c.queue, c.name, s.max_concurrency, s.rate_interval, s.rate_burst, s.weight from {schema}fq_channel c "
     "cross join lateral (select * from {schema}fq_channel_state s where s.channel_id = c.id "
-    "order by s.channel_id desc, s.turn desc limit 1) s where {condition}"
+    "order by s.channel_id desc, s.row_version desc limit 1) s where {condition}"
 )
 _QUEUES = "select q.name, q.fair_by, q.max_concurrency from {schema}fq_queue q where {condition}"
 

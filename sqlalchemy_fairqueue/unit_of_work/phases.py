@@ -49,23 +49,23 @@ def by_queue(
         yield one[0], groups[one][0].target, groups[one]
 
 
-def hold_queues(configurations: Iterable[tuple[Connection, Configuration]]) -> None:
+def lock_queues(configurations: Iterable[tuple[Connection, Configuration]]) -> None:
     """Lock the rows of queues whose own configuration changes."""
     for connection, target, group in by_queue(configurations):
         if any(_channel_of(change) is None and not isinstance(change, ConfigureLimit) for change in group):
-            database.hold_queue(connection, target)
+            database.lock_queue(connection, target)
 
 
-def hold_plans(configurations: Iterable[tuple[Connection, Configuration]]) -> None:
+def lock_plans(configurations: Iterable[tuple[Connection, Configuration]]) -> None:
     """Lock the plans that are changed or removed, and those that channels are put on."""
     for connection, target, group in by_queue(configurations):
         removed = [change.name for change in group if isinstance(change, ConfigurePlan)]
         used = [change.plan for change in group if isinstance(change, Configure) and isinstance(change.plan, str)]
         if removed or used:
-            database.hold_plans(connection, target, removed, used)
+            database.lock_plans(connection, target, removed, used)
 
 
-def hold_channels(
+def lock_channels(
     configurations: Iterable[tuple[Connection, Configuration]], enqueues: Iterable[tuple[Connection, EnqueueMessage]]
 ) -> None:
     """Lock the states of channels that are configured, paused, resumed or purged; make those that will be."""
@@ -83,7 +83,7 @@ def hold_channels(
                 brought = _brought(change)
                 channels[channel] = policy if brought is not None and channel in filled else brought
         if channels:
-            database.hold_channels(connection, target, channels)
+            database.lock_channels(connection, target, channels)
 
 
 def leased_messages(configurations: Iterable[tuple[Connection, Configuration]]) -> dict[ConnectedTarget, list[int]]:
@@ -105,14 +105,14 @@ def leased_messages(configurations: Iterable[tuple[Connection, Configuration]]) 
             isinstance(change, Limit) and any(value is not None for value in change.changes.values())
             for change in group
         ):
-            database.hold_gate(connection, target)
+            database.lock_gate(connection, target)
             ids += database.leased(connection, target, None)
         if ids:
             found[connection, target] = ids
     return found
 
 
-def hold_messages(
+def lock_messages(
     changes: Iterable[tuple[Connection, MessageChange]], leased: Mapping[ConnectedTarget, list[int]]
 ) -> None:
     """Lock the messages that new limits count and those that are settled or cancelled, before a change locks others."""
@@ -120,7 +120,7 @@ def hold_messages(
     for connection, target, group in by_queue(changes):
         found.setdefault((connection, target), []).extend(change.message_id for change in group)
     for connection, target in sorted(found, key=_lock_order) if len(found) > 1 else found:
-        database.hold_messages(connection, target, set(found[connection, target]))
+        database.lock_messages(connection, target, set(found[connection, target]))
 
 
 def _lock_order(one: ConnectedTarget) -> tuple[bytes, bytes, str]:

@@ -38,9 +38,9 @@ def settle_and_cancel(connection: Connection, target: Target, changes: Sequence[
         else:
             cancels.append(change)
     if settles and cancels:
-        database.hold_messages(connection, target, {change.message_id for change in changes})
+        database.lock_messages(connection, target, {change.message_id for change in changes})
     elif len({settle.verb for settle in settles}) > 1:
-        database.hold_deliveries(connection, target, sorted(token_of(settle.delivery) for settle in settles))
+        database.lock_deliveries(connection, target, sorted(token_of(settle.delivery) for settle in settles))
     for verb in Verb:
         if same := [one for one in settles if one.verb is verb]:
             settle(connection, target, verb, same)
@@ -78,7 +78,7 @@ def settle_steps(connection: Connection, target: Target, settles: Sequence[Settl
     steps: list[Step] = []
     if len({settle.verb for settle in settles}) > 1:
         tokens = sorted(token_of(settle.delivery) for settle in settles)
-        steps.append(Step(database.hold_deliveries_call(target, tokens), _no_updates, _no_failure))
+        steps.append(Step(database.lock_deliveries_call(target, tokens), _no_updates, _no_failure))
     for verb in Verb:
         if same := [one for one in settles if one.verb is verb]:
             steps.append(_settle_step(connection, target, verb, same))

@@ -86,7 +86,7 @@ def send_routed(
         lock_orders[connection].advance(lock_key(one) for one in messages)
     _note_settled(routed, lock_orders)
     if several or leased:
-        phases.hold_messages(changes, leased)
+        phases.lock_messages(changes, leased)
     for (connection, target), joining in members.items():
         updates += joining.count(connection, target)
     configurations, removed = removals(configurations)
@@ -123,14 +123,14 @@ def _hold(
     configurations: list[tuple[Connection, Configuration]], enqueues: Sequence[tuple[Connection, EnqueueMessage]]
 ) -> tuple[list[tuple[Connection, Configuration]], dict[phases.ConnectedTarget, list[int]]]:
     """Take the locks that configuration shares with other work; return what is left of it, and what it will count."""
-    phases.hold_queues(configurations)
-    phases.hold_plans(configurations)
+    phases.lock_queues(configurations)
+    phases.lock_plans(configurations)
     if not enqueues:
         # Channels that are made now take these settings. With enqueues they keep to the ones that there were.
         own, configurations = settings_of_queues(configurations)
         for connection, target, group in by_queue(own):
             configure(connection, target, group)
-    phases.hold_channels(configurations, enqueues)
+    phases.lock_channels(configurations, enqueues)
     return configurations, phases.leased_messages(configurations)
 
 

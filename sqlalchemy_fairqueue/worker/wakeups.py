@@ -139,7 +139,7 @@ class WaitRegistration:
         seconds = 2 * self._interval + self._slack
 
         def work(connection: Connection) -> Wait:
-            wait = database.wait(
+            wait = database.begin_wait(
                 connection,
                 queue.target,
                 consumer=queue.consumer.name,
@@ -174,7 +174,7 @@ class WaitRegistration:
         lease_id = queue.waiting_lease
 
         def work(connection: Connection) -> None:
-            database.unwait(connection, queue.target, lease_id)
+            database.end_wait(connection, queue.target, lease_id)
             connection.commit()
 
         self._connection.run(work)

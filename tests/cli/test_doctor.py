@@ -258,7 +258,7 @@ def test_doctor_changes_nothing(cli: Cli, database: Database, engine: Engine) ->
     """An examination leaves every table as it was."""
     enqueue(engine, "a")
     bury(engine, "b")
-    query = "select (select count(*) from fq_message) + (select sum(turn) from fq_channel_state)"
+    query = "select (select count(*) from fq_message) + (select sum(row_version) from fq_channel_state)"
     before = database.value(query)
 
     cli("doctor")

@@ -73,7 +73,7 @@ def test_waits_without_a_listener(  # noqa: PLR0917 - fixtures and cases
     """A consumer that waits while no session listens for it is told, by its name."""
     monkeypatch.setattr("sqlalchemy_fairqueue.cli.doctor.samples.sleep", lambda _seconds: None)
     assert levels(findings("waits")) == ["ok"]
-    database.execute("select fq_wait('documents', :consumer, null, 3600000000)", consumer=consumer)
+    database.execute("select fq_begin_wait('documents', :consumer, null, 3600000000)", consumer=consumer)
     engine = create_engine(database.url, poolclass=NullPool, connect_args={"application_name": listener})
     with engine.connect():
         [found] = findings("waits")

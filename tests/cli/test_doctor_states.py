@@ -27,7 +27,7 @@ def test_two_states_of_a_channel(findings: Findings, engine: Engine, database: D
     enqueue(engine, "a", "a", "a")
     assert len(lease(engine, 1)) == 1
     assert levels(findings("quarantine")) == ["ok"]
-    repeat(database, "fq_channel_state", current_concurrency=0, turn=1)
+    repeat(database, "fq_channel_state", current_concurrency=0, row_version=1)
 
     [found] = findings("quarantine")
 
@@ -45,7 +45,7 @@ def test_two_states_of_a_queue(findings: Findings, engine: Engine, database: Dat
     enqueue(engine, "a", "b", "c")
     assert len(lease(engine, 1)) == 1
     assert levels(findings("quarantine")) == ["ok"]
-    repeat(database, "fq_queue_state", current_concurrency=0, turn=1000)
+    repeat(database, "fq_queue_state", current_concurrency=0, row_version=1000)
 
     [found] = findings("quarantine")
 
@@ -57,7 +57,7 @@ def test_two_states_of_a_queue(findings: Findings, engine: Engine, database: Dat
 
 
 def test_a_queue_whose_slots_are_miscounted(engine: Engine, database: Database) -> None:
-    """fq_mend_queue counts the slots that are held, applies what is freed, and leaves the limit."""
+    """fq_repair_queue counts the slots that are held, applies what is freed, and leaves the limit."""
     QUEUE.configure(engine, max_concurrency=3)
     enqueue(engine, *"abcdef")
     held = lease(engine)
@@ -67,7 +67,7 @@ def test_a_queue_whose_slots_are_miscounted(engine: Engine, database: Database) 
     assert database.value(freed) == 1
     database.execute("update fq_queue_state set current_concurrency = 99")
 
-    assert database.value("select fq_mend_queue('documents')") is True
+    assert database.value("select fq_repair_queue('documents')") is True
 
     assert database.value(freed) == 0
     assert (QUEUE.stats(engine).current_concurrency, QUEUE.stats(engine).max_concurrency) == (2, 3)
@@ -81,19 +81,19 @@ def test_a_limit_that_is_none(engine: Engine, database: Database) -> None:
     QUEUE.configure(engine, max_concurrency=3)
     enqueue(engine, "a", "b")
     database.execute("update fq_queue_state set max_concurrency = -4")
-    assert database.value("select fq_mend_queue('documents')") is True
+    assert database.value("select fq_repair_queue('documents')") is True
     assert len(lease(engine)) == 1
 
 
 def test_a_locked_queue(engine: Engine, database: Database) -> None:
     """It waits for nobody: the state of a queue that somebody has locked is left alone, also one without a state."""
-    assert database.value("select fq_mend_queue('documents')") is False
+    assert database.value("select fq_repair_queue('documents')") is False
     QUEUE.configure(engine, max_concurrency=3)
     other = create_engine(database.url)
     with other.begin() as connection:
         connection.exec_driver_sql("select from fq_queue_state for no key update")
-        assert database.value("select fq_mend_queue('documents')") is False
-    assert database.value("select fq_mend_queue('documents')") is True
+        assert database.value("select fq_repair_queue('documents')") is False
+    assert database.value("select fq_repair_queue('documents')") is True
     other.dispose()
 
 
@@ -105,7 +105,7 @@ def test_a_signal_that_somebody_has_locked(engine: Engine, database: Database) -
     locked = create_engine(database.url)
     with locked.connect() as connection:
         connection.exec_driver_sql("select from fq_signal where queue_freed > 0 limit 1 for update")
-        assert database.value("select fq_mend_queue('documents')") is True
+        assert database.value("select fq_repair_queue('documents')") is True
         assert database.value("select current_concurrency from fq_queue_state") == 1
         connection.rollback()
     locked.dispose()

@@ -81,11 +81,11 @@ def test_waits(engine: Engine) -> None:
     assert not run(engine, _wake)
 
     def wait(connection: Connection) -> database.Wait:
-        return database.wait(connection, TARGET, consumer="me", lease_id=None, duration=HOUR)
+        return database.begin_wait(connection, TARGET, consumer="me", lease_id=None, duration=HOUR)
 
     found = run(engine, wait)
     assert run(engine, _wake)
-    run(engine, lambda connection: database.unwait(connection, TARGET, found.lease_id))
+    run(engine, lambda connection: database.end_wait(connection, TARGET, found.lease_id))
     assert not run(engine, _wake)
 
 

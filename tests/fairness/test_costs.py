@@ -232,7 +232,7 @@ def test_virtual_time_begins_anew_before_it_leaves_its_range(kernel: Kernel) -> 
     kernel.enqueue(*["a"] * 50, *["b"] * 50, costs=[3] * 50 + [1] * 50)
     kernel.dequeue(8)
     kernel.rows(
-        "update fq_channel_state set turn = turn + 1, tag = tag + 8500000000000000000,"
+        "update fq_channel_state set row_version = row_version + 1, tag = tag + 8500000000000000000,"
         " next_dequeue_at = next_dequeue_at + 8500000000000000000"
     )
     before = kernel.state("a")["tag"] - kernel.state("b")["tag"]

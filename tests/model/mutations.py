@@ -49,7 +49,8 @@ _FLOOR = [
     Mutation(
         "an open transaction is forgotten when the floor of the signals rises past it",
         "fq_dequeue",
-        "fairqueue.fq_pass_open(coalesce(v_open, '{}')::bigint[], v_snapshot, v_floor_xid, v_signal_floor)",
+        "fairqueue.fq_add_open_transactions(\n"
+        "            coalesce(v_open, '{}')::bigint[], v_snapshot, v_floor_xid, v_signal_floor\n          )",
         "v_open",
     ),
     Mutation(
@@ -85,7 +86,7 @@ _SERVING = [
     Mutation(
         "a limit does not close the gate",
         "fq_limit_queue",
-        "perform fairqueue.fq_hold_gate(p_queue, v_limited);",
+        "perform fairqueue.fq_lock_gate(p_queue, v_limited);",
         "",
     ),
     Mutation(

@@ -40,7 +40,7 @@ def delivery(queue: Queue, engine: Engine) -> Delivery:
 
 
 def _waits(database: Database) -> None:
-    database.value("select topic from fq_wait('documents', 'waiter', null, 60000000)")
+    database.value("select topic from fq_begin_wait('documents', 'waiter', null, 60000000)")
 
 
 def _notified(database: Database, work: Callable[[], None]) -> list[str]:

@@ -97,7 +97,7 @@ def test_what_a_change_does_not_name_stays(kernel: Kernel) -> None:
     kernel.dequeue()
     before = kernel.state("a")
     kernel.rows("select fq_configure_channel('q', 'a', '{\"max_backlog\": 8}')")
-    assert kernel.state("a") == before | {"max_backlog": 8, "turn": before["turn"] + 1}
+    assert kernel.state("a") == before | {"max_backlog": 8, "row_version": before["row_version"] + 1}
 
 
 def test_a_bad_name_is_refused(kernel: Kernel) -> None:

@@ -94,9 +94,9 @@ def test_statements_are_sent_sorted(engine: Engine) -> None:
             for step in order:
                 step(session)
             session.commit()
-        verbs = ("hold_channels", "enqueue", "hold_messages", "configure_channel", "withdraw")
+        verbs = ("lock_channels", "enqueue", "lock_messages", "configure_channel", "withdraw")
         # Messages are held by their ids alone.
-        assert sent == [(verb, None if verb == "hold_messages" else queue) for verb in verbs for queue in "ab"]
+        assert sent == [(verb, None if verb == "lock_messages" else queue) for verb in verbs for queue in "ab"]
 
 
 @WHERE

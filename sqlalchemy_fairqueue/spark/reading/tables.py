@@ -137,7 +137,7 @@ _TABLES = (
             *_plain("s", backlog=_LONG, dropped=_LONG, paused_at=_INSTANT),
         ),
         "{schema}.fq_channel c cross join lateral (select * from {schema}.fq_channel_state s "
-        "where s.channel_id = c.id order by s.channel_id desc, s.turn desc limit 1) s",
+        "where s.channel_id = c.id order by s.channel_id desc, s.row_version desc limit 1) s",
         key="c.id",
         queue="c.queue",
         channel="c.name",

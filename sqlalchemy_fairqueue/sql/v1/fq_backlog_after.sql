@@ -1,6 +1,6 @@
 -- fq_backlog_after: a channel's backlog after p_got messages were taken from it, its head being at p_head_at now; null:
 -- it has no message.
--- Guarantees: the count mends itself: with no message left and no signal above p_after in the queue, the channel has
+-- Guarantees: the count repairs itself: with no message left and no signal above p_after in the queue, the channel has
 -- none; null: nobody knows whether there is a signal. One expression, which the planner inlines.
 -- Locks: none. Index: as fq_has_signals. Errors: none.
 create function fairqueue.fq_backlog_after(

@@ -1,4 +1,4 @@
--- fq_wait: register that a consumer waits for p_wait microseconds, so that producers for its queue wake it.
+-- fq_begin_wait: register that a consumer waits for p_wait microseconds, so that producers for its queue wake it.
 -- Guarantees: the wait stands on the consumer's lease p_lease_id, or on a new lease if that one has ended; the lease
 -- lives at least as long as the wait. lease_id: the lease that waits; topic: the end of the payload of notifications
 -- for this queue and installation (see fq_wake). The consumer listens, commits this call, and polls once more before it
@@ -6,7 +6,7 @@
 -- its wait is over.
 -- Locks: the lease row, no key update: waits for an extension of the same lease. Index: fq_lease_pkey. Errors: QF001
 -- bad argument; QF007.
-create function fairqueue.fq_wait(
+create function fairqueue.fq_begin_wait(
   p_queue text,
   p_consumer text,
   p_lease_id bigint,
@@ -36,7 +36,7 @@ begin
   end if;
   perform fairqueue.fq_check_names(array[p_queue]::text[]);
   if p_consumer is null or p_wait is null or p_wait not between 1 and 31536000000000 then
-    raise exception 'fq_wait has consumer %, wait % microseconds', p_consumer, p_wait
+    raise exception 'fq_begin_wait has consumer %, wait % microseconds', p_consumer, p_wait
       using errcode = 'QF001', hint = 'name the consumer and let it wait for 1 microsecond to 365 days';
   end if;
   update fairqueue.fq_lease e

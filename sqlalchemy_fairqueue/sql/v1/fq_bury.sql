@@ -1,7 +1,7 @@
 -- fq_bury: move deliveries to the dead letters, in the caller's transaction.
 -- Guarantees: as fq_complete for the token; the dead letter holds the whole message, the reason and the last error.
 -- Returns the lost ones. One that was cancelled while it was out is gone without a letter.
--- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: 40001; QF007.
+-- Locks: the messages, in the order of their ids. Index: as fq_lock_deliveries. Errors: 40001; QF007.
 create function fairqueue.fq_bury(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_reasons text[],
   p_errors text[]
@@ -34,7 +34,7 @@ begin
     array_agg(left(coalesce(p_reasons[h.ordinal], 'buried by its consumer'), 262144)),
     array_agg(left(p_errors[h.ordinal], 262144))
   into v_ids, v_rows, v_reasons, v_errors
-  from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries, p_queue) h;
+  from fairqueue.fq_lock_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries, p_queue) h;
   perform fairqueue.fq_bury_messages(p_queue, v_ids, v_rows, v_reasons, v_errors);
 
   return query

@@ -6,7 +6,7 @@
 -- withdrawn there.
 -- Locks: the messages, in the order of their ids, those that were just moved last; waits for a transaction that has one
 -- locked: a consumer that settles it, a dequeue that takes it. Dequeue passes by a message that a cancel has locked. A
--- transaction that settles messages as well locks all of them first, by fq_hold_messages.
+-- transaction that settles messages as well locks all of them first, by fq_lock_messages.
 -- Index: fq_message_pkey, fq_channel_pkey. Errors: 40001 under REPEATABLE READ and SERIALIZABLE when a message was
 -- delivered or settled since the snapshot; QF007.
 create function fairqueue.fq_cancel(p_queue text, p_ids bigint[])

@@ -140,7 +140,7 @@ begin
     select v.*
     from fairqueue.fq_channel_state v
     where v.channel_id = n.id
-    order by v.channel_id desc, v.turn desc
+    order by v.channel_id desc, v.row_version desc
     limit 1
   ) s
   left join told t on t.channel_id = n.id

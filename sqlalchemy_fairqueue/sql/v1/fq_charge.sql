@@ -33,7 +33,7 @@ set jit = off
 as $$
 begin
   update fairqueue.fq_channel_state s
-  set turn = s.turn + 1,
+  set row_version = s.row_version + 1,
     current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else n.got end,
     backlog = fairqueue.fq_backlog_after(s.backlog, n.got::integer, n.head_at::bigint, p_queue, p_signal_floor),
     rate_at = case when n.got > 0 then greatest(s.rate_at, p_now) + n.got * s.rate_interval else s.rate_at end,

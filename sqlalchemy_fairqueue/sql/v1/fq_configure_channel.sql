@@ -80,7 +80,7 @@ begin
   select s.ctid, to_jsonb(s) into strict v_row, v_before
   from fairqueue.fq_channel_state s
   where s.channel_id = v_channel_id
-  order by s.channel_id desc, s.turn desc
+  order by s.channel_id desc, s.row_version desc
   limit 1
   for no key update;
   if p_changes ? 'reset' then
@@ -147,7 +147,7 @@ begin
   if v_policy.max_concurrency is not null
     and (v_changes ? 'max_concurrency' or p_changes ?| array['plan', 'reset'])
   then
-    perform fairqueue.fq_hold_leased(p_queue, 1::integer, v_channel_id);
+    perform fairqueue.fq_lock_leased(p_queue, 1::integer, v_channel_id);
     -- A new statement, which sees the commits that it waited for.
     update fairqueue.fq_message m
     set slots = m.slots | 1
@@ -177,7 +177,7 @@ begin
 
   with configured as (
     update fairqueue.fq_channel_state s
-    set turn = s.turn + 1,
+    set row_version = s.row_version + 1,
       max_concurrency = v_policy.max_concurrency,
       rate_interval = v_policy.rate_interval,
       rate_burst = v_policy.rate_burst,

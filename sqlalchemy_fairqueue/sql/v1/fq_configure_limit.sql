@@ -52,7 +52,7 @@ begin
   for no key update;
   -- A new statement, which sees the commits that it waited for.
   update fairqueue.fq_limit_state s
-  set turn = s.turn + 1,
+  set row_version = s.row_version + 1,
     rate_at = least(s.rate_at, fairqueue.fq_now() + v_new.rate_burst * v_new.rate_interval)
   where s.limit_name = p_name;
   if not found then

@@ -104,7 +104,7 @@ begin
       select v.*
       from fairqueue.fq_channel_state v
       where v.channel_id = o.channel_id
-      order by v.channel_id desc, v.turn desc
+      order by v.channel_id desc, v.row_version desc
       limit 1
     ) s
     where (s.next_dequeue_at is null or s.current_concurrency >= s.max_concurrency)

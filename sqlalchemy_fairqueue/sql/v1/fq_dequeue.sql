@@ -117,7 +117,7 @@ declare
   v_full boolean := v_now >= v_full_at or v_full_at > v_now + 60000000;
   v_below_at bigint := coalesce(p_hints[6], 0);
   -- the hints from the thirteenth on: transactions that were open when the floor of the signals rose past them, see
-  -- fq_still_open; what they signalled is searched from the floor before, once they have ended
+  -- fq_still_open_transactions; what they signalled is searched from the floor before, once they have ended
   v_open bigint[] := case when p_hints[13] is not null then p_hints[13:] end;
   v_lease_floor bigint := case when v_full then 0 else least(coalesce(p_hints[10], 0), v_now - c_late) end;
   -- further hints: since when the same is due and locked, and what that is: a position in the ready order, or a signal
@@ -276,7 +276,7 @@ begin
     v_signalled := v_signalled or v_expired;
   end if;
   if v_open is not null then
-    v_open := fairqueue.fq_still_open(v_open, v_snapshot);
+    v_open := fairqueue.fq_still_open_transactions(v_open, v_snapshot);
     if v_open[1] is not null then
       v_signalled := true;
       v_signal_floor := least(v_signal_floor, v_open[1]);
@@ -326,7 +326,9 @@ begin
         elsif v_raised_floor - v_signal_floor >= c_stale
           and v_floor_xid < pg_snapshot_xmax(v_snapshot)::text::bigint
         then
-          v_open := fairqueue.fq_pass_open(coalesce(v_open, '{}')::bigint[], v_snapshot, v_floor_xid, v_signal_floor);
+          v_open := fairqueue.fq_add_open_transactions(
+            coalesce(v_open, '{}')::bigint[], v_snapshot, v_floor_xid, v_signal_floor
+          );
           v_signal_floor := v_raised_floor;
           v_floor_xid := null;
         end if;
@@ -382,13 +384,13 @@ begin
       )
     into v_queue_state, v_limit, v_rate_at, v_rate_interval, v_rate_burst, v_changed
     from (
-      select n.ctid as row, n.turn
+      select n.ctid as row, n.row_version
       from fairqueue.fq_queue_state n
       where n.queue = p_queue
-      order by n.queue desc, n.turn desc
+      order by n.queue desc, n.row_version desc
       limit 1
     ) newest
-    join fairqueue.fq_queue_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn
+    join fairqueue.fq_queue_state s on s.ctid = newest.row and s.row_version is not distinct from newest.row_version
     for no key update of s skip locked;
     v_limit := coalesce(v_limit, 0);
     if v_changed then
@@ -472,10 +474,10 @@ begin
     if v_full then
       v_scan_cost := v_scan_cost - fairqueue.fq_now();
     end if;
-    -- A row that changed since the snapshot fails the join on turn when PostgreSQL checks it again, since its position
-    -- changed too. ("is not distinct from" is no index condition, so the planner reaches rows by ctid and never by an
-    -- index.) One message, or the few of an only channel, are taken by statements of their own: starting those for many
-    -- costs more than running them.
+    -- A row that changed since the snapshot fails the join on row_version when PostgreSQL checks it again, since its
+    -- position changed too. ("is not distinct from" is no index condition, so the planner reaches rows by ctid and
+    -- never by an index.) One message, or the few of an only channel, are taken by statements of their own: starting
+    -- those for many costs more than running them.
     if not v_several then
       select s.ctid, s.channel_id, s.next_dequeue_at, s.head_dequeue_at, s.head_message_id,
         s.max_concurrency is not null, case when s.credit > 0 then s.credit else s.weight end,
@@ -489,7 +491,7 @@ begin
       into v_state, v_channel_id, v_first, v_head_at, v_head_id, v_has_limit, v_turn_left, v_read_at, v_quota,
         v_weight, v_rest
       from (
-        select r.ctid as row, r.turn, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
+        select r.ctid as row, r.row_version, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
         from fairqueue.fq_channel_state r
         where r.queue = p_queue
           and r.next_dequeue_at is not null
@@ -502,7 +504,7 @@ begin
       ) ready
       join fairqueue.fq_channel_state s
         on s.ctid = ready.row
-        and s.turn is not distinct from ready.turn
+        and s.row_version is not distinct from ready.row_version
         and s.channel_id is not distinct from ready.channel_id
       order by ready.next_dequeue_at, ready.channel_id
       limit 1
@@ -528,7 +530,7 @@ begin
         from (
           -- The clock is read before the row is locked. A call that finds a channel locked reads a later time for the
           -- channel that it takes instead, so positions keep the ready order whichever call started first.
-          select r.ctid as row, r.turn, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
+          select r.ctid as row, r.row_version, r.next_dequeue_at, r.channel_id, fairqueue.fq_now() as read_at
           from fairqueue.fq_channel_state r
           where r.queue = p_queue
             and r.next_dequeue_at is not null
@@ -543,7 +545,7 @@ begin
         ) ready
         join fairqueue.fq_channel_state s
           on s.ctid = ready.row
-          and s.turn is not distinct from ready.turn
+          and s.row_version is not distinct from ready.row_version
           and s.channel_id is not distinct from ready.channel_id
         order by ready.next_dequeue_at, ready.channel_id
         limit v_width
@@ -617,7 +619,7 @@ begin
           end loop;
         end if;
         if v_gate_limited is distinct from false or v_door <> 0 then
-          v_closed := v_gate_limited is distinct from false or fairqueue.fq_is_open(v_door);
+          v_closed := v_gate_limited is distinct from false or fairqueue.fq_transaction_is_open(v_door);
           exit when v_closed;
         end if;
       end if;
@@ -720,7 +722,7 @@ begin
           );
         else
           update fairqueue.fq_channel_state s
-          set turn = s.turn + 1,
+          set row_version = s.row_version + 1,
             current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else v_got end,
             backlog = fairqueue.fq_backlog_after(s.backlog, v_got, v_head_at, p_queue, v_count_floor),
             rate_at = greatest(s.rate_at, v_now) + v_got * s.rate_interval,
@@ -877,13 +879,13 @@ begin
       end if;
       if v_by_cost then
         select t.starts, t.costs into v_starts, v_message_costs
-        from fairqueue.fq_starts(v_rows, v_ords, v_ranks, v_tags, v_rests, v_weights) t;
+        from fairqueue.fq_start_tags(v_rows, v_ords, v_ranks, v_tags, v_rests, v_weights) t;
       end if;
       if v_bytes > v_bytes_left and (v_left < v_limit or cardinality(v_rows) > 1) then
         -- What comes after the first message that is too much is not taken. Where that is in a first turn, the batch
         -- ends as if it had been asked for so few messages. In a later one, a further pass takes the last turns one by
         -- one, so that those channels that have them get new positions.
-        select s.turn, s.start, s.ord, s.rank into v_cut_turn, v_cut_start, v_cut_ord, v_cut_rank
+        select s.row_version, s.start, s.ord, s.rank into v_cut_turn, v_cut_start, v_cut_ord, v_cut_rank
         from (
           select t.turn, t.start, t.ord, t.rank,
             row_number() over in_turn as place,
@@ -989,7 +991,7 @@ begin
         );
       else
         update fairqueue.fq_channel_state s
-        set turn = s.turn + 1,
+        set row_version = s.row_version + 1,
           current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else n.got end,
           backlog = fairqueue.fq_backlog_after(s.backlog, n.got::integer, n.head_at::bigint, p_queue, v_count_floor),
           rate_at = case
@@ -1038,14 +1040,14 @@ begin
     if v_queue_state is not null and v_left < v_limit then
       v_rate_at := greatest(v_rate_at, v_now) + (v_limit - v_left) * v_rate_interval;
       update fairqueue.fq_queue_state q
-      set turn = q.turn + 1,
+      set row_version = q.row_version + 1,
         current_concurrency = q.current_concurrency + v_limit - v_left,
         rate_at = v_rate_at
       where q.ctid = v_queue_state;
     end if;
     if v_drawn_room is not null then
       declare
-        v_hungry boolean := v_left = 0 and v_limit < p_limit and exists (
+        v_contends boolean := v_left = 0 and v_limit < p_limit and exists (
           select
           from fairqueue.fq_channel_state s
           where s.queue = p_queue
@@ -1055,8 +1057,8 @@ begin
             and s.next_dequeue_at <= v_now
         );
       begin
-        v_drawn_due_at := fairqueue.fq_draw(p_queue, v_limits, (v_limit - v_left)::integer, v_hungry);
-        if v_hungry then
+        v_drawn_due_at := fairqueue.fq_draw(p_queue, v_limits, (v_limit - v_left)::integer, v_contends);
+        if v_contends then
           v_drawn_due_at := coalesce(v_drawn_due_at, v_now + 20000);
         end if;
       end;

@@ -1,10 +1,10 @@
 -- fq_draw: write down what a queue has drawn from its shared limits, after fq_draw_room in the same transaction.
--- p_hungry: it has more messages, which the limits held back. Returns when their rates allow the next message, null
+-- p_contends: it has more messages, which the limits held back. Returns when their rates allow the next message, null
 -- where none holds it back.
--- Guarantees: for a short time other queues of the limits leave a hungry queue its part.
+-- Guarantees: for a short time other queues of the limits leave a queue that contends its part.
 -- Locks: none that fq_draw_room has not taken, but for the shares of the queue. Index: as fq_limit_members.
 -- Errors: none.
-create function fairqueue.fq_draw(p_queue text, p_limits text[], p_drawn integer, p_hungry boolean)
+create function fairqueue.fq_draw(p_queue text, p_limits text[], p_drawn integer, p_contends boolean)
 returns bigint
 language plpgsql
 volatile
@@ -24,7 +24,7 @@ declare
   r record;
 begin
   for r in
-    select n.row as state, m.row_id as share, m.tag, m.hungry_until, f.rate_interval, f.rate_burst,
+    select n.row as state, m.row_id as share, m.tag, m.contends_until, f.rate_interval, f.rate_burst,
       greatest(n.rate_at, v_now) + p_drawn * f.rate_interval as rate_at
     from unnest(p_limits) l(name)
     join fairqueue.fq_limit f on f.name = l.name
@@ -32,7 +32,7 @@ begin
       select s.ctid as row, s.rate_at
       from fairqueue.fq_limit_state s
       where s.limit_name = f.name
-      order by s.limit_name desc, s.turn desc
+      order by s.limit_name desc, s.row_version desc
       limit 1
     ) n
     cross join lateral (
@@ -47,19 +47,19 @@ begin
     );
     if p_drawn > 0 then
       update fairqueue.fq_limit_state s
-      set turn = s.turn + 1,
+      set row_version = s.row_version + 1,
         rate_at = r.rate_at,
         virtual_time = greatest(s.virtual_time, r.tag)
       where s.ctid = r.state;
     end if;
     if p_drawn > 0
-      or p_hungry <> (r.hungry_until > v_now)
-      or (p_hungry and r.hungry_until < v_now + c_patience / 2)
+      or p_contends <> (r.contends_until > v_now)
+      or (p_contends and r.contends_until < v_now + c_patience / 2)
     then
       update fairqueue.fq_limit_share s
-      set turn = s.turn + 1,
+      set row_version = s.row_version + 1,
         tag = r.tag + p_drawn,
-        hungry_until = case when p_hungry then v_now + c_patience else 0 end
+        contends_until = case when p_contends then v_now + c_patience else 0 end
       where s.ctid = r.share;
     end if;
   end loop;

@@ -33,13 +33,13 @@ begin
     select s.limit_name
     from unnest(p_limits) l(name)
     cross join lateral (
-      select n.ctid as row, n.turn
+      select n.ctid as row, n.row_version
       from fairqueue.fq_limit_state n
       where n.limit_name = l.name
-      order by n.limit_name desc, n.turn desc
+      order by n.limit_name desc, n.row_version desc
       limit 1
     ) newest
-    join fairqueue.fq_limit_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn
+    join fairqueue.fq_limit_state s on s.ctid = newest.row and s.row_version is not distinct from newest.row_version
     for no key update of s skip locked
   ) held;
   if v_held < cardinality(p_limits) then
@@ -64,14 +64,14 @@ begin
         select s.rate_at
         from fairqueue.fq_limit_state s
         where s.limit_name = f.name
-        order by s.limit_name desc, s.turn desc
+        order by s.limit_name desc, s.row_version desc
         limit 1
       ) n
       cross join lateral (
         select sum(x.messages_out) as messages_out,
           min(x.tag) filter (where x.queue = p_queue) as own_tag,
-          min(x.tag) filter (where x.queue <> p_queue and x.hungry_until > v_now) as others_tag,
-          greatest(1, count(*) filter (where x.queue = p_queue or x.hungry_until > v_now)) as contenders
+          min(x.tag) filter (where x.queue <> p_queue and x.contends_until > v_now) as others_tag,
+          greatest(1, count(*) filter (where x.queue = p_queue or x.contends_until > v_now)) as contenders
         from fairqueue.fq_limit_members(f.name::text) x
       ) m
     loop

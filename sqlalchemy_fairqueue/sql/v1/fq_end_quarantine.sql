@@ -73,7 +73,7 @@ begin
           select n.priority_aging
           from fairqueue.fq_channel_state n
           where n.channel_id = q.channel_id
-          order by n.channel_id desc, n.turn desc
+          order by n.channel_id desc, n.row_version desc
           limit 1
         ) s on true
         where q.id = r.row_id

@@ -1,9 +1,9 @@
--- fq_unwait: end the wait of a consumer (see fq_wait).
+-- fq_end_wait: end the wait of a consumer (see fq_begin_wait).
 -- Guarantees: from the commit on, producers no longer notify for its sake. A lease that is gone, or does not wait, is
 -- left alone.
 -- Locks: the lease row, no key update: waits for a reclaim or an extension of the same lease. Index: fq_lease_pkey.
 -- Errors: QF007.
-create function fairqueue.fq_unwait(p_lease_id bigint)
+create function fairqueue.fq_end_wait(p_lease_id bigint)
 returns void
 language plpgsql
 volatile

@@ -143,7 +143,7 @@ begin
         select n.max_backlog, n.priority_aging, n.forget_xid
         from fairqueue.fq_channel_state n
         where n.channel_id = c.id
-        order by n.channel_id desc, n.turn desc
+        order by n.channel_id desc, n.row_version desc
         limit 1
       ) s
       where c.queue = p_queue
@@ -172,7 +172,7 @@ begin
               select n.priority_aging
               from fairqueue.fq_channel_state n
               where n.channel_id = m.channel_id
-              order by n.channel_id desc, n.turn desc
+              order by n.channel_id desc, n.row_version desc
               limit 1
             )::bigint
           ),
@@ -279,7 +279,7 @@ begin
               or (n.priority_aging is not null and v_prioritised)
             from fairqueue.fq_channel_state n
             where n.channel_id = c.id
-            order by n.channel_id desc, n.turn desc
+            order by n.channel_id desc, n.row_version desc
             limit 1
           ) as one_by_one
         from fairqueue.fq_channel c
@@ -398,7 +398,7 @@ begin
             end if;
             exit when v_round = 2;
             v_held := v_holders;
-            perform fairqueue.fq_hold_messages((p_hold || v_held)::bigint[]);
+            perform fairqueue.fq_lock_messages((p_hold || v_held)::bigint[]);
             exit when v_try = v_tries;
           end loop;
         end if;
@@ -426,7 +426,7 @@ begin
                 select n.forget_xid
                 from fairqueue.fq_channel_state n
                 where n.channel_id = c.id
-                order by n.channel_id desc, n.turn desc
+                order by n.channel_id desc, n.row_version desc
                 limit 1
               ) n
               where c.queue = p_queue
@@ -452,7 +452,7 @@ begin
             into v_max_backlog, v_drop, v_aging, v_room
             from fairqueue.fq_channel_state n
             where n.channel_id = v_channel_id
-            order by n.channel_id desc, n.turn desc
+            order by n.channel_id desc, n.row_version desc
             limit 1;
             if v_max_backlog is not null then
               v_bounded_channels := v_bounded_channels || v_channel_id;

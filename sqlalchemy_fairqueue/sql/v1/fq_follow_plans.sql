@@ -61,15 +61,15 @@ begin
       where n.revision <> o.revision
     ) stale
     cross join lateral (
-      select c.ctid as row, c.turn
+      select c.ctid as row, c.row_version
       from fairqueue.fq_channel_state c
       where c.channel_id = stale.id
-      order by c.channel_id desc, c.turn desc
+      order by c.channel_id desc, c.row_version desc
       limit 1
     ) newest
     join fairqueue.fq_channel_state s
       on s.ctid = newest.row
-      and s.turn is not distinct from newest.turn
+      and s.row_version is not distinct from newest.row_version
       and s.channel_id is not distinct from stale.id
     for no key update of s skip locked
   ) l;
@@ -109,7 +109,7 @@ begin
     where m.ctid = u.row
       and v_marks[u.of] > 0;
     update fairqueue.fq_channel_state s
-    set turn = s.turn + 1,
+    set row_version = s.row_version + 1,
       next_dequeue_at = greatest(s.next_dequeue_at, v_now + least(greatest(v_now - u.revision, 10000), 1000000))
     from unnest(v_states, v_marks, v_revisions) u(row, marks, revision)
     where s.ctid = u.row
@@ -157,7 +157,7 @@ begin
   ),
   applied as (
     update fairqueue.fq_channel_state s
-    set turn = s.turn + 1,
+    set row_version = s.row_version + 1,
       max_concurrency = w.max_concurrency,
       rate_interval = w.rate_interval,
       rate_burst = w.rate_burst,

@@ -41,7 +41,7 @@ begin
   forgotten := 0;
   more := false;
   before := coalesce(p_before, pg_current_snapshot()::text);
-  v_running := fairqueue.fq_running();
+  v_running := fairqueue.fq_running_transactions();
   if p_waiting is null then
     waiting := v_running;
   else
@@ -95,7 +95,7 @@ begin
           and m.lease_id is null
       );
     update fairqueue.fq_channel_state s
-    set turn = s.turn + 1,
+    set row_version = s.row_version + 1,
       forget_xid = null
     where s.ctid = any (v_rows)
       and s.channel_id <> all (coalesce(v_deleted, '{}'));

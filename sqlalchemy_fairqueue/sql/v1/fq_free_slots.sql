@@ -22,13 +22,13 @@ declare
 begin
   select s.ctid into v_row
   from (
-    select n.ctid as row, n.turn
+    select n.ctid as row, n.row_version
     from fairqueue.fq_queue_state n
     where n.queue = p_queue
-    order by n.queue desc, n.turn desc
+    order by n.queue desc, n.row_version desc
     limit 1
   ) newest
-  join fairqueue.fq_queue_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn
+  join fairqueue.fq_queue_state s on s.ctid = newest.row and s.row_version is not distinct from newest.row_version
   for no key update of s skip locked;
   if not found then
     return 0;
@@ -51,7 +51,7 @@ begin
   select coalesce(sum(f.queue_freed), 0) into v_freed
   from freed f;
   update fairqueue.fq_queue_state q
-  set turn = q.turn + 1,
+  set row_version = q.row_version + 1,
     current_concurrency = q.current_concurrency - v_freed
   where q.ctid = v_row
     and v_freed > 0;

@@ -122,15 +122,15 @@ begin
       end
     into v_state, v_lower, v_position
     from (
-      select n.ctid as row, n.turn
+      select n.ctid as row, n.row_version
       from fairqueue.fq_channel_state n
       where n.channel_id = v_channel_id
-      order by n.channel_id desc, n.turn desc
+      order by n.channel_id desc, n.row_version desc
       limit 1
     ) newest
     join fairqueue.fq_channel_state s
       on s.ctid = newest.row
-      and s.turn is not distinct from newest.turn
+      and s.row_version is not distinct from newest.row_version
       and s.channel_id is not distinct from v_channel_id
     for no key update of s skip locked;
     if not found then
@@ -165,7 +165,7 @@ begin
     end if;
     heard := 1;
     update fairqueue.fq_channel_state s
-    set turn = s.turn + 1,
+    set row_version = s.row_version + 1,
       current_concurrency = s.current_concurrency - v_freed,
       backlog = s.backlog + v_added,
       heard_id = greatest(s.heard_id, v_first_id),
@@ -209,19 +209,19 @@ begin
   if v_freeing > 0 then
     select s.ctid into v_queue_state
     from (
-      select n.ctid as row, n.turn
+      select n.ctid as row, n.row_version
       from fairqueue.fq_queue_state n
       where n.queue = p_queue
-      order by n.queue desc, n.turn desc
+      order by n.queue desc, n.row_version desc
       limit 1
     ) newest
-    join fairqueue.fq_queue_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn
+    join fairqueue.fq_queue_state s on s.ctid = newest.row and s.row_version is not distinct from newest.row_version
     for no key update of s skip locked;
   end if;
 
   -- A channel's signals are a stretch of the arrays. (Finding them by channel would be a nested loop: quadratic.) A
-  -- state row that changed since the snapshot fails the join on turn when PostgreSQL checks it again: its holder heard
-  -- a moment ago. ("is not distinct from" is no index condition: the planner reaches rows by ctid and never by an
+  -- state row that changed since the snapshot fails the join on row_version when PostgreSQL checks it again: its holder
+  -- heard a moment ago. ("is not distinct from" is no index condition: the planner reaches rows by ctid and never by an
   -- index.)
   select array_agg(l.row), array_agg(l.first), array_agg(l.signals), coalesce(sum(l.signals), 0)
   into v_states, v_firsts, v_counts, v_applied
@@ -233,15 +233,15 @@ begin
       group by u.id
     ) c
     cross join lateral (
-      select n.ctid as row, n.turn
+      select n.ctid as row, n.row_version
       from fairqueue.fq_channel_state n
       where n.channel_id = c.id
-      order by n.channel_id desc, n.turn desc
+      order by n.channel_id desc, n.row_version desc
       limit 1
     ) newest
     join fairqueue.fq_channel_state s
       on s.ctid = newest.row
-      and s.turn is not distinct from newest.turn
+      and s.row_version is not distinct from newest.row_version
       and s.channel_id is not distinct from c.id
     for no key update of s skip locked
   ) l;
@@ -300,7 +300,7 @@ begin
   ),
   applied as (
     update fairqueue.fq_channel_state s
-    set turn = s.turn + 1,
+    set row_version = s.row_version + 1,
       current_concurrency = s.current_concurrency - t.freed,
       backlog = s.backlog + t.added,
       heard_id = greatest(s.heard_id, t.last_id),
@@ -366,7 +366,7 @@ begin
     from freed f;
   end if;
   update fairqueue.fq_queue_state q
-  set turn = q.turn + 1,
+  set row_version = q.row_version + 1,
     current_concurrency = q.current_concurrency - v_queue_freed
   where q.ctid = v_queue_state
     and v_queue_freed > 0;

@@ -22,7 +22,7 @@ declare
 begin
   with moved as (
     update fairqueue.fq_channel_state s
-    set turn = s.turn + 1,
+    set row_version = s.row_version + 1,
       tag = n.tag,
       tag_rest = n.rest,
       next_dequeue_at = case when n.is_ready then n.tag else s.next_dequeue_at end

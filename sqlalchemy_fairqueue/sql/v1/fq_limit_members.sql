@@ -4,7 +4,7 @@
 -- Locks: none. Index: fq_limit_share_newest_ix, backwards, so that the live version of each queue is met first;
 -- fq_limit_state_newest_ix, fq_queue_state_newest_ix. Errors: none.
 create function fairqueue.fq_limit_members(p_limit text)
-returns table (queue text, row_id tid, tag bigint, hungry_until bigint, messages_out bigint)
+returns table (queue text, row_id tid, tag bigint, contends_until bigint, messages_out bigint)
 language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
@@ -25,16 +25,16 @@ begin
   select s.virtual_time into v_virtual_time
   from fairqueue.fq_limit_state s
   where s.limit_name = p_limit
-  order by s.limit_name desc, s.turn desc
+  order by s.limit_name desc, s.row_version desc
   limit 1;
-  select s.ctid, s.queue, s.tag, s.hungry_until into row_id, queue, tag, hungry_until
+  select s.ctid, s.queue, s.tag, s.contends_until into row_id, queue, tag, contends_until
   from fairqueue.fq_limit_share s
   where s.limit_name = p_limit
-  order by s.limit_name desc, s.queue desc, s.turn desc
+  order by s.limit_name desc, s.queue desc, s.row_version desc
   limit 1;
   while found loop
     v_member.queue := queue;
-    if hungry_until <= v_now then
+    if contends_until <= v_now then
       tag := greatest(tag, v_virtual_time);
     end if;
     messages_out := coalesce(
@@ -42,17 +42,17 @@ begin
         select q.current_concurrency
         from fairqueue.fq_queue_state q
         where q.queue = v_member.queue
-        order by q.queue desc, q.turn desc
+        order by q.queue desc, q.row_version desc
         limit 1
       ),
       0
     );
     return next;
-    select s.ctid, s.queue, s.tag, s.hungry_until into row_id, queue, tag, hungry_until
+    select s.ctid, s.queue, s.tag, s.contends_until into row_id, queue, tag, contends_until
     from fairqueue.fq_limit_share s
     where s.limit_name = p_limit
       and s.queue < v_member.queue
-    order by s.limit_name desc, s.queue desc, s.turn desc
+    order by s.limit_name desc, s.queue desc, s.row_version desc
     limit 1;
   end loop;
 end

@@ -6,7 +6,7 @@
 -- each frees what its own row says it holds, however the limit is set, lowered and lifted. While more are out than a
 -- new limit allows, none is delivered. A new rate counts from the last message that the old one counted. p_notify: wake
 -- waiting consumers (a transaction that notifies cannot be prepared for two-phase commit).
--- Locks: the queue's row, its gate (fq_hold_gate), the messages that are out in the order of their ids, its state row.
+-- Locks: the queue's row, its gate (fq_lock_gate), the messages that are out in the order of their ids, its state row.
 -- Waits for another configuration of the queue, for transactions that end messages, for dequeues under way. From the
 -- gate to the commit the queue's dequeues return nothing, and a transaction that settles a message that was out waits.
 -- READ COMMITTED only: an older snapshot would miss messages that are out.
@@ -102,15 +102,15 @@ begin
     -- Wait for transactions that end messages before the gate is closed, so that dequeues need not stand still as long.
     -- The locks are given up again: messages that come to be out meanwhile would have to be locked out of order.
     begin
-      perform fairqueue.fq_hold_leased(p_queue, 2::integer, null::bigint);
+      perform fairqueue.fq_lock_leased(p_queue, 2::integer, null::bigint);
       raise exception using errcode = 'QF099', message = 'waited';
     exception when sqlstate 'QF099' then
       null;
     end;
   end if;
-  perform fairqueue.fq_hold_gate(p_queue, v_limited);
+  perform fairqueue.fq_lock_gate(p_queue, v_limited);
   if v_limited then
-    perform fairqueue.fq_hold_leased(p_queue, 2::integer, null::bigint);
+    perform fairqueue.fq_lock_leased(p_queue, 2::integer, null::bigint);
     -- A new statement, which sees the commits that it waited for.
     update fairqueue.fq_message m
     set slots = m.slots | 2
@@ -124,12 +124,12 @@ begin
   select s.ctid into v_row
   from fairqueue.fq_queue_state s
   where s.queue = p_queue
-  order by s.queue desc, s.turn desc
+  order by s.queue desc, s.row_version desc
   limit 1
   for no key update;
   if found then
     update fairqueue.fq_queue_state s
-    set turn = s.turn + 1,
+    set row_version = s.row_version + 1,
       max_concurrency = v_new.max_concurrency,
       current_concurrency = s.current_concurrency + v_marked,
       rate_interval = v_new.rate_interval,

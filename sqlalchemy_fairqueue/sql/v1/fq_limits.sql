@@ -32,7 +32,7 @@ begin
       select fairqueue.fq_rate_allows_at(s.rate_at, f.rate_interval, f.rate_burst)
       from fairqueue.fq_limit_state s
       where s.limit_name = f.name
-      order by s.limit_name desc, s.turn desc
+      order by s.limit_name desc, s.row_version desc
       limit 1
     ),
     coalesce(m.messages_out, 0)::bigint, coalesce(m.queues, '{}'), coalesce(m.leased, '{}')

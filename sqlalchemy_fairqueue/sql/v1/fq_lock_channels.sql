@@ -1,4 +1,4 @@
--- fq_hold_channels: lock the state rows of channels of a queue before verbs of one transaction that lock several of
+-- fq_lock_channels: lock the state rows of channels of a queue before verbs of one transaction that lock several of
 -- them, or lock messages as well: those that exist in the order of their names, then those that are new. p_policies: of
 -- each name, null (a channel that does not exist is passed over), or the policy with which it is made then, if the
 -- queue has no defaults.
@@ -6,7 +6,7 @@
 -- Locks: the state rows, for no key update; waits for a dequeue that serves a channel (short) and for its
 -- configuration, and, where it makes a channel, for a transaction that is making the same one.
 -- Index: fq_channel_queue_name_key, fq_channel_state_newest_ix. Errors: QF001 as fq_make_channels; 40001; QF007.
-create function fairqueue.fq_hold_channels(p_queue text, p_names text[], p_policies jsonb[])
+create function fairqueue.fq_lock_channels(p_queue text, p_names text[], p_policies jsonb[])
 returns void
 language plpgsql
 volatile
@@ -54,7 +54,7 @@ begin
       perform
       from fairqueue.fq_channel_state s
       where s.channel_id = v_channel_id
-      order by s.channel_id desc, s.turn desc
+      order by s.channel_id desc, s.row_version desc
       limit 1
       for no key update;
     end loop;

@@ -1,10 +1,10 @@
--- fq_hold_deliveries: lock the messages of the given deliveries that are still their holder's. Used by release, retry
+-- fq_lock_deliveries: lock the messages of the given deliveries that are still their holder's. Used by release, retry
 -- and bury. ordinal: where the delivery stands in the arrays; exhausted: it was the last attempt. Guarantees: a
 -- returned message is of p_queue, carries the delivery's token (id, lease id, deliveries), and stays so until the
 -- transaction ends.
 -- Locks: the messages, for update, in the order of their ids; waits for a transaction that has one locked.
 -- Index: none while a row is where the delivery found it; else fq_message_pkey. Errors: 40001; QF007.
-create function fairqueue.fq_hold_deliveries(
+create function fairqueue.fq_lock_deliveries(
   p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_queue text
 )
 returns table (message_id bigint, row_id tid, ordinal bigint, exhausted boolean)

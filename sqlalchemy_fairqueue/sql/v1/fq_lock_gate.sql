@@ -1,10 +1,10 @@
--- fq_hold_gate: close the gate of a queue until the transaction ends, and write down whether the queue has a limit from
+-- fq_lock_gate: close the gate of a queue until the transaction ends, and write down whether the queue has a limit from
 -- then on. p_limited null: close it only.
 -- Guarantees: from the return on no dequeue takes a message of a queue that had no limit: one that has its part of the
 -- gate has ended, and another cannot get it. A dequeue that gets it afterwards reads the record.
 -- Locks: the parts of the gate, for update, in their order; waits for dequeues under way, and for another change.
 -- Index: fq_gate_pkey. Errors: 40001; QF007.
-create function fairqueue.fq_hold_gate(p_queue text, p_limited boolean default null)
+create function fairqueue.fq_lock_gate(p_queue text, p_limited boolean default null)
 returns void
 language plpgsql
 volatile

@@ -1,9 +1,9 @@
--- fq_hold_leased: lock the messages of a queue, or of one of its channels, that are out and do not hold the slot p_slot
+-- fq_lock_leased: lock the messages of a queue, or of one of its channels, that are out and do not hold the slot p_slot
 -- (1: their channel's, 2: the queue's).
 -- Guarantees: until the transaction ends nobody else ends them. Used before the slot is given to them.
 -- Locks: the messages, for no key update, in the order of their ids; waits for a transaction that has one locked.
 -- Index: fq_lease_expires_ix, fq_message_lease_ix. Errors: 40001 under REPEATABLE READ and SERIALIZABLE.
-create function fairqueue.fq_hold_leased(p_queue text, p_slot integer, p_channel_id bigint default null)
+create function fairqueue.fq_lock_leased(p_queue text, p_slot integer, p_channel_id bigint default null)
 returns void
 language plpgsql
 volatile

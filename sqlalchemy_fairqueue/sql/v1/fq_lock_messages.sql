@@ -1,11 +1,11 @@
--- fq_hold_messages: lock messages in the order of their ids, whatever their lease, before verbs that touch messages of
+-- fq_lock_messages: lock messages in the order of their ids, whatever their lease, before verbs that touch messages of
 -- others as well as one's own.
 -- Guarantees: until the transaction ends nobody else settles, cancels, replaces or takes them. What is not there is
 -- passed over; what fq_move_message puts into another channel meanwhile is locked there. A transaction that cancels or
 -- replaces, and settles, locks all of them by one call: by several, two such transactions could wait for each other.
 -- Locks: the messages, for update; waits for a transaction that has one locked. Index: fq_message_pkey. Errors: 40001
 -- under REPEATABLE READ and SERIALIZABLE; QF007.
-create function fairqueue.fq_hold_messages(p_ids bigint[])
+create function fairqueue.fq_lock_messages(p_ids bigint[])
 returns void
 language plpgsql
 volatile

@@ -1,10 +1,10 @@
--- fq_hold_plans: lock plans of a queue before verbs of one transaction that lock channels or messages as well, in the
+-- fq_lock_plans: lock plans of a queue before verbs of one transaction that lock channels or messages as well, in the
 -- order of their names: those in p_removed for their removal or change, those in p_used for channels that are put on
 -- them. A plan that does not exist is passed over.
 -- Guarantees: until the transaction ends nobody else removes or changes them, or puts a channel on those in p_removed.
 -- Locks: the plans' rows, for update or for key share; waits for a transaction that has one. Index: fq_plan_pkey.
 -- Errors: 40001; QF007.
-create function fairqueue.fq_hold_plans(p_queue text, p_removed text[], p_used text[])
+create function fairqueue.fq_lock_plans(p_queue text, p_removed text[], p_used text[])
 returns void
 language plpgsql
 volatile

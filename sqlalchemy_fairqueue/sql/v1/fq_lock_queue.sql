@@ -1,9 +1,9 @@
--- fq_hold_queue: lock the row of a queue in fq_queue, made if it is not there, before verbs of one transaction that
+-- fq_lock_queue: lock the row of a queue in fq_queue, made if it is not there, before verbs of one transaction that
 -- change the queue's settings after others.
 -- Guarantees: until the transaction ends nobody else changes settings of the queue, the first ones included.
 -- Locks: the queue's row, for no key update; waits for another configuration of the same queue. Index: fq_queue_pkey.
 -- Errors: QF001 bad name; 40001; QF007.
-create function fairqueue.fq_hold_queue(p_queue text)
+create function fairqueue.fq_lock_queue(p_queue text)
 returns void
 language plpgsql
 volatile

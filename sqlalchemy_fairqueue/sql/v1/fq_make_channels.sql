@@ -55,14 +55,14 @@ begin
       select n.channel_id, n.forget_xid
       from fairqueue.fq_channel_state n
       where n.channel_id = c.id
-      order by n.channel_id desc, n.turn desc
+      order by n.channel_id desc, n.row_version desc
       limit 1
     ) s
     where s.forget_xid is not null
     order by w.name
   loop
     update fairqueue.fq_channel_state s
-    set turn = s.turn + 1,
+    set row_version = s.row_version + 1,
       forget_xid = null,
       used_at = fairqueue.fq_now()
     where s.channel_id = v_channel_id

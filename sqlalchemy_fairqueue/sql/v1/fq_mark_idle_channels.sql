@@ -46,13 +46,13 @@ begin
     from fairqueue.fq_channel c
     left join fairqueue.fq_queue q on q.name = c.queue
     cross join lateral (
-      select n.ctid as row, n.turn
+      select n.ctid as row, n.row_version
       from fairqueue.fq_channel_state n
       where n.channel_id = c.id
-      order by n.channel_id desc, n.turn desc
+      order by n.channel_id desc, n.row_version desc
       limit 1
     ) newest
-    join fairqueue.fq_channel_state s on s.ctid = newest.row and s.turn is not distinct from newest.turn
+    join fairqueue.fq_channel_state s on s.ctid = newest.row and s.row_version is not distinct from newest.row_version
     where c.id > p_after
       and c.id <= last_id
       and greatest(s.used_at, s.last_dequeue_at) < v_now - case
@@ -69,7 +69,7 @@ begin
     for no key update of s skip locked
   )
   update fairqueue.fq_channel_state s
-  set turn = s.turn + 1,
+  set row_version = s.row_version + 1,
     forget_xid = pg_current_xact_id()
   from idle i
   where s.ctid = i.row;

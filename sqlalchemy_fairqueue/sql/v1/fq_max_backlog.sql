@@ -21,7 +21,7 @@ begin
     join fairqueue.fq_channel_state s on s.channel_id = c.id
     where c.queue = p_queue
       and c.name = p_channel
-    order by s.turn desc
+    order by s.row_version desc
     limit 1
   );
 end

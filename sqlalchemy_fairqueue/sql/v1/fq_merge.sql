@@ -151,7 +151,7 @@ begin
     '     select n.max_backlog, n.priority_aging, n.forget_xid'
     '     from %s.fq_channel_state n'
     '     where n.channel_id = c.id'
-    '     order by n.channel_id desc, n.turn desc'
+    '     order by n.channel_id desc, n.row_version desc'
     '     limit 1'
     '   ) t'
     '   where c.queue = %L and c.name = s.channel'
@@ -248,7 +248,7 @@ begin
         v_stage, v_channels, v_schema
       )
       into v_held;
-      perform fairqueue.fq_hold_messages(v_held);
+      perform fairqueue.fq_lock_messages(v_held);
     end if;
     for r in
       execute format(

@@ -25,12 +25,12 @@ set enable_material = off
 set jit = off
 as $$
 begin
-  -- A row that changed since the snapshot fails the join on turn when PostgreSQL checks it again.
+  -- A row that changed since the snapshot fails the join on row_version when PostgreSQL checks it again.
   with due as materialized (
     select s.ctid as row,
       greatest(s.head_dequeue_at, fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst)) as until
     from (
-      select r.ctid as row, r.turn, r.channel_id, r.next_dequeue_at
+      select r.ctid as row, r.row_version, r.channel_id, r.next_dequeue_at
       from fairqueue.fq_channel_state r
       where r.queue = p_queue
         and r.next_dequeue_at is not null
@@ -41,7 +41,7 @@ begin
     ) waiting
     join fairqueue.fq_channel_state s
       on s.ctid = waiting.row
-      and s.turn is not distinct from waiting.turn
+      and s.row_version is not distinct from waiting.row_version
       and s.channel_id is not distinct from waiting.channel_id
     order by waiting.next_dequeue_at, waiting.channel_id
     limit p_limit
@@ -49,7 +49,7 @@ begin
   ),
   waited as (
     update fairqueue.fq_channel_state s
-    set turn = s.turn + 1,
+    set row_version = s.row_version + 1,
       tag = case when d.until > p_now then s.tag else greatest(s.tag, p_virtual_time) end,
       tag_rest = greatest(0, s.tag_rest),
       next_dequeue_at = case when d.until > p_now then d.until else greatest(s.tag, p_virtual_time) end

@@ -55,11 +55,11 @@ begin
   select s.ctid into v_row
   from fairqueue.fq_channel_state s
   where s.channel_id = v_channel_id
-  order by s.channel_id desc, s.turn desc
+  order by s.channel_id desc, s.row_version desc
   limit 1
   for no key update;
   update fairqueue.fq_channel_state s
-  set turn = s.turn + 1,
+  set row_version = s.row_version + 1,
     paused_at = fairqueue.fq_now(),
     next_dequeue_at = null
   where s.ctid = v_row

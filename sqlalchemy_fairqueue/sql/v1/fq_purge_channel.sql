@@ -40,7 +40,7 @@ begin
   select s.ctid into v_row
   from fairqueue.fq_channel_state s
   where s.channel_id = v_channel_id
-  order by s.channel_id desc, s.turn desc
+  order by s.channel_id desc, s.row_version desc
   limit 1
   for no key update;
 
@@ -62,7 +62,7 @@ begin
   -- The new head is the least message that is left: one that somebody has locked. Whatever is committed later has a
   -- signal of its own.
   update fairqueue.fq_channel_state s
-  set turn = s.turn + 1,
+  set row_version = s.row_version + 1,
     backlog = s.backlog - v_deleted,
     head_dequeue_at = n.dequeue_at,
     head_message_id = n.id,

@@ -34,7 +34,7 @@ begin
     return false;
   end if;
   update fairqueue.fq_channel_state s
-  set turn = s.turn + 1,
+  set row_version = s.row_version + 1,
     tag = greatest(s.tag - c_step, -9000000000000000000),
     next_dequeue_at = case
       when s.next_dequeue_at < 0 then greatest(s.tag - c_step, -9000000000000000000)

@@ -2,7 +2,7 @@
 -- Guarantees: as fq_complete for the token; the message is ready again where it stood, or p_delays microseconds from
 -- now. Returns the lost ones. One that was cancelled while it was leased is gone instead. p_notify: wake waiting
 -- consumers (never in a two-phase transaction).
--- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: QF001 bad delay; 40001; QF007.
+-- Locks: the messages, in the order of their ids. Index: as fq_lock_deliveries. Errors: QF001 bad delay; 40001; QF007.
 create function fairqueue.fq_release(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_delays bigint[],
   p_notify boolean default false
@@ -36,7 +36,7 @@ begin
   end if;
   select array_agg(h.message_id), array_agg(h.row_id), array_agg(p_delays[h.ordinal])
   into v_ids, v_rows, v_delays
-  from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries, p_queue) h;
+  from fairqueue.fq_lock_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries, p_queue) h;
   perform fairqueue.fq_return_messages(
     p_queue, v_ids, v_rows, v_delays, null::text[], 1::integer, 'released'::text
   );

@@ -1,4 +1,4 @@
--- fq_mend_channel: make the state of a channel anew from its messages, with the policy that it has as far as that is
+-- fq_repair_channel: make the state of a channel anew from its messages, with the policy that it has as far as that is
 -- one. Returns whether it did: false while somebody else has the state row locked.
 -- Guarantees: a rate that is none is lifted. The head, the backlog and the slots are counted, the signals of the
 -- channel are applied by that and deleted, but for the slots of the queue that they free. A channel has one state row
@@ -6,7 +6,7 @@
 -- Cost: all messages of the channel are read.
 -- Locks: the state row for no key update and its signals for update, both skip locked: it waits for none.
 -- Index: fq_channel_state_newest_ix, fq_message_ready_ix, fq_message_lease_ix, fq_signal_pkey. Errors: none.
-create function fairqueue.fq_mend_channel(p_queue text, p_channel_id bigint)
+create function fairqueue.fq_repair_channel(p_queue text, p_channel_id bigint)
 returns boolean
 language plpgsql
 volatile
@@ -31,7 +31,7 @@ begin
     select s.ctid as row
     from fairqueue.fq_channel_state s
     where s.channel_id = p_channel_id
-    order by s.channel_id desc, s.turn desc
+    order by s.channel_id desc, s.row_version desc
     for no key update skip locked
   ) l;
   if v_versions is not null and cardinality(v_versions) < (
@@ -67,7 +67,7 @@ begin
     return true;
   end if;
   update fairqueue.fq_channel_state s
-  set turn = s.turn + 1,
+  set row_version = s.row_version + 1,
     weight = greatest(1, least(s.weight, 10000)),
     max_concurrency = case when s.max_concurrency < 1 then 1 else s.max_concurrency end,
     max_backlog = case when s.max_backlog < 1 then 1 else s.max_backlog end,

@@ -1,10 +1,10 @@
--- fq_mend_queue: count the slots of a queue that has a limit anew from its messages. Returns whether it did: false
+-- fq_repair_queue: count the slots of a queue that has a limit anew from its messages. Returns whether it did: false
 -- while somebody else has the queue's state row locked, or a signal of it.
 -- Guarantees: signals free no slots of the queue twice: those that are there free none any more.
 -- Locks: the queue's state row for no key update, without which no dequeue takes a message of a queue with a limit, and
 -- signals for update, all skip locked: it waits for none.
 -- Index: fq_queue_state_newest_ix, fq_lease_expires_ix, fq_message_lease_ix, fq_signal_pkey. Errors: none.
-create function fairqueue.fq_mend_queue(p_queue text)
+create function fairqueue.fq_repair_queue(p_queue text)
 returns boolean
 language plpgsql
 volatile
@@ -26,7 +26,7 @@ begin
     select s.ctid as row
     from fairqueue.fq_queue_state s
     where s.queue = p_queue
-    order by s.queue desc, s.turn desc
+    order by s.queue desc, s.row_version desc
     for no key update skip locked
   ) l;
   if v_rows is null then
@@ -52,7 +52,7 @@ begin
   delete from fairqueue.fq_queue_state s
   where s.ctid = any (v_rows[2:]);
   update fairqueue.fq_queue_state s
-  set turn = s.turn + 1,
+  set row_version = s.row_version + 1,
     max_concurrency = case when s.max_concurrency < 1 then 1 else s.max_concurrency end,
     rate_interval = greatest(0, s.rate_interval),
     rate_burst = greatest(1, s.rate_burst),

@@ -47,12 +47,12 @@ begin
     select s.ctid into v_row
     from fairqueue.fq_channel_state s
     where s.channel_id = v_channel_id
-    order by s.channel_id desc, s.turn desc
+    order by s.channel_id desc, s.row_version desc
     limit 1
     for no key update;
     with resumed as (
       update fairqueue.fq_channel_state s
-      set turn = s.turn + 1,
+      set row_version = s.row_version + 1,
         paused_at = null,
         next_dequeue_at = case
           when s.head_dequeue_at is not null then

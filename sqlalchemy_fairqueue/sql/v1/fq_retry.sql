@@ -3,7 +3,7 @@
 -- Guarantees: as fq_complete for the token; p_delays in microseconds from now (null or 0: where it stood). Returns the
 -- lost and the buried ones. Of an error the first 262,144 characters are kept. One that was cancelled while it was
 -- leased is gone instead, and is neither. p_notify: wake waiting consumers (never in a two-phase transaction).
--- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: QF001 bad delay; 40001; QF007.
+-- Locks: the messages, in the order of their ids. Index: as fq_lock_deliveries. Errors: QF001 bad delay; 40001; QF007.
 create function fairqueue.fq_retry(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_delays bigint[],
   p_errors text[],
@@ -50,7 +50,7 @@ begin
     array_agg(h.row_id) filter (where h.exhausted),
     array_agg(left(p_errors[h.ordinal], 262144)) filter (where h.exhausted)
   into v_again_ids, v_again_rows, v_again_delays, v_again_errors, v_dead_ids, v_dead_rows, v_dead_errors
-  from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries, p_queue) h;
+  from fairqueue.fq_lock_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries, p_queue) h;
   perform fairqueue.fq_return_messages(
     p_queue, v_again_ids, v_again_rows, v_again_delays, v_again_errors, 0::integer, 'retried'::text
   );

@@ -126,9 +126,9 @@ begin
           message_id := null;
           channel_id := r.channel_id;
           outcome := 'mended';
-          v_bad := fairqueue.fq_mend_channel(p_queue, r.channel_id::bigint);
+          v_bad := fairqueue.fq_repair_channel(p_queue, r.channel_id::bigint);
           if v_bad and r.queue_freed <> 0 then
-            perform fairqueue.fq_mend_queue(p_queue);
+            perform fairqueue.fq_repair_queue(p_queue);
           end if;
           if v_bad then
             v_found := true;
@@ -191,7 +191,7 @@ begin
       end if;
       if reason is null then
         update fairqueue.fq_channel_state s
-        set turn = s.turn + 1,
+        set row_version = s.row_version + 1,
           current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else 1 end,
           backlog = s.backlog - 1,
           rate_at = greatest(s.rate_at, v_now) + s.rate_interval,
@@ -210,7 +210,7 @@ begin
       when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
         reason := sqlerrm;
     end;
-    if reason is not null and fairqueue.fq_mend_channel(p_queue, r.id::bigint) then
+    if reason is not null and fairqueue.fq_repair_channel(p_queue, r.id::bigint) then
       message_id := null;
       channel_id := r.id;
       outcome := 'mended';

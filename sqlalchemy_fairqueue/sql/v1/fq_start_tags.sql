@@ -1,8 +1,9 @@
--- fq_starts: where messages start in virtual time that a dequeue takes from a queue that is fair by cost, and what each
--- costs. By message: its row, the how many-th channel it is of, the how many-th of that. By channel: tag, rest, weight.
+-- fq_start_tags: where messages start in virtual time that a dequeue takes from a queue that is fair by cost, and what
+-- each costs. By message: its row, the how many-th channel it is of, the how many-th of that. By channel: tag, rest,
+-- weight.
 -- Guarantees: in the order of the messages. Locks: none. Index: none, rows by ctid. Errors: none.
 -- Source: start-time fair queueing (Goyal, Vin, Cheng 1996).
-create function fairqueue.fq_starts(
+create function fairqueue.fq_start_tags(
   p_rows tid[],
   p_ords bigint[],
   p_ranks integer[],

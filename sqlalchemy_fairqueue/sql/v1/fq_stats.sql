@@ -87,7 +87,7 @@ begin
       select v.*
       from fairqueue.fq_channel_state v
       where v.channel_id = o.channel_id
-      order by v.channel_id desc, v.turn desc
+      order by v.channel_id desc, v.row_version desc
       limit 1
     ) s
     where (s.next_dequeue_at is null or s.current_concurrency >= s.max_concurrency)
@@ -194,7 +194,7 @@ begin
       select (n.current_concurrency - coalesce(t.queue_freed, 0))::integer
       from fairqueue.fq_queue_state n
       where n.queue = p_queue
-      order by n.queue desc, n.turn desc
+      order by n.queue desc, n.row_version desc
       limit 1
     ),
     nullif(q.rate_interval, 0),
@@ -203,7 +203,7 @@ begin
       select fairqueue.fq_rate_allows_at(n.rate_at, n.rate_interval, n.rate_burst)
       from fairqueue.fq_queue_state n
       where n.queue = p_queue
-      order by n.queue desc, n.turn desc
+      order by n.queue desc, n.row_version desc
       limit 1
     ),
     coalesce(t.signals, 0),

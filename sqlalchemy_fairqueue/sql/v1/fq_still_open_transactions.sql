@@ -1,9 +1,9 @@
--- fq_still_open: which of the transactions that a consumer's floor of signals has passed are still open. p_open: their
--- ids, then as many floors, each from before it rose past the transaction. Returns the least floor of those that have
--- ended (null: none has), then what is left of p_open.
+-- fq_still_open_transactions: which of the transactions that a consumer's floor of signals has passed are still open.
+-- p_open: their ids, then as many floors, each from before it rose past the transaction. Returns the least floor of
+-- those that have ended (null: none has), then what is left of p_open.
 -- Guarantees: a transaction counts as ended if the snapshot sees what it committed; prepared ones are open.
 -- Locks: none. Index: none. Errors: none.
-create function fairqueue.fq_still_open(p_open bigint[], p_snapshot pg_snapshot)
+create function fairqueue.fq_still_open_transactions(p_open bigint[], p_snapshot pg_snapshot)
 returns bigint[]
 language plpgsql
 stable

@@ -1,6 +1,6 @@
--- fq_is_open: whether the transaction of an xmax is still open, prepared ones included.
+-- fq_transaction_is_open: whether the transaction of an xmax is still open, prepared ones included.
 -- Guarantees: as of now, not of the snapshot. Locks: none. Index: none. Errors: none.
-create function fairqueue.fq_is_open(p_xid xid)
+create function fairqueue.fq_transaction_is_open(p_xid xid)
 returns boolean
 language plpgsql
 volatile

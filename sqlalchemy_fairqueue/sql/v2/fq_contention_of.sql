@@ -68,7 +68,7 @@ begin
   select s.* into v_state
   from fairqueue.fq_channel_state s
   where s.channel_id = v_channel_id
-  order by s.channel_id desc, s.turn desc
+  order by s.channel_id desc, s.row_version desc
   limit 1;
   select q.* into v_queue
   from fairqueue.fq_queue q
@@ -76,7 +76,7 @@ begin
   select s.* into v_queue_state
   from fairqueue.fq_queue_state s
   where s.queue = p_queue
-  order by s.queue desc, s.turn desc
+  order by s.queue desc, s.row_version desc
   limit 1;
   if v_state.current_concurrency >= v_state.max_concurrency
     or v_queue_state.current_concurrency >= v_queue.max_concurrency
@@ -151,7 +151,7 @@ begin
           end
           from fairqueue.fq_channel_state s
           where s.channel_id = r.channel_id
-          order by s.channel_id desc, s.turn desc
+          order by s.channel_id desc, s.row_version desc
           limit 1
         )
       )
@@ -204,7 +204,7 @@ begin
     select n.weight
     from fairqueue.fq_channel_state n
     where n.channel_id = l.channel_id
-    order by n.channel_id desc, n.turn desc
+    order by n.channel_id desc, n.row_version desc
     limit 1
   ) s on true
   order by l.step, l.messages desc, c.name;

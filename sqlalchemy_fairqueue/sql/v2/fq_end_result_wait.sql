@@ -1,6 +1,6 @@
--- fq_unwait_results: somebody waits for the result of a message no more. What never registered is no error.
+-- fq_end_result_wait: somebody waits for the result of a message no more. What never registered is no error.
 -- Locks: its own row. Index: fq_result_wait_pkey. Errors: QF007.
-create function fairqueue.fq_unwait_results(p_queue text, p_message_id bigint, p_waiter uuid)
+create function fairqueue.fq_end_result_wait(p_queue text, p_message_id bigint, p_waiter uuid)
 returns void
 language plpgsql
 volatile

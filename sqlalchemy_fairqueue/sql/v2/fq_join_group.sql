@@ -1,6 +1,6 @@
 -- fq_join_group: count messages that the caller's transaction has enqueued as members of a group, p_added of them.
 -- p_message_id null: the transaction made the group, also if it adds no member. Else a member adds them, while a
--- consumer works on it: its delivery's token, and the caller has locked it by fq_hold_messages.
+-- consumer works on it: its delivery's token, and the caller has locked it by fq_lock_messages.
 -- Guarantees: returns 'joined'; 'lost': the delivery is not its holder's any more; 'cancelled': it was cancelled, and
 -- adds no further members; 'stranger': the group was not made by this transaction, or the message is none of its
 -- members. Unless it joined, the caller rolls back. A member that is locked has not ended when this commits, so that a

@@ -61,7 +61,7 @@ begin
         select s.priority_aging
         from fairqueue.fq_channel_state s
         where s.channel_id = v_channel_id
-        order by s.channel_id desc, s.turn desc
+        order by s.channel_id desc, s.row_version desc
         limit 1
       )::bigint
     ),

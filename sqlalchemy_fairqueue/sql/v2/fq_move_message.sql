@@ -53,7 +53,7 @@ begin
         select s.forget_xid, s.priority_aging
         from fairqueue.fq_channel_state s
         where s.channel_id = c.id
-        order by s.channel_id desc, s.turn desc
+        order by s.channel_id desc, s.row_version desc
         limit 1
       ) n
       where c.queue = p_queue

@@ -124,7 +124,7 @@ def test_a_paused_channel_keeps_all_of_its_state(kernel: Kernel) -> None:
     after = kernel.state("a")
     changed = {name for name, value in before.items() if after[name] != value}
     # what was enqueued before the pause and heard during it
-    assert changed <= {"turn", "backlog", "heard_id", "next_dequeue_at"}
+    assert changed <= {"row_version", "backlog", "heard_id", "next_dequeue_at"}
     assert after["credit"] == 3
 
 
@@ -262,7 +262,7 @@ def test_resuming_wakes_waiting_consumers_unless_told_not_to(
     """A consumer that waits is notified, and a transaction that must not notify can be prepared."""
     kernel.enqueue("a")
     kernel.hear()
-    (registered,) = kernel.rows("select * from fq_wait('q', 'waiter', null, %(us)s)", us=HOUR)
+    (registered,) = kernel.rows("select * from fq_begin_wait('q', 'waiter', null, %(us)s)", us=HOUR)
     admin = open_kernel()
     pause(kernel, channel)
     resume(admin, channel, notify=False)

@@ -1,4 +1,4 @@
-"""fq_cancel, fq_heartbeat, fq_hold_messages: a message that is withdrawn while a consumer has it."""
+"""fq_cancel, fq_heartbeat, fq_lock_messages: a message that is withdrawn while a consumer has it."""
 
 from datetime import timedelta
 
@@ -10,7 +10,7 @@ from tests.fixtures.waits import Waits
 from tests.sql.answers import Hand
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
 from tests.sql.kernel.verbs import limit, unbalanced
-from tests.sql.life.verbs import Beat, dead, enqueue, heartbeat, hold_messages, message, outcomes, redrive
+from tests.sql.life.verbs import Beat, dead, enqueue, heartbeat, lock_messages, message, outcomes, redrive
 
 
 def _cancelled(kernel: Kernel) -> Hand:
@@ -177,13 +177,13 @@ def test_a_worker_settles_what_is_being_cancelled(kernel: Kernel, open_kernel: O
 
 
 def test_messages_are_held_in_the_order_of_their_ids(kernel: Kernel, open_kernel: OpenKernel, waits: Waits) -> None:
-    """fq_hold_messages waits at the least id, however they are given, and holds none above it; unknown ones are passed
+    """fq_lock_messages waits at the least id, however they are given, and holds none above it; unknown ones are passed
     over.
     """
     one, two = (row.message_id or 0 for row in enqueue(kernel, "a", "a"))
     gate = open_kernel()
-    hold_messages(gate, one)
-    rival = waits.start(on(lambda second: hold_messages(second, two, one, two, 99, None))).blocked()
+    lock_messages(gate, one)
+    rival = waits.start(on(lambda second: lock_messages(second, two, one, two, 99, None))).blocked()
     assert waits.unhindered(on(lambda free: free.cancel(two))) == {}
     gate.rollback()
     rival.result()
@@ -201,4 +201,4 @@ def test_a_stale_snapshot_cannot_cancel_or_hold(kernel: Kernel, open_kernel: Ope
     with pytest.raises(errors.SerializationFailure):
         first.cancel(hand.id)
     with pytest.raises(errors.SerializationFailure):
-        hold_messages(second, hand.id)
+        lock_messages(second, hand.id)

@@ -11,14 +11,14 @@ from tests.sql.answers import Hand
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
 from tests.sql.kernel.verbs import bound, record, unbalanced
 from tests.sql.life.verbs import (
+    end_wait,
     enqueue,
     heartbeat,
-    hold_messages,
     keep_history,
+    lock_messages,
     purge_channel,
     purge_dead,
     redrive,
-    unwait,
     wait,
 )
 
@@ -30,7 +30,7 @@ VERBS: dict[str, Verb] = {
     "replace waiting": lambda kernel, _: enqueue(kernel, "a", keys=["waiting"], on="replace"),
     "replace leased": lambda kernel, _: enqueue(kernel, "a", keys=["leased"], on="replace"),
     "cancel leased": lambda kernel, hands: kernel.cancel(hands[0].id),
-    "hold": lambda kernel, hands: hold_messages(kernel, hands[0].id),
+    "hold": lambda kernel, hands: lock_messages(kernel, hands[0].id),
     "complete": lambda kernel, hands: kernel.complete(hands[0]),
     "retry": lambda kernel, hands: kernel.retry(hands[0]),
     "purge": lambda kernel, _: purge_channel(kernel, "a"),
@@ -38,13 +38,13 @@ VERBS: dict[str, Verb] = {
     "purge dead": lambda kernel, _: purge_dead(kernel),
     "heartbeat": lambda kernel, hands: heartbeat(kernel, hands[0].lease_id),
     "wait": lambda kernel, hands: wait(kernel, hands[0].lease_id),
-    "unwait": lambda kernel, hands: unwait(kernel, hands[0].lease_id),
+    "end_wait": lambda kernel, hands: end_wait(kernel, hands[0].lease_id),
     "dequeue": lambda kernel, _: kernel.dequeue(1),
     "hear": lambda kernel, _: kernel.hear(),
 }
 
 _SETTLE = ("complete", "retry", "cancel leased", "hold", "replace leased")
-_LEASE = ("heartbeat", "wait", "unwait")
+_LEASE = ("heartbeat", "wait", "end_wait")
 
 # The second waits for the open first. Every other pair passes at once.
 WAITING = {

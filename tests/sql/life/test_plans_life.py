@@ -12,16 +12,16 @@ from tests.fixtures.clock import Clock
 from tests.sql.client import HOUR, Kernel, OpenKernel
 from tests.sql.kernel.verbs import bound, record
 from tests.sql.life.verbs import (
+    end_wait,
     enqueue,
     heartbeat,
-    hold_messages,
     keep_history,
+    lock_messages,
     purge_channel,
     purge_dead,
     redrive,
     release,
     retry,
-    unwait,
     wait,
     wake,
 )
@@ -45,7 +45,7 @@ def _warm(kernel: Kernel) -> None:
         one, two, three, four, *rest = kernel.dequeue(BATCH).hands
         enqueue(kernel, "first", keys=["a"], on="replace", hold=[one.id])
         kernel.cancel(four.id, *kernel.dequeue(0 + 1).ids)
-        hold_messages(kernel, one.id)
+        lock_messages(kernel, one.id)
         release(kernel, one, notify=True)
         retry(kernel, two, four, notify=True)
         kernel.bury(three, *rest[:1])
@@ -53,7 +53,7 @@ def _warm(kernel: Kernel) -> None:
         heartbeat(kernel, one.lease_id)
         lease_id, _ = wait(kernel, one.lease_id)
         wake(kernel)
-        unwait(kernel, lease_id)
+        end_wait(kernel, lease_id)
         redrive(kernel, three.id)
         redrive(kernel)
         purge_channel(kernel, "first")
@@ -91,7 +91,7 @@ def _fill(kernel: Kernel) -> None:
         " select id, 'q', 0, 0, id from fq_channel where name like 'c%'"
     )
     kernel.rows(
-        "update fq_channel_state s set turn = turn + 1, max_backlog = 1000000 from fq_channel c"
+        "update fq_channel_state s set row_version = row_version + 1, max_backlog = 1000000 from fq_channel c"
         " where c.id = s.channel_id and c.name in ('c5', 'c6')"
     )
 
@@ -119,7 +119,7 @@ def test_every_verb_is_frugal_on_a_fresh_install_with_a_million_messages(
     assert len(hands) == 3 * BATCH
     frugal(lambda: kernel.cancel(*(hand.id for hand in hands[:5]), *range(600_000, 600_005)))
     frugal(lambda: heartbeat(kernel, hands[0].lease_id))
-    frugal(lambda: hold_messages(kernel, *range(700_000, 700_000 + BATCH)))
+    frugal(lambda: lock_messages(kernel, *range(700_000, 700_000 + BATCH)))
     frugal(lambda: release(kernel, *hands[2:8], notify=True))
     frugal(lambda: retry(kernel, *hands[8:12], notify=True))
     frugal(lambda: kernel.bury(*hands[:2], *hands[12:16]))
@@ -127,7 +127,7 @@ def test_every_verb_is_frugal_on_a_fresh_install_with_a_million_messages(
     frugal(lambda: kernel.complete(hands[26]))
     frugal(lambda: wait(kernel, hands[0].lease_id))
     frugal(lambda: wake(kernel))
-    frugal(lambda: unwait(kernel, hands[0].lease_id))
+    frugal(lambda: end_wait(kernel, hands[0].lease_id))
     frugal(lambda: redrive(kernel, *range(-BATCH, 0)))
     frugal(lambda: redrive(kernel, limit=BATCH))
     frugal(lambda: purge_dead(kernel, *range(-3 * BATCH, -2 * BATCH)))
@@ -156,12 +156,12 @@ def test_marks_that_an_old_snapshot_keeps_are_passed_over(
 ) -> None:
     """Under an open snapshot, finding who waits reads none of the waits that are over, however many are kept."""
     lease_id, _ = wait(kernel, wait=24 * HOUR)
-    unwait(kernel, lease_id)
+    end_wait(kernel, lease_id)
     snapshot = open_kernel(isolation="REPEATABLE_READ")
     snapshot.value("select count(*) from fq_lease")
     for _ in range(100):
         wait(kernel, lease_id, 1)
-        unwait(kernel, lease_id)
+        end_wait(kernel, lease_id)
     clock.advance(timedelta(days=1))
     producer = open_kernel()
     assert not wake(producer)

@@ -8,7 +8,7 @@ from tests.fixtures.waits import Waits
 from tests.sql.answers import Hand
 from tests.sql.client import HOUR, Kernel, OpenKernel, on
 from tests.sql.kernel.verbs import unbalanced
-from tests.sql.life.verbs import enqueue, hold_messages, message, outcomes
+from tests.sql.life.verbs import enqueue, lock_messages, message, outcomes
 
 
 def _settle(kernel: Kernel, verb: str, hand: Hand) -> None:
@@ -207,7 +207,7 @@ def test_replacing_and_cancelling_in_opposite_orders_do_not_deadlock(
     """
     (first,), (second,) = enqueue(kernel, "a", keys=["z"]), enqueue(kernel, "a", keys=["b"])
     gate = open_kernel()
-    hold_messages(gate, first.message_id)
+    lock_messages(gate, first.message_id)
     rival = waits.start(on(lambda business: enqueue(business, "a", "a", keys=["b", "z"], on="replace"))).blocked()
     assert waits.unhindered(on(lambda free: free.cancel(second.message_id or 0))) == {}
     gate.rollback()
@@ -223,7 +223,7 @@ def test_calls_that_replace_the_same_messages_do_not_deadlock(
     """
     (first,), (second,) = enqueue(kernel, "a", keys=["first"]), enqueue(kernel, "a", keys=["second"])
     gate = open_kernel()
-    hold_messages(gate, first.message_id)
+    lock_messages(gate, first.message_id)
     keys = ["first", "second", "third"]
     one = waits.start(on(lambda business: enqueue(business, "a", "a", "a", keys=keys, on="replace"))).blocked()
     assert kernel.cancel(second.message_id or 0) == {}

@@ -1,4 +1,4 @@
-"""fq_wait, fq_wake, fq_unwait: a waiting consumer is woken, and no notification is sent while none waits."""
+"""fq_begin_wait, fq_wake, fq_end_wait: a waiting consumer is woken, and no notification is sent while none waits."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -9,7 +9,7 @@ from psycopg import errors
 from tests.fixtures.clock import Clock
 from tests.fixtures.waits import Waits
 from tests.sql.client import HOUR, SECOND, Kernel, OpenKernel, on
-from tests.sql.life.verbs import enqueue, listening, redrive, release, retry, unwait, wait, wake
+from tests.sql.life.verbs import end_wait, enqueue, listening, redrive, release, retry, wait, wake
 
 
 def _enqueue_keyed(kernel: Kernel) -> None:
@@ -92,7 +92,7 @@ def test_nobody_is_notified_while_none_waits(kernel: Kernel, clock: Clock, verb:
     wait(kernel, wait=SECOND)
     clock.advance(timedelta(seconds=2))
     lease_id, _ = wait(kernel)
-    unwait(kernel, lease_id)
+    end_wait(kernel, lease_id)
     with listening(kernel) as heard:
         VERBS[verb](kernel)
     assert heard == []
@@ -166,7 +166,7 @@ def test_a_wait_is_registered_before_the_last_poll(kernel: Kernel, open_kernel: 
         enqueue(business, "a", notify=True)
         business.commit()
     assert heard == [f"{lease_id}:{topic}"]
-    unwait(kernel, lease_id)
+    end_wait(kernel, lease_id)
     kernel.drain()
     enqueue(business, "a", notify=True)
     wait(kernel, lease_id)

@@ -115,9 +115,9 @@ def _given_back(kernel: Kernel, call: str, hands: Sequence[Hand], *, delay: int 
     return {row["message_id"]: row["outcome"] for row in rows}
 
 
-def hold_messages(kernel: Kernel, *ids: int | None) -> None:
-    """fq_hold_messages."""
-    kernel.rows("select fq_hold_messages(%(ids)s::bigint[])", ids=list(ids))
+def lock_messages(kernel: Kernel, *ids: int | None) -> None:
+    """fq_lock_messages."""
+    kernel.rows("select fq_lock_messages(%(ids)s::bigint[])", ids=list(ids))
 
 
 def purge_channel(kernel: Kernel, channel: str) -> int:
@@ -165,9 +165,9 @@ def heartbeat(kernel: Kernel, *lease_ids: int | None, lease: int | None = 30 * S
 
 
 def wait(kernel: Kernel, lease_id: int | None = None, wait: int | None = 50 * SECOND) -> tuple[int, str]:
-    """fq_wait: the marked lease and the topic."""
+    """fq_begin_wait: the marked lease and the topic."""
     (row,) = kernel.rows(
-        "select * from fq_wait(%(queue)s, %(name)s, %(lease_id)s::bigint, %(wait)s)",
+        "select * from fq_begin_wait(%(queue)s, %(name)s, %(lease_id)s::bigint, %(wait)s)",
         queue=kernel.queue,
         name=kernel.name,
         lease_id=lease_id,
@@ -182,9 +182,9 @@ def wake(kernel: Kernel) -> bool:
     return woken
 
 
-def unwait(kernel: Kernel, lease_id: int | None) -> None:
-    """fq_unwait."""
-    kernel.rows("select fq_unwait(%(lease_id)s::bigint)", lease_id=lease_id)
+def end_wait(kernel: Kernel, lease_id: int | None) -> None:
+    """fq_end_wait."""
+    kernel.rows("select fq_end_wait(%(lease_id)s::bigint)", lease_id=lease_id)
 
 
 def keep_history(kernel: Kernel, ahead: int | None = 2) -> dict[str, str]:

@@ -26,7 +26,7 @@ join fairqueue.fq_channel c on c.id = m.channel_id
 group by c.queue, c.id;
 
 update fairqueue.fq_channel_state
-set turn = turn + 1,
+set row_version = row_version + 1,
   last_dequeue_at = least(last_dequeue_at, n.now),
   rate_at = least(rate_at, n.now + rate_burst * rate_interval),
   next_dequeue_at = case

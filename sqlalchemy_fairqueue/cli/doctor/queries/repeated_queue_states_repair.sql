@@ -1,5 +1,5 @@
 -- Makes the states of queues with more than one state row anew.
-select fairqueue.fq_mend_queue(s.queue)
+select fairqueue.fq_repair_queue(s.queue)
 from fairqueue.fq_queue_state s
 group by s.queue
 having count(*) > 1

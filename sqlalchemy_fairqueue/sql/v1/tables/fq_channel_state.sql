@@ -3,14 +3,14 @@
 -- weight 1, counted from -9 * 10^18 on; next_dequeue_at is the tag while the channel is ready, and a time otherwise, so
 -- that one index has the ready order first. tag_rest: what of its costs the tag does not have yet, by weight; below
 -- zero it is a credit.
--- Without a unique index on purpose: a plain index keeps every update a non-key update, and (channel_id, turn) finds
--- the newest version first however many dead ones an old snapshot keeps.
+-- Without a unique index on purpose: a plain index keeps every update a non-key update, and (channel_id, row_version)
+-- finds the newest version first however many dead ones an old snapshot keeps.
 -- configured: by itself, so that it is never forgotten. used_at: made, or wanted again, then. forget_xid: the
 -- transaction that marked the channel as idle, see fq_forget_channels.
 -- Replica identity full, or a publication of all tables refuses the updates.
 create table fairqueue.fq_channel_state (
   channel_id bigint not null,
-  turn bigint not null default 0,
+  row_version bigint not null default 0,
   queue text collate "C" not null,
   max_concurrency integer,
   rate_interval bigint not null default 0,
@@ -38,7 +38,7 @@ create table fairqueue.fq_channel_state (
 )
 with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 alter table fairqueue.fq_channel_state replica identity full;
-create index fq_channel_state_newest_ix on fairqueue.fq_channel_state (channel_id, turn);
+create index fq_channel_state_newest_ix on fairqueue.fq_channel_state (channel_id, row_version);
 create index fq_channel_state_ready_ix on fairqueue.fq_channel_state (queue, next_dequeue_at, channel_id)
   where next_dequeue_at is not null
     and (max_concurrency is null or current_concurrency < max_concurrency);

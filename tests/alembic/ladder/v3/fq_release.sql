@@ -2,7 +2,7 @@
 -- Guarantees: as fq_complete for the token; the message is ready again where it stood, or p_delays microseconds from
 -- now. Returns the lost ones. One that was cancelled while it was out is gone instead. p_note: written on them.
 -- p_notify: wake consumers that wait (never in a two-phase transaction).
--- Locks: the messages, in the order of their ids. Index: as fq_hold_deliveries. Errors: QF001 bad delay; 40001.
+-- Locks: the messages, in the order of their ids. Index: as fq_lock_deliveries. Errors: QF001 bad delay; 40001.
 create function fairqueue.fq_release(
   p_queue text, p_ids bigint[], p_rows tid[], p_lease_ids bigint[], p_deliveries integer[], p_delays bigint[],
   p_notify boolean default false, p_note text default null
@@ -31,7 +31,7 @@ begin
   end if;
   select array_agg(h.message_id), array_agg(h.row_id), array_agg(p_delays[h.ordinal])
   into v_ids, v_rows, v_delays
-  from fairqueue.fq_hold_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries, p_queue) h;
+  from fairqueue.fq_lock_deliveries(p_ids, p_rows, p_lease_ids, p_deliveries, p_queue) h;
   perform fairqueue.fq_return_messages(p_queue, v_ids, v_rows, v_delays, null, 1, 'released');
   if p_note is not null then
     perform fairqueue.fq_add_note(v_ids, p_note);
