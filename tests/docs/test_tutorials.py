@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import DOCS, Reader, reader
+from tests.docs.pages import DOCS, Reader, blocks, reader
 from tests.fixtures.database import Database
 
 _PAGES = sorted(page for page in (DOCS / "tutorials").glob("*.md") if page.name != "index.md")
@@ -16,8 +16,21 @@ def test_the_tutorial_works(newcomer: Reader, page: Path) -> None:
     newcomer.follow(page)
 
 
-def test_fastapi_on_asyncpg(empty_database: Database, tmp_path: Path) -> None:
-    """The page for FastAPI works on asyncpg as it does on psycopg."""
+@pytest.mark.parametrize("page", ["fastapi.md", "shop.md"])
+def test_async_pages_on_asyncpg(empty_database: Database, tmp_path: Path, page: str) -> None:
+    """The pages of FastAPI work on asyncpg as they do on psycopg."""
     url = empty_database.url.set(drivername="postgresql+asyncpg").render_as_string(hide_password=False)
     with reader(tmp_path, {"DATABASE_URL": url}) as one:
-        one.follow(DOCS / "tutorials" / "fastapi.md")
+        one.follow(DOCS / "tutorials" / page)
+
+
+def test_the_lines_beside_celery() -> None:
+    """The shop has fewer lines than with Celery, and the page says how many: blank ones and comments do not count."""
+    page = DOCS / "tutorials" / "shop.md"
+    files = {block.file: block.text.splitlines() for block in blocks(page)}
+    ours, theirs = (
+        sum(1 for line in files[file] if line.strip() and not line.lstrip().startswith("#"))
+        for file in ("fair_jobs.py", "celery_jobs.py")
+    )
+    assert ours < theirs
+    assert f"| lines of code | {ours} | {theirs} |" in page.read_text()
