@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from sqlalchemy_fairqueue.dashboard.access import Refused
 from sqlalchemy_fairqueue.dashboard.actions import Actions
+from sqlalchemy_fairqueue.dashboard.base import Unread
 from sqlalchemy_fairqueue.dashboard.live import live
 from sqlalchemy_fairqueue.dashboard.pages import Pages
 from sqlalchemy_fairqueue.dashboard.reading import Reading
@@ -105,6 +106,7 @@ def create_dashboard(
         exception_handlers={
             HTTPException: _refusal,
             Refused: _answered,
+            Unread: _unread,
             NotGranted: _database_refusal,
             InvalidArgument: _bad_argument,
             UnknownGroup: _not_there,
@@ -156,6 +158,10 @@ async def _refusal(_: Request, error: Exception) -> Response:
 async def _answered(_: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)  # noqa: S101 - the handler is of this class
     return error.response
+
+
+async def _unread(_: Request, __: Exception) -> Response:
+    return HTMLResponse(rendered("unread.html"), 202)
 
 
 async def _bad_argument(_: Request, error: Exception) -> Response:

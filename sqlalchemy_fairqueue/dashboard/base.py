@@ -44,12 +44,22 @@ DONE = {
     "cancel_group": "Cancelled: {count}. Members that consumers hold are gone unless they complete first.",
     "redrive": "Redriven: {count}.",
     "purge_dead": "Purged for good: {count}.",
+    "release": "Put back: it is due now, with its attempts counted anew and without its key.",
+    "release_unreadable": "Its content is lost: it stays in quarantine, or is deleted.",
+    "release_refused": "One of its values is out of bounds: it stays in quarantine.",
+    "release_standing": "Another message has its id: it stays in quarantine.",
+    "release_missing": "It is not in quarantine any more.",
+    "purge_quarantined": "Deleted from the quarantine: {count}.",
     "run_schedule": "Enqueued as message #{count}.",
     "run_schedule_dropped": "Not enqueued: the tenant has as many undelivered messages as it may have.",
     "pause_schedule": "The schedule is paused.",
     "resume_schedule": "The schedule goes on.",
 }
 """The sentence after an action, by its name."""
+
+
+class Unread(Exception):
+    """The figures are being read for the first time: the page comes when they are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +148,16 @@ class PageBase:
         return answer
 
     async def begin(self, request: Request) -> tuple[Access, Figures]:
-        """The user that sends the request, and the figures."""
+        """The user that sends the request, and the figures.
+
+        Raises:
+            Unread: There are none yet.
+        """
         access = await self.access(request)
-        return access, await self.reading.figures.aget()
+        figures = await self.reading.figures_at_hand()
+        if figures is None:
+            raise Unread
+        return access, figures
 
     def target_of(self, queue: str) -> Target:
         """The place of a queue in the database."""

@@ -26,28 +26,34 @@ _LONGEST_SECONDS = 300
 
 
 def live(reading: Reading, authorize: Authorize | None) -> Callable[[Request], Awaitable[Response]]:
-    """The endpoint of the events. Each says the time of the figures, and nothing else."""
+    """The endpoint of the events. Each says the time of the figures, and nothing else.
+
+    The query may say in ``at`` which figures the page shows; it is empty where it shows none yet.
+    """
 
     async def events(request: Request) -> Response:
         await access_of(request, authorize)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(_events(reading), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(
+            _events(reading, request.query_params.get("at")), media_type="text/event-stream", headers=headers
+        )
 
     return events
 
 
-async def _events(reading: Reading) -> AsyncIterator[str]:
+async def _events(reading: Reading, seen: str | None) -> AsyncIterator[str]:
     until = monotonic() + _LONGEST_SECONDS
-    seen = None
+    yield "retry: 3000\n\n"
     while monotonic() < until:
         try:
-            figures = await reading.figures.aget()
+            figures = await reading.figures_at_hand()
         except (SQLAlchemyError, FairQueueError):
             yield ": the database does not answer\n\n"
         else:
-            if seen is None:
-                yield "retry: 3000\n\n"
-            elif figures.at != seen:
-                yield f"event: figures\ndata: {figures.at.isoformat()}\n\n"
-            seen = figures.at
+            if figures is None:
+                continue
+            at = figures.at.isoformat()
+            if seen is not None and at != seen:
+                yield f"event: figures\ndata: {at}\n\n"
+            seen = at
         await asyncio.sleep(max(reading.keep.total_seconds(), 0.05))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from sqlalchemy_fairqueue.figures import QueueFigures
-    from sqlalchemy_fairqueue.values import DeadLetterGroup, ScheduleInfo
+    from sqlalchemy_fairqueue.values import DeadLetterGroup, QuarantinedInfo, ScheduleInfo
 
 GROUPED = 10_000
 """Dead letters that are grouped by their errors, the newest."""
@@ -36,6 +36,7 @@ BULK = 1_000
 _SUFFERING = 5
 _PAGE = 100
 _LETTERS = 50
+_QUARANTINED = 100
 _MESSAGES = 20
 _ATTEMPTS = 100
 _SCHEDULES = 200
@@ -130,7 +131,7 @@ class Pages(GroupPages, PlanPages):
         )  # fmt: skip
 
     async def dead(self, request: Request) -> Response:
-        """The dead letters of queues by their errors."""
+        """The dead letters of queues by their errors, and the messages in quarantine."""
         access, figures = await self.begin(request)
         name = request.query_params.get("queue")
         chosen = [named_queue(figures, name)] if name is not None else [
@@ -147,7 +148,15 @@ class Pages(GroupPages, PlanPages):
             request, "dead.html", access, figures,
             chosen=name, groups=groups, refused=refused, dead=sum(queue.stats.dead for queue in chosen),
             grouped=GROUPED, bulk=BULK, shown=_LETTERS,
+            quarantined=[one for queue in chosen_queues(figures, name) for one in await self._quarantined(queue.name)],
+            most=_QUARANTINED,
         )  # fmt: skip
+
+    async def _quarantined(self, queue: str) -> Sequence[QuarantinedInfo]:
+        of = self.reading.queue(queue)
+        return await self.reading.shared(
+            ("quarantine", queue), lambda: self.reading.call(of.quarantined, of.aquarantined, limit=_QUARANTINED)
+        )
 
     async def schedules(self, request: Request) -> Response:
         """The schedules of queues."""

@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.cli.doctor.findings import Finding
     from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
+    from sqlalchemy_fairqueue.figures import Figures
 
 R = TypeVar("R")
 
 _HEALTH_KEPT = 60.0
 _HEALTH_PATIENCE = 0.1
 _MOST_KEPT = 500
+_FIRST_PATIENCE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,19 @@ class Reading:
         self._given = {queue.name: queue for queue in queues}
         self._kept: dict[Hashable, _Kept] = {}
         self._health: Health | None = None
+        self._first: asyncio.Task[Figures] | None = None
+
+    async def figures_at_hand(self) -> Figures | None:
+        """The figures. None: they are being read for the first time, which takes longer than a page may."""
+        if self.figures.latest is not None:
+            return await self.figures.aget()
+        if self._first is None or self._first.done():
+            self._first = asyncio.ensure_future(self.figures.aget())
+            # An error is for those who ask for it.
+            self._first.add_done_callback(lambda task: task.cancelled() or task.exception())
+        reading = self._first
+        await asyncio.wait([reading], timeout=_FIRST_PATIENCE)
+        return reading.result() if reading.done() else None
 
     def queue(self, name: str) -> Queue:
         """The queue of that name: the application's own where it was given, with its codec."""

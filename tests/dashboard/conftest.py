@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from html.parser import HTMLParser
+from typing import Any
 from urllib.parse import urlencode
 
 import httpx
@@ -151,10 +152,20 @@ def served(app: Starlette) -> Iterator[str]:
         thread.join()
 
 
+class Visitor(httpx.Client):
+    """A visitor that asks again, as browsers do, while the dashboard reads its first figures."""
+
+    def request(self, *arguments: Any, **named: Any) -> httpx.Response:
+        """Ask until the page is there."""
+        while (answer := super().request(*arguments, **named)).status_code == httpx.codes.ACCEPTED:
+            pass
+        return answer
+
+
 @contextmanager
 def visited(app: Starlette, *, follow: bool = True) -> Iterator[httpx.Client]:
     """Serve an application and visit it."""
-    with served(app) as address, httpx.Client(base_url=address, follow_redirects=follow, timeout=60) as client:
+    with served(app) as address, Visitor(base_url=address, follow_redirects=follow, timeout=60) as client:
         yield client
 
 

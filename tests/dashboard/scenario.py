@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Delivery, Enqueue, Queue
@@ -69,3 +69,33 @@ def busy(engine: Engine, figures: SharedFigures) -> int:
         figures.get()
     MAILS.purge(engine, "acme-industries")
     return tried[0].message_id
+
+
+def set_aside(
+    engine: Engine, channel: str, message_id: int, *, queue: str = "documents", lost: bool = False, words: str = "bad"
+) -> None:
+    """A message in quarantine, of a channel that is there, as ``fq_set_aside`` leaves one; lost: without content."""
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                """
+                insert into fq_quarantine (
+                  message_id, queue, channel_id, kind, content, enqueued_at, attempts, max_attempts, deliveries,
+                  unreadable, reason, set_aside_at
+                )
+                select :id, c.queue, c.id, :kind, :content, fq_now(), 1, 20, 1, :unreadable, :reason, fq_now()
+                from fq_channel c
+                where c.queue = :queue
+                  and c.name = :channel
+                """
+            ),
+            {
+                "id": message_id,
+                "kind": words,
+                "content": None if lost else b"1",
+                "unreadable": ["content"] if lost else [],
+                "reason": f"it could not be read: {words}",
+                "queue": queue,
+                "channel": channel,
+            },
+        )

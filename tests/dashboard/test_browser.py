@@ -11,20 +11,24 @@ from urllib.parse import urlencode
 
 import pytest
 from selenium import webdriver
-from selenium.common.exceptions import SessionNotCreatedException, StaleElementReferenceException
+from selenium.common.exceptions import (
+    SessionNotCreatedException,
+    StaleElementReferenceException,
+    WebDriverException,
+)
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Enqueue
 from sqlalchemy_fairqueue.dashboard import Access, Role, create_dashboard
 from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, lease
 from tests.dashboard.conftest import served
-from tests.dashboard.scenario import busy
+from tests.dashboard.scenario import busy, set_aside
 
 _CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 _DRIVER = shutil.which("chromedriver")
@@ -52,8 +56,11 @@ class Chromium:
     address: str
 
     def open(self, page: str = "") -> None:
-        """Open a page."""
+        """Open a page, which comes when the first figures are there."""
         self.driver.get(f"{self.address}/{page}")
+        WebDriverWait(self.driver, _PATIENCE).until(
+            lambda driver: not driver.find_elements(By.CSS_SELECTOR, "main[data-unread]")
+        )
 
     @property
     def text(self) -> str:
@@ -84,9 +91,9 @@ class Chromium:
 
     def press(self, button: str, *then: str) -> None:
         """Press a button and wait for a text; and again, as often as there are more of both."""
-        for press, text in zip((button, *then[1::2]), then[::2], strict=True):
+        for press, words in zip((button, *then[1::2]), then[::2], strict=True):
             self.click(press)
-            self.wait_for(text)
+            self.wait_for(words)
 
     def _patiently(self, act: Callable[[], None]) -> None:
         """Do something with an element that new figures may replace at this moment."""
@@ -100,7 +107,9 @@ class Chromium:
 
     def wait_for(self, text: str) -> None:
         """Wait until the page shows a text."""
-        WebDriverWait(self.driver, _PATIENCE).until(lambda _: text in self.text)
+        # A page that goes away at this moment has elements that are stale, or of no document.
+        waiting = WebDriverWait(self.driver, _PATIENCE, ignored_exceptions=[WebDriverException])
+        waiting.until(lambda _: text in self.text)
 
     def resize(self, width: int, height: int) -> None:
         """Give the page a size, that of a phone too."""
@@ -174,6 +183,7 @@ def test_every_page_at_every_width(chromium: Open, engine: Engine) -> None:
     [tried_too, *_] = lease(engine, 99)
     QUEUE.retry(engine, tried_too, delay=timedelta(0), error=hostile * 9)
     [dead] = bury(engine, hostile)
+    set_aside(engine, hostile, 900, words=hostile * 9)
     [message] = enqueue(engine, "customer-7", payload={"long": "x" * 2000, hostile: hostile})
     with Session(engine) as session, session.begin(), QUEUE.group(session) as group:
         group.enqueue_many([Enqueue(channel=hostile, payload=1)])
@@ -238,6 +248,19 @@ def test_new_figures_come_by_themselves(chromium: Open, engine: Engine) -> None:
         assert browser.driver.execute_async_script(told) == 2
     assert browser.driver.find_element(By.NAME, "weight").get_attribute("value") == "5"
     assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_the_first_figures(chromium: Open, engine: Engine, *, scripts: bool) -> None:
+    """A page that is opened before the first figures are there comes at once, and shows them when they are."""
+    enqueue(engine, "customer-7")
+    page = chromium(scripts=scripts)
+    with engine.begin() as held:
+        held.execute(text("lock table fq_queue_state"))
+        page.driver.get(f"{page.address}/tenants")
+        page.wait_for("The figures are being read")
+    page.wait_for("customer-7")
+    assert page.complaints() == []
 
 
 def test_figures_stand_still_on_demand(chromium: Open, engine: Engine) -> None:
@@ -317,6 +340,12 @@ def test_every_other_action(chromium: Open, engine: Engine) -> None:
     browser.open("dead")
     browser.press("Purge…", "for good?", "Delete them", "Purged for good: ")
     assert QUEUE.dead_letters(engine) == []
+    set_aside(engine, "customer-1", 900)
+    set_aside(engine, "customer-1", 901, lost=True)
+    browser.open("dead")
+    browser.press("Put back", "Put back: it is due now")
+    browser.press("Delete…", "from the quarantine for good?", "Delete it", "Deleted from the quarantine: 1.")
+    assert QUEUE.quarantined(engine) == []
     assert browser.complaints() == []
 
 

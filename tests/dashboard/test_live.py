@@ -2,11 +2,12 @@
 
 from datetime import timedelta
 
-from sqlalchemy import Engine, event
+import httpx
+from sqlalchemy import Engine, event, text
 
 from sqlalchemy_fairqueue.dashboard import create_dashboard
 from tests.cli.messages import enqueue
-from tests.dashboard.conftest import visited
+from tests.dashboard.conftest import served, visited
 
 
 def test_events(engine: Engine) -> None:
@@ -34,3 +35,35 @@ def test_many_pages_cost_one_reading(engine: Engine) -> None:
     assert sum("fq_contention" in statement for statement in read) == 1
     assert sum("fq_channel_stats" in statement for statement in read) == 1
     assert sum("fq_message_details" in statement for statement in read) == 1
+
+
+def test_the_first_page_comes_at_once(engine: Engine) -> None:
+    """While the first figures are being read each page says so and asks again, and the stream says when they are."""
+    enqueue(engine, "customer-7")
+    app = create_dashboard(engine, keep=timedelta(hours=1))
+    with served(app) as address, httpx.Client(base_url=address, timeout=60) as client:
+        with engine.begin() as held:
+            held.execute(text("lock table fq_queue_state"))
+            for path in ("/", "/tenants", "/workers"):
+                answer = client.get(path)
+                assert (answer.status_code, "The figures are being read" in answer.text) == (202, True)
+                assert '<meta http-equiv="refresh"' in answer.text
+            with client.stream("GET", "/live?at=") as stream:
+                lines = stream.iter_lines()
+                assert next(lines) == "retry: 3000"
+                held.rollback()
+                assert "event: figures" in lines
+        assert "customer-7" in client.get("/tenants").text
+
+
+def test_a_database_that_fails_at_first(engine: Engine) -> None:
+    """A first reading that fails is said, and the next one is tried anew."""
+    enqueue(engine, "customer-7")
+    app = create_dashboard(engine)
+    with visited(app) as client:
+        with engine.begin() as broken:
+            broken.execute(text("alter function fq_contention rename to fq_nothing"))
+        assert client.get("/").status_code == 503
+        with engine.begin() as mended:
+            mended.execute(text("alter function fq_nothing rename to fq_contention"))
+        assert client.get("/").status_code == 200

@@ -12,6 +12,7 @@ from sqlalchemy_fairqueue import Enqueue, Queue
 from sqlalchemy_fairqueue.dashboard import create_dashboard
 from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, lease
 from tests.dashboard.conftest import Browse, visited
+from tests.dashboard.scenario import set_aside
 
 PAGES = ("", "tenants", "plans", "groups", "dead", "schedules", "workers", "health")
 
@@ -160,6 +161,7 @@ def test_hostile_names(browse: Browse, engine: Engine, name: str) -> None:
     with Session(engine) as session, session.begin(), queue.group(session) as group:
         group.enqueue_many([Enqueue(channel="members", payload=name, kind=name[:60])])
     [waiting] = enqueue(engine, name, queue=queue, kind=name[:60], payload={"p": name}, headers={"h": name})
+    set_aside(engine, name, 900, queue=name, words=name)
     user = browse("operator")
     pages = [user.get(page) for page in PAGES] + [
         user.get("tenants", queue=name),
@@ -215,6 +217,7 @@ async def test_async_engine(async_engine: AsyncEngine, engine: Engine) -> None:
     """The pages of an AsyncEngine are awaited."""
     [message_id] = enqueue(engine, "a")
     app = create_dashboard(async_engine)
+    await app.state.reading.figures.aget()
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
         for path in (*PAGES, "tenant?queue=documents&channel=a", f"message?queue=documents&id={message_id}"):
             assert (await client.get(f"/{path}")).status_code == 200, path

@@ -3,7 +3,12 @@
 
 (() => {
   const main = () => document.querySelector("main");
-  if (!window.EventSource || !main().hasAttribute("data-live")) return;
+  if (!window.EventSource) return;
+  if (main().hasAttribute("data-unread")) {
+    new EventSource("live?at=").addEventListener("figures", () => location.reload());
+    return;
+  }
+  if (!main().hasAttribute("data-live")) return;
 
   let paused = false;
   let asking = false;
@@ -48,7 +53,10 @@
       const links = (node) => [...node.querySelectorAll("a, button, summary")];
       const focused = links(main()).indexOf(document.activeElement);
       const reference = focused >= 0 ? document.activeElement.getAttribute("href") : null;
+      // What was done stays to be read.
+      const done = performance.now() < 15000 && main().querySelector(".notice.good");
       main().replaceWith(document.adoptNode(fresh));
+      if (done) main().prepend(done);
       if (focused >= 0) {
         const found = links(main());
         (found.find((one) => reference && one.getAttribute("href") === reference) || found[focused])?.focus();
