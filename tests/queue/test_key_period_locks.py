@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import Connection, Engine
 from sqlalchemy.engine.interfaces import IsolationLevel
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Enqueue, Queue, Receipt
+from sqlalchemy_fairqueue.database.drivers import refusal_of
 from tests.fixtures.clock import Clock
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
@@ -235,9 +236,9 @@ def test_a_period_since_the_snapshot(engine: Engine, connect: Connect, level: Is
         first = _enqueue(engine, channel=channel, unique_from=unique_from)
         if ended:
             _done(engine)
-        with pytest.raises(OperationalError) as caught:
+        with pytest.raises(DBAPIError) as caught:
             _enqueue_now(strict, channel=channel, unique_from=unique_from)
-        assert getattr(caught.value.orig, "sqlstate", None) == _SERIALIZATION_FAILURE
+        assert refusal_of(caught.value).sqlstate == _SERIALIZATION_FAILURE
         strict.rollback()
         assert _enqueue_now(strict, channel=channel, unique_from=unique_from) == first.message_id
         strict.commit()
@@ -297,23 +298,33 @@ def test_two_phases(engine: Engine, connect: Connect, waits: Waits) -> None:
     assert _enqueue(engine).message_id == message_id
 
 
-def test_many_at_once(engine: Engine, database: Database) -> None:
-    """Four producers enqueue batches of the same keys in random order while a consumer ends the messages: each key is
-    added once, and nobody fails.
+@pytest.mark.parametrize("level", ["READ COMMITTED", "SERIALIZABLE"])
+def test_many_at_once(engine: Engine, database: Database, level: IsolationLevel) -> None:
+    """Four producers enqueue batches of the same keys in random order, and end messages: each key is added once. Nobody
+    fails but to serialize, and then tries again.
     """
     keys = [f"{number}" for number in range(40)]
+    producing = engine.execution_options(isolation_level=level)
+
+    def send(messages: list[Enqueue]) -> list[Receipt]:
+        while True:
+            try:
+                with Session(producing) as session, session.begin():
+                    return QUEUE.enqueue_many(session, messages)
+            except DBAPIError as error:
+                if level == "READ COMMITTED" or refusal_of(error).sqlstate != _SERIALIZATION_FAILURE:
+                    raise
 
     def produce(seed: int) -> list[str]:
         random, added = Random(seed), list[str]()  # noqa: S311 - no secret
-        for _ in range(12):
-            chosen = random.choices(keys, k=6)
-            policies: list[OnDuplicate] = random.choices(("skip", "skip", "replace"), k=6)
-            receipts = QUEUE.enqueue_many(
-                engine,
+        for size in (1, 6) * 8:
+            chosen = random.choices(keys, k=size)
+            policies: list[OnDuplicate] = random.choices(("skip", "skip", "replace"), k=size)
+            receipts = send(
                 [
                     Enqueue(channel=f"c{int(key) % 3}", payload=1, key=key, unique_for=HOUR, on_duplicate=policy)
                     for key, policy in zip(chosen, policies, strict=True)
-                ],
+                ]
             )
             added += [key for key, one in zip(chosen, receipts, strict=True) if one.created]
             _done(engine)

@@ -1,5 +1,6 @@
 """Bound grants: a call outside of the queues or channels of a grant is refused with QF007, and changes nothing."""
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -62,6 +63,21 @@ def test_channels_of_a_producer(jobs: Installation) -> None:
     assert messages(jobs) == before
     # A message that is gone is no business of anybody's.
     assert MINE.cancel(actor.engine, 10**9).outcome == "missing"
+
+
+def test_periods_of_a_producer(jobs: Installation) -> None:
+    """A key with a period is enqueued, and a duplicate told, within the channels of the grant alone."""
+    actor, hour = bound(jobs, "producer", channels=["a"]), timedelta(hours=1)
+    for queue, channel in ((MINE, "a"), (MINE, "c"), (OTHER, "a")):
+        first = queue.enqueue_now(jobs.owner, channel=channel, kind="parse", payload=1, key="k", unique_for=hour)
+        if (queue, channel) == (MINE, "a"):
+            assert (
+                MINE.enqueue_now(actor.engine, channel="a", kind="parse", payload=1, key="k", unique_for=hour) == first
+            )
+            assert MINE.enqueue_now(actor.engine, channel="a", kind="parse", payload=1, key="new", unique_for=hour)
+            continue
+        with pytest.raises(NotGranted, match=f"not granted producer for queue '{queue.name}' channel '{channel}'"):
+            queue.enqueue_now(actor.engine, channel=channel, kind="parse", payload=1, key="k", unique_for=hour)
 
 
 def test_bounds_change_at_once(jobs: Installation) -> None:
