@@ -37,7 +37,7 @@ from sqlalchemy_fairqueue.database.deliveries import DeliveredMessage, Dequeued,
 from sqlalchemy_fairqueue.database.details import dead_letter_groups, message_attempts, message_details
 from sqlalchemy_fairqueue.database.enqueues import (
     EncodedMessage,
-    EnqueuedMessage,
+    EnqueuedMessages,
     enqueue,
     enqueue_call,
     max_backlog,
@@ -142,7 +142,7 @@ __all__ = [
     "DueSchedule",
     "EncodedMessage",
     "EncodedResult",
-    "EnqueuedMessage",
+    "EnqueuedMessages",
     "ExtendedLease",
     "Folded",
     "Follower",

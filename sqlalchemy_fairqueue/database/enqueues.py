@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sqlalchemy_fairqueue.database.calls import Call, argument, call, fetch, may_notify, qualifier
+from sqlalchemy_fairqueue.database.calls import Call, argument, call, fetch, fetch_columns, may_notify, qualifier
 from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 
@@ -64,20 +64,20 @@ class EncodedMessage:
     group_id: UUID | None = field(default=None, kw_only=True)
 
 
-class EnqueuedMessage(NamedTuple):
-    """The outcome of one message of an enqueue.
+class EnqueuedMessages(NamedTuple):
+    """The outcomes of an enqueue, a list each, with an element a message.
 
     Attributes:
-        ordinal: Which one of the call, from 1.
-        message_id: Its id, or that of the message that holds its key; None for one that was dropped or refused.
+        ordinals: Which message of the call, from 1.
+        message_ids: Its id, or that of the message that holds its key; None for one that was dropped or refused.
         created: Whether it was added.
-        outcome: What became of it. "full": its channel is full, and the policy is to raise.
+        outcomes: What became of it. "full": its channel is full, and the policy is to raise.
     """
 
-    ordinal: int
-    message_id: int | None
-    created: bool
-    outcome: Literal["created", "duplicate", "replaced", "dropped", "full"]
+    ordinals: list[int]
+    message_ids: list[int | None]
+    created: list[bool]
+    outcomes: list[Literal["created", "duplicate", "replaced", "dropped", "full"]]
 
 
 @cache
@@ -130,7 +130,7 @@ def enqueue(
     policy: ChannelPolicy,
     notify: bool,
     lock: Iterable[int] | None = None,
-) -> list[EnqueuedMessage]:
+) -> EnqueuedMessages:
     """Add messages to a queue, in one statement.
 
     Args:
@@ -142,7 +142,7 @@ def enqueue(
         lock: Where messages are replaced: others of the queue that are locked with them, in one order.
     """
     found = enqueue_call(connection, target, messages, policy=policy, notify=notify, lock=lock)
-    return list(map(EnqueuedMessage._make, fetch(connection, *found)))
+    return EnqueuedMessages(*fetch_columns(connection, *found))
 
 
 def enqueue_call(
@@ -164,12 +164,18 @@ def enqueue_call(
     # Tuples, for a dict a message keeps the garbage collector busy.
     values = next(rows) if alone else map(list, zip(*rows, strict=True))
     parameters: dict[str, Any] = dict(zip(_ARRAYS, values, strict=True))
-    groups = [parameters["groups"]] if alone else parameters["groups"]
-    texts = {id(group): str(group) for group in {id(group): group for group in groups}.values() if group is not None}
+    periods = [one.message.unique_for for one in messages]
+    is_unique = any(periods)
     if alone:
-        parameters["groups"] = texts.get(id(groups[0]))
+        parameters["groups"] = _text(parameters["groups"])
     else:
-        parameters["groups"] = [texts.get(id(group)) for group in groups] if texts else None
+        groups = _shared(parameters["groups"])
+        parameters["groups"] = None if groups == [None] else list(map(_text, groups))
+        if is_unique:
+            # fq_enqueue_unique takes one for each.
+            parameters["groups"] = parameters["groups"] and [_text(one.group_id) for one in messages]
+        else:
+            parameters["headers"] = _shared(parameters["headers"])
         if not any(parameters["costs"]):
             parameters["costs"] = None
     parameters["queue"] = target.queue
@@ -177,8 +183,6 @@ def enqueue_call(
     parameters["notify"] = may_notify(connection, notify)
     parameters["hold"] = None if lock is None else sorted(lock)
     doing = f"enqueue {len(messages)} messages to queue {target.queue!r}"
-    periods = [one.message.unique_for for one in messages]
-    is_unique = any(periods)
     if is_unique:
         unique_fors = [None if one is None else microseconds(one) for one in periods]
         from_ends = [one.message.unique_from == "completion" for one in messages]
@@ -186,6 +190,16 @@ def enqueue_call(
         parameters["from_ends"] = from_ends[0] if alone else from_ends
     clause = enqueue_clause(target.schema, alone=alone, refusing=refusing, periods=is_unique)
     return Call(clause, parameters, doing)
+
+
+def _shared(values: list[Any]) -> list[Any]:
+    """One value for all messages, if they have the same object; else the value of each."""
+    first = values[0]
+    return [first] if all(value is first for value in values) else values
+
+
+def _text(group_id: UUID | None) -> str | None:
+    return None if group_id is None else str(group_id)
 
 
 def _row(encoded: EncodedMessage) -> tuple[Any, ...]:

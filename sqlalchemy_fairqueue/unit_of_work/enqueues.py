@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-from itertools import groupby
+from itertools import compress, groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,14 +11,13 @@ from sqlalchemy_fairqueue.errors import ChannelFull, DuplicateMessage
 from sqlalchemy_fairqueue.unit_of_work.steps import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from uuid import UUID
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.unit_of_work.groups import Members
     from sqlalchemy_fairqueue.unit_of_work.operations import EnqueueMessage, ReceiptUpdate, Target
-    from sqlalchemy_fairqueue.values import EnqueueOutcome, Receipt
+    from sqlalchemy_fairqueue.values import EnqueueOutcome
 
 
 def enqueue(
@@ -55,8 +53,8 @@ def enqueue(
         notify=all(enqueue.target.notify for enqueue in enqueues),
         lock=_held(enqueues, later),
     )
-    created: list[UUID] = []
-    for ordinal, message_id, is_new, outcome in outcomes:
+    refused = (row for row in zip(*outcomes, strict=True) if row[3] != "created")
+    for ordinal, message_id, _, outcome in refused:
         enqueue = enqueues[ordinal - 1]
         if outcome == "full":
             channel = enqueue.message.channel
@@ -66,12 +64,12 @@ def enqueue(
             is_cancelled = ordinal > cancelled.get(holder, len(enqueues))
             if is_cancelled or (outcome == "duplicate" and enqueue.message.on_duplicate == "raise"):
                 raise _duplicate(enqueue, holder, is_cancelled=is_cancelled)
-        if is_new and enqueue.group_id is not None:
-            created.append(enqueue.group_id)
     if members is not None:
+        # Those that were added together have the same object.
+        created = (enqueues[ordinal - 1].group_id for ordinal in compress(outcomes.ordinals, outcomes.created))
         for _, same in groupby(created, key=id):
-            group_ids = list(same)
-            members.created[group_ids[0]] += len(group_ids)
+            if (group_id := next(same)) is not None:
+                members.created[group_id] += 1 + sum(1 for _ in same)
     return _updates(enqueues, outcomes)
 
 
@@ -81,7 +79,7 @@ def enqueue_step(
     """As :func:`enqueue` without cancels, to be sent together with COMMIT."""
 
     def updates(rows: Sequence[Any]) -> list[ReceiptUpdate]:
-        return _updates(enqueues, map(database.EnqueuedMessage._make, rows))
+        return _updates(enqueues, database.EnqueuedMessages(*map(list, zip(*rows, strict=True))))
 
     def failure(refused: database.CommitRefused) -> Exception:
         enqueue = enqueues[cast("int", refused.ordinal) - 1]
@@ -106,17 +104,16 @@ def _held(enqueues: Sequence[EnqueueMessage], later: Sequence[int]) -> Sequence[
     return later if replacing else None
 
 
-def _updates(enqueues: Sequence[EnqueueMessage], outcomes: Iterable[database.EnqueuedMessage]) -> list[ReceiptUpdate]:
-    return [
-        partial(_update, enqueues[ordinal - 1].receipt, message_id, created, cast("EnqueueOutcome", outcome))
-        for ordinal, message_id, created, outcome in outcomes
-    ]
+def _updates(enqueues: Sequence[EnqueueMessage], outcomes: database.EnqueuedMessages) -> list[ReceiptUpdate]:
+    # One for all: an object a message is work for the garbage collector.
+    def update() -> None:
+        for ordinal, message_id, created, outcome in zip(*outcomes, strict=True):
+            receipt = enqueues[ordinal - 1].receipt
+            receipt.message_id = message_id
+            receipt.created = created
+            receipt.outcome = cast("EnqueueOutcome", outcome)
 
-
-def _update(receipt: Receipt, message_id: int | None, created: bool, outcome: EnqueueOutcome) -> None:  # noqa: FBT001 - a row's columns
-    receipt.message_id = message_id
-    receipt.created = created
-    receipt.outcome = outcome
+    return [update]
 
 
 def _duplicate(enqueue: EnqueueMessage, holder: int, *, is_cancelled: bool = False) -> DuplicateMessage:

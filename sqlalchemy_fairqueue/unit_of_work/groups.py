@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from operator import is_
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
@@ -84,15 +83,20 @@ def members_by_target(
     found: dict[ConnectedTarget, Members] = {}
     for connection, target, makes in by_queue(groups):
         found.setdefault((connection, target), Members()).makes += makes
-    before: tuple[object, ...] = ()
+    before = where = None
     for connection, one in enqueues:
         if one.group_id is None:
             continue
         # Those that were added together have the same objects, which are compared at less cost than they are hashed.
-        now = (connection, one.target, one.group_id, one.adder)
-        if before and all(map(is_, now, before)):
+        if (
+            before is not None
+            and one.group_id is before.group_id
+            and one.adder is before.adder
+            and one.target is before.target
+            and connection is where
+        ):
             continue
-        before = now
+        before, where = one, connection
         to = connection, one.target
         found.setdefault(to, Members()).adders[one.group_id] = one.adder
         if one.adder is not None:

@@ -5,6 +5,7 @@ Source of the rule: two transactions that take the same locks in one order never
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -65,7 +66,8 @@ class LockOrder:
 
     def advance(self, keys: Iterable[LockKey]) -> None:
         """Remember what was sent."""
-        self.furthest = max(filter(None, (self.furthest, *keys)), default=None)
+        # One after the other, for many keys that are kept at once cost the garbage collector more than this.
+        self.furthest = max(chain(filter(None, [self.furthest]), keys), default=None)
 
 
 _lock_orders: WeakKeyDictionary[Transaction, LockOrder] = WeakKeyDictionary()

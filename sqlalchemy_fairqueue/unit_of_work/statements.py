@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sqlalchemy_fairqueue.database import check_installed
 from sqlalchemy_fairqueue.database.drivers import check_driver
@@ -175,7 +175,7 @@ def send_together(connection: Connection, messages: Sequence[EnqueueMessage]) ->
 
 
 def by_kind(
-    routed: Iterable[tuple[Connection, Operation]],
+    routed: Sequence[tuple[Connection, Operation]],
 ) -> tuple[
     list[tuple[Connection, EnqueueMessage]],
     list[tuple[Connection, MakeGroup]],
@@ -184,15 +184,18 @@ def by_kind(
     list[tuple[Connection, ScheduleChange]],
 ]:
     """Operations by kind: enqueues, groups, configuration, settlements and cancels, schedules."""
-    enqueues: list[tuple[Connection, EnqueueMessage]] = []
+    # The pairs as they are: another one for each of many messages is work for the garbage collector.
+    enqueues = cast(
+        "list[tuple[Connection, EnqueueMessage]]", [one for one in routed if isinstance(one[1], EnqueueMessage)]
+    )
     groups: list[tuple[Connection, MakeGroup]] = []
     configurations: list[tuple[Connection, Configuration]] = []
     changes: list[tuple[Connection, MessageChange]] = []
     schedules: list[tuple[Connection, ScheduleChange]] = []
-    for connection, operation in routed:
+    for connection, operation in () if len(enqueues) == len(routed) else routed:
         if isinstance(operation, EnqueueMessage):
-            enqueues.append((connection, operation))
-        elif isinstance(operation, MakeGroup):
+            continue
+        if isinstance(operation, MakeGroup):
             groups.append((connection, operation))
         elif isinstance(operation, (Settle, Cancel)):
             changes.append((connection, operation))

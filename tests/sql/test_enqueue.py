@@ -142,6 +142,35 @@ def test_arrays_of_different_lengths_are_refused(kernel: Kernel) -> None:
     assert kernel.rows(f"select * from fq_enqueue('q', {', '.join(repeat('null', 9))})") == []
 
 
+@pytest.mark.parametrize("keys", [None, ["x", None, "y"]], ids=["in one statement", "one by one"])
+def test_one_value_for_all(kernel: Kernel, keys: list[str | None] | None) -> None:
+    """Headers and a group of one element hold for each message, whichever way they are added, replaced ones too."""
+    channels = ["a", "b", "a"]
+    kernel.enqueue(*channels, keys=keys, headers=['{"h": 1}'])
+    assert [row["headers"] for row in kernel.rows("select headers from fq_message")] == [{"h": 1}] * 3
+    kernel.enqueue(*channels, headers=[None])
+    assert kernel.value("select count(*) from fq_message where headers is null") == 3
+    with pytest.raises(psycopg.Error, match="message 1 of fq_enqueue has a bad value"):
+        kernel.enqueue(*channels, keys=keys, headers=[f'{{"h": "{"x" * 65_536}"}}'])
+    for length in (2, 4):
+        with pytest.raises(psycopg.Error, match="differ in length"):
+            kernel.enqueue(*channels, headers=[None] * length)
+
+
+@pytest.mark.parametrize("keys", ["array[null, null]", "array['x', 'y']"], ids=["in one statement", "one by one"])
+def test_one_group_for_all(kernel: Kernel, keys: str) -> None:
+    """A group of one element is that of each message; others must be as many as the messages."""
+    call = (
+        f"select * from fq_enqueue('q', '{{a,b}}', '{{k,k}}', '{{x,x}}', '{{null}}', '{{null,null}}', '{{null,null}}',"
+        f" '{{null,null}}', {keys}::text[], '{{null,null}}', p_groups => %(groups)s::uuid[])"
+    )
+    groups = [f"00000000-0000-0000-0000-00000000000{number}" for number in range(3)]
+    kernel.rows(call, groups=groups[:1])
+    assert [str(row["group_id"]) for row in kernel.rows("select group_id from fq_message")] == groups[:1] * 2
+    with pytest.raises(psycopg.Error, match="differ in length"):
+        kernel.rows(call, groups=groups)
+
+
 def test_extreme_values_are_kept(kernel: Kernel) -> None:
     """The longest names, the lowest priority and the latest time are taken and harm nobody."""
     kernel.enqueue("x" * 512, kinds=["k" * 512], keys=["y" * 512])

@@ -12,6 +12,7 @@
 -- position of a message from the time on when it is due, see fq_promote. p_costs: what each costs its channel when it
 -- is delivered, 1 to 1,000,000,000; null: 1.
 -- p_groups: the groups that created messages belong to (since version 2); a message that is replaced stays in its own.
+-- p_headers, p_groups: an array of one element holds for all messages.
 -- Locks: in the order (channel, key), COLLATE "C": first use of a channel waits for a transaction that is making the
 -- same one, a key for one that is adding, taking, ending or withdrawing the message that holds it. Then messages to
 -- replace, with p_hold (what the transaction settles or cancels later), in the order of their ids; if one of them has
@@ -92,6 +93,9 @@ declare
   v_ids bigint[];
   v_created boolean[];
   v_outcomes text[];
+  -- of calls that have one for all messages
+  v_headers jsonb;
+  v_group_id uuid;
   r record;
 begin
   if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
@@ -211,12 +215,13 @@ begin
   if v_count = 0 then
     return;
   end if;
-  if (cardinality(p_kinds), cardinality(p_contents), cardinality(p_headers), cardinality(p_delays), cardinality(p_ats),
+  if (cardinality(p_kinds), cardinality(p_contents), cardinality(p_delays), cardinality(p_ats),
       cardinality(p_priorities), cardinality(p_keys), cardinality(p_max_attempts))
-     is distinct from (v_count, v_count, v_count, v_count, v_count, v_count, v_count, v_count)
+     is distinct from (v_count, v_count, v_count, v_count, v_count, v_count, v_count)
+    or (cardinality(p_headers) in (1, v_count)) is not true
     or cardinality(p_on_duplicates) <> v_count
     or cardinality(p_costs) <> v_count
-    or cardinality(p_groups) <> v_count
+    or cardinality(p_groups) not in (1, v_count)
   then
     raise exception 'the arrays of fq_enqueue differ in length'
       using errcode = 'QF001', hint = 'pass arrays of one length, with null where a message has no value';
@@ -291,14 +296,21 @@ begin
       perform fairqueue.fq_make_channels(p_queue, v_new, p_policy);
     end loop;
   end if;
+  -- One element for all, as the members of a group send them, was read and checked once.
+  if cardinality(p_headers) < v_count then
+    v_headers := (select h from unnest(p_headers) h);
+  end if;
+  if cardinality(p_groups) < v_count then
+    v_group_id := (select g from unnest(p_groups) g);
+  end if;
   if v_one_by_one is false then
     return query
     with given as (
-      select u.ord, c.id as channel_id, u.kind, u.content, u.headers, u.priority,
+      select u.ord, c.id as channel_id, u.kind, u.content, coalesce(u.headers, v_headers) as headers, u.priority,
         fairqueue.fq_dequeue_at(
           v_now, u.delay::bigint, u.at::bigint, u.priority::integer, null::bigint
         ) as dequeue_at,
-        coalesce(u.max_attempts, 20) as max_attempts, u.cost, u.group_id
+        coalesce(u.max_attempts, 20) as max_attempts, u.cost, coalesce(u.group_id, v_group_id) as group_id
       from unnest(
         p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_max_attempts, p_costs, p_groups
       )
@@ -403,7 +415,7 @@ begin
           end loop;
         end if;
         for r in
-          select u.*
+          select u.*, coalesce(u.headers, v_headers) as own_headers, coalesce(u.group_id, v_group_id) as own_group_id
           from unnest(
             p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
             p_on_duplicates, p_costs, p_groups
@@ -493,7 +505,7 @@ begin
                 update fairqueue.fq_message m
                 set kind = r.kind,
                   content = r.content,
-                  headers = r.headers,
+                  headers = r.own_headers,
                   dequeue_at = v_at,
                   priority = r.priority,
                   max_attempts = coalesce(r.max_attempts, 20),
@@ -517,8 +529,8 @@ begin
                 cost, group_id
               )
               values (
-                v_channel_id, r.kind, r.content, r.headers, v_at, v_now, r.key, r.priority,
-                coalesce(r.max_attempts, 20), r.cost, r.group_id
+                v_channel_id, r.kind, r.content, r.own_headers, v_at, v_now, r.key, r.priority,
+                coalesce(r.max_attempts, 20), r.cost, r.own_group_id
               )
               on conflict (channel_id, dedupe_key) where dedupe_key is not null do nothing
               returning id into v_message_id;
