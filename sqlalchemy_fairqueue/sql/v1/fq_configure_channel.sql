@@ -77,12 +77,10 @@ begin
   from fairqueue.fq_channel c
   where c.queue = p_queue
     and c.name = p_channel;
-  select s.ctid, to_jsonb(s) into strict v_row, v_before
+  v_row := fairqueue.fq_lock_state(v_channel_id);
+  select to_jsonb(s) into strict v_before
   from fairqueue.fq_channel_state s
-  where s.channel_id = v_channel_id
-  order by s.channel_id desc, s.row_version desc
-  limit 1
-  for no key update;
+  where s.ctid = v_row;
   if p_changes ? 'reset' then
     if jsonb_typeof(p_changes -> 'reset') <> 'array'
       or not fairqueue.fq_changed_policy(null::jsonb, null::jsonb) ?& array(

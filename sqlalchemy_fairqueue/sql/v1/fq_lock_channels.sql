@@ -51,12 +51,7 @@ begin
       from fairqueue.fq_channel c
       where c.queue = p_queue
         and c.name = r.name;
-      perform
-      from fairqueue.fq_channel_state s
-      where s.channel_id = v_channel_id
-      order by s.channel_id desc, s.row_version desc
-      limit 1
-      for no key update;
+      perform fairqueue.fq_lock_state(v_channel_id);
     end loop;
   end loop;
 end

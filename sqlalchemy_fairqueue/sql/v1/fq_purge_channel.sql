@@ -37,12 +37,7 @@ begin
   if not found then
     return 0;
   end if;
-  select s.ctid into v_row
-  from fairqueue.fq_channel_state s
-  where s.channel_id = v_channel_id
-  order by s.channel_id desc, s.row_version desc
-  limit 1
-  for no key update;
+  v_row := fairqueue.fq_lock_state(v_channel_id);
 
   -- A new statement: what a dequeue that was waited for has taken is seen as taken.
   with doomed as materialized (

@@ -44,12 +44,7 @@ begin
         using errcode = 'QF008',
           hint = 'correct the name';
     end if;
-    select s.ctid into v_row
-    from fairqueue.fq_channel_state s
-    where s.channel_id = v_channel_id
-    order by s.channel_id desc, s.row_version desc
-    limit 1
-    for no key update;
+    v_row := fairqueue.fq_lock_state(v_channel_id);
     with resumed as (
       update fairqueue.fq_channel_state s
       set row_version = s.row_version + 1,

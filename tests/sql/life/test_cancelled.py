@@ -33,7 +33,7 @@ def test_a_cancelled_message_is_never_delivered_again(kernel: Kernel, verb: str)
     assert redrive(kernel) == {}
     kernel.hear()
     assert kernel.state("a")["current_concurrency"] == 0
-    assert kernel.value("select current_concurrency from fq_queue_state order by turn desc limit 1") == 0
+    assert kernel.value("select current_concurrency from fq_queue_state order by row_version desc limit 1") == 0
     assert unbalanced(kernel) == []
 
 

@@ -1,0 +1,30 @@
+-- fq_lock_state: lock the state of a channel, for verbs that change it by themselves. Returns its row; null: the
+-- channel has none.
+-- Guarantees: until the transaction ends nobody else changes the row, and dequeues pass the channel by.
+-- Locks: the newest version of the state row, for no key update; waits for who has it.
+-- Index: fq_channel_state_newest_ix. Errors: 40001.
+create function fairqueue.fq_lock_state(p_channel_id bigint)
+returns tid
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_row tid;
+begin
+  select s.ctid into v_row
+  from fairqueue.fq_channel_state s
+  where s.channel_id = p_channel_id
+  order by s.channel_id desc, s.row_version desc
+  limit 1
+  for no key update;
+  return v_row;
+end
+$$;
