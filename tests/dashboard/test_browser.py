@@ -1,173 +1,36 @@
 """The pages in a real browser: a Chromium of the machine, if it has one."""
 
 import os
-import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from selenium import webdriver
-from selenium.common.exceptions import (
-    SessionNotCreatedException,
-    StaleElementReferenceException,
-    WebDriverException,
-)
-from selenium.webdriver.chrome.options import Options
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import Select, WebDriverWait
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Enqueue
-from sqlalchemy_fairqueue.dashboard import Access, Role, create_dashboard
 from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, lease
-from tests.dashboard.conftest import served
+from tests.dashboard.chromium import MISSING, Open, chromium
 from tests.dashboard.scenario import busy, set_aside
 
-_CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-_DRIVER = shutil.which("chromedriver")
 _PAGES = (
     "",
     "tenants",
     "tenants?queue=documents",
     "plans",
     "plan?queue=documents&plan=gold",
+    "groups",
     "dead",
     "schedules",
     "workers",
     "health",
 )
-_PATIENCE = 60
+__all__ = ["chromium"]
 
-pytestmark = pytest.mark.skipif(not (_CHROMIUM and _DRIVER), reason="no Chromium with its driver on this machine")
-
-
-@dataclass
-class Chromium:
-    """A browser at the dashboard."""
-
-    driver: Any
-    address: str
-
-    def open(self, page: str = "") -> None:
-        """Open a page, which comes when the first figures are there."""
-        self.driver.get(f"{self.address}/{page}")
-        WebDriverWait(self.driver, _PATIENCE).until(
-            lambda driver: not driver.find_elements(By.CSS_SELECTOR, "main[data-unread]")
-        )
-
-    @property
-    def text(self) -> str:
-        """What the page shows."""
-        return str(self.driver.find_element(By.TAG_NAME, "body").text)
-
-    def click(self, button: str) -> None:
-        """Press a button, by its text."""
-        self._patiently(lambda: self.driver.find_element(By.XPATH, f"//button[normalize-space()='{button}']").click())
-
-    def fill(self, field: str, text: str) -> None:
-        """Write into a field what it has not."""
-
-        def write() -> None:
-            found = self.driver.find_element(By.NAME, field)
-            found.send_keys(Keys.CONTROL, "a")
-            found.send_keys(text)
-
-        self._patiently(write)
-
-    def choose(self, field: str, text: str) -> None:
-        """Choose an option, by its text."""
-        self._patiently(lambda: Select(self.driver.find_element(By.NAME, field)).select_by_visible_text(text))
-
-    def tick(self, field: str) -> None:
-        """Tick a box."""
-        self._patiently(lambda: self.driver.find_element(By.NAME, field).click())
-
-    def press(self, button: str, *then: str) -> None:
-        """Press a button and wait for a text; and again, as often as there are more of both."""
-        for press, words in zip((button, *then[1::2]), then[::2], strict=True):
-            self.click(press)
-            self.wait_for(words)
-
-    def _patiently(self, act: Callable[[], None]) -> None:
-        """Do something with an element that new figures may replace at this moment."""
-        waiting = WebDriverWait(self.driver, _PATIENCE, ignored_exceptions=[StaleElementReferenceException])
-
-        def done(_: object) -> bool:
-            act()
-            return True
-
-        waiting.until(done)
-
-    def wait_for(self, text: str) -> None:
-        """Wait until the page shows a text."""
-        # A page that goes away at this moment has elements that are stale, or of no document.
-        waiting = WebDriverWait(self.driver, _PATIENCE, ignored_exceptions=[WebDriverException])
-        waiting.until(lambda _: text in self.text)
-
-    def resize(self, width: int, height: int) -> None:
-        """Give the page a size, that of a phone too."""
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-
-    def dark(self, wanted: str = "dark") -> None:
-        """Prefer a colour scheme."""
-        features = [{"name": "prefers-color-scheme", "value": wanted}]
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-
-    def overflow(self) -> int:
-        """By how many pixels the page is wider than the screen."""
-        script = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        return int(self.driver.execute_script(script))
-
-    def complaints(self) -> list[str]:
-        """What the browser complains of: scripts that fail, what the policy forbids, files that are not there."""
-        return [entry["message"] for entry in self.driver.get_log("browser")]
-
-
-Open = Callable[..., Chromium]
-
-
-@pytest.fixture
-def chromium(engine: Engine, tmp_path: Path) -> Iterator[Open]:
-    """Open a browser as an operator: ``chromium(scripts=False)``."""
-    opened: list[Any] = []
-    access = Access("dana@example.com", Role.OPERATOR, payloads=True)
-    app = create_dashboard(engine, authorize=lambda _: access, keep=timedelta(milliseconds=200))
-
-    with served(app) as address:
-
-        def begin(*, scripts: bool = True) -> Chromium:
-            options = Options()
-            options.binary_location = _CHROMIUM or ""
-            for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars"):
-                options.add_argument(argument)
-            options.add_argument(f"--user-data-dir={tmp_path}/{len(opened)}")
-            if not scripts:
-                options.add_argument("--blink-settings=scriptEnabled=false")
-            try:
-                driver = webdriver.Chrome(options=options, service=Service(_DRIVER))
-            except SessionNotCreatedException as error:
-                pytest.skip(f"the machine's Chromium does not start: {error.msg}")
-            driver.set_page_load_timeout(_PATIENCE)
-            driver.set_script_timeout(_PATIENCE)
-            opened.append(driver)
-            browser = Chromium(driver, address)
-            browser.resize(1280, 900)
-            return browser
-
-        try:
-            begin.figures = app.state.reading.figures  # type: ignore[attr-defined]
-            yield begin
-        finally:
-            for driver in opened:
-                driver.quit()
+pytestmark = pytest.mark.skipif(MISSING, reason="no Chromium with its driver on this machine")
 
 
 def test_every_page_at_every_width(chromium: Open, engine: Engine) -> None:
@@ -201,17 +64,22 @@ def test_every_page_at_every_width(chromium: Open, engine: Engine) -> None:
     assert browser.complaints() == []
 
 
-def test_dark(chromium: Open) -> None:
+def test_dark(chromium: Open, engine: Engine) -> None:
     """Who prefers the dark gets it: light text on a dark ground."""
+    enqueue(engine, "customer-7")
+    set_aside(engine, "customer-7", 900)
     browser = chromium()
     seen = {}
     for scheme in ("light", "dark"):
         browser.dark(scheme)
-        browser.open()
-        script = "const s = getComputedStyle(document.body); return [s.backgroundColor, s.color]"
-        seen[scheme] = [sum(map(int, colour[4:-1].split(","))) for colour in browser.driver.execute_script(script)]
-    assert seen["light"][0] > seen["light"][1]
-    assert seen["dark"][0] < seen["dark"][1]
+        for page in _PAGES:
+            browser.open(page)
+            script = "const s = getComputedStyle(document.body); return [s.backgroundColor, s.color]"
+            colours = browser.driver.execute_script(script)
+            seen[scheme, page] = [sum(map(int, colour[4:-1].split(","))) for colour in colours]
+    for page in _PAGES:
+        assert seen["light", page][0] > seen["light", page][1], page
+        assert seen["dark", page][0] < seen["dark", page][1], page
 
 
 def test_keyboard(chromium: Open, engine: Engine) -> None:
@@ -369,6 +237,26 @@ def test_an_action_by_keyboard(chromium: Open, engine: Engine) -> None:
     assert QUEUE.channels(engine, "customer-7")[0].weight == 4
 
 
+def test_questions_by_keyboard(chromium: Open, engine: Engine) -> None:
+    """Without a mouse: a group is cancelled and a message of the quarantine deleted, each after its question."""
+    enqueue(engine, "customer-7")
+    set_aside(engine, "customer-7", 900)
+    with Session(engine) as session, session.begin(), QUEUE.group(session) as group:
+        group.enqueue_many([Enqueue(channel="customer-9", payload=1)])
+    browser = chromium()
+    for page, button, question, answer, done in (
+        ("dead", "Delete…", "from the quarantine for good?", "Delete it", "Deleted from the quarantine: 1."),
+        (f"group?queue=documents&group={group.id}", "Cancel…", "Cancel the 1 member", "Cancel them", "Cancelled: 1."),
+    ):
+        browser.open(page)
+        browser.go_to(button)
+        browser.wait_for(question)
+        browser.go_to(answer)
+        browser.wait_for(done)
+    assert QUEUE.quarantined(engine) == []
+    assert QUEUE.group_status(engine, group.id).pending == 0
+
+
 def test_without_scripts(chromium: Open, engine: Engine) -> None:
     """Without JavaScript each page is readable, and actions work."""
     enqueue(engine, "customer-7")
@@ -381,6 +269,16 @@ def test_without_scripts(chromium: Open, engine: Engine) -> None:
     browser.driver.find_element(By.LINK_TEXT, "customer-7").click()
     browser.click("Pause")
     browser.wait_for("Paused.")
+    set_aside(engine, "customer-7", 900)
+    browser.open("dead")
+    browser.press("Delete…", "from the quarantine for good?", "Delete it", "Deleted from the quarantine: 1.")
+    browser.open("plan?queue=documents&plan=silver")
+    browser.fill("rate", "5/s")
+    browser.press("Make the plan…", "Make the plan 'silver'?", "Make the plan", "The plan was changed.")
+    with Session(engine) as session, session.begin(), QUEUE.group(session) as group:
+        group.enqueue_many([Enqueue(channel="customer-9", payload=1)])
+    browser.open(f"group?queue=documents&group={group.id}")
+    browser.press("Cancel…", "Cancel the 1 member", "Cancel them", "Cancelled: 1.")
 
 
 def test_pictures(chromium: Open, engine: Engine, tmp_path: Path) -> None:
