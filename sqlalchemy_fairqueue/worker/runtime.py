@@ -96,7 +96,7 @@ class Runtime(Generic[E]):
         # How many had been taken when nothing was held, and when that was first seen.
         self._idle: tuple[int, float] | None = None
         # When nothing was held and groups are to be folded, before queues are polled once more.
-        self._unfolded: float | None = None
+        self._unfolded: tuple[int, float] | None = None
         self._threads: dict[object, threading.Thread] = {
             part: threading.Thread(target=run, name=f"{options.name}-{word}", daemon=True)
             for part, run, word in (
@@ -149,9 +149,10 @@ class Runtime(Generic[E]):
             return False
         if self._idle is None or self._idle[0] != taken:
             if self._groups is not None:
-                if self._unfolded is None:
-                    self._unfolded = now
-                if self._groups.folded_at is None or self._groups.folded_at < self._unfolded:
+                # What was taken after a fold began, and was settled before this call, is yet to be folded.
+                if self._unfolded is None or self._unfolded[0] != taken:
+                    self._unfolded = taken, now
+                if self._groups.folded_at is None or self._groups.folded_at < self._unfolded[1]:
                     self._groups.start()
                     return False
                 self._unfolded = None

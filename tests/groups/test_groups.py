@@ -25,7 +25,7 @@ from sqlalchemy_fairqueue.testing import adrain, arolled_back, drain, rolled_bac
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
 from tests.groups.conftest import Make, counts, fold, followups
-from tests.worker.helpers import LONG_LEASE
+from tests.worker.helpers import LONG_LEASE, is_empty, retimed, until
 
 pytestmark = pytest.mark.installed
 
@@ -226,6 +226,28 @@ def test_a_worker_finishes_groups(engine: Engine) -> None:
             group.enqueue(parse, channel="a", pages=pages)
     Worker(engine, queue, lease=LONG_LEASE).run(drain=True)
     assert seen == [(1, GroupCounts(group.id, 7, 6, 1, 0), None)]
+
+
+def test_a_drain_folds_what_ended_since_the_last_fold(engine: Engine, database: Database) -> None:
+    """Members that are taken and settled between two looks at the worker are folded before it counts as drained."""
+    queue = Queue("documents")
+    queue.handler("member")(lambda _: None)
+    queue.handler("report")(lambda _: None)
+    with retimed(Worker(engine, queue, lease=LONG_LEASE), groups_every=3600.0) as worker:
+        runtime = worker._runtime
+        assert runtime is not None
+        groups = runtime._groups
+        assert groups is not None
+        assert not runtime.is_drained()
+        until(lambda: groups.folded_at is not None, "a first fold has found nothing")
+        then = Enqueue(channel="b", payload=1, kind="report")
+        with Session(engine) as session, session.begin(), queue.group(session, then=then) as group:
+            group.enqueue_many([Enqueue(channel="a", payload=1, kind="member")])
+        until(lambda: is_empty(database), "the member is settled")
+        until(lambda: not runtime._leases.held(runtime.queues[0]), "the worker knows")
+        until(runtime.is_drained, "it is drained")
+    assert database.value("select message_id is not null from fq_group")
+    assert is_empty(database)
 
 
 def test_in_tests_that_roll_back(engine: Engine, database: Database) -> None:
