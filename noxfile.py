@@ -168,6 +168,13 @@ def spark(session: nox.Session, pyspark: str) -> None:
 
 
 @nox.session
+def cluster(session: nox.Session) -> None:
+    """Run the recipes for clusters on a standalone master and two workers, by pip and by a packed environment."""
+    session.install("-e", ".[spark,test]")
+    session.run("pytest", "-m", "long", "-n", "0", "tests/spark/test_standalone.py", *session.posargs)
+
+
+@nox.session
 def wheel(session: nox.Session) -> None:
     """Build the wheel and test it where the checkout is out of sight."""
     folder = Path(session.create_tmp()).resolve()

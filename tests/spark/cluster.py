@@ -91,7 +91,7 @@ def _parent(process: int) -> int:
     return int(status.rpartition(")")[2].split()[1])
 
 
-def _home(folder: Path) -> Path:
+def home_of_spark(folder: Path) -> Path:
     """A home of Spark's like that of the wheel: a cluster is started from one, and its workers write into it."""
     folder.mkdir()
     for part in Path(pyspark.__file__).parent.iterdir():
@@ -113,7 +113,7 @@ def _run(spark: SparkSession, dsn: str, queue: str, rows: int, killed: str) -> l
 
 def _main() -> None:
     dsn, queue, rows, folder = sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
-    os.environ["SPARK_HOME"] = str(_home(folder / "spark"))
+    os.environ["SPARK_HOME"] = str(home_of_spark(folder / "spark"))
     settings = {
         "spark.master": "local-cluster[2,1,1024]",
         "spark.executor.memory": "512m",
