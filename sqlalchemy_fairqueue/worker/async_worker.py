@@ -18,7 +18,7 @@ from sqlalchemy_fairqueue.values import RetryPolicy
 from sqlalchemy_fairqueue.worker.executors.tasks import TaskExecutor
 from sqlalchemy_fairqueue.worker.health import Health
 from sqlalchemy_fairqueue.worker.lifespan import Lifespan, LifespanKeeper
-from sqlalchemy_fairqueue.worker.operating_system import in_thread, on_signal, signals_wake
+from sqlalchemy_fairqueue.worker.operating_system import in_thread, on_signal, signals_wake_loop
 from sqlalchemy_fairqueue.worker.options import (
     GRACE,
     LEASE,
@@ -248,7 +248,7 @@ class AsyncWorker:
                     loop = asyncio.get_running_loop()
                     stop = partial(loop.call_soon_threadsafe, asked.set)
                     signals.enter_context(on_signal(stop, *self._options.signals))
-                    signals.enter_context(signals_wake(loop))
+                    signals.enter_context(signals_wake_loop(loop))
                 try:
                     if handle_signals and not await self._start_unless(asked):
                         return
@@ -303,7 +303,7 @@ class AsyncWorker:
 
     def _check_handlers(self) -> None:
         check_handlers(self._options)
-        takers = self._options.session_takers(asynchronous=False)
+        takers = self._options.session_handlers(asynchronous=False)
         if takers and self._sync_sessions is None:
             raise WorkerError(
                 f"the handler of kind {takers[0].kind!r} is a plain function that takes a session, and this worker has "

@@ -59,7 +59,7 @@ class Heartbeat:
         # Lost leases whose handlers were interrupted.
         self._told: set[TrackedLease] = set()
 
-    def beat(self) -> None:
+    def extend_all(self) -> None:
         """Extend all leases once.
 
         Raises:

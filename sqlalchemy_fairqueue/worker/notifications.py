@@ -65,7 +65,7 @@ class Subscription:
         if topics is None:
             # The server may be another one now, which does not know of the waits.
             for _, queue in queues:
-                queue.polls.distrust_wait()
+                queue.polls.renew_wait()
             named, others = [queue for _, queue in queues], []
         else:
             found = [(queue, str(queue.waiting_lease) in topics[topic]) for topic, queue in queues if topic in topics]
@@ -184,7 +184,7 @@ class Listening:
     def _check(self, listener: Listener) -> None:
         """Ask for a sign of life, whether this still listens, and whether anybody is notified."""
         with self._answering():
-            has_room = listener.is_notified()
+            has_room = listener.commits_notify()
         if has_room is None:
             raise FairQueueError(
                 "the connection does not listen although it was told to: a transaction pooler is in between; connect "

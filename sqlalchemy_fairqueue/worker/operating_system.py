@@ -159,7 +159,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def signals_wake(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+def signals_wake_loop(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """Let signals wake the loop of this thread, whichever thread the system gives them to.
 
     The loop's own signal handlers would not do: they run only when nothing blocks the loop any more, and they replace

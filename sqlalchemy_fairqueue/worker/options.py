@@ -126,7 +126,7 @@ class WorkerOptions:
         check_duration("grace", grace)
         return grace.total_seconds()
 
-    def session_takers(self, *, asynchronous: bool) -> list[Handler]:
+    def session_handlers(self, *, asynchronous: bool) -> list[Handler]:
         """The handlers that take a session: async functions or plain ones."""
         handlers = [handler for queue in self.queues for handler in queue.handlers.values()]
         return [one for one in handlers if one.session and one.asynchronous == asynchronous]
@@ -168,7 +168,7 @@ def check_sessions(
     Raises:
         InvalidArgument: The factory makes something else.
     """
-    if not options.session_takers(asynchronous=kind is AsyncSession):
+    if not options.session_handlers(asynchronous=kind is AsyncSession):
         return
     made: Any = make()
     if isinstance(made, kind):

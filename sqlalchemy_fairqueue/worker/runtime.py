@@ -220,7 +220,7 @@ class Runtime(Generic[E]):
         check = min(beat, timings.hear_after)
         duties = [
             Duty("cut stuck calls", partial(cut_stuck_calls, watched, max(lease, timings.stuck_after)), check),
-            Duty("extend its leases", heartbeat.beat, beat, spread=(0.8, 1.0)),
+            Duty("extend its leases", heartbeat.extend_all, beat, spread=(0.8, 1.0)),
             Duty("hear signals", partial(hear_signals, connection, self.queues, options), check),
         ]
         if options.housekeeping:

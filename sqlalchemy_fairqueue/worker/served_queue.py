@@ -168,18 +168,18 @@ class PollSchedule:
         """Whether to take the wait back: polls gave messages again and again."""
         return self.waiting_until > 0 and (self._full > _OFTEN or self._lately > _BUSY)
 
-    def waits(self, now: float, until: float) -> None:
+    def wait_begun(self, now: float, until: float) -> None:
         """A wait is registered: each enqueue from now on wakes the worker."""
         if self.waiting_until <= now:
             self._waiting_since = now
         self.waiting_until = until
 
-    def waits_no_more(self, now: float) -> None:
+    def wait_ended(self, now: float) -> None:
         """No wait is registered, or nothing can wake the worker: it polls soon."""
         self.waiting_until = 0.0
         self.next_at = min(self.next_at, now + self._timings.poll_soon)
 
-    def distrust_wait(self) -> None:
+    def renew_wait(self) -> None:
         """The registered wait may be lost: another one is registered before the next poll. Any thread may call it."""
         self.waiting_until = 0.0
 
@@ -215,7 +215,7 @@ class PollSchedule:
 
     def failed(self, now: float, wait: float) -> None:
         """A poll failed."""
-        self.distrust_wait()
+        self.renew_wait()
         self.next_at = now + wait
 
     def poll_now(self, now: float) -> bool:

@@ -127,7 +127,7 @@ class WaitRegistration:
         polls = queue.polls
         if subscription is None or not subscription.is_listening:
             polls.interval = self._interval_alone
-            polls.waits_no_more(self._clock())
+            polls.wait_ended(self._clock())
             return
         # A producer that has such a queue wakes nobody.
         polls.interval = self._interval if queue.queue.notify else min(self._interval, self._interval_alone)
@@ -150,7 +150,7 @@ class WaitRegistration:
             return wait
 
         queue.waiting_lease, topic = self._connection.run(work)
-        polls.waits(now, now + seconds)
+        polls.wait_begun(now, now + seconds)
         subscription.follow(topic, queue)
 
     def after_work(self, queue: ServedQueue) -> None:
@@ -170,7 +170,7 @@ class WaitRegistration:
                     self._take_back(queue)
 
     def _take_back(self, queue: ServedQueue) -> None:
-        queue.polls.waits_no_more(self._clock())
+        queue.polls.wait_ended(self._clock())
         lease_id = queue.waiting_lease
 
         def work(connection: Connection) -> None:

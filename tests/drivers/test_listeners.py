@@ -75,16 +75,16 @@ def test_notifications(listener: Listener, database: Database, stop: Stop) -> No
 def test_what_came_with_an_answer(listener: Listener, database: Database, stop: Stop) -> None:
     """A notification that is read along with an answer is not lost."""
     database.execute("select pg_notify('fairqueue', '1:documents')")
-    assert listener.is_notified() is True
+    assert listener.commits_notify() is True
     assert _next(listener, stop) == ["1:documents"]
 
 
 def test_whether_it_listens(listener: Listener) -> None:
     """A connection that is told to listen does, under its name; one that a pooler has swapped does not."""
-    assert listener.is_notified() is True
+    assert listener.commits_notify() is True
     assert listener._execute("select cast(current_setting('application_name') as text)") == ["the listener"]
     listener._execute("unlisten *")
-    assert listener.is_notified() is None
+    assert listener.commits_notify() is None
 
 
 def test_a_wait_ends_when_it_is_told_to(listener: Listener, stop: Stop) -> None:
@@ -115,7 +115,7 @@ def test_a_connection_that_breaks(listener: Listener, database: Database, stop: 
     def go_on() -> None:
         for _ in range(10):
             listener.wait(stop[0], 1.0)
-            listener.is_notified()
+            listener.commits_notify()
 
     with pytest.raises(Exception, match=r"(?i)connection|closed|terminat"):
         go_on()

@@ -65,7 +65,7 @@ def beat(time: _Time) -> Callable[[float], TrackedLease]:
             interrupt=lambda _: None,
             stats=WorkerStats(),
         )
-        heartbeat.beat()
+        heartbeat.extend_all()
         return lease
 
     return beat_once

@@ -79,7 +79,7 @@ def test_who_is_named() -> None:
         cast("Any", SimpleNamespace(waiting_lease=lease, polls=PollSchedule(5.0, Timings()))) for lease in (5, 6, None)
     )
     for one in ours, theirs, silent:
-        one.polls.waits(100.0, 111.0)
+        one.polls.wait_begun(100.0, 111.0)
     for topic, queue in ("ours", ours), ("theirs", theirs), ("silent", silent):
         subscription.follow(topic, queue)
     subscription.notified({"ours": {"7", "5"}, "theirs": {"5"}, "nobody's": {"5"}})

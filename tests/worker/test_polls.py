@@ -27,7 +27,7 @@ def test_soon_at_first_then_later() -> None:
 
 def _waiting(polls: PollSchedule, now: float, until: float) -> float:
     """Begin to wait; returns when the worker has polled for the last time before it relies on being woken."""
-    polls.waits(now, until)
+    polls.wait_begun(now, until)
     while True:
         polls.begin(now)
         polls.nothing(now, None)
@@ -41,7 +41,7 @@ def test_it_polls_a_few_times_as_it_begins_to_wait() -> None:
     polls, now, waits = PollSchedule(60.0, Timings()), 100.0, []
     polls.nothing(now, None)
     assert polls.needs_wait(now)
-    polls.waits(now, now + 121)
+    polls.wait_begun(now, now + 121)
     for _ in range(3):
         polls.begin(now)
         polls.nothing(now, None)
@@ -59,7 +59,7 @@ def test_it_waits() -> None:
     polls.nothing(105.9, None)
     assert polls.next_at == 110.9
     assert polls.needs_wait(110.9)
-    polls.waits(110.9, 121.9)
+    polls.wait_begun(110.9, 121.9)
     polls.nothing(110.9, None)
     assert polls.next_at == 115.9
 
@@ -67,7 +67,7 @@ def test_it_waits() -> None:
 def test_poll_now_says_whether_it_changed_anything() -> None:
     """A worker that is about to poll, or polls just now, need not wake up for it; what it is about still counts."""
     polls = PollSchedule(3600.0, Timings())
-    polls.waits(100.0, 7300.0)
+    polls.wait_begun(100.0, 7300.0)
     polls.begin(100.0)
     assert not polls.poll_now(100.1)
     polls.nothing(100.2, None)
@@ -194,7 +194,7 @@ def _stream(polls: PollSchedule, now: float, apart: float, finds: int, count: in
 def test_busy_again_and_again(count: int, apart: float) -> None:
     """The wait is taken back where 140 messages a second come for a while; not for a moment's work."""
     polls = PollSchedule(5.0, Timings())
-    polls.waits(100.0, 111.0)
+    polls.wait_begun(100.0, 111.0)
     now, busy = _stream(polls, 100.0, apart, 5, count)
     assert not busy
     assert _stream(polls, now, apart, 40, count)[1]
@@ -207,17 +207,17 @@ def test_without_its_wait_it_polls_soon() -> None:
     now, busy = _stream(polls, now, 0.003, 60)
     assert busy
     assert polls.next_at - now > 0.1
-    polls.waits_no_more(now)
+    polls.wait_ended(now)
     assert polls.next_at - now == pytest.approx(0.005)
 
 
 def test_a_miss_now_and_then_begins_no_wait() -> None:
     """A poll that gives nothing in a stream is chance: the next comes as soon, until few came for a while."""
     polls = PollSchedule(5.0, Timings())
-    polls.waits(100.0, 111.0)
+    polls.wait_begun(100.0, 111.0)
     now, busy = _stream(polls, 100.0, 0.003, 60)
     assert busy
-    polls.waits_no_more(now)
+    polls.wait_ended(now)
     ended = now
     while not polls.needs_wait(now):
         polls.begin(now)
@@ -231,7 +231,7 @@ def test_a_miss_now_and_then_begins_no_wait() -> None:
 def test_much_at_once_is_no_stream(count: int) -> None:
     """One transaction with many messages notifies once: its worker keeps its wait."""
     polls = PollSchedule(5.0, Timings())
-    polls.waits(100.0, 111.0)
+    polls.wait_begun(100.0, 111.0)
     polls.found(100.1, None, count=count, full=False)
     assert not polls.needs_no_wait()
 
@@ -239,7 +239,7 @@ def test_much_at_once_is_no_stream(count: int) -> None:
 def test_a_backlog() -> None:
     """However long handlers take, a worker that gets all it asks for again and again does not wait."""
     polls, now = PollSchedule(5.0, Timings()), 100.0
-    polls.waits(now, 111.0)
+    polls.wait_begun(now, 111.0)
     for _ in range(9):
         assert not polls.needs_no_wait()
         polls.found(now, None, count=1, full=True)
@@ -251,7 +251,7 @@ def test_a_backlog() -> None:
 def test_busy_now_and_then(apart: float) -> None:
     """The wait stays where messages come one at a time: each wakes the worker and costs one poll, as polling does."""
     polls, now = PollSchedule(5.0, Timings()), 100.0
-    polls.waits(now, 111.0)
+    polls.wait_begun(now, 111.0)
     polls.nothing(now, None)
     for _ in range(50):
         now += apart
@@ -265,7 +265,7 @@ def test_busy_now_and_then(apart: float) -> None:
 def test_what_wakes_it_leaves_the_further_polls() -> None:
     """However often it is woken, what was enqueued before the wait and committed after a poll is found as soon."""
     polls, now = PollSchedule(60.0, Timings()), 100.0
-    polls.waits(now, 221.0)
+    polls.wait_begun(now, 221.0)
     for _ in range(10):
         polls.poll_now(now)
         polls.begin(now)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CHANNEL = "fairqueue"
 """The channel of NOTIFY."""
 # One row while the connection listens.
-_IS_NOTIFIED = (
+_COMMITS_NOTIFY = (
     "select cast(pg_catalog.pg_notification_queue_usage() <= 0.5 as pg_catalog.text)"
     " from pg_catalog.pg_listening_channels() c where c = 'fairqueue'"
 )
@@ -95,13 +95,13 @@ class Listener(ABC):
         self._execute(f"set application_name to '{application_name}'")
         self._listen()
 
-    def is_notified(self) -> bool | None:
+    def commits_notify(self) -> bool | None:
         """Whether commits notify: the server's notification queue has room. None: the connection does not listen.
 
         Raises:
             Exception: Any: the connection is broken.
         """
-        answer = self._execute(_IS_NOTIFIED)
+        answer = self._execute(_COMMITS_NOTIFY)
         return answer == ["true"] if answer else None
 
     @abstractmethod
