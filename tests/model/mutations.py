@@ -24,15 +24,15 @@ class Mutation:
 _KERNEL = [
     Mutation(
         "a message is taken before it is due",
-        "fq_dequeue",
-        "t.rank <= t.quota and t.dequeue_at <= v_now as taken",
+        "fq_lock_turns",
+        "t.rank <= t.quota and t.dequeue_at <= p_now as taken",
         "t.rank <= t.quota and t.dequeue_at is not null as taken",
     ),
     Mutation(
         "the head goes past a locked message",
-        "fq_dequeue",
-        "          limit 1\n        ) h on true",
-        "          limit 1\n          for no key update skip locked\n        ) h on true",
+        "fq_find_heads",
+        "    limit 1\n  ) h on true",
+        "    limit 1\n    for no key update skip locked\n  ) h on true",
     ),
     Mutation(
         "a returned message lowers no head",
@@ -40,18 +40,20 @@ _KERNEL = [
         "(t.dequeue_at, t.message_id) <",
         "(t.dequeue_at, t.message_id) >",
     ),
-    Mutation("a batch is cut after what is too much", "fq_dequeue", "(u.ord, u.rank) < (v", "(u.ord, u.rank) <= (v"),
-    Mutation("a channel left out by a cut batch loses its turn", "fq_dequeue", "v_quotas[i] := 0", "v_empty := 0"),
+    Mutation("a batch is cut after what is too much", "fq_cut_batch", "(u.ord, u.rank) < (v", "(u.ord, u.rank) <= (v"),
+    Mutation(
+        "a channel left out by a cut batch loses its turn", "fq_cut_batch", "quotas[i] := 0", "gots[i] := gots[i]"
+    ),
     Mutation("the limit is not read", "fq_dequeue", "  s.max_concurrency - s.current_concurrency,", ""),
     Mutation("an old hand-out completes", "fq_complete", "and m.deliveries = u.deliveries", "", slow=True),
 ]
 _FLOOR = [
     Mutation(
         "an open transaction is forgotten when the floor of the signals rises past it",
-        "fq_dequeue",
+        "fq_signal_floor_after",
         "fairqueue.fq_add_open_transactions(\n"
-        "            coalesce(v_open, '{}')::bigint[], v_snapshot, v_floor_xid, v_signal_floor\n          )",
-        "v_open",
+        "        coalesce(p_open, '{}')::bigint[], p_snapshot, p_floor_xid, p_floor\n      )",
+        "p_open",
     ),
     Mutation(
         "what an ended transaction signalled is not searched",
@@ -79,7 +81,10 @@ _PRIORITY = [
     Mutation("a priority begins before its time", "fq_position", "when p_aging is null then", "when true then"),
     Mutation("a letter forgets its priority", "fq_bury_messages", "b.dedupe_key, b.priority,", "b.dedupe_key, null,"),
     Mutation(
-        "a replaced message keeps its priority", "fq_enqueue", "priority = r.priority,\n", "priority = m.priority,\n"
+        "a replaced message keeps its priority",
+        "fq_enqueue_in_order",
+        "priority = r.priority,\n",
+        "priority = m.priority,\n",
     ),
 ]
 _SERVING = [
@@ -91,9 +96,9 @@ _SERVING = [
     ),
     Mutation(
         "the queue's limit is not read",
-        "fq_dequeue",
-        "          p_limit,\n          s.max_concurrency - s.current_concurrency,\n",
-        "          p_limit,\n",
+        "fq_queue_room",
+        "        p_limit,\n        s.max_concurrency - s.current_concurrency,\n",
+        "        p_limit,\n",
     ),
     Mutation("what is out is not marked", "fq_limit_queue", "set slots = m.slots | 2", "set slots = m.slots"),
     Mutation(
@@ -124,33 +129,33 @@ _SERVING = [
 _KEYS = [
     Mutation(
         "a replaced message keeps its attempts",
-        "fq_enqueue",
-        "          attempts = 0,\n",
+        "fq_replace_message",
+        "      attempts = 0,\n",
         "",
         slow=True,
     ),
-    Mutation("a replaced message keeps its turn order", "fq_enqueue", "dequeue_at = v_at,\n", ""),
+    Mutation("a replaced message keeps its turn order", "fq_enqueue_in_order", "dequeue_at = v_at,\n", ""),
     Mutation(
         "a replaced message is told to nobody",
-        "fq_enqueue",
+        "fq_enqueue_in_order",
         "if outcome in ('created', 'replaced', 'dropped') then",
         "if outcome in ('created', 'dropped') then",
     ),
     Mutation(
         "a message that is out is rewritten",
-        "fq_enqueue",
+        "fq_enqueue_in_order",
         "elsif found and v_lease_id is null then",
         "elsif found then",
     ),
     Mutation(
         "a replaced message counts twice",
-        "fq_enqueue",
+        "fq_enqueue_in_order",
         "v_note_added := v_note_added || created::integer",
         "v_note_added := v_note_added || 1",
     ),
     Mutation(
         "a duplicate is told before what replaces",
-        "fq_enqueue",
+        "fq_enqueue_in_order",
         "and v_later_keys[cardinality(v_later)] = r.key",
         "and false",
         slow=True,
@@ -163,24 +168,24 @@ _KEYS = [
 _BOUNDS = [
     Mutation(
         "what was dropped is not counted",
-        "fq_enqueue",
+        "fq_enqueue_in_order",
         "count(*) filter (where u.id is null) as dropped",
         "0 as dropped",
     ),
     Mutation("what was dropped is not heard", "fq_hear", "dropped = s.dropped + t.dropped", "dropped = s.dropped"),
     Mutation(
         "what nobody has heard of takes no room",
-        "fq_enqueue",
-        "and g.bounded\n                      and g.id > n.heard_id",
+        "fq_channel_room",
+        "and g.bounded\n            and g.id > n.heard_id",
         "and false",
     ),
     Mutation(
         "no signal takes room",
-        "fq_enqueue",
+        "fq_enqueue_in_order",
         "t.added > 0 and t.channel_id = any (v_bounded_channels)",
         "false",
     ),
-    Mutation("a call takes no room", "fq_enqueue", "            v_room := v_room - 1;\n", ""),
+    Mutation("a call takes no room", "fq_enqueue_in_order", "            v_room := v_room - 1;\n", ""),
     Mutation(
         "a channel hears what was not told",
         "fq_hear",

@@ -29,9 +29,9 @@ WAYS = {
     "few": (4, *_ONLY),
     "none locked": (
         7,
-        "fq_dequeue",
-        "v_whole := cardinality(v_locked) is not distinct from cardinality(v_rows);",
-        "v_whole := false;",
+        "fq_lock_turns",
+        "whole := cardinality(v_locked) is not distinct from cardinality(rows);",
+        "whole := false;",
     ),
     "one signal": (1, "fq_hear", "  if v_only then\n", "  if false then\n"),
 }

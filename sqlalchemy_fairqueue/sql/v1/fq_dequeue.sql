@@ -81,7 +81,6 @@ declare
   v_results boolean;
   v_limited_queue boolean;
   v_limits text[];
-  v_changed boolean;
   v_plans boolean;
   v_spread_in bigint;
   -- of a queue that is fair by cost: the ready order is below 0 then, and a batch is filled in the order of start tags
@@ -94,13 +93,11 @@ declare
   -- of its shared limits and rate
   v_queue_state tid;
   v_limit integer := p_limit;
-  v_drawn_room integer;
+  v_drawn boolean := false;
   v_rate_at bigint;
   v_rate_interval bigint;
   v_rate_burst integer;
   v_drawn_due_at bigint;
-  v_gate_limited boolean;
-  v_door xid;
   v_closed boolean := false;
   -- what the batch may still grow by (null: any); whether the next message would have been too much
   v_bytes_left bigint := p_max_bytes;
@@ -299,9 +296,6 @@ begin
   end if;
   if v_signalled or v_floor_xid is not null then
     declare
-      -- so many ids of signals are worth a floor that rises past open transactions
-      c_stale constant bigint := 256;
-      v_raised_floor bigint;
       v_last_signal bigint;
       v_scheduled_at bigint;
     begin
@@ -316,36 +310,13 @@ begin
         v_several := v_several or (v_scheduled_at < v_channel_floor) is true;
         v_channel_floor := least(v_channel_floor, v_scheduled_at);
       end if;
-      if v_floor_xid is not null then
-        -- The transactions that drew ids below the next floor have ended, and this scan saw what they left: no signal
-        -- can appear below both any more, but for those of transactions that are kept because they are open.
-        v_raised_floor := least(v_next_signal_floor, v_first_signal - 1);
-        if v_floor_xid <= pg_snapshot_xmin(v_snapshot)::text::bigint then
-          v_signal_floor := greatest(v_signal_floor, v_raised_floor);
-          v_floor_xid := null;
-        elsif v_raised_floor - v_signal_floor >= c_stale
-          and v_floor_xid < pg_snapshot_xmax(v_snapshot)::text::bigint
-        then
-          v_open := fairqueue.fq_add_open_transactions(
-            coalesce(v_open, '{}')::bigint[], v_snapshot, v_floor_xid, v_signal_floor
-          );
-          v_signal_floor := v_raised_floor;
-          v_floor_xid := null;
-        end if;
-      end if;
-      -- The own xid, drawn after the scan, is above that of every transaction with a lower signal. A snapshot's xmax
-      -- would not do, for transactions with that id and greater ones can be running.
-      if v_seen > 0
-        and (
-          v_floor_xid is null
-          -- too little to rise past the transactions that hold it back
-          or (v_last_signal - v_signal_floor >= c_stale and v_next_signal_floor - v_signal_floor < c_stale)
-        )
-        and v_unwritten
-        and not v_expired
-      then
-        v_next_signal_floor := greatest(v_next_signal_floor, v_last_signal);
-        v_floor_xid := pg_current_xact_id()::text::bigint;
+      if v_floor_xid is not null or v_seen > 0 then
+        select f.signal_floor, f.next_signal_floor, f.floor_xid, f.still_open
+        into v_signal_floor, v_next_signal_floor, v_floor_xid, v_open
+        from fairqueue.fq_signal_floor_after(
+          v_signal_floor, v_next_signal_floor, v_floor_xid, v_open, v_snapshot, v_first_signal, v_last_signal,
+          (v_unwritten and not v_expired)::boolean
+        ) f;
       end if;
     end;
   end if;
@@ -367,44 +338,9 @@ begin
   if v_paused then
     v_limit := 0;
   elsif v_limited_queue then
-    select s.ctid,
-      greatest(
-        0,
-        least(
-          p_limit,
-          s.max_concurrency - s.current_concurrency,
-          fairqueue.fq_rate_room(v_now, s.rate_at, s.rate_interval, s.rate_burst)
-        )
-      ),
-      s.rate_at, s.rate_interval, s.rate_burst,
-      (
-        select q.limits is distinct from v_limits
-        from fairqueue.fq_queue q
-        where q.name = p_queue
-      )
-    into v_queue_state, v_limit, v_rate_at, v_rate_interval, v_rate_burst, v_changed
-    from (
-      select n.ctid as row, n.row_version
-      from fairqueue.fq_queue_state n
-      where n.queue = p_queue
-      order by n.queue desc, n.row_version desc
-      limit 1
-    ) newest
-    join fairqueue.fq_queue_state s on s.ctid = newest.row and s.row_version is not distinct from newest.row_version
-    for no key update of s skip locked;
-    v_limit := coalesce(v_limit, 0);
-    if v_changed then
-      -- The queue draws from other limits than when the call began. A change that has not been committed yet has the
-      -- row that is locked here, or waits for it.
-      v_queue_state := null;
-      v_limit := 0;
-    elsif v_limits is not null and v_limit > 0 then
-      v_drawn_room := fairqueue.fq_draw_room(p_queue, v_limits, v_limit);
-      v_limit := coalesce(v_drawn_room, 0);
-      if v_drawn_room is null then
-        v_queue_state := null;
-      end if;
-    end if;
+    select r.state, r.room, r.rate_at, r.rate_interval, r.rate_burst, r.is_drawn
+    into v_queue_state, v_limit, v_rate_at, v_rate_interval, v_rate_burst, v_drawn
+    from fairqueue.fq_queue_room(p_queue, v_limits, p_limit, v_now) r;
   end if;
   v_left := v_limit;
   v_count_floor := case when v_open is null then v_signal_floor end;
@@ -576,53 +512,8 @@ begin
     end if;
 
     if v_lease_id is null then
-      if not v_limited_queue then
-        -- A transaction that sets the queue's first limit counts the messages that are out; none may be added to them
-        -- meanwhile. One that has ended since the call began is read from the row that it locked. Of the 64 parts, a
-        -- backend tries one of its own first. Where somebody has locked the door and waits for the parts, no further
-        -- call goes in.
-        select g.limited, d.xmax into v_gate_limited, v_door
-        from fairqueue.fq_gate d
-        join fairqueue.fq_gate g on g.queue = d.queue
-        where d.queue = p_queue
-          and d.part = -1
-          and g.part = pg_backend_pid() & 63
-        for no key update of g skip locked;
-        if not found then
-          for v_pass in 1..2 loop
-            -- Another backend has that part: any that is free.
-            select g.limited, d.xmax into v_gate_limited, v_door
-            from fairqueue.fq_gate d
-            join fairqueue.fq_gate g on g.queue = d.queue
-            where d.queue = p_queue
-              and d.part = -1
-              and g.part >= 0
-            limit 1
-            for no key update of g skip locked;
-            exit when found;
-            -- None is: more calls than parts. Then two share one, at the price of a multixact.
-            select g.limited, d.xmax into v_gate_limited, v_door
-            from fairqueue.fq_gate d
-            join fairqueue.fq_gate g on g.queue = d.queue
-            where d.queue = p_queue
-              and d.part = -1
-              and g.part >= 0
-            limit 1
-            for key share of g skip locked;
-            exit when found or v_pass = 2;
-            exit when exists (
-              select
-              from fairqueue.fq_gate g
-              where g.queue = p_queue
-            );
-            exit when not fairqueue.fq_make_gate(p_queue);
-          end loop;
-        end if;
-        if v_gate_limited is distinct from false or v_door <> 0 then
-          v_closed := v_gate_limited is distinct from false or fairqueue.fq_transaction_is_open(v_door);
-          exit when v_closed;
-        end if;
-      end if;
+      v_closed := not v_limited_queue and not fairqueue.fq_enter_gate(p_queue);
+      exit when v_closed;
       -- Nothing may be taken under an own lease that another consumer reclaims: a locked lease counts as gone.
       select e.id, e.expires_at into v_lease_id, v_expires_at
       from fairqueue.fq_lease e
@@ -751,27 +642,20 @@ begin
       v_turns bigint;
       -- its messages: where, whose, the how many-th of its channel
       v_rows tid[];
-      v_ids bigint[];
       v_ords bigint[];
       v_ranks integer[];
       v_sizes integer[];
       v_bytes bigint;
       v_gots integer[];
-      v_locked tid[];
       v_whole boolean;
       v_next_heads_at bigint[];
       v_next_head_ids bigint[];
-      -- the first message that is too much: the how many-th turn of its channel, whose, the how many-th
-      v_cut_turn bigint;
-      v_cut_ord bigint;
-      v_cut_rank integer;
       -- where it is fair by cost
       v_tags bigint[];
       v_rests bigint[];
       v_costs bigint[];
       v_starts bigint[];
       v_message_costs bigint[];
-      v_cut_start bigint;
     begin
       -- As many whole turns as all of them fit in, the last turn cut short. Positions ascend strictly, as close to the
       -- clock as that allows. One turn while other channels may be ready behind these.
@@ -795,139 +679,25 @@ begin
         ) n;
       end if;
 
-      -- A new statement, whose snapshot is younger than the locks: a message whose signal was heard before is seen.
-      -- One scan finds what each channel may give and, one further, its new head; the last row of its turn tells how
-      -- many and which.
-      select
-        array_agg(w.row) filter (where w.taken), array_agg(w.id) filter (where w.taken),
-        array_agg(w.ord) filter (where w.taken), array_agg(w.rank) filter (where w.taken),
-        array_agg(w.size) filter (where w.taken), sum(w.size) filter (where w.taken),
-        array_agg(case when w.taken then w.rank else 0 end) filter (where w.last),
-        array_agg(case when w.taken then w.next_at else w.dequeue_at end) filter (where w.last),
-        array_agg(case when w.taken then w.next_id else w.id end) filter (where w.last)
-      into v_rows, v_ids, v_ords, v_ranks, v_sizes, v_bytes, v_gots, v_next_heads_at, v_next_head_ids
-      from (
-        select t.*,
-          t.rank <= t.quota and t.dequeue_at <= v_now as taken,
-          case
-            when t.rank > t.quota then t.quota = 0
-            when t.dequeue_at <= v_now then t.rank = t.quota or t.next_at is null or t.next_at > v_now
-            else t.rank = 1
-          end as last
-        from (
-          select f.row, f.id, f.dequeue_at, f.size, u.ord, u.quota,
-            (row_number() over turn)::integer as rank,
-            lead(f.dequeue_at) over turn as next_at,
-            lead(f.id) over turn as next_id
-          from unnest(v_channels, v_quotas, v_heads_at, v_head_ids)
-            with ordinality u(channel_id, quota, head_at, head_id, ord)
-          left join lateral (
-            select x.ctid as row, x.dequeue_at, x.id,
-              case
-                when p_max_bytes is not null then fairqueue.fq_message_size(x.content::bytea, x.headers::jsonb)
-              end as size
-            from fairqueue.fq_message x
-            where x.channel_id = u.channel_id
-              and x.lease_id is null
-              and (x.dequeue_at, x.id) >= (u.head_at, u.head_id)
-            order by x.channel_id, x.dequeue_at, x.id
-            limit u.quota + 1
-          ) f on true
-          window turn as (partition by u.ord order by f.dequeue_at, f.id)
-        ) t
-      ) w;
-      select array_agg(l.row)
-      into v_locked
-      from (
-        select x.ctid as row
-        from unnest(v_rows, v_ids) u(row, id)
-        join fairqueue.fq_message x
-          on x.ctid = u.row
-          and x.id is not distinct from u.id
-          and num_nulls(x.lease_id) = 1
-        for no key update of x skip locked
-      ) l;
-      v_whole := cardinality(v_locked) is not distinct from cardinality(v_rows);
-      if v_whole then
-        v_rows := v_locked;
-      else
-        -- A message that somebody else has locked is passed by, and the turn goes on behind it.
-        select array_agg(f.row), array_agg(u.ord), array_agg(f.size), sum(f.size)
-        into v_rows, v_ords, v_sizes, v_bytes
-        from unnest(v_channels, v_quotas, v_heads_at, v_head_ids)
-          with ordinality u(channel_id, quota, head_at, head_id, ord)
-        cross join lateral (
-          select x.ctid as row,
-            case
-              when p_max_bytes is not null then fairqueue.fq_message_size(x.content::bytea, x.headers::jsonb)
-            end as size
-          from fairqueue.fq_message x
-          where x.channel_id = u.channel_id
-            and x.lease_id is null
-            and (x.dequeue_at, x.id) >= (u.head_at, u.head_id)
-            and x.dequeue_at <= v_now
-          order by x.channel_id, x.dequeue_at, x.id
-          limit u.quota
-          for no key update skip locked
-        ) f;
-        v_gots := array_fill(0, array[v_found]);
-        v_ranks := array_fill(0, array[coalesce(cardinality(v_rows), 0)]);
-        for i in 1..coalesce(cardinality(v_rows), 0) loop
-          v_gots[v_ords[i]] := v_gots[v_ords[i]] + 1;
-          v_ranks[i] := v_gots[v_ords[i]];
-        end loop;
-      end if;
+      select t.rows, t.ords, t.ranks, t.sizes, t.gots, t.next_heads_at, t.next_head_ids, t.whole
+      into v_rows, v_ords, v_ranks, v_sizes, v_gots, v_next_heads_at, v_next_head_ids, v_whole
+      from fairqueue.fq_lock_turns(
+        v_channels, v_quotas, v_heads_at, v_head_ids, v_now, (p_max_bytes is not null)::boolean
+      ) t;
+      v_bytes := (select sum(z.size) from unnest(v_sizes) z(size));
       if v_by_cost then
         select t.starts, t.costs into v_starts, v_message_costs
         from fairqueue.fq_start_tags(v_rows, v_ords, v_ranks, v_tags, v_rests, v_weights) t;
       end if;
       if v_bytes > v_bytes_left and (v_left < v_limit or cardinality(v_rows) > 1) then
-        -- What comes after the first message that is too much is not taken. Where that is in a first turn, the batch
-        -- ends as if it had been asked for so few messages. In a later one, a further pass takes the last turns one by
-        -- one, so that those channels that have them get new positions.
-        select s.row_version, s.start, s.ord, s.rank into v_cut_turn, v_cut_start, v_cut_ord, v_cut_rank
-        from (
-          select t.turn, t.start, t.ord, t.rank,
-            row_number() over in_turn as place,
-            sum(t.size) over in_turn as bytes
-          from (
-            select u.ord, u.rank, u.size, u.start,
-              case
-                when v_by_cost or u.rank <= v_turns_left[u.ord] then 0
-                else 1 + (u.rank - v_turns_left[u.ord] - 1) / v_weights[u.ord]
-              end as turn
-            from unnest(v_ords, v_ranks, v_sizes, v_starts) u(ord, rank, size, start)
-          ) t
-          window in_turn as (order by t.turn, t.start, t.ord, t.rank)
-        ) s
-        where s.bytes > v_bytes_left
-          and (s.place > 1 or v_left < v_limit)
-        order by s.place
-        limit 1;
-        v_cut := v_cut_turn = 0;
+        select c.rows, c.ords, c.ranks, c.starts, c.costs, c.bytes, c.gots, c.quotas, c.in_first_turn
+        into v_rows, v_ords, v_ranks, v_starts, v_message_costs, v_bytes, v_gots, v_quotas, v_cut
+        from fairqueue.fq_cut_batch(
+          v_rows, v_ords, v_ranks, v_sizes, v_starts, v_message_costs, v_quotas, v_turns_left, v_weights, v_bytes_left,
+          (v_left = v_limit)::boolean
+        ) c;
         v_one_turn := true;
         v_whole := false;
-        select array_agg(u.row), array_agg(u.ord), array_agg(u.rank), sum(u.size), array_agg(u.start), array_agg(u.cost)
-        into v_rows, v_ords, v_ranks, v_bytes, v_starts, v_message_costs
-        from unnest(v_rows, v_ords, v_ranks, v_sizes, v_starts, v_message_costs) u(row, ord, rank, size, start, cost)
-        where case
-            when v_by_cost then (u.start, u.ord, u.rank) < (v_cut_start, v_cut_ord, v_cut_rank)
-            when v_cut then u.rank <= v_turns_left[u.ord] and (u.ord, u.rank) < (v_cut_ord, v_cut_rank)
-            else u.rank <= v_turns_left[u.ord] + (v_cut_turn - 1) * v_weights[u.ord]
-          end;
-        v_gots := array_fill(0, array[v_found]);
-        for i in 1..coalesce(cardinality(v_rows), 0) loop
-          v_gots[v_ords[i]] := v_gots[v_ords[i]] + 1;
-        end loop;
-        if v_by_cost then
-          for i in 1..v_found loop
-            v_quotas[i] := case when v_gots[i] > 0 then v_quotas[i] else 0 end;
-          end loop;
-        elsif v_cut then
-          for i in v_cut_ord + (v_cut_rank > 1)::integer..v_found loop
-            v_quotas[i] := 0;
-          end loop;
-        end if;
       end if;
       v_bytes_left := v_bytes_left - coalesce(v_bytes, 0);
       v_cut := v_cut or (v_bytes_left <= 0) is true;
@@ -967,18 +737,8 @@ begin
 
       -- The new head is the least message that was not taken, one that somebody else has locked included.
       if not v_whole then
-        select array_agg(h.dequeue_at), array_agg(h.id)
-        into v_next_heads_at, v_next_head_ids
-        from unnest(v_channels, v_heads_at, v_head_ids) u(channel_id, head_at, head_id)
-        left join lateral (
-          select x.dequeue_at, x.id
-          from fairqueue.fq_message x
-          where x.channel_id = u.channel_id
-            and x.lease_id is null
-            and (x.dequeue_at, x.id) >= (u.head_at, u.head_id)
-          order by x.channel_id, x.dequeue_at, x.id
-          limit 1
-        ) h on true;
+        select h.heads_at, h.head_ids into v_next_heads_at, v_next_head_ids
+        from fairqueue.fq_find_heads(v_channels, v_heads_at, v_head_ids) h;
       end if;
       if v_by_cost then
         v_costs := array_fill(0::bigint, array[v_found]);
@@ -990,29 +750,10 @@ begin
           v_count_floor
         );
       else
-        update fairqueue.fq_channel_state s
-        set row_version = s.row_version + 1,
-          current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else n.got end,
-          backlog = fairqueue.fq_backlog_after(s.backlog, n.got::integer, n.head_at::bigint, p_queue, v_count_floor),
-          rate_at = case
-            when n.got > 0 then greatest(s.rate_at, v_now) + n.got * s.rate_interval
-            else s.rate_at
-          end,
-          head_dequeue_at = n.head_at,
-          head_message_id = n.head_id,
-          last_dequeue_at = case when n.got > 0 then n.position else s.last_dequeue_at end,
-          credit = fairqueue.fq_credit_after(s.weight, n.turn_left::integer, n.got::integer, n.head_at::bigint, v_now),
-          next_dequeue_at = fairqueue.fq_next_dequeue_at(
-            s.next_dequeue_at, n.position::bigint, n.turn_left::integer, n.got::integer, n.head_at::bigint, v_now,
-            s.rate_at, s.rate_interval, s.rate_burst
-          )
-        from (
-          select u.*
-          from unnest(v_states, v_gots, v_quotas, v_positions, v_turns_left, v_next_heads_at, v_next_head_ids)
-            u(row, got, quota, position, turn_left, head_at, head_id)
-          where u.quota > 0
-        ) n
-        where s.ctid = n.row;
+        perform fairqueue.fq_end_turns(
+          p_queue, v_states, v_gots, v_quotas, v_positions, v_turns_left, v_next_heads_at, v_next_head_ids, v_now,
+          v_count_floor
+        );
       end if;
       v_left := v_left - v_got;
       v_position := greatest(v_position, fairqueue.fq_now());
@@ -1045,7 +786,7 @@ begin
         rate_at = v_rate_at
       where q.ctid = v_queue_state;
     end if;
-    if v_drawn_room is not null then
+    if v_drawn then
       declare
         v_contends boolean := v_left = 0 and v_limit < p_limit and exists (
           select

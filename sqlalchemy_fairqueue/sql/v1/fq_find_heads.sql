@@ -1,0 +1,37 @@
+-- fq_find_heads: the heads of channels: the first message of each that is not out, by (dequeue_at, id), one that
+-- somebody else has locked included. p_heads_at, p_head_ids: where to begin; no message of the channel comes before.
+-- Guarantees: in the order of p_channels; null: the channel has none.
+-- Locks: none. Index: fq_message_ready_ix. Errors: none.
+create function fairqueue.fq_find_heads(
+  p_channels bigint[],
+  p_heads_at bigint[],
+  p_head_ids bigint[],
+  out heads_at bigint[],
+  out head_ids bigint[]
+)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+begin
+  select array_agg(h.dequeue_at), array_agg(h.id)
+  into heads_at, head_ids
+  from unnest(p_channels, p_heads_at, p_head_ids) u(channel_id, head_at, head_id)
+  left join lateral (
+    select x.dequeue_at, x.id
+    from fairqueue.fq_message x
+    where x.channel_id = u.channel_id
+      and x.lease_id is null
+      and (x.dequeue_at, x.id) >= (u.head_at, u.head_id)
+    order by x.channel_id, x.dequeue_at, x.id
+    limit 1
+  ) h on true;
+end
+$$;
