@@ -11,6 +11,12 @@
 -- The lease p_lease_id is used again if it is good for p_lease microseconds more; else a new one is made, good for a
 -- little longer than that. A call that finds no ready channel, no signal and no expired lease reads no lease,
 -- returns p_lease_id as it is, and writes nothing: its commit has nothing to wait for.
+-- Steps: what is due comes back (fq_reclaim, fq_promote, fq_spread_plans), signals are heard (fq_hear,
+-- fq_signal_floor_after), the queue's limits are read (fq_queue_room). Then in passes: ready channels are locked, the
+-- gate is entered (fq_enter_gate), messages of the channels are locked (fq_lock_turns, fq_cut_batch) and leased, the
+-- channels move (fq_end_turns, fq_charge). At last the next call is planned.
+-- What is left is one function: leasing messages in another one costs 3 % of a dequeue of one message, and 2 % of one
+-- of a hundred.
 -- Locks: own lease and, of a queue without a limit, a part of its gate, state rows (the queue's too if it has a
 -- limit) and messages for no key update, all skip locked: it waits for none. While it cannot have the gate or the
 -- queue's state row it takes nothing, due again in 10 ms. What is due and locked by an open transaction is due again
