@@ -50,6 +50,8 @@ class _HeadersCodec(JsonCodec):
 _headers = _HeadersCodec()
 # PostgreSQL cannot return a bytea of twice this size as text, so a longer payload could never be dequeued.
 _CONTENT_BYTES = 256 * 2**20
+# With longer headers nothing is carried: as text in the database, with its spaces, they may have twice as many bytes.
+_CARRIED_UP_TO = HEADERS_BYTES // 2
 
 
 class Membership:
@@ -71,7 +73,8 @@ class AddedHeaders:
     """Headers that all messages of a call get besides their own, encoded once.
 
     Args:
-        carried: Those of an instrumentation. A message that has one of them itself gets none of them.
+        carried: Those of an instrumentation. A message that has one of them itself gets none of them, and neither does
+            one whose own are large: a trace never makes headers too long for the database.
         membership: The group of the messages, which is a header too. None: they are in none.
     """
 
@@ -84,9 +87,17 @@ class AddedHeaders:
         self.text = encode_texts(self._all)
         """The headers of messages that have no others, as JSON."""
 
-    def with_own(self, own: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The headers of a message that has some of its own."""
-        return {**own, **(self._fixed if any(name in own for name in self._carried) else self._all)}
+    def with_own(self, own: Mapping[str, Any]) -> bytes:
+        """The headers of a message that has some of its own, as JSON.
+
+        Raises:
+            PayloadError, TypeError, ValueError: A value of theirs is nothing for JSON.
+        """
+        if not any(name in own for name in self._carried):
+            encoded = _headers.encode({**own, **self._all})
+            if len(encoded) <= _CARRIED_UP_TO or not self._carried:
+                return encoded
+        return _headers.encode({**own, **self._fixed})
 
 
 class EnqueueMethods(QueueBase):
@@ -328,8 +339,8 @@ class EnqueueMethods(QueueBase):
         headers = None if added is None else added.text
         if message.headers is not None:
             try:
-                all_headers = message.headers if added is None else added.with_own(message.headers)
-                headers = _headers.encode(all_headers).decode()
+                own = message.headers
+                headers = (_headers.encode(own) if added is None else added.with_own(own)).decode()
             except PayloadError as error:
                 raise InvalidArgument(f"headers at {error.path}: {error.args[0]}") from error
             except (TypeError, ValueError) as error:

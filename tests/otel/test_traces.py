@@ -211,6 +211,18 @@ def test_bad_contexts(telemetry: Callable[..., Telemetry], engine: Engine) -> No
     assert [(span.parent, len(span.links)) for span in found.spans("process documents")] == [(None, 0)] * 5
 
 
+def test_headers_as_long_as_allowed(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
+    """Headers that fit without a trace fit with one: long ones carry none, short ones do."""
+    telemetry(process="child", send="span")
+    queue = Queue("documents")
+    longest = {"a": "x" * (65_536 - len('{"a": ""}'))}
+    for headers in (longest, {"a": "x"}):
+        _enqueue(engine, queue, "a", kind="parse", headers=headers)
+    long, short = [json.loads(one.headers or "") for one in queue.messages(engine)]
+    assert long == longest
+    assert set(short) == {"a", "traceparent"}
+
+
 def test_without_it_nothing_is_added(engine: Engine) -> None:
     """Where it is not installed, messages have the headers that they were given."""
     queue = Queue("documents")
