@@ -351,6 +351,20 @@ def test_a_moved_message(queue: Queue, engine: Engine, clock: Clock) -> None:
     assert _enqueue(queue, engine).created
 
 
+def test_a_moved_message_is_replaced(queue: Queue, engine: Engine, clock: Clock, database: Database) -> None:
+    """A period that it gets in its new channel leaves the one that waits for its end in the first."""
+    first = _enqueue(queue, engine, unique_from="completion")
+    assert queue.move(engine, first.message_id or 0, "b") == "moved"
+    assert _enqueue(queue, engine, channel="b", on_duplicate="replace").outcome == "replaced"
+    _done(queue, engine)
+    clock.advance(HOUR - SECOND)
+    assert _enqueue(queue, engine).message_id == first.message_id
+    assert not _enqueue(queue, engine, channel="b").created
+    clock.advance(2 * SECOND)
+    assert database.value("select fq_prune_keys(10)") == 2
+    assert _enqueue(queue, engine).created
+
+
 def test_a_redriven_message(queue: Queue, engine: Engine, clock: Clock) -> None:
     """A dead letter comes back within the period, which goes on from its first end."""
     first = _enqueue(queue, engine, unique_from="completion")

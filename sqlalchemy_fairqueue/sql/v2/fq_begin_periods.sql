@@ -3,7 +3,7 @@
 -- Returns false if a period that is not over belongs to another message; then the caller undoes all of it.
 -- Guarantees: after true the keys have the periods of the last of their messages, from now on or from their end.
 -- Locks: rows of fq_key_period that nobody else writes meanwhile but housekeeping, which waits for none; and messages
--- that the caller has locked. Index: fq_key_period_pkey, fq_message_pkey. Errors: 40001.
+-- that the caller has locked. Index: fq_key_period_pkey, fq_key_period_message_ix, fq_message_pkey. Errors: 40001.
 create function fairqueue.fq_begin_periods(
   p_queue text, p_channels text[], p_keys text[], p_unique_fors bigint[], p_from_ends boolean[], p_ids bigint[],
   p_outcomes text[]
@@ -75,11 +75,24 @@ begin
   ),
   marked as (
     update fairqueue.fq_message m
-    set key_outlives = a.from_end
-    from asked a
-    where m.id = a.id
-      and (a.from_end or a.outcome = 'replaced')
-      and coalesce(m.key_outlives, false) <> a.from_end
+    set key_outlives = n.outlives
+    from (
+      select a.id,
+        a.from_end
+          -- a period of the channel from which it was moved still waits for its end
+          or exists (
+            select
+            from fairqueue.fq_key_period k
+            where k.message_id = a.id
+              and k.expires_at is null
+              and (k.queue, k.channel, k.dedupe_key) <> (p_queue, a.channel, a.key)
+          ) as outlives
+      from asked a
+      where a.from_end
+        or a.outcome = 'replaced'
+    ) n
+    where m.id = n.id
+      and coalesce(m.key_outlives, false) <> n.outlives
   )
   select (select count(*) from asked), (select count(*) from rewritten) + (select count(*) from added)
   into v_asked, v_written;
