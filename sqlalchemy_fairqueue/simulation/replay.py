@@ -16,6 +16,7 @@ from sqlalchemy_fairqueue.simulation.state import (
     NEVER,
     Attempt,
     Channel,
+    CostState,
     Dispatcher,
     Message,
     Selection,
@@ -161,10 +162,6 @@ def simulated_attempts(
     batch = min(scenario.batch, count)
     channels = _channels(trace, scenario)
     first_ready: Any = np.array([NEVER, 1], np.int64)
-    greatest_tag: Any = np.array([FIRST_TAG], np.int64)
-    by_cost = scenario.fair_by != "messages"
-    # Plain queues have no use for these.
-    width = len(channels) + 1 if by_cost else 1
     dispatcher = Dispatcher(
         channels=channels,
         messages=trace.messages.copy(),
@@ -176,15 +173,8 @@ def simulated_attempts(
         first_ready=first_ready,
         max_concurrency=scenario.max_concurrency or NEVER,
         fair=scenario.discipline == "fair",
-        by_cost=by_cost,
-        waiting_heap=_zeros(width),
-        merge_heap=_zeros(width),
-        noted=_zeros(width),
-        greatest_tag=greatest_tag,
-        starts=_zeros(batch),
-        turns=_zeros(batch),
-        places=_zeros(batch),
     )
+    costs = None if scenario.fair_by == "messages" else _cost_state(len(channels), batch)
     workers = scenario.workers or (capacity or capacity_of(trace, {})).workers
     pool = _worker_pool(trace, workers, batch, scenario.batch)
     attempts = trace.attempts.copy()
@@ -193,10 +183,16 @@ def simulated_attempts(
         compile_ = len(attempts) >= _WORTH_COMPILING
     compiled_simulate = compiled(simulate) if compile_ else None
     if compiled_simulate is not None:
-        compiled_simulate(tuple(dispatcher), tuple(pool), trace.arrivals, attempts)
+        compiled_simulate(tuple(dispatcher), costs and tuple(costs), tuple(pool), trace.arrivals, attempts)
         return attempts
     interpreted = objects(Attempt, attempts)
-    simulate(_interpreted_dispatcher(dispatcher), _interpreted_pool(pool), trace.arrivals.tolist(), interpreted)
+    simulate(
+        _interpreted_dispatcher(dispatcher),
+        costs and CostState(*(list(map(int, array)) for array in costs)),
+        _interpreted_pool(pool),
+        trace.arrivals.tolist(),
+        interpreted,
+    )
     for name in ("started", "finished", "worker", "order"):
         attempts[name] = [getattr(attempt, name) for attempt in interpreted]
     return attempts
@@ -230,6 +226,19 @@ def _set_costs(attempts: Any, trace: Trace, scenario: Scenario) -> None:
     elif scenario.fair_by == "seconds":
         handled = attempts["unhandled"] == 0
         attempts["correction"] = np.where(handled, np.maximum(-(-attempts["service"] // _MILLISECOND) - 1, 0), 0)
+
+
+def _cost_state(channels: int, batch: int) -> CostState:
+    greatest_tag: Any = np.array([FIRST_TAG], np.int64)
+    return CostState(
+        waiting_heap=_zeros(channels + 1),
+        merge_heap=_zeros(channels + 1),
+        noted=_zeros(channels + 1),
+        greatest_tag=greatest_tag,
+        starts=_zeros(batch),
+        turns=_zeros(batch),
+        places=_zeros(batch),
+    )
 
 
 def _worker_pool(trace: Trace, workers: float, batch: int, requested: int) -> WorkerPool:
@@ -282,14 +291,6 @@ def _interpreted_dispatcher(dispatcher: Dispatcher) -> Dispatcher:
         first_ready=[NEVER, 1],
         max_concurrency=dispatcher.max_concurrency,
         fair=dispatcher.fair,
-        by_cost=dispatcher.by_cost,
-        waiting_heap=[0] * len(dispatcher.waiting_heap),
-        merge_heap=[0] * len(dispatcher.merge_heap),
-        noted=[0] * len(dispatcher.noted),
-        greatest_tag=[FIRST_TAG],
-        starts=[0] * len(dispatcher.starts),
-        turns=[0] * len(dispatcher.turns),
-        places=[0] * len(dispatcher.places),
     )
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy_fairqueue.simulation.compilation import compilable
-from sqlalchemy_fairqueue.simulation.state import FIRST_TAG, NEVER, Dispatcher, WorkerPool
+from sqlalchemy_fairqueue.simulation.compilation import borrowed, compilable
+from sqlalchemy_fairqueue.simulation.state import FIRST_TAG, NEVER, CostState, Dispatcher, WorkerPool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -192,13 +192,13 @@ def _update_ready(dispatcher: Dispatcher, number: int) -> None:
 
 
 @compilable
-def _hear(dispatcher: Dispatcher, message: int) -> None:
+def _hear(dispatcher: Dispatcher, costs: CostState | None, message: int) -> None:
     """Hear of a message that is ready, or will be."""
     number = dispatcher.messages[message].channel
     channel = dispatcher.channels[number]
     _add(dispatcher, channel, message)
-    if dispatcher.by_cost:
-        _note(dispatcher, number)
+    if costs is not None:
+        _note(channel, costs, number)
         return
     if _head(dispatcher, channel) != message:
         return
@@ -354,9 +354,9 @@ def _dequeue(dispatcher: Dispatcher, now: int, assigned: Integers, begin: int, l
 
 
 @compilable
-def _note(dispatcher: Dispatcher, number: int) -> None:
+def _note(channel: Channel, costs: CostState, number: int) -> None:
     """The next dequeue hears of a channel."""
-    channel, noted = dispatcher.channels[number], dispatcher.noted
+    noted = costs.noted
     if channel.is_noted == 0:
         channel.is_noted = 1
         noted[0] += 1
@@ -364,20 +364,20 @@ def _note(dispatcher: Dispatcher, number: int) -> None:
 
 
 @compilable
-def _virtual_time(dispatcher: Dispatcher) -> int:
+def _virtual_time(dispatcher: Dispatcher, costs: CostState) -> int:
     """The least start tag of the ready channels; while none is ready, the greatest of all (fq_virtual_time)."""
     if dispatcher.ready_heap[0] > 0:
         return dispatcher.channels[dispatcher.ready_heap[1]].sort_key
-    return dispatcher.greatest_tag[0]
+    return costs.greatest_tag[0]
 
 
 @compilable
-def _charge(dispatcher: Dispatcher, channel: Channel, cost: int, least: int) -> None:
+def _charge(costs: CostState, channel: Channel, cost: int, least: int) -> None:
     """Move the start tag of a channel by a cost, and to *least* at least (fq_tag_after, fq_tag_rest)."""
     charge = cost * _TAG_UNIT + channel.tag_rest
     channel.tag_rest = charge % channel.weight
     channel.tag = min(max(channel.tag + charge // channel.weight, least), -1)
-    dispatcher.greatest_tag[0] = max(dispatcher.greatest_tag[0], channel.tag)
+    costs.greatest_tag[0] = max(costs.greatest_tag[0], channel.tag)
 
 
 @compilable
@@ -388,21 +388,21 @@ def _ready_at(dispatcher: Dispatcher, channel: Channel) -> int:
 
 
 @compilable
-def _place(dispatcher: Dispatcher, number: int) -> None:
+def _place(dispatcher: Dispatcher, costs: CostState, number: int) -> None:
     """Put a channel that is in no heap into the ready order or among the waiting ones, if its limit allows."""
     channel = dispatcher.channels[number]
     if channel.sort_key < 0:
         _push(dispatcher.ready_heap, dispatcher.channels, number)
     elif channel.sort_key != NEVER and channel.held < channel.max_concurrency:
-        _push(dispatcher.waiting_heap, dispatcher.channels, number)
+        _push(costs.waiting_heap, dispatcher.channels, number)
 
 
 @compilable
-def _hear_costs(dispatcher: Dispatcher, number: int, virtual_time: int, now: int) -> None:
+def _hear_costs(dispatcher: Dispatcher, costs: CostState, number: int, virtual_time: int, now: int) -> None:
     """Hear of a channel: its slots, its first message, what its messages cost (fq_hear, fq_tag_heard)."""
     channel = dispatcher.channels[number]
     if channel.heap_index > 0:
-        heap = dispatcher.ready_heap if channel.sort_key < 0 else dispatcher.waiting_heap
+        heap = dispatcher.ready_heap if channel.sort_key < 0 else costs.waiting_heap
         _remove(heap, dispatcher.channels, number)
     channel.held -= channel.freed
     is_ready = False
@@ -413,17 +413,17 @@ def _hear_costs(dispatcher: Dispatcher, number: int, virtual_time: int, now: int
     if channel.corrected != 0 or (is_ready and channel.sort_key >= 0):
         if channel.tag == NEVER:
             channel.tag = virtual_time
-        _charge(dispatcher, channel, channel.corrected, virtual_time if is_ready else FIRST_TAG)
+        _charge(costs, channel, channel.corrected, virtual_time if is_ready else FIRST_TAG)
         if is_ready:
             channel.sort_key = channel.tag
     channel.is_noted = channel.freed = channel.corrected = 0
-    _place(dispatcher, number)
+    _place(dispatcher, costs, number)
 
 
 @compilable
-def _move_due(dispatcher: Dispatcher, virtual_time: int, now: int) -> None:
+def _move_due(dispatcher: Dispatcher, costs: CostState, virtual_time: int, now: int) -> None:
     """Move the waiting channels whose time has come into the ready order (fq_move_due)."""
-    channels, waiting_heap = dispatcher.channels, dispatcher.waiting_heap
+    channels, waiting_heap = dispatcher.channels, costs.waiting_heap
     while waiting_heap[0] > 0 and channels[waiting_heap[1]].sort_key <= now:
         number = _pop(waiting_heap, channels)
         channel = channels[number]
@@ -431,15 +431,15 @@ def _move_due(dispatcher: Dispatcher, virtual_time: int, now: int) -> None:
         if channel.sort_key <= now:
             if channel.tag == NEVER:
                 channel.tag = virtual_time
-            _charge(dispatcher, channel, 0, virtual_time)
+            _charge(costs, channel, 0, virtual_time)
             channel.sort_key = channel.tag
-        _place(dispatcher, number)
+        _place(dispatcher, costs, number)
 
 
 @compilable
-def _select_by_tags(dispatcher: Dispatcher, width: int, now: int) -> int:
+def _select_by_tags(dispatcher: Dispatcher, costs: CostState, width: int, now: int) -> int:
     """Move up to *width* channels from the ready order to those that the batch takes from. Returns how many."""
-    channels, merge_heap = dispatcher.channels, dispatcher.merge_heap
+    channels, merge_heap = dispatcher.channels, costs.merge_heap
     found = 0
     while found < width and dispatcher.ready_heap[0] > 0:
         number = _pop(dispatcher.ready_heap, channels)
@@ -461,10 +461,17 @@ def _select_by_tags(dispatcher: Dispatcher, width: int, now: int) -> int:
 
 @compilable
 def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
-    dispatcher: Dispatcher, attempts: Sequence[Attempt], assigned: Integers, end: int, limit: int, depth: int, now: int
+    dispatcher: Dispatcher,
+    costs: CostState,
+    attempts: Sequence[Attempt],
+    assigned: Integers,
+    end: int,
+    limit: int,
+    depth: int,
+    now: int,
 ) -> int:
     """Take messages in the order of their start tags, at most *depth* of a channel (fq_quotas). Returns how many."""
-    channels, merge_heap = dispatcher.channels, dispatcher.merge_heap
+    channels, merge_heap = dispatcher.channels, costs.merge_heap
     count = 0
     bound = NEVER
     while count < limit and merge_heap[0] > 0 and channels[merge_heap[1]].sort_key <= bound:
@@ -480,11 +487,11 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
         message = _head(dispatcher, channel)
         _take(dispatcher, channel, message)
         assigned[end + count] = message
-        dispatcher.starts[count], dispatcher.places[count] = channel.sort_key, place
-        dispatcher.turns[count] = selection.taken // channel.weight
+        costs.starts[count], costs.places[count] = channel.sort_key, place
+        costs.turns[count] = selection.taken // channel.weight
         count += 1
         selection.taken += 1
-        _charge(dispatcher, channel, attempts[dispatcher.messages[message].attempt].cost, FIRST_TAG)
+        _charge(costs, channel, attempts[dispatcher.messages[message].attempt].cost, FIRST_TAG)
         head = _head(dispatcher, channel)
         if head < 0 or dispatcher.messages[head].due > now or selection.taken == selection.quota:
             _pop(merge_heap, channels)
@@ -496,9 +503,9 @@ def _take_by_tags(  # noqa: PLR0917 - numba compiles no keyword-only parameters
 
 
 @compilable
-def _sort_by_turns(dispatcher: Dispatcher, assigned: Integers, begin: int, count: int) -> None:
+def _sort_by_turns(costs: CostState, assigned: Integers, begin: int, count: int) -> None:
     """Put messages that start at once in the order of turns; all are in the order of their starts."""
-    starts, turns, places = dispatcher.starts, dispatcher.turns, dispatcher.places
+    starts, turns, places = costs.starts, costs.turns, costs.places
     for i in range(1, count):
         start, turn, place, message = starts[i], turns[i], places[i], assigned[begin + i]
         at = i
@@ -512,7 +519,7 @@ def _sort_by_turns(dispatcher: Dispatcher, assigned: Integers, begin: int, count
 
 
 @compilable
-def _update_charged(dispatcher: Dispatcher, selection: Selection, now: int) -> None:
+def _update_charged(dispatcher: Dispatcher, costs: CostState, selection: Selection, now: int) -> None:
     """Update a channel that a batch could take from, and put it where it belongs now (fq_charge)."""
     number = selection.channel
     channel = dispatcher.channels[number]
@@ -529,46 +536,52 @@ def _update_charged(dispatcher: Dispatcher, selection: Selection, now: int) -> N
             ready_at = max(now, _ready_at(dispatcher, channel))
             if ready_at > now or channel.held >= channel.max_concurrency:
                 channel.sort_key = ready_at
-    _place(dispatcher, number)
+    _place(dispatcher, costs, number)
 
 
 @compilable
 def _dequeue_by_cost(  # noqa: PLR0917 - numba compiles no keyword-only parameters
-    dispatcher: Dispatcher, attempts: Sequence[Attempt], now: int, assigned: Integers, begin: int, limit: int
+    dispatcher: Dispatcher,
+    costs: CostState,
+    attempts: Sequence[Attempt],
+    now: int,
+    assigned: Integers,
+    begin: int,
+    limit: int,
 ) -> int:
     """Hear of what was noted, and fill *assigned* from *begin* on in the order of start tags. Returns the end."""
-    virtual_time, noted = _virtual_time(dispatcher), dispatcher.noted
+    virtual_time, noted = _virtual_time(dispatcher, costs), costs.noted
     for i in range(1, noted[0] + 1):
-        _hear_costs(dispatcher, noted[i], virtual_time, now)
+        _hear_costs(dispatcher, costs, noted[i], virtual_time, now)
     noted[0] = 0
-    _move_due(dispatcher, virtual_time, now)
+    _move_due(dispatcher, costs, virtual_time, now)
     end = begin
     depth = 0
     while end < begin + limit and dispatcher.ready_heap[0] > 0:
         left = begin + limit - end
-        found = _select_by_tags(dispatcher, left, now)
+        found = _select_by_tags(dispatcher, costs, left, now)
         depth = min(2 * depth if depth > 0 else 2 * left // found + 2, _MOST_DEPTH)
-        count = _take_by_tags(dispatcher, attempts, assigned, end, left, depth, now)
-        _sort_by_turns(dispatcher, assigned, end, count)
+        count = _take_by_tags(dispatcher, costs, attempts, assigned, end, left, depth, now)
+        _sort_by_turns(costs, assigned, end, count)
         end += count
-        dispatcher.merge_heap[0] = 0
+        costs.merge_heap[0] = 0
         for i in range(found):
-            _update_charged(dispatcher, dispatcher.selections[i], now)
+            _update_charged(dispatcher, costs, dispatcher.selections[i], now)
     return end
 
 
 @compilable
-def _finish(dispatcher: Dispatcher, attempts: Sequence[Attempt], done: int, now: int) -> None:
+def _finish(dispatcher: Dispatcher, costs: CostState | None, attempts: Sequence[Attempt], done: int, now: int) -> None:
     """End an attempt of a message: free its slot, and hear of its next attempt if there is one."""
     message = dispatcher.messages[done]
     attempt = attempts[message.attempt]
     attempt.finished = now
     channel = dispatcher.channels[message.channel]
-    if dispatcher.by_cost:
+    if costs is not None:
         channel.freed += 1
         channel.corrected += attempt.correction
         if attempt.correction != 0 or min(channel.max_concurrency, dispatcher.max_concurrency) != NEVER:
-            _note(dispatcher, message.channel)
+            _note(channel, costs, message.channel)
     else:
         channel.held -= 1
         if channel.heap_index == 0:
@@ -577,7 +590,7 @@ def _finish(dispatcher: Dispatcher, attempts: Sequence[Attempt], done: int, now:
         message.attempt += 1
         if attempt.delay > 0:
             message.due = now + attempt.delay
-        _hear(dispatcher, done)
+        _hear(dispatcher, costs, done)
 
 
 @compilable
@@ -639,7 +652,9 @@ def _lease(  # noqa: PLR0917 - numba compiles no keyword-only parameters
 
 
 @compilable
-def _proceed(dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attempt], now: int) -> tuple[int, int]:
+def _proceed(
+    dispatcher: Dispatcher, costs: CostState | None, pool: WorkerPool, attempts: Sequence[Attempt], now: int
+) -> tuple[int, int]:
     """End the message of the first entry, or its pause.
 
     Returns the number of ended messages, and the worker that is idle then, or -1.
@@ -648,7 +663,7 @@ def _proceed(dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attemp
     worker = pool.workers[number]
     ended = 0
     if worker.rest >= 0:
-        _finish(dispatcher, attempts, pool.assigned[_slot(pool, number) + worker.rest], now)
+        _finish(dispatcher, costs, attempts, pool.assigned[_slot(pool, number) + worker.rest], now)
         ended = 1
     if worker.rest > 0:
         worker.rest -= 1
@@ -671,34 +686,28 @@ def _proceed(dispatcher: Dispatcher, pool: WorkerPool, attempts: Sequence[Attemp
 
 
 @compilable
-def _dequeues_at(dispatcher: Dispatcher, pool: WorkerPool, held: int, now: int) -> int:
+def _dequeues_at(dispatcher: Dispatcher, costs: CostState | None, pool: WorkerPool, held: int, now: int) -> int:
     """When an idle worker dequeues, if nothing happens before: NEVER, if there is nothing to hear of or to take."""
-    channels, ready_heap, waiting_heap = dispatcher.channels, dispatcher.ready_heap, dispatcher.waiting_heap
-    if dispatcher.noted[0] > 0:
+    if costs is not None and costs.noted[0] > 0:
         return max(pool.begin, now)
     if held >= dispatcher.max_concurrency:
         return NEVER
-    if ready_heap[0] > 0:
+    if dispatcher.ready_heap[0] > 0:
         # Start tags are below zero.
-        return max(pool.begin, now, channels[ready_heap[1]].sort_key)
-    if waiting_heap[0] > 0:
-        return max(pool.begin, now, channels[waiting_heap[1]].sort_key)
+        return max(pool.begin, now, dispatcher.channels[dispatcher.ready_heap[1]].sort_key)
+    if costs is not None and costs.waiting_heap[0] > 0:
+        return max(pool.begin, now, dispatcher.channels[costs.waiting_heap[1]].sort_key)
     return NEVER
 
 
-def simulate(dispatcher: Dispatcher, pool: WorkerPool, arrivals: Integers, attempts: Sequence[Attempt]) -> None:
-    """Simulate a trace: fill in the times of each attempt.
-
-    At one instant, attempts finish first, then messages arrive, and then workers dequeue.
-
-    Args:
-        dispatcher: The state of the dispatcher, with all messages of the trace.
-        pool: The workers, all idle.
-        arrivals: The messages in the order in which they were enqueued.
-        attempts: The attempts of the trace.
-    """
-    # Compiled, it gets plain tuples: numba's code on disk must not name classes, which a later version may lack.
-    dispatcher, pool = Dispatcher(*dispatcher), WorkerPool(*pool)
+@compilable
+def _simulate(
+    dispatcher: Dispatcher,
+    costs: CostState | None,
+    pool: WorkerPool,
+    arrivals: Integers,
+    attempts: Sequence[Attempt],
+) -> None:
     messages = dispatcher.messages
     heap, workers, idle = pool.heap, pool.workers, pool.idle
     arrived = 0
@@ -709,25 +718,25 @@ def simulate(dispatcher: Dispatcher, pool: WorkerPool, arrivals: Integers, attem
     while True:
         finishes_at = workers[heap[1]].sort_key if heap[0] > 0 else NEVER
         arrives_at = messages[arrivals[arrived]].arrives_at if arrived < len(arrivals) else NEVER
-        dequeues_at = _dequeues_at(dispatcher, pool, held, now) if free > 0 else NEVER
+        dequeues_at = _dequeues_at(dispatcher, costs, pool, held, now) if free > 0 else NEVER
         now = min(finishes_at, arrives_at, dequeues_at)
         if now == NEVER:
             break
         if finishes_at == now:
-            ended, number = _proceed(dispatcher, pool, attempts, now)
+            ended, number = _proceed(dispatcher, costs, pool, attempts, now)
             held -= ended
             if number >= 0:
                 idle[free] = number
                 free += 1
         elif arrives_at == now:
-            _hear(dispatcher, arrivals[arrived])
+            _hear(dispatcher, costs, arrivals[arrived])
             arrived += 1
         else:
             number = idle[free - 1]
             at = number * pool.batch
             room = min(pool.requested, dispatcher.max_concurrency - held)
-            if dispatcher.by_cost:
-                count = _dequeue_by_cost(dispatcher, attempts, now, pool.assigned, at, room) - at
+            if costs is not None:
+                count = _dequeue_by_cost(dispatcher, costs, attempts, now, pool.assigned, at, room) - at
             else:
                 count = _dequeue(dispatcher, now, pool.assigned, at, room) - at
             workers[number].sort_key = now
@@ -737,3 +746,30 @@ def simulate(dispatcher: Dispatcher, pool: WorkerPool, arrivals: Integers, attem
             if handled > 0:
                 _begin(dispatcher, pool, attempts, number, handled)
                 free -= 1
+
+
+def simulate(
+    dispatcher: Dispatcher,
+    costs: CostState | None,
+    pool: WorkerPool,
+    arrivals: Integers,
+    attempts: Sequence[Attempt],
+) -> None:
+    """Simulate a trace: fill in the times of each attempt.
+
+    At one instant, attempts finish first, then messages arrive, and then workers dequeue.
+
+    Args:
+        dispatcher: The state of the dispatcher, with all messages of the trace.
+        costs: Its further state if the queue is fair by cost or by seconds; None: it is fair by messages, or one line.
+        pool: The workers, all idle.
+        arrivals: The messages in the order in which they were enqueued.
+        attempts: The attempts of the trace.
+    """
+    # Compiled, it gets plain tuples: numba's code on disk must not name classes, which a later version may lack.
+    state, workers = Dispatcher(*borrowed(dispatcher)), WorkerPool(*borrowed(pool))
+    arrivals, attempts = borrowed((arrivals, attempts))
+    if costs is None:
+        _simulate(state, None, workers, arrivals, attempts)
+    else:
+        _simulate(state, CostState(*borrowed(costs)), workers, arrivals, attempts)

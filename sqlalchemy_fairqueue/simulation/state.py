@@ -172,14 +172,6 @@ class Dispatcher(NamedTuple):
             them before it hears of anything.
         max_concurrency: Limit of the queue; NEVER: no limit.
         fair: Whether channels take turns; else messages are delivered in the order of their due times.
-        by_cost: Whether costs count. The following arrays are used only then.
-        waiting_heap: A heap of channels: its size, then those that will be ready at a time, the first on top.
-        merge_heap: A heap of channels: those that a batch takes messages from.
-        noted: The channels that the next dequeue hears of: their number, then theirs.
-        greatest_tag: The greatest start tag.
-        starts: The start tags of a batch's messages.
-        turns: Their turns.
-        places: Their selections.
     """
 
     channels: Sequence[Channel]
@@ -192,7 +184,23 @@ class Dispatcher(NamedTuple):
     first_ready: Integers
     max_concurrency: int
     fair: bool
-    by_cost: bool
+
+
+class CostState(NamedTuple):
+    """Further state of the dispatcher where costs count.
+
+    It is a tuple of its own, so that the simulator is compiled without it, and without what uses it, for other queues.
+
+    Attributes:
+        waiting_heap: A heap of channels: its size, then those that will be ready at a time, the first on top.
+        merge_heap: A heap of channels: those that a batch takes messages from.
+        noted: The channels that the next dequeue hears of: their number, then theirs.
+        greatest_tag: The greatest start tag.
+        starts: The start tags of a batch's messages.
+        turns: Their turns.
+        places: Their selections.
+    """
+
     waiting_heap: Integers
     merge_heap: Integers
     noted: Integers

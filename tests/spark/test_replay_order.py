@@ -6,11 +6,12 @@ from itertools import count
 import pytest
 from hypothesis import given, settings
 
+from sqlalchemy_fairqueue import ChannelPolicy
 from sqlalchemy_fairqueue.simulation.replay import simulated_attempts
 from sqlalchemy_fairqueue.simulation.scenarios import FairBy
 from sqlalchemy_fairqueue.simulation.trace import trace_of
 from tests.fixtures.database import Database
-from tests.spark.replay_programs import START, KernelRun, Program, programs
+from tests.spark.replay_programs import START, KernelRun, Program, Task, programs
 from tests.sql.client import Kernel
 
 _queues = count(1)
@@ -73,3 +74,32 @@ def test_by_cost(kernel: Kernel, fair_by: FairBy, batch: int | None) -> None:
         assert simulated(program) == done(kernel, program)
 
     check()
+
+
+@pytest.mark.parametrize(
+    ("weight", "cost", "other_cost", "taken"),
+    [
+        # Six cost as much as nothing beside 100: all that start before the others start again come first.
+        pytest.param(1, 1, 100, 11, id="what starts later waits for the next pass"),
+        # Its seventh message starts with the second ones of the others, which the first pass takes.
+        pytest.param(6, 6, 6, 6, id="a pass takes six messages of a channel"),
+    ],
+)
+def test_passes(kernel: Kernel, weight: int, cost: int, other_cost: int, taken: int) -> None:
+    """A batch of twenty from ten channels, one of which has most messages: a pass takes at most six of each."""
+    long = [Task(0, 0, 0, 0, ((1, 0),), cost)] * 20
+    others = [Task(channel, 0, 0, 0, ((1, 0),), other_cost) for channel in range(1, 10)] * 3
+    program = Program(
+        tasks=(*long, *others),
+        policies=(ChannelPolicy(weight=weight), *[ChannelPolicy()] * 9),
+        workers=1,
+        batch=20,
+        max_concurrency=None,
+        begin=0,
+        fair_by="cost",
+    )
+
+    deliveries = simulated(program)
+
+    assert sum(task < len(long) for _, task, _ in deliveries[:20]) == taken
+    assert deliveries == done(kernel, program)
