@@ -263,7 +263,7 @@ def lock_messages(connection: Connection, target: Target, message_ids: Iterable[
 
 
 @cache
-def leased_clause(schema: str | None) -> Clause:
+def leased_without_slot_clause(schema: str | None) -> Clause:
     """``fq_leased_without_slot``."""
     return call(
         schema,
@@ -275,7 +275,7 @@ def leased_clause(schema: str | None) -> Clause:
     )
 
 
-def leased(connection: Connection, target: Target, channels: Sequence[str] | None) -> list[int]:
+def leased_without_slot(connection: Connection, target: Target, channels: Sequence[str] | None) -> list[int]:
     """The leased messages that a new limit of these channels, or with None of the queue, will count."""
     parameters = {
         "queue": target.queue,
@@ -283,7 +283,7 @@ def leased(connection: Connection, target: Target, channels: Sequence[str] | Non
         "channels": None if channels is None else list(channels),
     }
     doing = f"find the leased messages of queue {target.queue!r}"
-    [row] = fetch(connection, leased_clause(target.schema), parameters, doing)
+    [row] = fetch(connection, leased_without_slot_clause(target.schema), parameters, doing)
     ids: list[int] = row.ids
     return ids
 

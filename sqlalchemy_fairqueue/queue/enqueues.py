@@ -340,7 +340,7 @@ class EnqueueMethods(QueueBase):
         if message.headers is not None:
             try:
                 own = message.headers
-                headers = (_headers.encode(own) if added is None else added.with_own(own)).decode()
+                headers = (_headers.encode({**own}) if added is None else added.with_own(own)).decode()
             except PayloadError as error:
                 raise InvalidArgument(f"headers at {error.path}: {error.args[0]}") from error
             except (TypeError, ValueError) as error:

@@ -100,13 +100,13 @@ def leased_messages(configurations: Iterable[tuple[Connection, Configuration]]) 
         ]
         ids: list[int] = []
         if limited:
-            ids += database.leased(connection, target, limited)
+            ids += database.leased_without_slot(connection, target, limited)
         if any(
             isinstance(change, Limit) and any(value is not None for value in change.changes.values())
             for change in group
         ):
             database.lock_gate(connection, target)
-            ids += database.leased(connection, target, None)
+            ids += database.leased_without_slot(connection, target, None)
         if ids:
             found[connection, target] = ids
     return found

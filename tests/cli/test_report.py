@@ -67,7 +67,7 @@ def test_an_objective_makes_the_status(cli: Cli) -> None:
     [
         (["--slo", "p95"], 2, "is no objective; give one like 'p95 < 2 s'"),
         (["--engine", "duck"], 2, "--engine 'duck' is none of local, spark"),
-        (["--scenario", "lifo"], 2, "--scenario 'lifo' is none of fifo, fair, and no .toml file"),
+        (["--scenario", "lifo"], 2, "--scenario 'lifo' is none of fifo, fair, by-cost, by-seconds, and no .toml file"),
         (["--out", "nowhere/page.html"], 2, "--out 'nowhere/page.html' cannot be written"),
         (["--labels", "nowhere.csv"], 1, "the labels in 'nowhere.csv' cannot be read"),
         (["--since", "yesterday"], 2, "'yesterday' is no time; give one like 2026-11-21T14:30:00Z, or 7d"),

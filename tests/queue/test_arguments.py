@@ -18,6 +18,7 @@ from tests.fixtures.database import Database
 
 _OTHER: Any = object()
 _ODD: Any = {1: 2}
+_LIST: Any = [1]
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,7 @@ _RECORDING: list[tuple[Call, str]] = [
     (lambda queue, where, _: queue.enqueue(where, channel="", payload=1), "channel ''"),
     (lambda queue, where, _: queue.enqueue(where, channel="a", payload=object()), "payload at $: a object"),
     (lambda queue, where, _: queue.enqueue(where, channel="a", payload=1, headers=_OTHER), "headers is <object"),
+    (lambda queue, where, _: queue.enqueue(where, channel="a", payload=1, headers=_LIST), "headers is [1]"),
     (lambda queue, where, _: queue.enqueue(where, channel="a", payload=1, headers=_ODD), "headers at $: the key 1"),
     (lambda queue, where, _: queue.enqueue(where, channel="a", payload=1, headers={"a": [b""]}), "headers at $.a[0]"),
     (

@@ -41,7 +41,7 @@ def test_the_last_one_is_taken_meanwhile(queue: Queue, engine: Engine, database:
 
 @pytest.mark.parametrize(
     ("part", "step"),
-    [(Fetcher, "_round"), (Settler, "_gather"), (Heartbeat, "beat")],
+    [(Fetcher, "_round"), (Settler, "_gather"), (Heartbeat, "extend_all")],
     ids=["fetcher", "settler", "heartbeat"],
 )
 @pytest.mark.parametrize("error", [SystemExit, RuntimeError])
