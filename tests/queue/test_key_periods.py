@@ -446,6 +446,25 @@ def test_members_of_groups(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "outcome"),
+    [(("'[0:0]={b}'", "null"), "created"), (("'{a}'", "'[0:0]={replace}'"), "replaced")],
+)
+def test_a_hidden_element(
+    queue: Queue, engine: Engine, database: Database, given: tuple[str, str], outcome: str
+) -> None:
+    """An array whose subscripts do not begin at 1, never made by a client, is one message with its period too."""
+    channels, on_duplicates = given
+    _enqueue(queue, engine, unique_for=None)
+    found = database.rows(
+        f"select outcome from fq_enqueue_unique('{queue.name}', {channels}, '{{x}}', array[''::bytea], "
+        "array[null::jsonb], array[null::bigint], array[null::bigint], array[null::integer], '{k}', "
+        f"array[null::integer], null, {on_duplicates}, false, null, null, null, '{{3600000000}}', '{{true}}')"
+    )
+    assert [row.outcome for row in found] == [outcome]
+    assert database.value(_ROWS) == 1
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         ({"unique_for": HOUR, "key": None}, "there is no key, so that nothing is unique; give a key"),

@@ -103,10 +103,14 @@ begin
   -- who waits for its key goes on when a savepoint is rolled back in which it was added, and would not where it was
   -- added in a block of its own.
   if v_count = 1
-    and num_nulls(p_keys[1], p_from_ends[1]) = 0
+    and num_nulls(p_channels[1], p_keys[1], p_from_ends[1]) = 0
     and p_unique_fors[1] between 1 and 3153600000000000
-    and num_nonnulls(p_groups[1]) = 0
-    and coalesce(p_on_duplicates[1], 'skip') <> 'replace'
+    -- an element that another subscript hides is never passed over
+    and (p_groups is null or (array_dims(p_groups) = '[1:1]' and num_nonnulls(p_groups[1]) = 0))
+    and (
+      p_on_duplicates is null
+      or (array_dims(p_on_duplicates) = '[1:1]' and coalesce(p_on_duplicates[1], 'skip') <> 'replace')
+    )
   then
     for v_try in 1..c_tries loop
       v_now := fairqueue.fq_now();
