@@ -37,6 +37,7 @@ from sqlalchemy_fairqueue.cli.spark.commands import COMMANDS as SPARK_COMMANDS
 from sqlalchemy_fairqueue.cli.stats import channels, stats
 from sqlalchemy_fairqueue.cli.top.command import top
 from sqlalchemy_fairqueue.cli.worker import worker
+from sqlalchemy_fairqueue.cli.worker_commands import list_workers, stop_worker
 
 _USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[2])
 """Base of typer's usage errors. Some versions of typer bring their own click, others import it."""
@@ -62,6 +63,7 @@ plans = typer.Typer(no_args_is_help=True, help="Plans: policies with a name, whi
 schedules = typer.Typer(no_args_is_help=True, help="Schedules: messages that recur.")
 groups = typer.Typer(no_args_is_help=True, help="Groups: messages that one message follows when the last has ended.")
 history = typer.Typer(no_args_is_help=True, help="The history: a record of attempts.")
+workers = typer.Typer(no_args_is_help=True, help="Workers: which hold or wait for messages; ask one to stop.")
 spark = typer.Typer(no_args_is_help=True, help="The data pipeline: bulk loads, archive, fairness report, replay.")
 
 
@@ -124,6 +126,8 @@ _COMMANDS: tuple[tuple[typer.Typer, str, Command], ...] = (
     (schedules, "resume", resume_schedule),
     (schedules, "run", run_schedule),
     (schedules, "remove", remove_schedule),
+    (workers, "list", list_workers),
+    (workers, "stop", stop_worker),
     (program, "cancel", cancel),
     (program, "purge", purge),
     (history, "prune", prune_history),
@@ -149,6 +153,7 @@ program.add_typer(groups, name="groups")
 program.add_typer(history, name="history")
 program.add_typer(plans, name="plans")
 program.add_typer(schedules, name="schedules")
+program.add_typer(workers, name="workers")
 program.add_typer(spark, name="spark")
 
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from sqlalchemy_fairqueue.dashboard.pages import Pages
 
 _MOST_BYTES = 65_536
+_NAMED = 100
+"""Characters of a user's name that the log of a worker shows."""
 
 
 class Actions:
@@ -65,6 +67,7 @@ class Actions:
             "run_schedule": self._run_schedule,
             "pause_schedule": self._pause_schedule,
             "resume_schedule": self._resume_schedule,
+            "stop_worker": self._stop_worker,
         }
 
     async def act(self, request: Request) -> Response:
@@ -234,6 +237,19 @@ class Actions:
         await self._reading.call(of.resume_schedule, of.aresume_schedule, call.schedule, channel=call.needed_channel)
         return self._done(call, "resume_schedule", "resumed")
 
+    async def _stop_worker(self, call: _Call) -> Response:
+        of = self._reading.queue(call.queue)
+        consumer = call.consumer
+        if not call.confirmed:
+            effect = [
+                "It takes no more messages, gives back what no handler has begun, and lets its handlers finish.",
+                "It stops for all of its queues, and so does every other worker of this name.",
+            ]
+            return await self._confirm(call, f"Ask worker {consumer!r} to stop?", "Ask it to stop", effect=effect)
+        by = call.access.name[:_NAMED] or None
+        alive = await self._reading.call(of.stop_worker, of.astop_worker, consumer, by=by)
+        return self._done(call, "stop_worker" if alive else "stop_worker_gone", "asked" if alive else "no lease")
+
     async def _cancel_group(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)
         status = await self._reading.call(of.group_status, of.agroup_status, call.group)
@@ -318,12 +334,20 @@ class _Call:
         return self.request.query_params.get("group", "")
 
     @property
+    def consumer(self) -> str:
+        """The name of the worker."""
+        name = self.request.query_params.get("consumer")
+        if not name:
+            raise HTTPException(404, "The action needs a worker.")
+        return name
+
+    @property
     def page(self) -> str:
         """The page that the action was asked for on."""
         match self.request.query_params.get("from"):
             case "tenant":
                 return link("tenant", queue=self.queue, channel=self.channel)
-            case "dead" | "schedules" | "plans" as page:
+            case "dead" | "schedules" | "plans" | "workers" as page:
                 return link(page, queue=self.queue)
             case "plan":
                 return link("plan", queue=self.queue, plan=self.plan)
@@ -349,6 +373,7 @@ class _Call:
             self.access, action, self.queue, outcome,
             channel=self.channel, message_id=ids, kind=query.get("kind"), error=query.get("error"),
             schedule=query.get("schedule"), plan=query.get("plan"), group=query.get("group"),
+            consumer=query.get("consumer"),
         )  # fmt: skip
 
 

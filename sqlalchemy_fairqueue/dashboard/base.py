@@ -54,6 +54,8 @@ DONE = {
     "run_schedule_dropped": "Not enqueued: the tenant has as many undelivered messages as it may have.",
     "pause_schedule": "The schedule is paused.",
     "resume_schedule": "The schedule goes on.",
+    "stop_worker": "Asked: within seconds it takes no more messages, and it goes when its handlers have ended.",
+    "stop_worker_gone": "Asked, but no worker of that name has a lease: it has probably stopped.",
 }
 """The sentence after an action, by its name."""
 

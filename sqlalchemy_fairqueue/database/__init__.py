@@ -127,6 +127,7 @@ from sqlalchemy_fairqueue.database.slots import (
     run_slots,
 )
 from sqlalchemy_fairqueue.database.stats import channel_stats, queues, stats
+from sqlalchemy_fairqueue.database.stop_requests import StopRequest, request_stop, stop_requests
 from sqlalchemy_fairqueue.database.targets import Target
 from sqlalchemy_fairqueue.database.tokens import Token
 from sqlalchemy_fairqueue.database.versions import check_installed, version
@@ -160,6 +161,7 @@ __all__ = [
     "SampleContext",
     "ScheduleDefinition",
     "SetAside",
+    "StopRequest",
     "Target",
     "Token",
     "Unsettled",
@@ -247,6 +249,7 @@ __all__ = [
     "remove_limit",
     "remove_plan",
     "remove_schedule",
+    "request_stop",
     "results",
     "resume",
     "retain_dead_letters",
@@ -264,6 +267,7 @@ __all__ = [
     "share_by",
     "spread_plans",
     "stats",
+    "stop_requests",
     "version",
     "wake_results",
     "wake_results_call",

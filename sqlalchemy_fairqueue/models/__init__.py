@@ -32,6 +32,7 @@ from sqlalchemy_fairqueue.models.queues import GateMixin, QueueConfigMixin, Queu
 from sqlalchemy_fairqueue.models.read_only import ReadOnlyModel
 from sqlalchemy_fairqueue.models.results import ResultMixin, ResultWaitMixin
 from sqlalchemy_fairqueue.models.schedules import ScheduleMixin, ScheduleSlotMixin
+from sqlalchemy_fairqueue.models.stop_requests import StopRequestMixin
 from sqlalchemy_fairqueue.models.types import Duration, Instant, RoleName, Xid8, interval, timestamp
 from sqlalchemy_fairqueue.sql import RoleGrant
 
@@ -101,6 +102,8 @@ __all__ = [
     "ScheduleSlotMixin",
     "Signal",
     "SignalMixin",
+    "StopRequest",
+    "StopRequestMixin",
     "Xid8",
     "declare_grants",
     "interval",
@@ -200,6 +203,10 @@ class Result(ResultMixin, _Base):
 
 class ResultWait(ResultWaitMixin, _Base):
     """A process that waits for the result of a message, in the connection's default schema."""
+
+
+class StopRequest(StopRequestMixin, _Base):
+    """A request to a worker to stop, in the connection's default schema."""
 
 
 class Limit(LimitMixin, _Base):

@@ -26,6 +26,7 @@ from sqlalchemy_fairqueue.models.plans import ChannelPlanMixin, PlanMixin
 from sqlalchemy_fairqueue.models.queues import GateMixin, QueueConfigMixin, QueueStateMixin
 from sqlalchemy_fairqueue.models.results import ResultMixin, ResultWaitMixin
 from sqlalchemy_fairqueue.models.schedules import ScheduleMixin, ScheduleSlotMixin
+from sqlalchemy_fairqueue.models.stop_requests import StopRequestMixin
 from sqlalchemy_fairqueue.sql import named_schema
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Models:
         Schedule: See :class:`ScheduleMixin`.
         ScheduleSlot: See :class:`ScheduleSlotMixin`.
         Signal: See :class:`SignalMixin`.
+        StopRequest: See :class:`StopRequestMixin`.
     """
 
     Channel: type[ChannelMixin]
@@ -103,6 +105,7 @@ class Models:
     Schedule: type[ScheduleMixin]
     ScheduleSlot: type[ScheduleSlotMixin]
     Signal: type[SignalMixin]
+    StopRequest: type[StopRequestMixin]
 
 
 _MIXINS: dict[str, type[Any]] = {
@@ -135,6 +138,7 @@ _MIXINS: dict[str, type[Any]] = {
     "Schedule": ScheduleMixin,
     "ScheduleSlot": ScheduleSlotMixin,
     "Signal": SignalMixin,
+    "StopRequest": StopRequestMixin,
 }
 
 

@@ -15,6 +15,7 @@ from sqlalchemy_fairqueue.queue.moves import MoveMethods
 from sqlalchemy_fairqueue.queue.plans import PlanMethods
 from sqlalchemy_fairqueue.queue.quarantine import QuarantineMethods
 from sqlalchemy_fairqueue.queue.stats import StatsMethods
+from sqlalchemy_fairqueue.queue.stop_requests import StopMethods
 from sqlalchemy_fairqueue.queue.withdrawals import WithdrawalMethods
 
 __all__ = ["Group", "Job", "MemberGroup", "Queue"]
@@ -27,6 +28,7 @@ class Queue(
     PlanMethods,
     SharedLimitMethods,
     StatsMethods,
+    StopMethods,
     LookupMethods,
     MoveMethods,
     DeadLetterMethods,

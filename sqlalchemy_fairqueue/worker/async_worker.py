@@ -139,8 +139,8 @@ class AsyncWorker:
             check_sessions(options, self._sync_sessions, Session, "sync_session_factory")
         lifespan = Lifespan(options)
         make_executor = partial(TaskExecutor, options, self.stats, self._sessions, self._sync_sessions)
-        runtime = Runtime(options, make_executor, self.stats, lifespan)
-        self._loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
+        runtime = Runtime(options, make_executor, self.stats, lifespan, partial(self._stop_soon, loop))
         starting = self._starting = asyncio.Event()
         try:
             # Not in this thread: its connection has a loop of its own.
@@ -199,6 +199,15 @@ class AsyncWorker:
         elif self._stopping is not None and self._executor is not None:
             self._executor.shorten_grace(until)
         return self._stopping is not None
+
+    def _stop_soon(self, loop: asyncio.AbstractEventLoop, runtime: Runtime[TaskExecutor]) -> None:
+        """Stop this runtime, from one of its threads. A loop that is closed has ended it."""
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._stop_if_running, runtime)
+
+    def _stop_if_running(self, runtime: Runtime[TaskExecutor]) -> None:
+        if self._runtime is runtime:
+            self._begin_stop(self._options.clock() + self._options.grace_seconds(None))
 
     def _end_with_the_loop(self) -> bool:
         """The loop cancels all of its tasks. Begin a stop without grace; False: there is nothing to stop."""

@@ -22,6 +22,7 @@ from sqlalchemy_fairqueue.worker.prefetch import Prefetch
 from sqlalchemy_fairqueue.worker.schedules import Schedules
 from sqlalchemy_fairqueue.worker.served_queue import ServedQueue
 from sqlalchemy_fairqueue.worker.settler import Settler
+from sqlalchemy_fairqueue.worker.stop_requests import StopRequests
 from sqlalchemy_fairqueue.worker.telemetry import log
 from sqlalchemy_fairqueue.worker.wakeups import FetchTrigger, WaitRegistration
 
@@ -47,6 +48,7 @@ class Runtime(Generic[E]):
         make_executor: Makes the executor from the prefetch, the trigger and the callback that settles a delivery.
         stats: The worker's.
         lifespan: Has the resources of the queues.
+        stop: Begins the stop of the worker that runs this runtime, without waiting: an operator asked for it.
 
     Attributes:
         queues: The queues.
@@ -59,6 +61,7 @@ class Runtime(Generic[E]):
         make_executor: Callable[[Prefetch, FetchTrigger, SettleCallback], E],
         stats: WorkerStats,
         lifespan: Lifespan,
+        stop: Callable[[Runtime[E]], None],
     ) -> None:
         self._options = options
         self._clock = options.clock
@@ -88,6 +91,7 @@ class Runtime(Generic[E]):
             waits=WaitRegistration(fetching, options, self._subscribe if options.listen else None),
             stats=stats,
         )
+        self._stop_requests = StopRequests(self.queues, options, partial(stop, self))
         self._schedules: Schedules | None = None
         self._groups: Groups | None = None
         self._housekeeping: Housekeeping | None = None
@@ -116,6 +120,7 @@ class Runtime(Generic[E]):
         try:
             for queue in self.queues:
                 connection.run(partial(check_installed, schema=queue.target.schema))
+            self._stop_requests.begin(connection)
         finally:
             connection.close()
 
@@ -222,6 +227,12 @@ class Runtime(Generic[E]):
             Duty("cut stuck calls", partial(cut_stuck_calls, watched, max(lease, timings.stuck_after)), check),
             Duty("extend its leases", heartbeat.extend_all, beat, spread=(0.8, 1.0)),
             Duty("hear signals", partial(hear_signals, connection, self.queues, options), check),
+            Duty(
+                "look for requests to stop",
+                partial(self._stop_requests.poll, connection),
+                timings.stop_requests_every,
+                spread=(0.5, 1.0),
+            ),
         ]
         if options.housekeeping:
             self._housekeeping = Housekeeping(options)

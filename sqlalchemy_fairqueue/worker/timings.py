@@ -38,7 +38,8 @@ class Timings:
         notes_at_once: Most notes of groups that one statement folds.
         groups_at_once: Most groups that one statement finishes.
         groups_kept: Finished groups are kept for so long.
-        forgotten_at_once: Housekeeping reads, or deletes, so many channels in a transaction.
+        stop_requests_every: Time between two polls for requests of operators to stop.
+    forgotten_at_once: Housekeeping reads, or deletes, so many channels in a transaction.
         unanswered_after: Time from a dequeue without an answer to the first lookup of what it took: the database may
             still be at it when the connection is gone.
         poll_soon: Time to the next poll after one that gave less than it asked for.
@@ -91,6 +92,7 @@ class Timings:
     notes_at_once: int = 10_000
     groups_at_once: int = 100
     groups_kept: float = 7 * 86_400.0
+    stop_requests_every: float = 2.0
     forgotten_at_once: int = 1_000
     unanswered_after: float = 2.0
     poll_soon: float = 0.005

@@ -168,7 +168,7 @@ class Worker:
         check_sessions(options, self._sessions, Session)
         lifespan = Lifespan(options)
         make_executor = partial(ThreadExecutor, options, self.stats, self._sessions)
-        runtime = Runtime(options, make_executor, self.stats, lifespan)
+        runtime = Runtime(options, make_executor, self.stats, lifespan, self._stop_soon)
         self._checking = True
         runtime.check()
         try:
@@ -206,6 +206,20 @@ class Worker:
             threading.Thread(target=self._stop, args=(until,), name=f"{self.name}-stop", daemon=True).start()
         else:
             self._stop(until)
+
+    def _stop_soon(self, runtime: Runtime[ThreadExecutor]) -> None:
+        """Stop this runtime, from one of its own threads, which the stop waits for."""
+        threading.Thread(target=self._stop_if_running, args=(runtime,), name=f"{self.name}-stop", daemon=True).start()
+
+    def _stop_if_running(self, runtime: Runtime[ThreadExecutor]) -> None:
+        with self._lock:
+            if self._runtime is not runtime:
+                return
+            if self._stops is not None:
+                # run() stops: the process must not end before.
+                self._stops.put(None)
+                return
+            self._stop(self._options.clock() + self._options.grace_seconds(None))
 
     def _stop(self, until: float) -> None:
         clock = self._options.clock

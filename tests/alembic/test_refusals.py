@@ -124,7 +124,7 @@ def test_repair_of_another_version(project: Project, database: Database) -> None
     said = refused(project, database, "op.repair_fairqueue(3)")
     assert said.endswith(
         "fq_quarantine, fq_queue, fq_queue_state, fq_result, fq_result_wait, fq_schedule, fq_schedule_slot, fq_signal, "
-        "which are not those of version 3; name the version that was installed"
+        "fq_stop_request, which are not those of version 3; name the version that was installed"
     )
 
 

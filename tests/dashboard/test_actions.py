@@ -3,13 +3,15 @@
 import logging
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, select, text
+from sqlalchemy.orm import Session
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from sqlalchemy_fairqueue import ChannelPolicy, Rate
 from sqlalchemy_fairqueue.dashboard import Access, create_dashboard
 from sqlalchemy_fairqueue.dashboard.policies import EDITOR
+from sqlalchemy_fairqueue.models import StopRequest
 from tests.cli.messages import QUEUE, bury, enqueue, lease
 from tests.dashboard.conftest import Browse, Form, visited
 from tests.dashboard.test_pages import PAGES
@@ -59,6 +61,48 @@ def test_policy(browse: Browse, engine: Engine, audit: pytest.LogCaptureFixture)
     assert "weight: 1 -> 3" in audit.text
     unchanged = user.submit(user.get("tenant", **_TENANT).form("Preview the change…"))
     assert "The policy was changed." not in unchanged.text
+
+
+def test_stop_a_worker(browse: Browse, engine: Engine, audit: pytest.LogCaptureFixture) -> None:
+    """A worker is asked to stop after a question, in the name of the operator; one that has gone is said to have."""
+    enqueue(engine, "customer-7")
+    name = "<b>host:7</b>"
+    [delivery] = lease(engine, 1)
+    with Session(engine) as session, session.begin():
+        session.execute(text("update fq_lease set consumer = :name"), {"name": name})
+    user = browse("operator")
+    asked = user.submit(user.get("workers").form("Stop…"))
+    assert f"Ask worker '{name}' to stop?" in asked.text
+    assert "so does every other worker of this name" in asked.text
+    with Session(engine) as session:
+        assert session.scalars(select(StopRequest)).all() == []
+    done = asked.form("Ask it to stop")
+    assert "Asked: within seconds it takes no more messages" in user.submit(done).text
+    with Session(engine) as session:
+        [request] = session.scalars(select(StopRequest)).all()
+    assert (request.queue, request.consumer, request.requested_by) == ("documents", name, "otto")
+    QUEUE.complete(engine, delivery)
+    with Session(engine) as session, session.begin():
+        session.execute(text("delete from fq_lease"))
+    assert "no worker of that name has a lease" in user.submit(done).text
+    assert [record.message for record in audit.records if record.name == _AUDIT] == [
+        f"'otto' did stop_worker on queue 'documents' consumer={name!r}: asked",
+        f"'otto' did stop_worker on queue 'documents' consumer={name!r}: no lease",
+    ]
+
+
+def test_a_viewer_stops_no_worker(browse: Browse, engine: Engine) -> None:
+    """The form of an operator is refused when a viewer sends it, and where no worker is named."""
+    enqueue(engine, "customer-7")
+    lease(engine, 1)
+    form = browse("operator").get("workers").form("Stop…")
+    form.fields["confirmed"] = "yes"
+    assert browse("viewer").submit(form).status == 403
+    assert browse("nobody").submit(form).status == 403
+    with Session(engine) as session:
+        assert session.scalars(select(StopRequest)).all() == []
+    form.action = "act?action=stop_worker&queue=documents"
+    assert browse("operator").submit(form).status == 404
 
 
 @pytest.mark.parametrize("field", SAMPLES)

@@ -133,6 +133,7 @@ def test_workers(browse: Browse, engine: Engine) -> None:
     assert "1 consumer with a lease that has not expired." in page.text
     assert f"#{message_id}" in page.links
     assert "parse for" in page.text
+    assert page.forms == []
     QUEUE.complete(engine, delivery)
 
 

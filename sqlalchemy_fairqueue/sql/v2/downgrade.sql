@@ -1,6 +1,6 @@
 -- Version 2 to 1, in one transaction. Schedules that calls made and groups that are open would be lost: both are
--- refused. Schedules from code, which their workers make again, the record of slots, finished groups, kept results and
--- periods of keys are dropped: a key is free then when its message ends.
+-- refused. Schedules from code, which their workers make again, the record of slots, finished groups, kept results,
+-- requests to stop and periods of keys are dropped: a key is free then when its message ends.
 -- It locks their tables and those of messages, whose triggers are dropped, in tries of 50 ms, so that no deadlock
 -- is found at the cost of another transaction. The rest of the migration holds these locks.
 do $$
@@ -15,7 +15,8 @@ begin
       set local lock_timeout = '50ms';
       lock table fairqueue.fq_schedule, fairqueue.fq_schedule_slot, fairqueue.fq_group, fairqueue.fq_group_followup,
         fairqueue.fq_group_note, fairqueue.fq_group_fold, fairqueue.fq_result, fairqueue.fq_result_wait,
-        fairqueue.fq_key_period, fairqueue.fq_message, fairqueue.fq_dead_letter, fairqueue.fq_quarantine
+        fairqueue.fq_key_period, fairqueue.fq_stop_request, fairqueue.fq_message, fairqueue.fq_dead_letter,
+        fairqueue.fq_quarantine
         in access exclusive mode;
       exit;
     exception when lock_not_available then

@@ -1,0 +1,60 @@
+-- fq_request_stop: ask the workers of a queue that have the name p_consumer to stop, in the caller's transaction.
+-- p_by: who asks; null: the caller's role. Returns whether a consumer of that name has a lease that has not expired.
+-- Guarantees: every worker with that name that had started when this commits finds the request at its next poll, also
+-- one without a lease, and also if somebody asked before; none that starts later obeys it. Up to 1000 requests that are
+-- an hour old are deleted.
+-- Locks: the row of the consumer, waits for another request to it; old rows, skip locked. Index: fq_stop_request_pkey,
+-- fq_stop_request_requested_ix, fq_lease_expires_ix. Errors: QF001 bad name; QF007.
+create function fairqueue.fq_request_stop(p_queue text, p_consumer text, p_by text)
+returns boolean
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+declare
+  v_now bigint := fairqueue.fq_now();
+  v_by text := coalesce(p_by, fairqueue.fq_caller()::text);
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  perform fairqueue.fq_check_names(array[p_queue]::text[]);
+  if (octet_length(p_consumer) between 1 and 512) is not true or octet_length(v_by) not between 1 and 512 then
+    raise exception 'fq_request_stop has a consumer of % bytes, asked by a name of % bytes',
+      coalesce(octet_length(p_consumer), 0), octet_length(v_by)
+      using errcode = 'QF001', hint = 'use names of 1 to 512 bytes of UTF-8';
+  end if;
+  with doomed as materialized (
+    select r.ctid as row
+    from fairqueue.fq_stop_request r
+    where r.requested_at < v_now - 3600000000
+    order by r.requested_at
+    limit 1000
+    for update skip locked
+  )
+  delete from fairqueue.fq_stop_request r
+  using doomed u
+  where r.ctid = u.row;
+  insert into fairqueue.fq_stop_request as r (queue, consumer, requested_by, requested_at)
+  values (p_queue, p_consumer, v_by, v_now)
+  on conflict on constraint fq_stop_request_pkey do update
+  set requested_by = excluded.requested_by,
+    requested_at = greatest(excluded.requested_at, r.requested_at + 1);
+  return exists (
+    select
+    from fairqueue.fq_lease e
+    where e.queue = p_queue
+      and e.expires_at > v_now
+      and e.consumer = p_consumer
+  );
+end
+$$;

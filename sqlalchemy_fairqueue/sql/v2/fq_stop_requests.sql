@@ -1,0 +1,33 @@
+-- fq_stop_requests: the requests to stop that stand for a consumer of some queues, with who asked.
+-- A worker calls it once before it starts, and then polls: what it finds for the first time, or with another
+-- requested_at than at its start, is for it.
+-- Guarantees: one snapshot; nothing is claimed, so that each process of the same name finds the request.
+-- Locks: none. Index: fq_stop_request_pkey. Errors: QF007.
+create function fairqueue.fq_stop_requests(p_queues text[], p_consumer text)
+returns table (queue text, requested_by text, requested_at bigint)
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['consumer']::text[], q.name, null::text[])
+    from unnest(p_queues) q(name)
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  return query
+  select r.queue || '', r.requested_by, r.requested_at
+  from unnest(p_queues) q(name)
+  join fairqueue.fq_stop_request r on r.queue = q.name
+    and r.consumer = p_consumer;
+end
+$$;

@@ -1,0 +1,10 @@
+-- One row a consumer of a queue that an operator has asked to stop. It stays, since several processes may have the name
+-- of the consumer: each reads it. The next request that comes an hour later or more deletes it.
+create table fairqueue.fq_stop_request (
+  queue text collate "C" not null,
+  consumer text collate "C" not null,
+  requested_by text not null,
+  requested_at bigint not null,
+  constraint fq_stop_request_pkey primary key (queue, consumer)
+);
+create index fq_stop_request_requested_ix on fairqueue.fq_stop_request (requested_at);

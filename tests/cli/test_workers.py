@@ -1,0 +1,51 @@
+"""``workers list`` and ``workers stop``."""
+
+import logging
+
+import pytest
+from sqlalchemy import Engine
+
+from sqlalchemy_fairqueue import Delivery, Queue, Worker
+from tests.cli.conftest import Cli
+from tests.cli.messages import enqueue, lease
+from tests.fixtures.database import Database
+from tests.worker.helpers import retimed, until
+
+
+def test_list(cli: Cli, engine: Engine, database: Database) -> None:
+    """Workers stand with what they hold; names come out as they are."""
+    enqueue(engine, "customer-7", "customer-7", "customer-8")
+    assert "has no worker with a live lease" in cli("workers", "list").out
+    for name, limit in (("[red]w1", 2), ("w2", 1)):
+        assert len(lease(engine, limit, queue=Queue("documents"))) == limit
+        database.execute("update fq_lease set consumer = :name where consumer not like '%w1'", name=name)
+    found = cli("workers", "list", "--json").document
+    assert [(one["consumer"], one["leased"]) for one in found["workers"]] == [("[red]w1", 2), ("w2", 1)]
+    assert [row[:2] for row in cli("workers", "list").rows()] == [["worker", "holds"], ["[red]w1", "2"], ["w2", "1"]]
+
+
+def test_stop(cli: Cli, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """A worker that waits for work stops, and its log says who asked; then none of that name is there."""
+    caplog.set_level(logging.INFO, "sqlalchemy_fairqueue")
+    queue = Queue("documents", check_kinds=False)
+
+    @queue.handler()
+    def handle(_: Delivery) -> None: ...
+
+    enqueue(engine, "customer-7", queue=queue)
+    with retimed(Worker(engine, queue, name="w1"), stop_requests_every=0.02):
+        until(lambda: queue.consumers(engine), "it has a lease")
+        found = cli("workers", "stop", "w1", "--by", "dana", "--json")
+        assert (found.status, found.document) == (0, {"queue": "documents", "consumer": "w1", "alive": True})
+        until(lambda: "worker w1 stopped" in caplog.text, "it stops")
+    assert "worker w1 stops: 'dana' asked it to" in caplog.text
+
+
+def test_nobody(cli: Cli, engine: Engine) -> None:
+    """A name that no live lease has ends with status 1, and so does a queue that is not there."""
+    enqueue(engine, "customer-7")
+    found = cli("workers", "stop", "w1", "--queue", "documents")
+    assert found.status == 1
+    assert "is asked to stop, but no worker of that name has a live lease" in found.out
+    assert cli("workers", "stop", "w1", "--queue", "documets").status == 1
+    assert cli("workers", "stop", "", "--queue", "documents").status == 2

@@ -1,0 +1,39 @@
+"""Requests to stop by roles: operators ask, consumers obey, within their bounds."""
+
+import pytest
+from sqlalchemy.exc import DBAPIError
+
+from sqlalchemy_fairqueue import Delivery, NotGranted, Queue, Worker
+from tests.roles.conftest import SCHEMA, Installation
+from tests.worker.helpers import retimed, until
+
+QUEUE = Queue("mine", schema=SCHEMA, check_kinds=False)
+
+
+def test_kinds_of_work(jobs: Installation) -> None:
+    """An operator asks, and a worker with the grant of a consumer alone stops; no other role may ask."""
+    served = Queue("mine", schema=SCHEMA)
+
+    @served.handler()
+    def handle(_: Delivery) -> None: ...
+
+    operator, consumer = jobs.role("operator", "operator"), jobs.role("consumer", "consumer")
+    others = [jobs.role(kind, kind).engine for kind in ("producer", "monitor")]
+    with retimed(Worker(consumer.engine, served, name="w1"), stop_requests_every=0.02) as worker:
+        for engine in (consumer.engine, *others):
+            with pytest.raises(DBAPIError, match="permission denied"):
+                QUEUE.stop_worker(engine, "w1")
+        assert worker.health().ready
+        QUEUE.stop_worker(operator.engine, "w1")
+        until(lambda: not worker.health().ready, "it stops")
+    found = jobs.database.value(f"select requested_by from {SCHEMA}.fq_stop_request")
+    assert found == operator.name
+
+
+def test_within_bounds(jobs: Installation) -> None:
+    """An operator of one queue stops the workers of no other queue."""
+    actor = jobs.role("bound")
+    jobs.grant(actor.name, "operator", queues=["mine"])
+    QUEUE.stop_worker(actor.engine, "w1")
+    with pytest.raises(NotGranted, match="queue 'other'"):
+        Queue("other", schema=SCHEMA).stop_worker(actor.engine, "w1")

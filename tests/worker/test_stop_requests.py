@@ -1,0 +1,169 @@
+"""Requests of operators: workers stop as at a signal, and their log says who asked."""
+
+import asyncio
+import logging
+import threading
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.orm import Session
+
+from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, Worker
+from tests.fixtures.database import Database
+from tests.fixtures.options import PATIENCE
+from tests.worker.conftest import StartWorker
+from tests.worker.helpers import LONG_LEASE, auntil, is_empty, retimed, send, until
+
+_SOON = {"stop_requests_every": 0.02}
+_LOG = "sqlalchemy_fairqueue"
+
+
+@pytest.fixture
+def handled(queue: Queue) -> Queue:
+    """The queue with a handler that does nothing."""
+    queue.handler(_ignore)
+    return queue
+
+
+def _ignore(_: Delivery) -> None: ...
+
+
+def _has_stopped(worker: Worker | AsyncWorker) -> bool:
+    return worker.health().problems == ("it stops, or has stopped",)
+
+
+def test_a_handler_finishes(
+    start: StartWorker, queue: Queue, engine: Engine, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker whose handlers are all busy hears of it, takes no more, and lets them finish; the rest is given back."""
+    caplog.set_level(logging.INFO, _LOG)
+    at_work = threading.Event()
+
+    @queue.handler()
+    def handle(_: Delivery, context: Context) -> None:
+        at_work.set()
+        until(lambda: context.stopping, "it is told")
+
+    send(engine, queue, 1, 2)
+    worker = start(queue, name="w1", concurrency=1, lease=LONG_LEASE, timings=_SOON)
+    assert at_work.wait(PATIENCE.total_seconds())
+    with Session(engine) as session, session.begin():
+        assert queue.stop_worker(session, "w1", by="dana")
+        assert not _has_stopped(worker)
+    until(lambda: "worker w1 stopped" in caplog.text, "it has stopped")
+    assert "worker w1 stops: 'dana' asked it to, at " in caplog.text
+    assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1
+    assert worker.stats.completed == 1
+
+
+def test_run_returns(engine: Engine, handled: Queue, database: Database) -> None:
+    """run() returns, as after a signal; a worker that is started anew under the name does not obey the old request."""
+    worker = retimed(Worker(engine, handled, name="w1"), **_SOON)
+    for _ in range(2):
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        until(lambda: worker.health().ready, "it runs")
+        send(engine, handled, 1)
+        until(lambda: is_empty(database), "it works")
+        handled.stop_worker(engine, "w1")
+        thread.join(PATIENCE.total_seconds())
+        assert not thread.is_alive()
+
+
+def test_others_go_on(start: StartWorker, handled: Queue, engine: Engine, database: Database) -> None:
+    """All workers of the name stop, also of several queues; those of other names, and other queues, do not."""
+    mails = Queue("mails")
+    mails.handler(_ignore)
+    two = [start(handled, name="w1", timings=_SOON), start(mails, handled, name="w1", timings=_SOON)]
+    others = [start(handled, name="w2", timings=_SOON), start(mails, name="w1", timings=_SOON)]
+    handled.stop_worker(engine, "w1")
+    until(lambda: all(map(_has_stopped, two)), "both have stopped")
+    send(engine, handled, 1)
+    send(engine, mails, 1)
+    until(lambda: is_empty(database), "the others work")
+    assert not any(map(_has_stopped, others))
+
+
+def test_before_any_lease(start: StartWorker, handled: Queue, engine: Engine) -> None:
+    """A worker without a lease hears of it; the call says that it has seen none."""
+    assert handled.stop_worker(engine, "w1") is False
+    worker = start(handled, name="w1", listen=False, poll_interval=timedelta(hours=1), timings=_SOON)
+    until(lambda: worker.health().ready, "it runs")
+    assert handled.stop_worker(engine, "w1") is False
+    until(lambda: _has_stopped(worker), "it has stopped")
+
+
+async def test_async(async_engine: AsyncEngine, queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    """An AsyncWorker lets its handlers finish and its run() returns; the role is named where nobody is."""
+    caplog.set_level(logging.INFO, _LOG)
+    at_work, done = asyncio.Event(), []
+
+    @queue.handler()
+    async def handle(_: Delivery, context: Context) -> None:
+        at_work.set()
+        await auntil(lambda: context.stopping, "it is told")
+        done.append(1)
+
+    await queue.aenqueue_now(async_engine, channel="a", payload=1)
+    worker = retimed(AsyncWorker(async_engine, queue, name="w1", lease=LONG_LEASE), **_SOON)
+    running = asyncio.create_task(worker.run())
+    async with asyncio.timeout(PATIENCE.total_seconds()):
+        await at_work.wait()
+        assert await queue.astop_worker(async_engine, "w1")
+        await running
+    assert done == [1]
+    async with async_engine.connect() as connection:
+        role = (await connection.exec_driver_sql("select current_user")).scalar_one()
+    assert f"worker w1 stops: {role!r} asked it to" in caplog.text
+
+
+async def test_async_without_run(async_engine: AsyncEngine, handled: Queue) -> None:
+    """An AsyncWorker that was started stops as well, and can be started again."""
+    worker = retimed(AsyncWorker(async_engine, handled, name="w1"), **_SOON)
+    for _ in range(2):
+        await worker.start()
+        await handled.astop_worker(async_engine, "w1")
+        await auntil(lambda: worker._runtime is None and worker._stopping is None, "it has stopped")
+
+
+def test_a_rollback_asks_nobody(start: StartWorker, handled: Queue, engine: Engine, database: Database) -> None:
+    """Only the commit counts: a worker goes on that was asked in a transaction that rolled back."""
+    worker = start(handled, name="w1", timings=_SOON)
+    with Session(engine) as session:
+        handled.stop_worker(session, "w1")
+        session.rollback()
+    assert database.value("select count(*) from fq_stop_request") == 0
+    send(engine, handled, 1)
+    until(lambda: is_empty(database), "it works")
+    assert not _has_stopped(worker)
+
+
+def test_old_requests_go(queue: Queue, engine: Engine, database: Database) -> None:
+    """Requests that are an hour old are deleted by the next one, but for those that another transaction has locked."""
+    for name in ("old", "locked", "new"):
+        queue.stop_worker(engine, name)
+    database.execute("update fq_stop_request set requested_at = requested_at - 3600000001 where consumer <> 'new'")
+    with engine.begin() as connection:
+        connection.exec_driver_sql("select from fq_stop_request where consumer = 'locked' for update")
+        queue.stop_worker(engine, "w1")
+    found = "select string_agg(consumer, ' ' order by consumer) from fq_stop_request"
+    assert database.value(found) == "locked new w1"
+
+
+def test_asked_again(queue: Queue, engine: Engine, database: Database) -> None:
+    """Each request has another time, also where the clock stands still or goes back."""
+    queue.stop_worker(engine, "w1", by="dana")
+    database.execute("update fq_stop_request set requested_at = requested_at + 3600000000")
+    before = database.value("select requested_at from fq_stop_request")
+    queue.stop_worker(engine, "w1", by="otto")
+    assert database.value("select requested_at from fq_stop_request") == before + 1
+    assert database.value("select requested_by from fq_stop_request") == "otto"
+
+
+@pytest.mark.parametrize(("consumer", "by"), [("", None), ("w1", ""), ("x" * 513, None), ("w1", "x" * 513)])
+def test_bad_names(queue: Queue, engine: Engine, consumer: str, by: str | None) -> None:
+    """Names that are none are refused before anything is sent."""
+    with pytest.raises(InvalidArgument):
+        queue.stop_worker(engine, consumer, by=by)
