@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SCHEMA = "channel string, payload struct<document: bigint>"
-_STAGED = "select c.relname from pg_class c where c.relkind = 'r' and starts_with(c.relname, 'fq_stage_')"
+_STAGED = "select c.oid::regclass::text from pg_class c where c.relkind = 'r' and starts_with(c.relname, 'fq_stage_')"
 _PATIENCE_SECONDS = 120
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
 

@@ -53,6 +53,7 @@ def test_it_works_until_sigterm(database: Database, pacing: str) -> None:
             sampled[record["metric"]] = record["value"]
         if pacing == "harness":
             until(lambda: database.value(_LEFT) == 0, "it has worked off what it was told to enqueue")
+        until(lambda: database.value("select count(*) from fq_channel") == 16, "it has enqueued to each tenant")
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE.total_seconds()) == 0
         # The end of the input would have ended this.
@@ -60,4 +61,3 @@ def test_it_works_until_sigterm(database: Database, pacing: str) -> None:
     assert "Traceback" not in rest
     for name in manifest["event_tables"] + manifest["event_indexes"]:
         assert database.value("select to_regclass(:name)", name=name) is not None
-    assert database.value("select count(*) from fq_channel") == 16
