@@ -10,26 +10,15 @@ from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import ChannelPolicy, Delivery, DuplicateMessage, Enqueue, InvalidArgument, Queue, Receipt
+from sqlalchemy_fairqueue import ChannelPolicy, Delivery, DuplicateMessage, Enqueue, InvalidArgument, Queue
 from tests.fixtures.clock import Clock
 from tests.fixtures.database import Database
+from tests.queue.periods import HOUR, SECOND, complete_all, enqueue_key
 
-HOUR = timedelta(hours=1)
-SECOND = timedelta(seconds=1)
 _ROWS = "select count(*) from fq_key_period"
+
+
 End = Callable[[Queue, Engine, Delivery], object]
-
-
-def _enqueue(queue: Queue, engine: Engine, payload: object = 1, /, **words: Any) -> Receipt:
-    with Session(engine) as session:
-        options = {"channel": "a", "key": "k", "unique_for": HOUR, **words}
-        receipt = queue.enqueue(session, payload=payload, **options)
-        session.commit()
-    return receipt
-
-
-def _done(queue: Queue, engine: Engine) -> None:
-    queue.complete(engine, queue.dequeue(engine, limit=10))
 
 
 def _cancel(queue: Queue, engine: Engine, delivery: Delivery) -> None:
@@ -63,27 +52,27 @@ ENDS: dict[str, End] = {
 @pytest.mark.parametrize("end", ENDS)
 def test_from_the_enqueue(queue: Queue, engine: Engine, clock: Clock, end: str) -> None:
     """The key is taken from the enqueue on for the period, however its message ends, and free at its end."""
-    first = _enqueue(queue, engine)
+    first = enqueue_key(queue, engine)
     clock.advance(HOUR / 2)
     [delivery] = queue.dequeue(engine)
     ENDS[end](queue, engine, delivery)
     clock.advance(HOUR / 2 - SECOND)
-    again = _enqueue(queue, engine)
+    again = enqueue_key(queue, engine)
     assert (again.outcome, again.created, again.message_id) == ("duplicate", False, first.message_id)
     assert queue.dequeue(engine) == []
     clock.advance(SECOND)
-    third = _enqueue(queue, engine)
+    third = enqueue_key(queue, engine)
     assert third.created
     # The period has begun anew.
-    _done(queue, engine)
+    complete_all(queue, engine)
     clock.advance(HOUR - SECOND)
-    assert _enqueue(queue, engine).message_id == third.message_id
+    assert enqueue_key(queue, engine).message_id == third.message_id
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_from_the_completion(queue: Queue, engine: Engine, clock: Clock, end: str) -> None:
     """The key is taken while its message lives, and then for the period, however it has ended."""
-    enqueue = partial(_enqueue, queue, engine, unique_from="completion")
+    enqueue = partial(enqueue_key, queue, engine, unique_from="completion")
     first = enqueue()
     clock.advance(3 * HOUR)
     assert enqueue().message_id == first.message_id
@@ -99,16 +88,16 @@ def test_from_the_completion(queue: Queue, engine: Engine, clock: Clock, end: st
 
 def test_a_message_that_outlives_its_period(queue: Queue, engine: Engine, clock: Clock) -> None:
     """It keeps its key until it ends, and then the key is free at once."""
-    first = _enqueue(queue, engine)
+    first = enqueue_key(queue, engine)
     clock.advance(2 * HOUR)
-    assert _enqueue(queue, engine).message_id == first.message_id
-    _done(queue, engine)
-    assert _enqueue(queue, engine).created
+    assert enqueue_key(queue, engine).message_id == first.message_id
+    complete_all(queue, engine)
+    assert enqueue_key(queue, engine).created
 
 
 def test_retries_and_expired_leases_do_not_end_it(queue: Queue, engine: Engine, clock: Clock) -> None:
     """A message that comes back has not ended: its period, counted from the completion, has not begun."""
-    enqueue = partial(_enqueue, queue, engine, unique_from="completion")
+    enqueue = partial(enqueue_key, queue, engine, unique_from="completion")
     first = enqueue()
     queue.retry(engine, queue.dequeue(engine))
     clock.advance(2 * HOUR)
@@ -120,46 +109,46 @@ def test_retries_and_expired_leases_do_not_end_it(queue: Queue, engine: Engine, 
 
 def test_channels_and_queues_have_their_own(queue: Queue, engine: Engine) -> None:
     """A period is one of a key in a channel of a queue."""
-    _enqueue(queue, engine)
-    assert _enqueue(queue, engine, channel="b").created
-    assert _enqueue(queue, engine, key="other").created
-    assert _enqueue(Queue("others"), engine).created
+    enqueue_key(queue, engine)
+    assert enqueue_key(queue, engine, channel="b").created
+    assert enqueue_key(queue, engine, key="other").created
+    assert enqueue_key(Queue("others"), engine).created
 
 
 def test_the_period_of_the_first_counts(queue: Queue, engine: Engine, clock: Clock) -> None:
     """A duplicate changes nothing of the period, whatever period it asks for itself."""
-    _enqueue(queue, engine)
-    _done(queue, engine)
-    assert not _enqueue(queue, engine, unique_for=SECOND).created
-    assert not _enqueue(queue, engine, unique_for=10 * HOUR, unique_from="completion").created
+    enqueue_key(queue, engine)
+    complete_all(queue, engine)
+    assert not enqueue_key(queue, engine, unique_for=SECOND).created
+    assert not enqueue_key(queue, engine, unique_for=10 * HOUR, unique_from="completion").created
     clock.advance(HOUR)
-    assert _enqueue(queue, engine, unique_for=SECOND).created
-    _done(queue, engine)
+    assert enqueue_key(queue, engine, unique_for=SECOND).created
+    complete_all(queue, engine)
     clock.advance(SECOND)
-    assert _enqueue(queue, engine).created
+    assert enqueue_key(queue, engine).created
 
 
 def test_messages_without_a_period(queue: Queue, engine: Engine, database: Database) -> None:
     """They meet living messages alone, and leave nothing behind; one with a period meets them while they live."""
-    _enqueue(queue, engine)
-    assert not _enqueue(queue, engine, unique_for=None).created
-    _done(queue, engine)
-    plain = _enqueue(queue, engine, unique_for=None, channel="b")
-    met = _enqueue(queue, engine, channel="b")
+    enqueue_key(queue, engine)
+    assert not enqueue_key(queue, engine, unique_for=None).created
+    complete_all(queue, engine)
+    plain = enqueue_key(queue, engine, unique_for=None, channel="b")
+    met = enqueue_key(queue, engine, channel="b")
     assert (met.created, met.message_id) == (False, plain.message_id)
-    _done(queue, engine)
-    assert _enqueue(queue, engine, unique_for=None).created
-    assert _enqueue(queue, engine, channel="b").created
+    complete_all(queue, engine)
+    assert enqueue_key(queue, engine, unique_for=None).created
+    assert enqueue_key(queue, engine, channel="b").created
     assert database.value(_ROWS) == 2
 
 
 def test_raise(queue: Queue, engine: Engine, database: Database) -> None:
     """It names the message that began the period, though that has ended: at a COMMIT, at once, and in a batch."""
-    first = _enqueue(queue, engine, on_duplicate="raise")
-    _done(queue, engine)
+    first = enqueue_key(queue, engine, on_duplicate="raise")
+    complete_all(queue, engine)
     words: dict[str, Any] = {"channel": "a", "payload": 1, "key": "k", "unique_for": HOUR, "on_duplicate": "raise"}
     with pytest.raises(DuplicateMessage, match=f"message {first.message_id} holds it .* or for its unique_for"):
-        _enqueue(queue, engine, on_duplicate="raise")
+        enqueue_key(queue, engine, on_duplicate="raise")
     with Session(engine) as session:
         with pytest.raises(DuplicateMessage):
             queue.enqueue_now(session, **words)
@@ -171,79 +160,10 @@ def test_raise(queue: Queue, engine: Engine, database: Database) -> None:
     assert database.value("select count(*) from fq_message") == 1
 
 
-@pytest.mark.parametrize("unique_from", ["enqueue", "completion"])
-def test_replace(queue: Queue, engine: Engine, clock: Clock, unique_from: str) -> None:
-    """It rewrites a message that waits, and the period begins anew; one that is held or has ended stays alone."""
-    replace = partial(_enqueue, queue, engine, on_duplicate="replace", unique_from=unique_from)
-    first = replace("first")
-    clock.advance(HOUR / 2)
-    second = replace("second")
-    assert (second.outcome, second.message_id) == ("replaced", first.message_id)
-    [delivery] = queue.dequeue(engine)
-    assert delivery.payload == "second"
-    held = replace("third")
-    assert (held.outcome, held.message_id) == ("duplicate", first.message_id)
-    queue.release(engine, delivery)
-    assert replace("fourth").outcome == "replaced"
-    _done(queue, engine)
-    clock.advance(HOUR - SECOND)
-    ended = replace("fifth")
-    assert (ended.outcome, ended.message_id) == ("duplicate", first.message_id)
-    assert queue.dequeue(engine) == []
-    clock.advance(SECOND)
-    assert replace("sixth").outcome == "created"
-
-
-def test_replace_after_its_period(queue: Queue, engine: Engine, clock: Clock) -> None:
-    """A message whose period is over is replaced as one without: who is held gives the key up to the new one."""
-    first = _enqueue(queue, engine)
-    [delivery] = queue.dequeue(engine, lease=12 * HOUR)
-    clock.advance(HOUR)
-    second = _enqueue(queue, engine, on_duplicate="replace")
-    assert (second.outcome, second.message_id != first.message_id) == ("created", True)
-    queue.complete(engine, delivery)
-    assert _enqueue(queue, engine).message_id == second.message_id
-
-
-def test_replace_changes_where_the_period_counts_from(queue: Queue, engine: Engine, clock: Clock) -> None:
-    """The one that rewrites says how long and from when, also where the first had no period."""
-    replace = partial(_enqueue, queue, engine, on_duplicate="replace")
-    first = replace(unique_for=None)
-    assert replace(unique_from="completion").message_id == first.message_id
-    _done(queue, engine)
-    clock.advance(HOUR - SECOND)
-    assert replace().message_id == first.message_id
-    clock.advance(SECOND)
-    third = replace(unique_from="completion")
-    assert replace(unique_for=2 * HOUR).message_id == third.message_id
-    clock.advance(HOUR)
-    _done(queue, engine)
-    clock.advance(HOUR - SECOND)
-    assert replace().message_id == third.message_id
-    clock.advance(SECOND)
-    assert replace().created
-
-
-def test_a_message_that_lost_its_key(queue: Queue, engine: Engine, clock: Clock) -> None:
-    """A message without a period takes the key from one that is held; the period stays, and ends in its own time."""
-    first = _enqueue(queue, engine, unique_from="completion")
-    [delivery] = queue.dequeue(engine, lease=12 * HOUR)
-    plain = _enqueue(queue, engine, unique_for=None, on_duplicate="replace")
-    assert plain.created
-    _done(queue, engine)
-    clock.advance(2 * HOUR)
-    assert _enqueue(queue, engine).message_id == first.message_id
-    queue.complete(engine, delivery)
-    clock.advance(HOUR - SECOND)
-    assert _enqueue(queue, engine).message_id == first.message_id
-    clock.advance(SECOND)
-    assert _enqueue(queue, engine).created
-
-
 def test_one_call(queue: Queue, engine: Engine, database: Database) -> None:
     """In one call each message meets those before it; those with and without a period keep their order and receipts."""
-    ended = _enqueue(queue, engine, key="ended")
-    _done(queue, engine)
+    ended = enqueue_key(queue, engine, key="ended")
+    complete_all(queue, engine)
     one = partial(Enqueue, channel="a", unique_for=HOUR)
     receipts = queue.enqueue_many(
         engine,
@@ -274,7 +194,7 @@ def test_nothing_but_duplicates(queue: Queue, engine: Engine, database: Database
     keys = [f"{number}" for number in range(5)]
     messages = [Enqueue(channel="a", payload=1, key=key, unique_for=HOUR) for key in keys]
     assert all(one.created for one in queue.enqueue_many(engine, messages))
-    _done(queue, engine)
+    complete_all(queue, engine)
     signals = database.value("select count(*) from fq_signal")
     assert not any(one.created for one in queue.enqueue_many(engine, messages))
     assert database.value("select count(*) from fq_signal") == signals
@@ -295,12 +215,12 @@ def test_rollbacks_free_the_key(queue: Queue, engine: Engine) -> None:
         kept = queue.enqueue(session, **words)
         session.commit()
     assert kept.created
-    assert _enqueue(queue, engine).message_id == kept.message_id
+    assert enqueue_key(queue, engine).message_id == kept.message_id
 
 
 def test_a_rolled_back_completion(queue: Queue, engine: Engine, clock: Clock) -> None:
     """It has begun no period: that begins when the message ends in earnest."""
-    enqueue = partial(_enqueue, queue, engine, unique_from="completion")
+    enqueue = partial(enqueue_key, queue, engine, unique_from="completion")
     first = enqueue()
     [delivery] = queue.dequeue(engine, lease=12 * HOUR)
     with engine.connect() as connection:
@@ -325,7 +245,7 @@ def test_enqueue_and_end_in_one_transaction(queue: Queue, engine: Engine) -> Non
             assert message_id is not None
             queue.cancel(session, message_id)
             session.commit()
-        assert _enqueue(queue, engine, channel=unique_from).message_id == message_id
+        assert enqueue_key(queue, engine, channel=unique_from).message_id == message_id
     assert queue.dequeue(engine) == []
 
 
@@ -333,68 +253,27 @@ def test_what_is_not_added_begins_no_period(queue: Queue, engine: Engine, databa
     """A full channel that drops it leaves the key free."""
     queue.configure_channel(engine, "a", ChannelPolicy(max_backlog=1, on_full="drop"))
     queue.enqueue_now(engine, channel="a", payload=1)
-    assert _enqueue(queue, engine).outcome == "dropped"
+    assert enqueue_key(queue, engine).outcome == "dropped"
     assert database.value(_ROWS) == 0
-
-
-def test_a_moved_message(queue: Queue, engine: Engine, clock: Clock) -> None:
-    """Its period stays in the channel where it was enqueued, and begins there when it ends in another."""
-    first = _enqueue(queue, engine, unique_from="completion")
-    assert queue.move(engine, first.message_id or 0, "b") == "moved"
-    clock.advance(2 * HOUR)
-    assert _enqueue(queue, engine).message_id == first.message_id
-    _done(queue, engine)
-    clock.advance(HOUR - SECOND)
-    assert _enqueue(queue, engine).message_id == first.message_id
-    assert _enqueue(queue, engine, channel="b").created
-    clock.advance(SECOND)
-    assert _enqueue(queue, engine).created
-
-
-def test_a_moved_message_is_replaced(queue: Queue, engine: Engine, clock: Clock, database: Database) -> None:
-    """A period that it gets in its new channel leaves the one that waits for its end in the first."""
-    first = _enqueue(queue, engine, unique_from="completion")
-    assert queue.move(engine, first.message_id or 0, "b") == "moved"
-    assert _enqueue(queue, engine, channel="b", on_duplicate="replace").outcome == "replaced"
-    _done(queue, engine)
-    clock.advance(HOUR - SECOND)
-    assert _enqueue(queue, engine).message_id == first.message_id
-    assert not _enqueue(queue, engine, channel="b").created
-    clock.advance(2 * SECOND)
-    assert database.value("select fq_prune_keys(10)") == 2
-    assert _enqueue(queue, engine).created
-
-
-def test_a_redriven_message(queue: Queue, engine: Engine, clock: Clock) -> None:
-    """A dead letter comes back within the period, which goes on from its first end."""
-    first = _enqueue(queue, engine, unique_from="completion")
-    queue.bury(engine, queue.dequeue(engine), reason="poison")
-    assert queue.redrive(engine) == {first.message_id: "redriven"}
-    [delivery] = queue.dequeue(engine, lease=12 * HOUR)
-    assert delivery.message_id == first.message_id
-    clock.advance(HOUR)
-    assert not _enqueue(queue, engine).created
-    queue.complete(engine, delivery)
-    assert _enqueue(queue, engine).created
 
 
 def test_a_message_that_vanished(queue: Queue, engine: Engine, database: Database) -> None:
     """Where a message was removed past its trigger, its key is free: nothing would ever begin the period."""
-    _enqueue(queue, engine, unique_from="completion")
+    enqueue_key(queue, engine, unique_from="completion")
     database.execute("truncate fq_message")
-    assert _enqueue(queue, engine, unique_from="completion").created
-    assert not _enqueue(queue, engine).created
+    assert enqueue_key(queue, engine, unique_from="completion").created
+    assert not enqueue_key(queue, engine).created
 
 
 def test_a_forgotten_channel(queue: Queue, engine: Engine) -> None:
     """A channel that is deleted and made again still has the periods of its keys."""
-    first = _enqueue(queue, engine)
-    _done(queue, engine)
+    first = enqueue_key(queue, engine)
+    complete_all(queue, engine)
     with engine.begin() as connection:
         connection.exec_driver_sql("delete from fq_signal")
         connection.exec_driver_sql("delete from fq_channel_state")
         connection.exec_driver_sql("delete from fq_channel")
-    assert _enqueue(queue, engine).message_id == first.message_id
+    assert enqueue_key(queue, engine).message_id == first.message_id
 
 
 async def test_awaited(queue: Queue, async_engine: AsyncEngine) -> None:
@@ -420,7 +299,7 @@ def test_jobs(engine: Engine) -> None:
 
     once = parse.options(key="k", unique_for=HOUR, unique_from="completion")
     first = once.enqueue_now(engine, "a", upload="x")
-    _done(jobs, engine)
+    complete_all(jobs, engine)
     [again] = jobs.enqueue_many(engine, [once.prepare("a", upload="x")])
     assert again.message_id == first
     with Session(engine) as session:
@@ -432,8 +311,8 @@ def test_jobs(engine: Engine) -> None:
 def test_members_of_groups(engine: Engine) -> None:
     """A duplicate of a message that has ended is no member; follow-ups have no period."""
     queue = Queue("documents", check_kinds=False)
-    _enqueue(queue, engine)
-    _done(queue, engine)
+    enqueue_key(queue, engine)
+    complete_all(queue, engine)
     member = Enqueue(channel="a", payload=1, key="k", unique_for=HOUR)
     with Session(engine) as session:
         with queue.group(session) as group:
@@ -454,7 +333,7 @@ def test_a_hidden_element(
 ) -> None:
     """An array whose subscripts do not begin at 1, never made by a client, is one message with its period too."""
     channels, on_duplicates = given
-    _enqueue(queue, engine, unique_for=None)
+    enqueue_key(queue, engine, unique_for=None)
     found = database.rows(
         f"select outcome from fq_enqueue_unique('{queue.name}', {channels}, '{{x}}', array[''::bytea], "
         "array[null::jsonb], array[null::bigint], array[null::bigint], array[null::integer], '{k}', "
@@ -484,14 +363,14 @@ def test_bad_periods(words: dict[str, Any], said: str) -> None:
 def test_housekeeping(queue: Queue, engine: Engine, clock: Clock, database: Database) -> None:
     """It deletes rows whose period is over, at most so many at once, and no other; the keys behave the same."""
     for number in range(5):
-        _enqueue(queue, engine, key=f"{number}")
-    _enqueue(queue, engine, key="long", unique_for=2 * HOUR)
-    living = _enqueue(queue, engine, key="living", unique_from="completion", delay=24 * HOUR)
-    _done(queue, engine)
+        enqueue_key(queue, engine, key=f"{number}")
+    enqueue_key(queue, engine, key="long", unique_for=2 * HOUR)
+    living = enqueue_key(queue, engine, key="living", unique_from="completion", delay=24 * HOUR)
+    complete_all(queue, engine)
     assert database.value("select fq_prune_keys(10)") == 0
     clock.advance(HOUR + SECOND)
     assert [database.value("select fq_prune_keys(3)") for _ in range(3)] == [3, 2, 0]
     assert database.value(_ROWS) == 2
-    assert _enqueue(queue, engine, key="0").created
-    assert not _enqueue(queue, engine, key="long").created
-    assert _enqueue(queue, engine, key="living").message_id == living.message_id
+    assert enqueue_key(queue, engine, key="0").created
+    assert not enqueue_key(queue, engine, key="long").created
+    assert enqueue_key(queue, engine, key="living").message_id == living.message_id

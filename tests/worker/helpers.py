@@ -113,3 +113,8 @@ def outlive(lease: timedelta, clock: Clock, *workers: Worker | AsyncWorker) -> N
     for _ in range(3):
         clock.advance(lease / 2)
         until(partial(has_grown, heartbeats()), "it is extended")
+
+
+def threads_of(name: str) -> list[str]:
+    """The names of the threads of a worker that are alive."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(name)]

@@ -4,15 +4,12 @@ import asyncio
 import gc
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, Queue, Worker, WorkerError
@@ -22,11 +19,7 @@ from tests.fixtures.database import Database
 from tests.fixtures.drivers import async_url
 from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker
-from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, is_empty, send, until
-
-
-def _threads(name: str) -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith(name)]
+from tests.worker.helpers import LONG_LEASE, MANY_HEARTBEATS, auntil, is_empty, send, threads_of, until
 
 
 def test_by_a_handler(queue: Queue, engine: Engine, database: Database, start: StartWorker) -> None:
@@ -42,7 +35,7 @@ def test_by_a_handler(queue: Queue, engine: Engine, database: Database, start: S
     worker = start(queue, concurrency=1)
     send(engine, queue, 1)
     until(returned.is_set, "it has returned")
-    until(lambda: not _threads(worker.name), "the worker has stopped")
+    until(lambda: not threads_of(worker.name), "the worker has stopped")
     assert is_empty(database)
     assert (worker.stats.completed, worker.stats.released) == (1, 0)
 
@@ -78,7 +71,7 @@ async def test_a_stop_that_is_cancelled(queue: Queue, engine: Engine, async_engi
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(worker.stop(), 0.05)
     go.set()
-    await auntil(lambda: not _threads(worker.name), "the worker has stopped")
+    await auntil(lambda: not threads_of(worker.name), "the worker has stopped")
     await worker.stop()
     assert worker.stats.completed == 1
 
@@ -116,7 +109,7 @@ def test_a_loop_that_is_closed(
     loop.close()
     del tasks, task, loop
     until(lambda: database.value("select count(*) from fq_message where lease_id is null") == 1, "it is given back")
-    until(lambda: not _threads(worker.name), "its threads have ended")
+    until(lambda: not threads_of(worker.name), "its threads have ended")
     forever[0] = False
     asyncio.run(finish())
     # The handler's coroutine is closed by whoever forgets it.
@@ -176,59 +169,8 @@ def test_a_batch_that_comes_after_the_stop(
     worker.stop(timedelta())
     answered.set()
     go.set()
-    until(lambda: not _threads(worker.name), "all threads have ended")
+    until(lambda: not threads_of(worker.name), "all threads have ended")
     assert seen == ["first"]
-
-
-_OWN_SIGNALS = """
-import signal, sys, threading
-from sqlalchemy import create_engine
-from sqlalchemy_fairqueue import Queue, Worker
-
-queue = Queue("documents")
-
-@queue.handler()
-def handle(delivery, context):
-    print("started", flush=True)
-    while not context.stopping:
-        threading.Event().wait(0.005)
-    print("stopping", flush=True)
-    for _ in sys.stdin:
-        break
-
-worker = Worker(create_engine(sys.argv[1]), queue, concurrency=1)
-
-def stop(*_):
-    worker.stop()
-    print("told", flush=True)
-
-signal.signal(signal.SIGTERM, stop)
-worker.run()
-print("returned", flush=True)
-"""
-
-
-def test_signal_handlers_of_the_application(queue: Queue, engine: Engine, database: Database) -> None:
-    """A program's own signal handler may call stop, also while a stop is under way."""
-    send(engine, queue, 1)
-    url = database.url.render_as_string(hide_password=False)
-    command = [sys.executable, "-c", textwrap.dedent(_OWN_SIGNALS), url]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
-        assert program.stdin is not None
-        assert program.stdout is not None
-        try:
-            assert program.stdout.readline() == "started\n"
-            os.kill(program.pid, signal.SIGTERM)
-            assert program.stdout.readline() == "stopping\n"
-            os.kill(program.pid, signal.SIGTERM)
-            assert program.stdout.readline() == "told\n"
-            program.stdin.write("go on\n")
-            program.stdin.flush()
-            assert program.stdout.read() == "told\nreturned\n"
-            assert program.wait(PATIENCE.total_seconds()) == 0
-        finally:
-            program.kill()
-    assert is_empty(database)
 
 
 def test_a_second_run(queue: Queue, engine: Engine, database: Database) -> None:
@@ -284,7 +226,7 @@ def test_an_interrupted_stop(
         worker.stop()
     assert database.value("select count(*) from fq_message where lease_id is null and attempts = 0") == 1
     go.set()
-    until(lambda: not _threads(worker.name), "all threads have ended")
+    until(lambda: not threads_of(worker.name), "all threads have ended")
 
 
 @pytest.fixture
@@ -301,13 +243,13 @@ def no_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_heartbeats")
-def test_too_many_threads(queue: Queue, engine: Engine, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_manythreads_of(queue: Queue, engine: Engine, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that cannot start all of its threads leaves none, and can be started later."""
     queue.handler()(lambda _: None)
     worker = Worker(engine, queue)
     with pytest.raises(RuntimeError, match="new thread"):
         worker.start()
-    until(lambda: not _threads(worker.name), "none is left")
+    until(lambda: not threads_of(worker.name), "none is left")
     monkeypatch.undo()
     send(engine, queue, 1)
     with worker:
@@ -326,7 +268,7 @@ async def test_too_many_threads_in_a_loop(
     worker = AsyncWorker(async_engine, queue)
     with pytest.raises(RuntimeError, match="new thread"):
         await worker.start()
-    await auntil(lambda: not _threads(worker.name), "none is left")
+    await auntil(lambda: not threads_of(worker.name), "none is left")
     monkeypatch.undo()
     later.set()
     async with worker:
@@ -406,46 +348,3 @@ def test_an_impatient_second_stop(
         assert not is_empty(database)
     finally:
         go.set()
-
-
-@pytest.mark.parametrize("how", ["start", "run"])
-def test_a_signal_handler_of_the_program_while_it_starts(queue: Queue, engine: Engine, how: str) -> None:
-    """A stop that comes in the middle of a start, from the same thread, is not forgotten; a later one has its grace."""
-    queue.handler()(lambda _: None)
-    worker = Worker(engine, queue)
-    threads: list[threading.Thread] = []
-
-    def stop_at_once(*_: object) -> None:
-        threads.append(threading.current_thread())
-        worker.stop(timedelta())
-
-    interrupted = threading.Event()
-
-    def interrupt(*_: object) -> None:
-        if not interrupted.is_set():
-            interrupted.set()
-            os.kill(os.getpid(), signal.SIGUSR1)
-
-    # While it connects to look at the schema.
-    event.listen(engine, "do_connect", interrupt)
-    before = signal.signal(signal.SIGUSR1, stop_at_once)
-    try:
-        getattr(worker, how)()
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert threads == [threading.current_thread()]
-    assert not _threads(worker.name)
-    started, done = threading.Event(), threading.Event()
-
-    @queue.handler("slow")
-    def slow(_: Delivery, context: Context) -> None:
-        started.set()
-        until(lambda: context.stopping, "it is to stop")
-        done.set()
-
-    worker.start()
-    send(engine, queue, 1, kind="slow")
-    assert started.wait(PATIENCE.total_seconds())
-    worker.stop(PATIENCE)
-    assert done.is_set()
-    assert worker.stats.completed == 1
