@@ -4,10 +4,11 @@
 -- Guarantees: one snapshot; times in microseconds since the epoch. At most p_scan messages out are counted, those of
 -- the leases that expire first; at most p_scan of the ready channels are rivals, those served next, and of signals that
 -- nobody has heard the first p_scan count. Up to those numbers messages_out, leased and rival_weight are as
--- fq_contention has them, but for channels whose head was cancelled or is locked by others. current_concurrency, and
--- that of the queue, queue_concurrency: without what was freed, unless it is at its limit with it. The channel itself
--- counts as ready: it is a rival unless something of its own holds it back. consumers: whether any has a lease that has
--- not expired. served_cost, queue_cost: as in fq_contention.
+-- fq_contention has them, but for channels whose head was cancelled or is locked by others. Slots that
+-- unheard signals free are taken off current_concurrency of the channel and queue_concurrency only where the limit is
+-- reached with them. The channel itself counts as ready: it is a rival unless its own limit, rate or pause holds it
+-- back. consumers: whether a consumer of the queue has a lease that has not expired. served_cost, queue_cost: as in
+-- fq_contention.
 -- Cost: p_scan index entries of each kind, three probes a row of the answer, one each for channels with messages out
 -- or signals, and at most 10,000 entries of the history in queues that do not share by messages. Locks: none.
 -- Index: fq_channel_queue_name_key, fq_channel_pkey, fq_channel_state_newest_ix, fq_channel_state_ready_ix,
