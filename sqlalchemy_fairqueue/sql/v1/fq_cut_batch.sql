@@ -2,11 +2,11 @@
 -- arrays have an element a message: p_rows its row, p_ords the place of its channel, p_ranks its place in the channel,
 -- p_sizes its bytes, and, of a queue that is fair by cost (else null), p_starts its start in virtual time and p_costs
 -- its cost. The others have an element a channel: p_quotas how many messages it may give, p_turns_left what was left of
--- its turn, p_weights its weight. p_first: whether nothing was taken before; one message passes then, whatever its size.
--- Returns the messages that stay, their bytes, how many each channel gives; quotas: 0 for channels that must keep their
--- turn. in_first_turn: whether the message that is too much is of the first turn of its channel. The batch ends then, as
--- if fewer messages had been asked for. Else a further pass takes the last turns one by one, so that the channels that
--- have them get new positions.
+-- its turn, p_weights its weight. p_first: whether nothing was taken before; one message passes then, whatever its
+-- size. Returns the messages that stay, their bytes, how many each channel gives; quotas: 0 for channels that must keep
+-- their turn. in_first_turn: whether the message that is too much is of the first turn of its channel. The batch ends
+-- then, as if fewer messages had been asked for. Else a further pass takes the last turns one by one, so that the
+-- channels that have them get new positions.
 -- Locks: none. Index: none. Errors: none.
 create function fairqueue.fq_cut_batch(
   p_rows tid[],
