@@ -28,6 +28,8 @@ _SECOND = 16
 _WITHOUT_SPARK = (
     "-m", "not bench and not soak and not long and not spark", "--ignore=tests/bench", "--ignore=tests/spark",
 )  # fmt: skip
+# The whole suite is to take less than twenty minutes on two cores: this tells what takes them.
+_SLOWEST = ("--durations=20",)
 _SPARK = "spark and not long"
 _SPARK_FOLDER = Path("tests/spark")
 # What is hardly a matter of the server's version. The matrix has workers on every version.
@@ -105,17 +107,17 @@ def tests(session: nox.Session) -> None:
         return
     # Whether the model notices mistakes is hardly a matter of versions either.
     once = ["--ignore=tests/model/test_mutations.py"] if second else []
-    session.run("pytest", *_WITHOUT_SPARK, *once, *arguments, env=embedded, success_codes=codes)
+    session.run("pytest", *_WITHOUT_SPARK, *_SLOWEST, *once, *arguments, env=embedded, success_codes=codes)
     if second:
         once = [f"--ignore=tests/{folder}" for folder in _ON_ONE_SERVER]
         # Of each test one variant: all of them run on every version by `nox -s matrix`.
         sample = [] if arguments else ["--sample", "1"]
         server = {"FAIRQUEUE_POSTGRES_BIN": str(second)}
-        session.run("pytest", *_WITHOUT_SPARK, *once, *sample, *arguments, env=server, success_codes=codes)
+        session.run("pytest", *_WITHOUT_SPARK, *_SLOWEST, *once, *sample, *arguments, env=server, success_codes=codes)
     if _spark_is_wanted(arguments):
         _install(session, ".[spark,test]", "Spark and a Java, about 800 MB more")
         # One session of Spark has both cores. A history is read up to the oldest transaction of the server: apart.
-        session.run("pytest", "-m", _SPARK, "-n", "1", *arguments, env=embedded, success_codes=codes)
+        session.run("pytest", "-m", _SPARK, "-n", "1", *_SLOWEST, *arguments, env=embedded, success_codes=codes)
 
 
 def _install(session: nox.Session, package: str, what: str) -> None:

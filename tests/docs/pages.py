@@ -104,8 +104,11 @@ class Reader:
             timeout=_SECONDS,
             check=False,
         )
-        assert done.returncode == 0, f"{commands}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, f"{commands}\n{done.stdout}\n{done.stderr}\n{self._server_logs()}"
         return done.stdout
+
+    def _server_logs(self) -> str:
+        return "\n".join(f"{log.name}:\n{log.read_text()}" for log in sorted(self.folder.glob("server-*.log")))
 
     def _serve(self, command: str) -> None:
         with (self.folder / f"server-{len(self._servers)}.log").open("w") as log:
