@@ -1,13 +1,14 @@
 -- fq_enqueue_unique: fq_enqueue, for messages of which some have keys that stay taken for a period, in the caller's
 -- transaction. p_unique_fors: for how many microseconds, null: while the message lives, as ever; p_from_ends: counted
--- from the end of the message, else from this call. The rest is as for fq_enqueue.
+-- from the end of the message, else from this call. The rest is as for fq_enqueue, bad values too: they are refused
+-- whether a key is taken or not.
 -- Guarantees: of two messages of a channel that were added under one key with a period, the later one was added when
 -- the period of the earlier one was over. Until then it is a 'duplicate' of that, ended or not; with p_on_duplicates
 -- replace, a message that nobody holds is 'replaced', and the period begins anew. The period holds however the message
 -- ends: completed, dead, cancelled or purged. Messages without a period meet living ones alone.
 -- How: fq_enqueue comes first, so that of two transactions one waits for the other's message as ever. Who has added the
 -- message has its key, and then writes the row of the period by fq_begin_periods; where that belongs to another
--- message, all is undone, and begun again without the message.
+-- message, all is undone, the signal too, and begun again without the message.
 -- Locks: as fq_enqueue, and then rows of fq_key_period that nobody else writes but housekeeping, which waits for none.
 -- Index: as fq_enqueue, fq_key_period_pkey, fq_message_pkey.
 -- Errors: as fq_enqueue; 40001 for a period that began after the snapshot.
@@ -86,15 +87,14 @@ begin
   if v_count = 0 then
     return;
   end if;
-  if (cardinality(p_kinds), cardinality(p_contents), cardinality(p_headers), cardinality(p_delays), cardinality(p_ats),
+  if (cardinality(p_kinds), cardinality(p_contents), cardinality(p_delays), cardinality(p_ats),
       cardinality(p_priorities), cardinality(p_keys), cardinality(p_max_attempts), cardinality(p_unique_fors),
       cardinality(p_from_ends))
-     is distinct from (
-       v_count, v_count, v_count, v_count, v_count, v_count, v_count, v_count, v_count, v_count
-     )
+     is distinct from (v_count, v_count, v_count, v_count, v_count, v_count, v_count, v_count, v_count)
+    or (cardinality(p_headers) in (1, v_count)) is not true
     or cardinality(p_on_duplicates) <> v_count
     or cardinality(p_costs) <> v_count
-    or cardinality(p_groups) <> v_count
+    or cardinality(p_groups) not in (1, v_count)
   then
     raise exception 'the arrays of fq_enqueue_unique differ in length'
       using errcode = 'QF001', hint = 'pass arrays of one length, with null where a message has no value';
@@ -132,6 +132,10 @@ begin
       v_there := found;
       ordinal := 1;
       if v_taken then
+        perform fairqueue.fq_check_messages(
+          p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
+          p_on_duplicates, p_costs, p_groups
+        );
         message_id := v_message_id;
         created := false;
         outcome := 'duplicate';
@@ -193,14 +197,18 @@ begin
         return next;
         return;
       end if;
-      with undone as (
-        delete from fairqueue.fq_message m
-        where m.id = v_message_id
-        returning m.channel_id
-      )
-      insert into fairqueue.fq_signal (queue, channel_id, added, bounded)
-      select p_queue, u.channel_id, -1, true
-      from undone u;
+      delete from fairqueue.fq_message m
+      where m.id = v_message_id;
+      -- Nobody else has seen the signal. It is among the last ones: only those that others have sent since come later.
+      delete from fairqueue.fq_signal g
+      where g.ctid = (
+          select c.ctid
+          from fairqueue.fq_signal c
+          where c.queue = p_queue
+            and c.message_id = v_message_id
+          order by c.queue desc, c.id desc
+          limit 1
+        );
     end loop;
     raise exception 'a key of queue % was taken for another period at each of % tries', quote_literal(p_queue), c_tries
       using errcode = '40001', hint = 'try the transaction again';
@@ -262,6 +270,13 @@ begin
         )
       limit 1
     ) k on true;
+    -- fq_enqueue checks those that are passed on, and counts them.
+    if num_nonnulls(variadic v_holders) > 0 then
+      perform fairqueue.fq_check_messages(
+        p_channels, p_kinds, p_contents, p_headers, p_delays, p_ats, p_priorities, p_keys, p_max_attempts,
+        p_on_duplicates, p_costs, p_groups
+      );
+    end if;
     select array_agg(u.ord::integer order by u.ord), array_agg(u.channel order by u.ord),
       array_agg(u.kind order by u.ord),
       array_agg(u.content order by u.ord), array_agg(u.headers order by u.ord), array_agg(u.delay order by u.ord),
@@ -280,6 +295,13 @@ begin
         unique_for, from_end, holder, ord
       )
     where u.holder is null;
+    -- One element for all messages is one for those that are left.
+    if cardinality(p_headers) < v_count then
+      v_headers := p_headers;
+    end if;
+    if cardinality(p_groups) < v_count then
+      v_groups := p_groups;
+    end if;
 
     begin
       select array_agg(e.message_id order by e.ordinal), array_agg(e.created order by e.ordinal),

@@ -1,0 +1,185 @@
+"""Calls of fq_enqueue_unique beside those of fq_enqueue: what is refused and taken, and what an undone one leaves."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from sqlalchemy_fairqueue import ChannelFull, Queue
+from sqlalchemy_fairqueue.database.drivers import refusal_of
+from tests.fixtures.connections import Connect
+from tests.fixtures.database import Database
+from tests.fixtures.waits import Waits
+from tests.queue.periods import HOUR, complete_all, enqueue_key
+
+_TYPES = {
+    "channels": "text[]",
+    "kinds": "text[]",
+    "contents": "bytea[]",
+    "headers": "jsonb[]",
+    "delays": "bigint[]",
+    "ats": "bigint[]",
+    "priorities": "integer[]",
+    "keys": "text[]",
+    "max_attempts": "integer[]",
+    "policy": "jsonb",
+    "on_duplicates": "text[]",
+    "notify": "boolean",
+    "hold": "bigint[]",
+    "costs": "integer[]",
+    "groups": "uuid[]",
+}
+_TWO: dict[str, str | None] = {
+    "channels": "{a,a}",
+    "kinds": "{x,x}",
+    "contents": "{y,y}",
+    "headers": "{null,null}",
+    **dict.fromkeys(("delays", "ats", "priorities", "max_attempts"), "{null,null}"),
+    "keys": "{k,free}",
+    "unique_fors": "{3600000000,3600000000}",
+    "from_ends": "{false,false}",
+}
+_GROUP = "4b8a8f4e-6f0e-4c3c-9a0c-3d0d0a5d7c11"
+
+
+@pytest.fixture
+def connection(engine: Engine) -> Iterator[Connection]:
+    """A connection whose transactions are rolled back."""
+    with engine.connect() as connection:
+        yield connection
+
+
+def _call(connection: Connection, words: dict[str, str | None], *, periods: bool) -> list[tuple[Any, ...]]:
+    """Send a call whose arrays are literals of SQL, two elements each, unless others are given; its rows in order."""
+    given = {**dict.fromkeys(_TYPES), **_TWO, "notify": "false", **words}
+    types = dict(_TYPES)
+    if periods:
+        name, types = "fq_enqueue_unique", {**types, "unique_fors": "bigint[]", "from_ends": "boolean[]"}
+    else:
+        name, given = "fq_enqueue", {one: value for one, value in given.items() if one in types}
+    arguments = ", ".join(f"cast(%({one})s as {type_})" for one, type_ in types.items())
+    rows = connection.exec_driver_sql(f"select * from {name}('documents', {arguments}) order by ordinal", given)
+    return [tuple(row) for row in rows]
+
+
+def _refused(connection: Connection, words: dict[str, str | None], *, periods: bool) -> tuple[str | None, str]:
+    """Send a call that is refused: the SQLSTATE and the first line of the message, the function's name left out."""
+    with pytest.raises(DBAPIError) as caught:
+        _call(connection, words, periods=periods)
+    connection.rollback()
+    found = refusal_of(caught.value)
+    return found.sqlstate, str(caught.value.orig).splitlines()[0].replace("fq_enqueue_unique", "fq_enqueue")
+
+
+def _alone(words: dict[str, str | None]) -> dict[str, str | None]:
+    """The same call with the first of its two messages alone."""
+    return {name: f"{{{value[1:-1].split(',')[0]}}}" if value else value for name, value in {**_TWO, **words}.items()}
+
+
+BAD: dict[str, dict[str, str | None]] = {
+    "no kind": {"kinds": "{null,x}"},
+    "an empty kind": {"kinds": '{"",x}'},
+    "no content": {"contents": "{null,y}"},
+    "headers too long": {"headers": f'{{"\\"{"h" * 70_000}\\"",null}}'},
+    "a negative delay": {"delays": "{-1,null}"},
+    "a far time": {"ats": "{253402300800000000,null}"},
+    "a priority of 0": {"priorities": "{0,null}"},
+    "a delay and a time": {"delays": "{1,null}", "ats": "{1,null}"},
+    "an empty key": {"keys": '{"",k}'},
+    "no attempts": {"max_attempts": "{0,null}"},
+    "an unknown policy": {"on_duplicates": "{keep,skip}"},
+    "a cost of 0": {"costs": "{0,1}"},
+}
+
+
+@pytest.mark.parametrize("taken", ["free", "living", "ended"])
+def test_a_bad_value_is_refused_whether_its_key_is_taken(
+    queue: Queue, engine: Engine, connection: Connection, taken: str
+) -> None:
+    """A message alone, and one beside others, is refused with the words of fq_enqueue."""
+    if taken != "free":
+        enqueue_key(queue, engine)
+    if taken == "ended":
+        complete_all(queue, engine)
+    for name, bad in BAD.items():
+        for words in (bad, _alone(bad)):
+            state, said = _refused(connection, words, periods=False)
+            assert state == "QF001"
+            assert _refused(connection, words, periods=True) == (state, said), name
+
+
+def test_the_bad_one_is_named(queue: Queue, engine: Engine, connection: Connection) -> None:
+    """It is named by its place in the call, also where messages before it have keys that are taken."""
+    enqueue_key(queue, engine)
+    _, said = _refused(connection, {"max_attempts": "{null,0}"}, periods=True)
+    assert "message 2 of fq_enqueue has a bad value" in said
+
+
+SHAPES: dict[str, dict[str, str | None]] = {
+    "one header for all": {"headers": '{"1"}'},
+    "one header for all, in another subscript": {"headers": '[0:0]={"1"}'},
+    "one group for all": {"groups": f"{{{_GROUP}}}"},
+    "one group for all, in another subscript": {"groups": f"[7:7]={{{_GROUP}}}"},
+    "both": {"headers": '{"1"}', "groups": f"{{{_GROUP}}}"},
+}
+
+
+@pytest.mark.parametrize("taken", ["free", "living"])
+def test_one_element_for_all(queue: Queue, engine: Engine, connection: Connection, taken: str) -> None:
+    """Headers and groups of one element hold for all messages that are added, as in fq_enqueue."""
+    queue.enqueue_now(engine, channel="a", payload=1)
+    if taken == "living":
+        enqueue_key(queue, engine)
+    for shape, words in SHAPES.items():
+        kept = []
+        for periods in (False, True):
+            outcomes = [row[3] for row in _call(connection, words, periods=periods)]
+            added = connection.exec_driver_sql(
+                "select dedupe_key, headers, group_id from fq_message where kind = 'x' order by dedupe_key"
+            ).all()
+            kept.append((outcomes, added))
+            connection.rollback()
+        assert kept[0] == kept[1], shape
+        assert kept[0][0] == ["created" if taken == "free" else "duplicate", "created"]
+        assert len(kept[0][1]) == (2 if taken == "free" else 1)
+
+
+LENGTHS: list[dict[str, str | None]] = [
+    {"headers": "{null,null,null}"},
+    {"headers": "{}"},
+    {"headers": None},
+    {"groups": "{null,null,null}"},
+    {"kinds": "{x}"},
+    {"keys": "{k}"},
+]
+
+
+def test_other_lengths(connection: Connection) -> None:
+    """Arrays of other lengths are refused as by fq_enqueue."""
+    for words in LENGTHS:
+        assert _refused(connection, words, periods=True) == _refused(connection, words, periods=False), words
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_an_undone_message_makes_no_room(
+    engine: Engine, connect: Connect, waits: Waits, database: Database, *, bounded: bool
+) -> None:
+    """A message that is undone leaves no signal: a bound that is set before its enqueue, or afterwards, is kept."""
+    queue = Queue("documents")
+    holder = connect()
+    queue.configure_channel(holder, "new", max_backlog=3 if bounded else None)
+    rival = waits.start(
+        lambda rival: queue.enqueue_now(rival, channel="new", key="k", payload=2, unique_for=HOUR)
+    ).blocked()
+    # As if another message had come and gone before it looked.
+    database.execute("insert into fq_key_period values ('documents', 'new', 'k', 1000, 1, fq_now() + 1000000000)")
+    holder.commit()
+    assert rival.result() == 1000
+    queue.configure_channel(engine, "new", max_backlog=3)
+    for number in range(3):
+        queue.enqueue_now(engine, channel="new", payload=number)
+    with pytest.raises(ChannelFull):
+        queue.enqueue_now(engine, channel="new", payload="one too many")
+    assert database.value("select sum(added) from fq_signal") == 3
