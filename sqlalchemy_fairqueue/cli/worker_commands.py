@@ -18,6 +18,7 @@ _COLUMNS = (
     Column("channel", blank=BLANK),
     number_column("waits until (UTC)", blank=BLANK),
     number_column("lease ends (UTC)"),
+    number_column("asked to stop (UTC)", blank=BLANK),
 )
 
 
@@ -34,6 +35,7 @@ def list_workers(options: Options) -> Result:
             cell(one.channel),
             cell(one.waiting_until),
             cell(one.expires_at),
+            cell(one.stop_requested_at),
         ]
         for one in found
     ]
@@ -47,6 +49,8 @@ def list_workers(options: Options) -> Result:
             "delivered_at": one.delivered_at,
             "waiting_until": one.waiting_until,
             "expires_at": one.expires_at,
+            "stop_requested_at": one.stop_requested_at,
+            "stop_requested_by": one.stop_requested_by,
         }
         for one in found
     ]

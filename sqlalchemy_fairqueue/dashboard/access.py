@@ -42,7 +42,7 @@ class Access:
     Attributes:
         name: Who it is, for the record of actions.
         role: A viewer sees; an operator also changes.
-        payloads: Whether they see payloads, headers and error texts of messages.
+        payloads: Whether they see payloads, headers, results and error texts of messages.
     """
 
     name: str

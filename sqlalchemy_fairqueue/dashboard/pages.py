@@ -14,7 +14,7 @@ from sqlalchemy_fairqueue.dashboard.group_pages import GroupPages
 from sqlalchemy_fairqueue.dashboard.plan_pages import PlanPages, values_of
 from sqlalchemy_fairqueue.dashboard.policies import EDITOR
 from sqlalchemy_fairqueue.dashboard.rendering import payload_text
-from sqlalchemy_fairqueue.dashboard.timelines import timeline, trace_link
+from sqlalchemy_fairqueue.dashboard.timelines import ENDED, ended_timeline, timeline, trace_link
 from sqlalchemy_fairqueue.dashboard.words import headline, queue_state
 from sqlalchemy_fairqueue.errors import NotGranted
 from sqlalchemy_fairqueue.figures import Reason
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from sqlalchemy_fairqueue.figures import QueueFigures
+    from sqlalchemy_fairqueue.dashboard.access import Access
+    from sqlalchemy_fairqueue.figures import Figures, QueueFigures
     from sqlalchemy_fairqueue.values import DeadLetterGroup, QuarantinedInfo, ScheduleInfo
 
 GROUPED = 10_000
@@ -39,6 +40,7 @@ _LETTERS = 50
 _QUARANTINED = 100
 _MESSAGES = 20
 _ATTEMPTS = 100
+_SHOWN_BYTES = 65_536
 _SCHEDULES = 200
 
 
@@ -113,7 +115,7 @@ class Pages(GroupPages, PlanPages):
             letter = next(iter(await self.reading.call(of.dead_letters, of.adead_letters, message_id)), None)
         one = message or letter
         if one is None:
-            raise HTTPException(404, f"Queue {queue.name!r} has no message {message_id}: it is done or was purged.")
+            return await self._ended(request, access, figures, queue, message_id)
         tenant = await self.tenant_row(queue, figures, one.channel) if message else None
         read_attempts = partial(database.message_attempts, target=target, message_id=message_id, limit=_ATTEMPTS)
         attempts = await self.reading.read(read_attempts)
@@ -121,13 +123,34 @@ class Pages(GroupPages, PlanPages):
         if access.payloads:
             content, size = (message.content, message.content_size) if message else (b"", None)
             if letter:
-                content, size = letter.content[:65_536], len(letter.content)
+                content, size = letter.content[:_SHOWN_BYTES], len(letter.content)
             payload = payload_text(content, size)
         return self.answer(
             request, "message.html", access, figures,
             queue=queue, message=message, letter=letter, message_id=message_id, payload=payload, row=tenant,
             steps=timeline(message, letter, attempts, figures.at), recorded=queue.records_history or bool(attempts),
             trace=trace_link(self.trace_url, one.headers),
+        )  # fmt: skip
+
+    async def _ended(
+        self, request: Request, access: Access, figures: Figures, queue: QueueFigures, message_id: int
+    ) -> Response:
+        """A message that has ended and of which a result is kept, or one in quarantine."""
+        target = self.target_of(queue.name)
+        read = partial(database.results, target=target, message_ids=[message_id])
+        [kept] = await self.reading.read(read)
+        if kept.state not in ENDED:
+            raise HTTPException(404, f"Queue {queue.name!r} has no message {message_id}: it is done or was purged.")
+        read_attempts = partial(database.message_attempts, target=target, message_id=message_id, limit=_ATTEMPTS)
+        attempts = await self.reading.read(read_attempts)
+        result = None
+        if access.payloads and kept.state == "completed":
+            content = b"null" if kept.content is None else kept.content
+            result = payload_text(content[:_SHOWN_BYTES], len(content))
+        return self.answer(
+            request, "ended.html", access, figures,
+            queue=queue, message_id=message_id, kept=kept, state=ENDED[kept.state], result=result,
+            steps=ended_timeline(attempts, kept), recorded=queue.records_history or bool(attempts),
         )  # fmt: skip
 
     async def dead(self, request: Request) -> Response:

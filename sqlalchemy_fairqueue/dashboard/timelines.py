@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime, timedelta
 
+    from sqlalchemy_fairqueue.database import FoundResult
     from sqlalchemy_fairqueue.values import AttemptDetails, DeadLetterInfo, MessageDetails
 
 _LEAST_WAIT_SECONDS = 0.001
@@ -24,6 +25,15 @@ _OUTCOMES = {
     "expired": ("was lost: its lease ended before it was settled", "bad"),
     "cancelled": ("was cancelled", "warn"),
 }
+
+ENDED = {
+    "completed": ("completed", "good"),
+    "unkept": ("completed", "good"),
+    "expired": ("ended", "calm"),
+    "cancelled": ("cancelled", "warn"),
+    "failed": ("in quarantine", "bad"),
+}
+"""The words and levels of messages that have ended, by the states of their results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +77,18 @@ def timeline(
     elif letter is not None:
         steps.append(Step(letter.died_at, f"died after {plural(letter.attempts, 'attempt')}: {letter.reason}", "bad"))
     return steps
+
+
+def ended_timeline(attempts: Sequence[AttemptDetails], kept: FoundResult) -> list[Step]:
+    """The steps of a message that has ended: its attempts that did not complete it, and its end."""
+    steps: list[Step] = []
+    before = attempts[0].ready_at if attempts else None
+    for attempt in attempts:
+        steps += _waited(attempt.ready_at, attempt.started_at, before or attempt.ready_at)
+        steps.append(_attempt(attempt))
+        before = attempt.finished_at
+    words, level = ENDED[kept.state]
+    return [*steps, Step(kept.finished_at, words, level)]
 
 
 def _waited(ready_at: datetime, started_at: datetime, before: datetime) -> Iterator[Step]:

@@ -127,7 +127,7 @@ from sqlalchemy_fairqueue.database.slots import (
     run_slots,
 )
 from sqlalchemy_fairqueue.database.stats import channel_stats, queues, stats
-from sqlalchemy_fairqueue.database.stop_requests import StopRequest, request_stop, stop_requests
+from sqlalchemy_fairqueue.database.stop_requests import StopRequest, asked_to_stop, request_stop, stop_requests
 from sqlalchemy_fairqueue.database.targets import Target
 from sqlalchemy_fairqueue.database.tokens import Token
 from sqlalchemy_fairqueue.database.versions import check_installed, version
@@ -166,6 +166,7 @@ __all__ = [
     "Token",
     "Unsettled",
     "Wait",
+    "asked_to_stop",
     "begin_result_wait",
     "begin_wait",
     "bury",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.database.stop_requests import asked_to_stop
 from sqlalchemy_fairqueue.times import any_instant, duration
 from sqlalchemy_fairqueue.values import (
     TAKERS,
@@ -25,10 +28,16 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from sqlalchemy_fairqueue.database.calls import Clause
+    from sqlalchemy_fairqueue.database.stop_requests import StopRequest
     from sqlalchemy_fairqueue.database.targets import Target
 
 COMPETING = 3000
 """Messages out, and ready channels, that the contention of one channel is read from."""
+
+HEARD = timedelta(seconds=10)
+"""A worker that its database answers has heard of a request to stop by then."""
+LONGEST_WAIT = timedelta(seconds=61)
+"""A worker registers a wait for no longer."""
 
 # Names as bytes: one that the connection's encoding lacks would cost all rows.
 _CHANNEL = "convert_to(channel, 'UTF8') as channel"
@@ -151,7 +160,7 @@ def consumers(connection: Connection, target: Target, *, limit: int) -> list[Con
         {"queue": target.queue, "limit": limit},
         f"read the consumers of queue {target.queue!r}",
     )
-    return [
+    found = [
         ConsumerInfo(
             queue=target.queue,
             consumer=_text(row.consumer) or "",
@@ -165,6 +174,20 @@ def consumers(connection: Connection, target: Target, *, limit: int) -> list[Con
         )
         for row in rows
     ]
+    requests = asked_to_stop(connection, target) if found else {}
+    return [_asked(one, requests.get(one.consumer)) for one in found]
+
+
+def _asked(consumer: ConsumerInfo, request: StopRequest | None) -> ConsumerInfo:
+    """A consumer with the request to stop, unless it has begun something since that a worker that stops does not."""
+    if request is None:
+        return consumer
+    heard_at = request.requested_at + HEARD
+    took = consumer.delivered_at is not None and consumer.delivered_at > heard_at
+    waits = consumer.waiting_until is not None and consumer.waiting_until > heard_at + LONGEST_WAIT
+    if took or waits:
+        return consumer
+    return replace(consumer, stop_requested_at=request.requested_at, stop_requested_by=request.requested_by)
 
 
 def _instant(value: int | None) -> datetime | None:

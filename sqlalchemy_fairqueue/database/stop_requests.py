@@ -66,3 +66,22 @@ def stop_requests(
     return [
         StopRequest(row.queue, str(row.requested_by, "utf-8", "replace"), any_instant(row.requested_at)) for row in rows
     ]
+
+
+@cache
+def asked_to_stop_clause(schema: str | None) -> Clause:
+    """``fq_asked_to_stop``."""
+    names = "convert_to(consumer, 'UTF8') as consumer, convert_to(requested_by, 'UTF8') as requested_by"
+    return call(schema, "fq_asked_to_stop", f"{names}, requested_at", queue="text")
+
+
+def asked_to_stop(connection: Connection, target: Target) -> dict[str, StopRequest]:
+    """The requests of the last hour to consumers of a queue, by the consumer's name."""
+    doing = f"read the requests to consumers of queue {target.queue!r} to stop"
+    rows = fetch(connection, asked_to_stop_clause(target.schema), {"queue": target.queue}, doing, as_bytes=True)
+    return {
+        str(row.consumer, "utf-8", "replace"): StopRequest(
+            target.queue, str(row.requested_by, "utf-8", "replace"), any_instant(row.requested_at)
+        )
+        for row in rows
+    }

@@ -90,6 +90,10 @@ class ConsumerInfo:
         channel: The channel of that message, or None.
         expires_at: When its last lease expires unless it is extended, in UTC.
         waiting_until: Until when it waits for work, in UTC. None: it does not wait.
+        stop_requested_at: When it was asked to stop (:meth:`~sqlalchemy_fairqueue.Queue.stop_worker`), in UTC. None: it
+            was not within the last hour, or it took or waited for work more than ten seconds later, as a worker does
+            that started under the name after the request.
+        stop_requested_by: Who asked, or None.
     """
 
     queue: str
@@ -101,3 +105,5 @@ class ConsumerInfo:
     channel: str | None
     expires_at: datetime
     waiting_until: datetime | None
+    stop_requested_at: datetime | None = None
+    stop_requested_by: str | None = None

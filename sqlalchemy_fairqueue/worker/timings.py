@@ -39,7 +39,7 @@ class Timings:
         groups_at_once: Most groups that one statement finishes.
         groups_kept: Finished groups are kept for so long.
         stop_requests_every: Time between two polls for requests of operators to stop.
-    forgotten_at_once: Housekeeping reads, or deletes, so many channels in a transaction.
+        forgotten_at_once: Housekeeping reads, or deletes, so many channels in a transaction.
         unanswered_after: Time from a dequeue without an answer to the first lookup of what it took: the database may
             still be at it when the connection is gone.
         poll_soon: Time to the next poll after one that gave less than it asked for.

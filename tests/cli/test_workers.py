@@ -21,6 +21,10 @@ def test_list(cli: Cli, engine: Engine, database: Database) -> None:
         database.execute("update fq_lease set consumer = :name where consumer not like '%w1'", name=name)
     found = cli("workers", "list", "--json").document
     assert [(one["consumer"], one["leased"]) for one in found["workers"]] == [("[red]w1", 2), ("w2", 1)]
+    assert cli("workers", "stop", "w2", "--by", "dana", "--queue", "documents").status == 0
+    found = cli("workers", "list", "--json").document["workers"]
+    assert [one["stop_requested_by"] for one in found] == [None, "dana"]
+    assert found[1]["stop_requested_at"] is not None
     assert [row[:2] for row in cli("workers", "list").rows()] == [["worker", "holds"], ["[red]w1", "2"], ["w2", "1"]]
 
 

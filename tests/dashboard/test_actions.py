@@ -81,6 +81,9 @@ def test_stop_a_worker(browse: Browse, engine: Engine, audit: pytest.LogCaptureF
     with Session(engine) as session:
         [request] = session.scalars(select(StopRequest)).all()
     assert (request.queue, request.consumer, request.requested_by) == ("documents", name, "otto")
+    page = browse("viewer").get("workers")
+    assert "works asked to stop" in page.text
+    assert "ago, by otto" in page.text
     QUEUE.complete(engine, delivery)
     with Session(engine) as session, session.begin():
         session.execute(text("delete from fq_lease"))

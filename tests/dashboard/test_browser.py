@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(MISSING, reason="no Chromium with its driver on 
 def test_every_page_at_every_width(chromium: Open, engine: Engine) -> None:
     """No page is wider than a phone or a desk, and the browser complains of nothing, whatever the names are."""
     hostile = "<img src=x onerror=alert(1)>"
-    QUEUE.configure(engine, history=True)
+    QUEUE.configure(engine, history=True, results=timedelta(days=1))
     QUEUE.configure_plan(engine, hostile, weight=2)
     QUEUE.configure_channel(engine, hostile, plan=hostile, max_concurrency=1)
     QUEUE.schedule(engine, hostile, channel=hostile, every=timedelta(hours=1), kind=hostile)
@@ -46,12 +46,17 @@ def test_every_page_at_every_width(chromium: Open, engine: Engine) -> None:
     [tried_too, *_] = lease(engine, 99)
     QUEUE.retry(engine, tried_too, delay=timedelta(0), error=hostile * 9)
     [dead] = bury(engine, hostile)
+    enqueue(engine, "customer-6")
+    [done] = lease(engine, 1)
+    QUEUE.complete(engine, done, result={hostile: hostile * 9, "long": "x" * 2000})
+    lease(engine, 99)
+    QUEUE.stop_worker(engine, QUEUE.consumers(engine)[0].consumer, by=hostile * 3)
     set_aside(engine, hostile, 900, words=hostile * 9)
     [message] = enqueue(engine, "customer-7", payload={"long": "x" * 2000, hostile: hostile})
     with Session(engine) as session, session.begin(), QUEUE.group(session) as group:
         group.enqueue_many([Enqueue(channel=hostile, payload=1)])
     browser = chromium()
-    ids = {"message": (message, dead, tried, tried_too.message_id)}
+    ids = {"message": (message, dead, tried, tried_too.message_id, done.message_id, 900)}
     pages = [f"message?queue=documents&id={one}" for one in ids["message"]]
     pages += [f"tenant?{urlencode({'queue': 'documents', 'channel': name})}" for name in ("customer-7", hostile)]
     pages += [f"plan?{urlencode({'queue': 'documents', 'plan': hostile})}", f"group?queue=documents&group={group.id}"]
@@ -214,6 +219,22 @@ def test_every_other_action(chromium: Open, engine: Engine) -> None:
     browser.press("Put back", "Put back: it is due now")
     browser.press("Delete…", "from the quarantine for good?", "Delete it", "Deleted from the quarantine: 1.")
     assert QUEUE.quarantined(engine) == []
+    assert browser.complaints() == []
+
+
+def test_stop_a_worker(chromium: Open, engine: Engine) -> None:
+    """A worker is asked to stop after a question, and is marked from then on; a result is shown to who may see it."""
+    QUEUE.configure(engine, results=timedelta(days=1))
+    done, _ = enqueue(engine, "customer-6", "customer-6")
+    QUEUE.complete(engine, lease(engine, 1), result={"pages": 7})
+    lease(engine, 1)
+    browser = chromium()
+    browser.open("workers")
+    assert "asked to stop" not in browser.text
+    browser.press("Stop…", "to stop?", "Ask it to stop", "Asked: within seconds")
+    assert "asked to stop" in browser.text
+    browser.open(f"message?queue=documents&id={done}")
+    assert '"pages": 7' in browser.text
     assert browser.complaints() == []
 
 

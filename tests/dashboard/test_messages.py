@@ -1,4 +1,4 @@
-"""The page of a message: its attempts with the waits between, why it waits, its trace, its move to another tenant."""
+"""The page of a message: its attempts, the waits between, why it waits, its trace, its move elsewhere, its result."""
 
 import logging
 from datetime import timedelta
@@ -11,7 +11,9 @@ from sqlalchemy_fairqueue.dashboard import create_dashboard
 from sqlalchemy_fairqueue.figures import Reason
 from tests.cli.messages import ODD_NAMES, QUEUE, enqueue, lease
 from tests.dashboard.conftest import Browse, authorize, visited
+from tests.dashboard.scenario import set_aside
 from tests.figures.test_reasons import prepare
+from tests.fixtures.database import Database
 
 _TRACEPARENT = f"00-{'1' * 32}-{'2' * 16}-01"
 
@@ -134,3 +136,58 @@ def test_moves_that_are_refused(browse: Browse, engine: Engine) -> None:
     assert all(one.button != "Move…" for one in user.get("message", queue="documents", id=message_id).forms)
     held = user.submit(user.submit(form, to="customer-8").form("Move the message"))
     assert "A consumer holds the message: it stays." in held.text
+
+
+def test_results(browse: Browse, engine: Engine) -> None:
+    """A message that has ended says how and shows its result, to those who may see payloads; attempts stand before."""
+    QUEUE.configure(engine, history=True, results=timedelta(days=1))
+    value = {"pages": ["<b>köln</b>\x1b[31m"]}
+    done, nothing, cancelled = enqueue(engine, "a", "a", "a", kind="parse")
+    QUEUE.cancel(engine, cancelled)
+    QUEUE.retry(engine, lease(engine, 1), delay=timedelta(0), error="Traceback\nTimeoutError: host 1")
+    for message in lease(engine, 2):
+        QUEUE.complete(engine, message, result=value if message.message_id == done else None)
+    page = browse("reader").get("message", queue="documents", id=done)
+    assert page.status == 200
+    assert r'"<b>köln</b>\u001b[31m"' in page.text
+    assert page.links["a"] == "tenant?queue=documents&channel=a"
+    steps = page.text.partition("What happened")[2].partition("Result")[0]
+    assert steps.index("host 1") < steps.index("completed")
+    hidden = browse("viewer").get("message", queue="documents", id=done).text
+    assert "completed" in hidden
+    assert "You may not see results." in hidden
+    assert "köln" not in hidden
+    assert "host 1" not in hidden
+    assert "null" in browse("reader").get("message", queue="documents", id=nothing).text
+    assert "State cancelled" in browse("viewer").get("message", queue="documents", id=cancelled).text
+
+
+def test_results_that_are_not_kept(browse: Browse, engine: Engine, database: Database) -> None:
+    """A result whose time is over, or that could not be kept, is said to be; a message without one is not there."""
+    [gone] = enqueue(engine, "a")
+    QUEUE.complete(engine, lease(engine, 1))
+    QUEUE.configure(engine, results=timedelta(days=1))
+    ids = enqueue(engine, "a", "b")
+    QUEUE.complete(engine, lease(engine, 2), result="secret")
+    database.execute(
+        "update fq_result set outcome = 'unkept', content = null, problem = 'secret: too large' where message_id = :id",
+        id=ids[0],
+    )
+    database.execute("update fq_result set expires_at = fq_now() where message_id = :id", id=ids[1])
+    reader, viewer = browse("reader"), browse("viewer")
+    assert "It could not be kept: secret: too large" in reader.get("message", queue="documents", id=ids[0]).text
+    assert "It is not kept any more." in reader.get("message", queue="documents", id=ids[1]).text
+    for one in ids:
+        assert "secret" not in viewer.get("message", queue="documents", id=one).text
+    assert reader.get("message", queue="documents", id=gone).status == 404
+
+
+def test_in_quarantine(browse: Browse, engine: Engine) -> None:
+    """A message in quarantine has a page that says so and where it is looked after."""
+    enqueue(engine, "a")
+    set_aside(engine, "a", 900, words="bad <b>")
+    page = browse("reader").get("message", queue="documents", id=900)
+    assert "in quarantine" in page.text
+    assert "it could not be read: bad <b>" in page.text
+    assert page.links["dead letters"] == "dead?queue=documents"
+    assert "it could not be read" not in browse("viewer").get("message", queue="documents", id=900).text

@@ -229,6 +229,34 @@ def test_consumers(engine: Engine) -> None:
     assert Queue("other").consumers(engine) == []
 
 
+def test_consumers_that_were_asked_to_stop(engine: Engine, database: Database) -> None:
+    """It is told who asked and when, but not of one that took or waited for work after it: that started later."""
+    QUEUE.configure(engine, history=True)
+    enqueue(engine, "a", "b")
+    lease(engine, 1)
+    [name] = [one.consumer for one in QUEUE.consumers(engine)]
+    Queue("other").stop_worker(engine, name)
+    assert QUEUE.consumers(engine)[0].stop_requested_at is None
+    QUEUE.stop_worker(engine, name, by="dana")
+    [asked] = QUEUE.consumers(engine)
+    assert asked.stop_requested_by == "dana"
+    assert asked.delivered_at is not None
+    assert asked.stop_requested_at is not None
+    assert asked.stop_requested_at > asked.delivered_at
+
+    def marked(change: str) -> bool:
+        database.execute(change)
+        return QUEUE.consumers(engine)[0].stop_requested_at is not None
+
+    assert marked("update fq_message set delivered_at = fq_now() + 9000000 where lease_id is not null")
+    assert not marked("update fq_message set delivered_at = fq_now() + 11000000 where lease_id is not null")
+    assert marked("update fq_message set delivered_at = null")
+    assert marked("update fq_lease set waiting_until = fq_now() + 70000000")
+    assert not marked("update fq_lease set waiting_until = fq_now() + 75000000")
+    assert marked("update fq_lease set waiting_until = null")
+    assert not marked("update fq_stop_request set requested_at = requested_at - 3600000000")
+
+
 @pytest.mark.parametrize("limit", [0, -1, 100_001, True, "1"])
 def test_limits_that_are_none(engine: Engine, limit: int) -> None:
     """A limit that is none is refused before the database is asked, and by it."""

@@ -1,6 +1,7 @@
 """Requests to stop by roles: operators ask, consumers obey, within their bounds."""
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue import Delivery, NotGranted, Queue, Worker
@@ -37,3 +38,17 @@ def test_within_bounds(jobs: Installation) -> None:
     QUEUE.stop_worker(actor.engine, "w1")
     with pytest.raises(NotGranted, match="queue 'other'"):
         Queue("other", schema=SCHEMA).stop_worker(actor.engine, "w1")
+
+
+def test_who_sees_requests(jobs: Installation) -> None:
+    """Who monitors or operates sees which workers were asked to stop, within the bounds of the grant."""
+    QUEUE.stop_worker(jobs.role("operator", "operator").engine, "w1")
+    bound = jobs.role("bound")
+    jobs.grant(bound.name, "operator", queues=["mine"])
+    asked = f"select consumer from {SCHEMA}.fq_asked_to_stop(:queue)"
+    for actor in (jobs.role("monitor", "monitor"), bound):
+        with actor.engine.connect() as connection:
+            assert connection.scalars(text(asked), {"queue": "mine"}).all() == ["w1"]
+    for actor in (jobs.role("producer", "producer"), jobs.role("consumer", "consumer"), bound):
+        with actor.engine.connect() as connection, pytest.raises(DBAPIError):
+            connection.execute(text(asked), {"queue": "other"})

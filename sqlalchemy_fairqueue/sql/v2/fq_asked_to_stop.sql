@@ -1,0 +1,30 @@
+-- fq_asked_to_stop: the consumers of a queue that were asked to stop within the last hour, who asked last and when.
+-- Guarantees: one snapshot. A name stays here also when its worker has stopped, or another one has started under it.
+-- Cost: the requests of the queue that stand. Locks: none. Index: fq_stop_request_pkey. Errors: QF007.
+create function fairqueue.fq_asked_to_stop(p_queue text)
+returns table (consumer text, requested_by text, requested_at bigint)
+language plpgsql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+begin
+  if not pg_has_role(fairqueue.fq_caller(), current_user, 'usage') then
+    perform fairqueue.fq_check_grant(array['monitor', 'operator']::text[], p_queue, null::text[])
+    where exists (select from fairqueue.fq_grant g where num_nonnulls(g.queues, g.channels) > 0);
+  end if;
+  return query
+  select r.consumer || '', r.requested_by, r.requested_at
+  from fairqueue.fq_stop_request r
+  where r.queue = p_queue
+    and r.requested_at > fairqueue.fq_now() - 3600000000;
+end
+$$;
