@@ -61,7 +61,7 @@ class Contention:
         rival_weight: The weights of the channels that compete, together.
         leased: Messages of the queue that consumers hold.
         served_cost: What the attempts of all channels that ended lately cost: in the last five minutes, or since the
-            oldest of the last 10,000 attempts. None: the queue shares by messages, or records no history.
+            oldest of the last 2,000 attempts. None: the queue shares by messages, or records no history.
         waits: The median, the 90th and 99th percentile and the longest of the channels' waits. Empty: nothing is ready.
     """
 

@@ -35,7 +35,7 @@ class QueueStats:
         signals: Signals that no dequeue has heard yet; thousands for long mean that nobody dequeues.
         consumers: Consumers with a lease that has not ended.
         served_cost: What the attempts that ended since *served_since* cost. None: the queue records no history.
-        served_since: Since when, in UTC: since five minutes ago, or since the oldest of the last 10,000 attempts that
+        served_since: Since when, in UTC: since five minutes ago, or since the oldest of the last 2,000 attempts that
             all queues recorded, if that is later.
     """
 

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Enqueue, InvalidArgument, Queue
+from sqlalchemy_fairqueue.times import instant
 from tests.fixtures.database import Database
 
 _COSTS = "select cost from fq_message order by id"
@@ -180,3 +181,33 @@ def test_stats_tell_what_was_served(queue: Queue, engine: Engine) -> None:
     assert stats.served_since is not None
     age = datetime.now(UTC) - stats.served_since
     assert timedelta(minutes=4) < age < timedelta(minutes=30)
+
+
+_HISTORY = """
+insert into fq_history (
+  queue, channel_id, channel, message_id, kind, attempt, enqueued_at, ready_at, started_at, finished_at, outcome, cost
+)
+select :queue, c.id, c.name, g, 'k', 1, t.at, t.at, t.at, t.at, 'completed', :cost
+from fq_channel c
+cross join generate_series(1, :count) g
+cross join lateral (select fq_now() - :age - 1000 * (:count - g) as at) t
+"""
+
+
+def test_a_sample_of_what_was_served(queue: Queue, engine: Engine, database: Database) -> None:
+    """Of many attempts that ended lately the last 2,000 count, since the oldest of them; of few, five minutes."""
+    queue.enqueue_now(engine, channel="a", payload=1)
+    queue.configure(engine, history=True)
+    database.execute(_HISTORY, queue=queue.name, age=600_000_000, count=300, cost=1)
+    assert queue.stats(engine).served_cost == 0
+    database.execute(_HISTORY, queue=queue.name, age=0, count=199, cost=1)
+    stats = queue.stats(engine)
+    assert stats.served_cost == 199
+    assert stats.served_since is not None
+    assert datetime.now(UTC) - stats.served_since > timedelta(minutes=4)
+    database.execute(_HISTORY, queue=queue.name, age=0, count=2000, cost=3)
+    stats = queue.stats(engine)
+    assert stats.served_cost == 6000
+    since = database.value("select min(finished_at) from fq_history where cost = 3")
+    assert stats.served_since == instant(since)
+    assert queue.channels(engine)[0].served_cost == 6000

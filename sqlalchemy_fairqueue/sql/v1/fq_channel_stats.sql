@@ -6,7 +6,7 @@
 -- for it alone. served_cost: what its attempts that ended since served_since cost, see fq_recent_costs; both null: the
 -- queue does not record its history.
 -- Cost: four index probes a channel of the answer, its scheduled and its prioritised messages, and what the queue has
--- of leased messages and signals not heard, and at most 10,000 entries of the history. Dead letters: those of the
+-- of leased messages and signals not heard, and at most 2,000 rows of the history. Dead letters: those of the
 -- channels where up to 100 are named, or else those of the queue. With p_busy, one index entry more for each busy
 -- channel. The ready messages are not read: the dispatcher counts them.
 -- Planned anew by each call: a plan for any arguments would read all channels of the queue for one of them, or for a

@@ -6,7 +6,7 @@
 -- Cost: one state row and one index probe a channel with messages; three more for a channel with a signal that is not
 -- heard, a message out or aging priorities, and for the hundred whose heads are the oldest; the scheduled and
 -- prioritised messages; and what the queue has of leased messages, dead letters, signals not heard, and at most
--- 10,000 entries of the history. Neither the ready messages nor the state of idle channels is read; their names are
+-- 2,000 rows of the history. Neither the ready messages nor the state of idle channels is read; their names are
 -- counted in the index (10 million a second).
 -- Locks: none. Index: fq_channel_queue_name_key, fq_channel_state_ready_ix, fq_channel_state_held_back_ix,
 -- fq_channel_state_newest_ix, fq_channel_state_dropped_ix, fq_message_ready_ix, fq_message_lease_ix, fq_signal_pkey,

@@ -10,7 +10,7 @@
 -- back. consumers: whether a consumer of the queue has a lease that has not expired. served_cost, queue_cost: as in
 -- fq_contention.
 -- Cost: p_scan index entries of each kind, three probes a row of the answer, one each for channels with messages out
--- or signals, and at most 10,000 entries of the history in queues that do not share by messages. Locks: none.
+-- or signals, and at most 2,000 rows of the history in queues that do not share by messages. Locks: none.
 -- Index: fq_channel_queue_name_key, fq_channel_pkey, fq_channel_state_newest_ix, fq_channel_state_ready_ix,
 -- fq_lease_expires_ix, fq_message_lease_ix, fq_signal_pkey, fq_queue_pkey, fq_queue_state_newest_ix; those of
 -- fq_recent_costs. Errors: QF001 bad limit; QF007.
