@@ -1,5 +1,7 @@
 """Each field of a policy on each of its ways to the database and back: a way that forgets a new field fails here."""
 
+import ast
+import inspect
 from dataclasses import fields
 from datetime import timedelta
 from typing import get_type_hints
@@ -14,20 +16,39 @@ from sqlalchemy_fairqueue.models import ChannelState, QueueConfig
 from sqlalchemy_fairqueue.times import microseconds
 from sqlalchemy_fairqueue.values import PolicyChanges, PolicyFields
 from tests.fixtures.database import Database
-from tests.policies import SAMPLES
+from tests.policies import SAMPLES, WORDS
 
 EVERYTHING = ChannelPolicy(**SAMPLES)
 
 
 def test_each_field_has_a_sample() -> None:
     """The samples have all fields, each with another value than its initial one."""
-    assert SAMPLES.keys() == {field.name for field in fields(ChannelPolicy)}
+    assert SAMPLES.keys() == WORDS.keys() == {field.name for field in fields(ChannelPolicy)}
     assert all(getattr(ChannelPolicy(), name) != value for name, value in SAMPLES.items())
 
 
 def test_changes_have_the_types_of_the_fields() -> None:
     """PolicyChanges, which type checkers read, has the fields of a policy and their types; a rate may be text, too."""
     assert get_type_hints(PolicyChanges) == get_type_hints(PolicyFields) | {"rate": Rate | str | None}
+
+
+def test_type_checkers_know_every_argument() -> None:
+    """The signature of ChannelPolicy, which only type checkers read, has the fields, their types and initial values."""
+    tree = ast.parse(inspect.getsource(ChannelPolicy))
+    [init] = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
+    declared = {
+        argument.arg: (argument.annotation and ast.unparse(argument.annotation), default and ast.unparse(default))
+        for argument, default in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True)
+    }
+    types = {field.name: str(field.type) for field in fields(PolicyFields)} | {"rate": "Rate | str | None"}
+    assert declared == {field.name: (types[field.name], repr(field.default)) for field in fields(PolicyFields)}
+
+
+@pytest.mark.parametrize("field", SAMPLES)
+def test_a_misspelled_field_is_answered_with_an_example(field: str) -> None:
+    """The error for a name that is nearly that of a field shows how that field is written."""
+    with pytest.raises(TypeError, match=f"; write {field}="):
+        ChannelPolicy(**{f"{field}_": SAMPLES[field]})
 
 
 def test_the_database_has_the_same_fields(database: Database) -> None:
