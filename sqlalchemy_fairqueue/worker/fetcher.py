@@ -278,6 +278,8 @@ class UnansweredDequeues:
             queue.queue.name,
             extra={"queue": queue.queue.name, "message_ids": tuple(token.message_id for token in unknown)},
         )
-        database.release(connection, queue.target, unknown, delays=[None] * len(unknown), notify=False)
+        # Other workers are woken: this one may have no handler free.
+        delays, notify = [None] * len(unknown), queue.target.notify
+        database.release(connection, queue.target, unknown, delays=delays, notify=notify)
         connection.commit()
         return True

@@ -69,16 +69,24 @@ def test_while_all_are_at_work(
 def test_a_dequeue_that_comes_late(
     queue: Queue, engine: Engine, database: Database, start: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a network delivered to the database long after the worker's lookup is found by a later one."""
-    go, lookups = threading.Event(), []
+    """What a network delivered to the database long after the worker's lookup is given back by a later one.
+
+    That may wake other workers.
+    """
+    go, lookups, notifies = threading.Event(), [], []
     queue.handler()(lambda _: until(go.is_set, "it may end"))
-    held = calls.held
+    held, release = calls.held, calls.release
 
     def look_up(connection: Connection, target: Target, lease_id: int) -> list[Token]:
         lookups.append(lease_id)
         return held(connection, target, lease_id)
 
+    def give_back(*settled: Any, notify: bool, **given: Any) -> object:
+        notifies.append(notify)
+        return release(*settled, notify=notify, **given)
+
     monkeypatch.setattr(calls, "held", look_up)
+    monkeypatch.setattr(calls, "release", give_back)
     send(engine, queue, 1)
     worker = start(queue, concurrency=1, lease=timedelta(hours=1), timings={"unanswered_after": 0.05})
     until(lambda: worker.stats.taken == 1, "all are at work")
@@ -94,5 +102,6 @@ def test_a_dequeue_that_comes_late(
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         assert late.dequeue(connection, 1, timedelta(seconds=1))
     until(lambda: database.value("select count(*) from fq_message where lease_id is null") == 1, "it is given back")
+    assert notifies == [True]
     go.set()
     until(lambda: is_empty(database), "both are done")
