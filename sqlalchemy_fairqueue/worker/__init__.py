@@ -7,7 +7,7 @@ changed afterwards. ``timings`` has every duration, and no part reads another cl
 Threads, most with a connection of its own (``connection``; never one of the application's pool):
 
 ==================== ==================================================================================================
-``<name>-fetch``     ``fetcher``: dequeues when the polls of a ``served_queue`` say so and ``prefetch`` has room, and
+``<name>-fetch``     ``fetcher``: dequeues when a queue's ``poll_schedule`` says so and ``prefetch`` has room, and
                      puts deliveries into the executor's buffer. It registers waits (``wakeups``), and gives back
                      what unanswered dequeues took.
 ``<name>-settle``    ``settler``: settles what handlers finished, in batches, through ``settlement_writer``.

@@ -18,7 +18,7 @@ from sqlalchemy_fairqueue import Delivery, Queue, Release
 from sqlalchemy_fairqueue.database.drivers import Listener
 from sqlalchemy_fairqueue.worker import notifications
 from sqlalchemy_fairqueue.worker.notifications import Subscription
-from sqlalchemy_fairqueue.worker.served_queue import PollSchedule
+from sqlalchemy_fairqueue.worker.poll_schedule import PollSchedule
 from sqlalchemy_fairqueue.worker.timings import Timings
 from tests.fixtures.database import Database
 from tests.worker.conftest import StartWorker

@@ -25,7 +25,7 @@ from sqlalchemy_fairqueue.values import Outcome
 from sqlalchemy_fairqueue.worker.decisions import COMPLETE
 from sqlalchemy_fairqueue.worker.fetcher import Fetcher
 from sqlalchemy_fairqueue.worker.leases import HeldDelivery
-from sqlalchemy_fairqueue.worker.served_queue import PollSchedule
+from sqlalchemy_fairqueue.worker.poll_schedule import PollSchedule
 from sqlalchemy_fairqueue.worker.settlement_writer import SettlementWriter
 from sqlalchemy_fairqueue.worker.settler import Settler
 from sqlalchemy_fairqueue.worker.telemetry import WorkerStats
