@@ -78,8 +78,8 @@ def drop_database(connection: Connection, name: str) -> None:
     looks again after 100 ms, so this waits for their end first, for the same time at most.
 
     Args:
-        connection: an AUTOCOMMIT connection to another database of the server.
-        name: the database.
+        connection: An AUTOCOMMIT connection to another database of the server.
+        name: The database.
     """
     for _ in range(_END_POLLS):
         if connection.execute(_END_CONNECTIONS, {"name": name}).first() is None:

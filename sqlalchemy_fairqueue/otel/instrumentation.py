@@ -123,7 +123,7 @@ class _OpenTelemetry:
         with self._lock:
             self._sent[queue] = self._sent.get(queue, 0) + len(messages)
         current = trace.get_current_span().get_span_context()
-        # What the sampler of this process left out it would leave out below too.
+        # If the sampler of this process left the trace out, it would leave out its send span, too.
         if self._send == "context" or _is_sampled_out(current):
             return injected(current)
         attributes: dict[str, Any] = _common(queue, "send", "enqueue")

@@ -74,7 +74,7 @@ def all_enqueued(session: AnySession, queue: Queue | AnyJob, **wanted: Any) -> l
             members, whatever else that has; a payload goes through the codec first.
 
     Returns:
-        They in the order in which they were sent, those that are only recorded last.
+        The messages in the order in which they were sent, then those that are only recorded.
 
     Raises:
         InvalidArgument: It is no session, or a name in *wanted* is none of these.

@@ -248,21 +248,19 @@ class Housekeeping:
 
     def _prune_groups(self, connection: Connection, schema: str | None) -> None:
         age = timedelta(seconds=self._options.timings.groups_kept)
-        deleted = most = self._options.timings.pruned_at_once
-        while deleted == most and not self._stopping:
-            deleted = database.prune_groups(connection, schema, age=age, limit=most)
-            connection.commit()
+        self._prune(connection, partial(database.prune_groups, schema=schema, age=age))
 
     def _prune_results(self, connection: Connection, schema: str | None) -> None:
-        deleted = most = self._options.timings.pruned_at_once
-        while deleted == most:
-            deleted = database.prune_results(connection, schema, limit=most)
-            connection.commit()
+        self._prune(connection, partial(database.prune_results, schema=schema))
 
     def _prune_keys(self, connection: Connection, schema: str | None) -> None:
+        self._prune(connection, partial(database.prune_keys, schema=schema))
+
+    def _prune(self, connection: Connection, delete: Callable[..., int]) -> None:
+        """Delete as long as there is something left, a bounded number of rows in a transaction."""
         deleted = most = self._options.timings.pruned_at_once
         while deleted == most and not self._stopping:
-            deleted = database.prune_keys(connection, schema, limit=most)
+            deleted = delete(connection, limit=most)
             connection.commit()
 
     def _forget_channels(self, connection: Connection, schema: str | None) -> None:

@@ -145,8 +145,8 @@ class Runtime(Generic[E]):
         """Whether nothing can be delivered now, and nothing that was taken is left; to be asked again and again.
 
         Once all is settled, groups are folded and each queue is polled once more: handlers may have enqueued, and what
-        follows a group is enqueued by the fold. Nothing was taken since then if
-        the count of what was is the same: it rises when what was taken is held, and before the next poll.
+        follows a group is enqueued by the fold. If the count of messages that were taken is still the same, nothing was
+        taken since then: it rises when what was taken is held, and before the next poll.
         """
         taken, now = self._stats.taken, self._clock()
         if any(self._leases.held(queue) for queue in self.queues):

@@ -53,7 +53,9 @@ class StopRequests:
                 self._obeyed = True
                 log.info(
                     "worker %s stops: %r asked it to, at %s, on queue %s",
-                    *(self._options.name, request.requested_by, f"{request.requested_at:%Y-%m-%d %H:%M:%S} UTC"),
+                    self._options.name,
+                    request.requested_by,
+                    f"{request.requested_at:%Y-%m-%d %H:%M:%S} UTC",
                     request.queue,
                     extra={"worker": self._options.name},
                 )

@@ -55,7 +55,7 @@ def settings_of(options: Options, archive: str | None) -> dict[str, QueueSetting
     """The settings of queues as they are now, with an archive only if a database is named too.
 
     Raises:
-        Failure: The database refuses something.
+        CommandError: The database refuses something.
     """
     if archive is not None and not names_database(options):
         return {}
