@@ -89,7 +89,7 @@ class LimitsMachine(FairQueueMachine):
         ]
         if expired and not any(one.expires_at > now for one in self.books.leases.values()):
             held = self.world.rows(
-                "select from fq_message where id = any (%(ids)s) and lease_id is not null", ids=expired
+                "select id from fq_message where id = any (%(ids)s) and lease_id is not null", ids=expired
             )
             if len(held) < len(expired):
                 others = self.others()

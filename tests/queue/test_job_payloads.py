@@ -103,7 +103,10 @@ _TYPES: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     "UUID": (UUID, st.uuids()),
     "datetime": (datetime, _instants),
     "naive datetime": (datetime, st.datetimes()),
-    "datetime with an offset": (datetime, st.datetimes(timezones=st.timezones(), min_value=_MODERN)),
+    "datetime with an offset": (
+        datetime,
+        st.datetimes(timezones=st.timezones(), allow_imaginary=False, min_value=_MODERN),
+    ),
     "date": (date, st.dates()),
     "time": (time, st.times()),
     "timedelta": (timedelta, st.timedeltas()),

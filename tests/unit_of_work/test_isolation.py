@@ -8,6 +8,7 @@ from sqlalchemy.engine.interfaces import IsolationLevel
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import IsolationError, Queue
+from sqlalchemy_fairqueue.database.drivers import sqlstate_of
 from tests.fixtures.connections import Connect
 from tests.fixtures.database import Database
 from tests.fixtures.waits import Waits
@@ -122,5 +123,4 @@ def test_dequeue_in_a_strict_transaction(connect: Connect) -> None:
     connection = connect(isolation_level="REPEATABLE READ")
     with pytest.raises(Exception, match="repeatable read") as caught:
         connection.execute(text("select * from fq_dequeue('documents', 1, 1000000, 'me')"))
-    original = getattr(caught.value, "orig", None)
-    assert IsolationError is IsolationError.of_sqlstate[getattr(original, "sqlstate", "")]
+    assert IsolationError is IsolationError.of_sqlstate[sqlstate_of(caught.value)]
