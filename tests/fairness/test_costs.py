@@ -242,6 +242,22 @@ def test_virtual_time_begins_anew_before_it_leaves_its_range(kernel: Kernel) -> 
     assert served == {"a": 10, "b": 30}
 
 
+def test_virtual_time_begins_anew_beside_a_channel_that_was_idle_for_long(kernel: Kernel) -> None:
+    """A tag near the beginning of the range cannot move back by as much as the others; the queue goes on."""
+    kernel.enqueue("idle")
+    kernel.complete(*kernel.dequeue(1).hands)
+    kernel.enqueue("busy", "busy")
+    kernel.rows(
+        "update fq_channel_state s set tag = %(late)s, next_dequeue_at = %(late)s from fq_channel c "
+        "where c.id = s.channel_id and c.name = 'busy'",
+        late=-(10**18) + 1,
+    )
+    assert [hand.channel for hand in kernel.dequeue(1).hands] == ["busy"]
+    kernel.enqueue("idle")
+    assert sorted(hand.channel for hand in kernel.dequeue(2).hands) == ["busy", "idle"]
+    assert all(FIRST <= row["tag"] < -(10**18) for row in kernel.rows("select tag from fq_channel_state"))
+
+
 @pytest.mark.parametrize("most", [1, 30, 100, 1000])
 def test_a_batch_that_bytes_cut_is_the_beginning_of_the_order(kernel: Kernel, most: int) -> None:
     """However few bytes a call may take, the costs that two channels were served stay within one message."""

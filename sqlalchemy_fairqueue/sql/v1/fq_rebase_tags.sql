@@ -35,9 +35,10 @@ begin
   end if;
   update fairqueue.fq_channel_state s
   set row_version = s.row_version + 1,
-    tag = greatest(s.tag - c_step, -9000000000000000000),
+    -- The subtraction itself must not leave the range.
+    tag = greatest(s.tag, c_step - 9000000000000000000) - c_step,
     next_dequeue_at = case
-      when s.next_dequeue_at < 0 then greatest(s.tag - c_step, -9000000000000000000)
+      when s.next_dequeue_at < 0 then greatest(s.tag, c_step - 9000000000000000000) - c_step
       else s.next_dequeue_at
     end
   where s.ctid = any (v_rows);
