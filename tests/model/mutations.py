@@ -280,8 +280,8 @@ _SPOILT = [
     Mutation(
         "a channel that somebody holds is waited for",
         "fq_set_aside",
-        "    for no key update skip locked;\n    continue when not found;\n    begin",
-        "    for no key update;\n    continue when not found;\n    begin",
+        "    for no key update skip locked;\n    continue when not found;\n    reason",
+        "    for no key update;\n    continue when not found;\n    reason",
         slow=True,
     ),
     Mutation(

@@ -12,7 +12,9 @@ from tests.fixtures.planted import PLANTED, plant_overloads
 from tests.sql.client import Kernel
 from tests.sql.load.loads import copy
 
-_TYPES = r"(?:bigint|integer|text|boolean|jsonb|tid|bytea|smallint|xid8|xid|name|oid|uuid|pg_snapshot)(?:\[\])?"
+_TYPES = (
+    r"(?:bigint|integer|text|boolean|jsonb|regclass|tid|bytea|smallint|xid8|xid|name|oid|uuid|pg_snapshot)(?:\[\])?"
+)
 _CALL = re.compile(r"(?:fairqueue|%s)\.(fq_\w+)\(")
 _SIGNATURE = re.compile(
     r"create function fairqueue\.(\w+)\((.*?)\)\s*(?:returns ([\w\[\]]+)|returns|language)", re.DOTALL

@@ -27,19 +27,13 @@ as $$
 #variable_conflict use_column
 declare
   c_day constant bigint := 86400000000;
-  c_bounds constant text := 'fq_bounds';
   v_now bigint := fairqueue.fq_now();
   v_today bigint := v_now / c_day;
   v_history oid;
-  v_default oid;
   v_schema text;
-  v_owner name;
   v_retention bigint;
-  v_day bigint;
   v_days bigint[];
   v_made text[];
-  v_columns text;
-  v_note text;
 begin
   if p_ahead is null or p_ahead not between 0 and 366 then
     raise exception 'fq_keep_history has % days ahead', p_ahead
@@ -51,11 +45,10 @@ begin
         hint = 'run it in a READ COMMITTED transaction of its own: it moves what was committed until the tables '
           'were locked';
   end if;
-  select c.oid, n.nspname, pg_get_userbyid(c.relowner), p.partdefid into v_history, v_schema, v_owner, v_default
+  select c.oid, n.nspname into v_history, v_schema
   from pg_type t
   join pg_class c on c.oid = t.typrelid
   join pg_namespace n on n.oid = c.relnamespace
-  join pg_partitioned_table p on p.partrelid = c.oid
   where t.oid = pg_typeof(null::fairqueue.fq_history);
   begin
     insert into fairqueue.fq_gate (queue, part)
@@ -137,99 +130,17 @@ begin
   );
 
   if v_days is not null then
-    select string_agg(quote_ident(a.attname), ', ' order by a.attnum) into v_columns
-    from pg_attribute a
-    where a.attrelid = v_history
-      and a.attnum > 0
-      and a.attgenerated = ''
-      and not a.attisdropped;
-    begin
-      -- Rows in the default partition are moved before it is locked, and those that came meanwhile after.
-      for i in 1..cardinality(v_days) loop
-        partition := v_made[i];
-        -- With its indexes and its bounds, so that it is neither indexed nor read under the locks.
-        execute format(
-          'create table %I.%I (like %s including constraints including generated including storage including indexes,'
-          ' constraint %I check (finished_at >= %s and finished_at < %s))',
-          v_schema, partition, v_history::regclass, c_bounds, v_days[i] * c_day, (v_days[i] + 1) * c_day
-        );
-        execute format('alter table %I.%I replica identity full', v_schema, partition);
-        if v_owner <> current_user then
-          begin
-            execute format('alter table %I.%I owner to %I', v_schema, partition, v_owner);
-          exception when insufficient_privilege then
-            -- A role that has the owner's rights and cannot become the owner: it keeps the day.
-            null;
-          end;
-        end if;
-      end loop;
-      for v_pass in 1..2 loop
-        if v_pass = 2 then
-          -- A verb that has chosen the default partition for a row of today would fail when today has got its own: it
-          -- must choose after.
-          if v_days[1] <= v_today then
-            execute format('lock table only %s in share row exclusive mode', v_history::regclass);
-          end if;
-          execute format('lock table %s in access exclusive mode', v_default::regclass);
-        end if;
-        for i in 1..cardinality(v_days) loop
-          execute format(
-            'with moved as (delete from %s where finished_at >= %s and finished_at < %s returning %s)'
-            ' insert into %I.%I (%s) select %s from moved',
-            v_default::regclass, v_days[i] * c_day, (v_days[i] + 1) * c_day, v_columns,
-            v_schema, v_made[i], v_columns, v_columns
-          );
-        end loop;
-      end loop;
-      for i in 1..cardinality(v_days) loop
-        execute format(
-          'alter table %s attach partition %I.%I for values from (%s) to (%s)',
-          v_history::regclass, v_schema, v_made[i], v_days[i] * c_day, (v_days[i] + 1) * c_day
-        );
-        execute format('alter table %I.%I drop constraint %I', v_schema, v_made[i], c_bounds);
-      end loop;
-      action := 'made';
-    exception when lock_not_available then
-      action := 'busy';
+    action := case
+      when fairqueue.fq_make_history_days(v_history::regclass, v_days::bigint[], v_made::text[]) then 'made'
+      else 'busy'
     end;
     foreach partition in array v_made loop
       return next;
     end loop;
   end if;
 
-  for partition, v_day in
-    select c.relname, to_date(substr(c.relname, 13, 8), 'YYYYMMDD') - date '1970-01-01'
-    from pg_inherits i
-    join pg_class c on c.oid = i.inhrelid
-    where i.inhparent = v_history
-      and c.relname ~ '^fq_history_p[0-9]{8}'
-      and c.relname < 'fq_history_p' || to_char(to_timestamp((v_now - v_retention) / 1000000), 'YYYYMMDD')
-    order by c.relname
-  loop
-    v_note := format(
-      'insert into %I.fq_pruned_history (finished_from, finished_until, recorded_xid, history_id, pruned_at)'
-      ' select %s, %s, h.recorded_xid, h.id, %s from %I.%I h order by h.recorded_xid desc, h.id desc limit 1',
-      v_schema, v_day * c_day, (v_day + 1) * c_day, v_now, v_schema, partition
-    );
-    -- Where a transaction uses the history for long, the space can be freed by locking only the old partition.
-    foreach action in array array['dropped', 'emptied', 'busy'] loop
-      exit when action = 'busy';
-      begin
-        -- The locks of the drop, in its order: nothing can be added after the last attempt was noted.
-        if action = 'dropped' then
-          execute format('lock table only %s in access exclusive mode', v_history::regclass);
-        end if;
-        execute format('lock table %I.%I in access exclusive mode', v_schema, partition);
-        execute v_note;
-        execute format(
-          '%s table %I.%I', case action when 'dropped' then 'drop' else 'truncate' end, v_schema, partition
-        );
-        exit;
-      exception when lock_not_available then
-        null;
-      end;
-    end loop;
-    return next;
-  end loop;
+  return query
+  select d.partition, d.action
+  from fairqueue.fq_drop_history_days(v_history::regclass, (v_now - v_retention)::bigint) d;
 end
 $$;

@@ -30,7 +30,6 @@ as $$
 declare
   v_now bigint := fairqueue.fq_now();
   v_channels bigint[];
-  v_bad boolean;
   v_found boolean := false;
   r record;
 begin
@@ -102,41 +101,18 @@ begin
     end if;
   end loop;
 
-  -- Signals, all of them at once, else one by one.
-  v_bad := false;
-  begin
-    perform fairqueue.fq_hear(p_queue, 0::bigint, 1000::integer, null::bigint);
-  exception
-    when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
-      v_bad := true;
-  end;
-  if v_bad then
-    for r in
-      select g.id, g.channel_id, g.queue_freed
-      from fairqueue.fq_signal g
-      where g.queue = p_queue
-      order by g.queue, g.id
-      limit 1000
-    loop
-      begin
-        perform fairqueue.fq_hear(p_queue, (r.id - 1)::bigint, 1::integer, null::bigint);
-      exception
-        when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
-          reason := format('a signal cannot be applied: %s', left(sqlerrm, 1000));
-          message_id := null;
-          channel_id := r.channel_id;
-          outcome := 'mended';
-          v_bad := fairqueue.fq_repair_channel(p_queue, r.channel_id::bigint);
-          if v_bad and r.queue_freed <> 0 then
-            perform fairqueue.fq_repair_queue(p_queue);
-          end if;
-          if v_bad then
-            v_found := true;
-            return next;
-          end if;
-      end;
-    end loop;
-  end if;
+  -- Signals.
+  for r in
+    select f.channel_id, f.reason
+    from fairqueue.fq_repair_signalled(p_queue) f
+  loop
+    message_id := null;
+    channel_id := r.channel_id;
+    outcome := 'mended';
+    reason := format('a signal cannot be applied: %s', left(r.reason, 1000));
+    v_found := true;
+    return next;
+  end loop;
 
   -- What a dequeue does with the state of ready channels. (Nothing is computed of a row before it is alone.)
   v_channels := array(
@@ -154,62 +130,13 @@ begin
     from unnest(v_channels) with ordinality u(id, ord)
     order by u.ord
   loop
-    reason := null;
     -- Who changes a channel holds its row until the end of a transaction; a dequeue passes it by as well.
     perform
     from fairqueue.fq_channel_state s
     where s.channel_id = r.id
     for no key update skip locked;
     continue when not found;
-    begin
-      select string_agg(format('%s %s', w.name, w.value), ', ') into reason
-      from fairqueue.fq_channel_state s
-      cross join lateral (
-        values ('weight', s.weight::bigint, s.weight between 1 and 10000),
-          ('max_concurrency', s.max_concurrency, (s.max_concurrency >= 1) is not false),
-          ('current_concurrency', s.current_concurrency, s.current_concurrency >= 0),
-          ('rate_interval', s.rate_interval, s.rate_interval between 0 and 31536000000000),
-          ('rate_burst', s.rate_burst, s.rate_burst between 1 and 1000000),
-          ('rate_at', s.rate_at, s.rate_at between 0 and v_now + 63072000000000),
-          ('credit', s.credit, s.credit between 0 and s.weight),
-          ('tag', s.tag, (s.tag between -9000000000000000000 and -1) is not false),
-          ('tag_rest', s.tag_rest, (abs(s.tag_rest) <= 1000000000000000000) is not false),
-          (
-            'next_dequeue_at', s.next_dequeue_at,
-            (s.next_dequeue_at >= 0 or s.next_dequeue_at = s.tag) is not false
-          ),
-          ('backlog', s.backlog, s.backlog between -4611686018427387904 and 4611686018427387904)
-      ) w (name, value, is_good)
-      where s.channel_id = r.id
-        and not w.is_good;
-      if reason is null and (
-        select count(*)
-        from fairqueue.fq_channel_state s
-        where s.channel_id = r.id
-      ) > 1 then
-        reason := 'it has several state rows';
-      end if;
-      if reason is null then
-        update fairqueue.fq_channel_state s
-        set row_version = s.row_version + 1,
-          current_concurrency = s.current_concurrency + case when s.max_concurrency is null then 0 else 1 end,
-          backlog = s.backlog - 1,
-          rate_at = greatest(s.rate_at, v_now) + s.rate_interval,
-          head_dequeue_at = v_now,
-          last_dequeue_at = v_now,
-          credit = fairqueue.fq_credit_after(s.weight, s.weight, s.weight, v_now, v_now),
-          next_dequeue_at = fairqueue.fq_next_dequeue_at(
-            s.next_dequeue_at, v_now, 1::integer, 1::integer, v_now, v_now, s.rate_at, s.rate_interval, s.rate_burst
-          )
-        where s.channel_id = r.id;
-        raise exception using errcode = 'QF099', message = 'it is undone';
-      end if;
-    exception
-      when sqlstate 'QF099' then
-        null;
-      when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
-        reason := sqlerrm;
-    end;
+    reason := fairqueue.fq_test_channel(r.id::bigint, v_now::bigint);
     if reason is not null and fairqueue.fq_repair_channel(p_queue, r.id::bigint) then
       message_id := null;
       channel_id := r.id;

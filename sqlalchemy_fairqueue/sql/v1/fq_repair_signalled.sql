@@ -1,0 +1,52 @@
+-- fq_repair_signalled: make the state of each channel anew that one of the first 1,000 signals of a queue cannot be
+-- applied to, and that of the queue where such a signal frees slots of it. Rows: the channels that were made anew, and
+-- the error of the signal.
+-- Guarantees: what can be applied is applied. All signals are tried at once, and one by one only where that fails.
+-- Locks: as fq_hear and fq_repair_channel: it waits for none. Index: as fq_hear. Errors: none of the rows'; QF007.
+create function fairqueue.fq_repair_signalled(p_queue text)
+returns table (channel_id bigint, reason text)
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  r record;
+begin
+  begin
+    perform fairqueue.fq_hear(p_queue, 0::bigint, 1000::integer, null::bigint);
+    return;
+  exception
+    when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+      null;
+  end;
+  for r in
+    select g.id, g.channel_id, g.queue_freed
+    from fairqueue.fq_signal g
+    where g.queue = p_queue
+    order by g.queue, g.id
+    limit 1000
+  loop
+    begin
+      perform fairqueue.fq_hear(p_queue, (r.id - 1)::bigint, 1::integer, null::bigint);
+    exception
+      when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
+        channel_id := r.channel_id;
+        reason := sqlerrm;
+        if fairqueue.fq_repair_channel(p_queue, r.channel_id::bigint) then
+          if r.queue_freed <> 0 then
+            perform fairqueue.fq_repair_queue(p_queue);
+          end if;
+          return next;
+        end if;
+    end;
+  end loop;
+end
+$$;
