@@ -141,7 +141,7 @@ def test_outcomes(engine: Engine, queue: Queue) -> None:
 
     @queue.handler("retry")
     def retry(delivery: Delivery) -> Any:
-        return Retry if delivery.attempt == 1 else "second"
+        return Retry(delay=HOUR) if delivery.attempt == 1 else "second"
 
     @queue.handler("fail")
     def fail(_: Delivery) -> None:
@@ -149,11 +149,13 @@ def test_outcomes(engine: Engine, queue: Queue) -> None:
 
     [first] = send(engine, queue, 1, kind="retry")
     [second] = send(engine, queue, 2, kind="fail", max_attempts=1)
-    retries = Worker(engine, queue, housekeeping=False)
-    retries.run(drain=True)
+    _drain(engine, queue)
     assert queue.message(engine, first) is not None
     with pytest.raises(MessageFailed, match=r"attempts exhausted \(ValueError: a bug\)"):
         queue.result(engine, second)
+    queue.retry_now(engine, first)
+    _drain(engine, queue)
+    assert queue.result(engine, first) == "second"
 
 
 def test_a_cancelled_handler(engine: Engine, queue: Queue) -> None:
