@@ -125,8 +125,9 @@ def drain(
     Nothing is committed: recorded work is sent, messages are dequeued, handlers called and deliveries settled on the
     session's own connection, so that a test that rolls back leaves nothing behind. Handlers that take a session get
     this one, each call in a savepoint, which an Outcome that is raised rolls back. Messages that others have committed
-    are performed, too, in turn order; what is not due yet stays. What follows a group is performed when its members
-    are.
+    are performed, too, in turn order; what is not due yet stays. A retry without a delay of its own is due after the
+    longest wait of its policy, which a worker would leave to chance. What follows a group is performed when its
+    members are.
 
     Args:
         session: A Session or scoped_session in READ COMMITTED, such as one that joined the test's transaction. Of an
@@ -234,7 +235,9 @@ def _deliveries(session: Session, queue: Queue, limit: int) -> Iterator[Delivery
 
 def _settle(session: Session, queue: Queue, handler: Handler, performed: Performed) -> None:
     delivery = performed.delivery
-    decision = decisions.of_return(performed.outcome, delivery, handler.retry or _RETRY)
+    # The longest wait, not a random one: a test knows when the next attempt is due.
+    policy = replace(handler.retry or _RETRY, jitter=0)
+    decision = decisions.of_return(performed.outcome, delivery, policy)
     if decision.verb is Verb.COMPLETE and delivery.keeps_result:
         decision = replace(decision, result=encoded_result(queue.codec, handler.schema, performed.result))
     if decision.verb is Verb.RELEASE and decision.delay is None:

@@ -85,7 +85,7 @@ def test_a_worker_with_a_history(application: Application) -> None:
 
     @served.handler("fails")
     def fails(_delivery: Delivery) -> None:
-        raise Retry
+        raise Retry(delay=timedelta(hours=1))
 
     running = retimed(Worker(worker, served, concurrency=2), housekeeping_first=0.01, housekeeping_every=0.5)
     running.start()

@@ -1,6 +1,6 @@
 """Handlers called by a test: with a payload, and with what a session has enqueued."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -8,7 +8,17 @@ from sqlalchemy import Engine, text
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
-from sqlalchemy_fairqueue import Bury, Context, Delivery, InvalidArgument, Queue, Release, Retry, WorkerError
+from sqlalchemy_fairqueue import (
+    Bury,
+    Context,
+    Delivery,
+    InvalidArgument,
+    Queue,
+    Release,
+    Retry,
+    RetryPolicy,
+    WorkerError,
+)
 from sqlalchemy_fairqueue.testing import adrain, aperform, assert_enqueued, drain, perform, refute_enqueued
 from tests.fixtures.database import Database
 
@@ -27,7 +37,7 @@ def application(queue: Queue) -> Queue:
         context.check()
         session.execute(text("insert into counted values (:page)"), {"page": delivery.payload["page"]})
 
-    @queue.handler("moody")
+    @queue.handler("moody", retry=RetryPolicy(first=timedelta(hours=1), cap=timedelta(hours=1)))
     def moody(delivery: Delivery) -> Any:
         wanted = {
             "retry": Retry(delay=timedelta(minutes=1), error="busy"),
@@ -114,10 +124,14 @@ def test_outcomes(application: Queue, session: Session) -> None:
         "retry": "Retry", "class": "Retry", "release": "Release", "bury": "Bury", "raise": "Bury", "well": "NoneType",
     }  # fmt: skip
     session.commit()
-    left = assert_enqueued(session, application, kind="moody", count=3)
-    assert {one.payload for one in left} == {"retry", "class", "release"}
+    remaining = assert_enqueued(session, application, kind="moody", count=3)
+    assert {one.payload for one in remaining} == {"retry", "class", "release"}
     letters = application.dead_letters(session.connection())
     assert sorted(letter.reason for letter in letters) == ["over", "raised"]
+    [left] = assert_enqueued(session, application, payload="class")
+    # Not left to chance.
+    assert left.at is not None
+    assert timedelta(minutes=59) < left.at - datetime.now(UTC) <= timedelta(hours=1)
 
 
 def test_a_failure_comes_out(application: Queue, session: Session) -> None:
