@@ -127,7 +127,13 @@ from sqlalchemy_fairqueue.database.slots import (
     run_slots,
 )
 from sqlalchemy_fairqueue.database.stats import channel_stats, queues, stats
-from sqlalchemy_fairqueue.database.stop_requests import StopRequest, asked_to_stop, request_stop, stop_requests
+from sqlalchemy_fairqueue.database.stop_requests import (
+    StopRequest,
+    asked_to_stop,
+    prune_stop_requests,
+    request_stop,
+    stop_requests,
+)
 from sqlalchemy_fairqueue.database.targets import Target
 from sqlalchemy_fairqueue.database.tokens import Token
 from sqlalchemy_fairqueue.database.versions import check_installed, version
@@ -239,6 +245,7 @@ __all__ = [
     "prune_keys",
     "prune_results",
     "prune_slots",
+    "prune_stop_requests",
     "purge_channel",
     "purge_dead",
     "quarantined",

@@ -69,6 +69,18 @@ def stop_requests(
 
 
 @cache
+def prune_stop_requests_clause(schema: str | None) -> Clause:
+    """``fq_prune_stop_requests``."""
+    return call(schema, "fq_prune_stop_requests", "fq_prune_stop_requests as requests", limit="integer")
+
+
+def prune_stop_requests(connection: Connection, schema: str | None, *, limit: int) -> int:
+    """Delete requests that are an hour old. How many."""
+    [row] = fetch(connection, prune_stop_requests_clause(schema), {"limit": limit}, "prune requests to stop")
+    return cast("int", row.requests)
+
+
+@cache
 def asked_to_stop_clause(schema: str | None) -> Clause:
     """``fq_asked_to_stop``."""
     names = "convert_to(consumer, 'UTF8') as consumer, convert_to(requested_by, 'UTF8') as requested_by"

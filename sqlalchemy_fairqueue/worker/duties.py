@@ -155,10 +155,10 @@ class Housekeeping:
     """Housekeeping that any worker may do for all, in the schemas of its queues.
 
     It makes partitions of the history ahead, drops old ones, and deletes dead letters that are older than their queue
-    keeps them, old records of the slots of schedules, finished groups, results and keys whose time is over, and
-    channels that have been idle for long. The SQL functions let several workers do it at once, and finish what another
-    one left; so it does not matter which workers do it, how often, or whether one dies in it. It runs in a thread of
-    its own, so that no lease waits for it.
+    keeps them, old records of the slots of schedules, finished groups, results and keys whose time is over, old
+    requests to stop, and channels that have been idle for long. The SQL functions let several workers do it at once,
+    and finish what another one left; so it does not matter which workers do it, how often, or whether one dies in it.
+    It runs in a thread of its own, so that no lease waits for it.
 
     Args:
         options: The worker's.
@@ -195,6 +195,7 @@ class Housekeeping:
                 self._prune_groups,
                 self._prune_results,
                 self._prune_keys,
+                self._prune_stop_requests,
                 self._forget_channels,
             )
             for task in tasks:
@@ -255,6 +256,9 @@ class Housekeeping:
 
     def _prune_keys(self, connection: Connection, schema: str | None) -> None:
         self._prune(connection, partial(database.prune_keys, schema=schema))
+
+    def _prune_stop_requests(self, connection: Connection, schema: str | None) -> None:
+        self._prune(connection, partial(database.prune_stop_requests, schema=schema))
 
     def _prune(self, connection: Connection, delete: Callable[..., int]) -> None:
         """Delete as long as there is something left, a bounded number of rows in a transaction."""

@@ -7,10 +7,12 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import AsyncWorker, Context, Delivery, InvalidArgument, Queue, Worker
+from sqlalchemy_fairqueue.worker.duties import Housekeeping
 from tests.fixtures.database import Database
 from tests.fixtures.options import PATIENCE
 from tests.worker.conftest import StartWorker
@@ -140,16 +142,39 @@ def test_a_rollback_asks_nobody(start: StartWorker, handled: Queue, engine: Engi
     assert not _has_stopped(worker)
 
 
+def _made_old(database: Database, consumers: str) -> None:
+    """Make the requests to these consumers an hour older."""
+    database.execute(f"update fq_stop_request set requested_at = requested_at - 3600000001 where consumer {consumers}")
+
+
 def test_old_requests_go(queue: Queue, engine: Engine, database: Database) -> None:
-    """Requests that are an hour old are deleted by the next one, but for those that another transaction has locked."""
-    for name in ("old", "locked", "new"):
+    """Housekeeping deletes requests that are an hour old, but for those that another transaction has locked."""
+    for name in ("old", "older", "locked", "new"):
         queue.stop_worker(engine, name)
-    database.execute("update fq_stop_request set requested_at = requested_at - 3600000001 where consumer <> 'new'")
+    _made_old(database, "<> 'new'")
     with engine.begin() as connection:
         connection.exec_driver_sql("select from fq_stop_request where consumer = 'locked' for update")
-        queue.stop_worker(engine, "w1")
-    found = "select string_agg(consumer, ' ' order by consumer) from fq_stop_request"
-    assert database.value(found) == "locked new w1"
+        Housekeeping(retimed(Worker(engine, queue), pruned_at_once=1)._options).run()
+    assert database.value("select string_agg(consumer, ' ' order by consumer) from fq_stop_request") == "locked new"
+
+
+def test_a_request_locks_no_other(queue: Queue, engine: Engine, database: Database) -> None:
+    """Two transactions that ask different workers wait for nothing, whoever was asked an hour ago."""
+    for name in ("w1", "w2"):
+        queue.stop_worker(engine, name)
+    _made_old(database, "in ('w1', 'w2')")
+    with engine.begin() as connection:
+        queue.stop_worker(connection, "w1")
+        locked = "select from fq_stop_request where consumer = 'w2' for update nowait"
+        with engine.begin() as other:
+            assert other.exec_driver_sql(locked).rowcount == 1
+
+
+def test_the_number_deleted_at_once(database: Database) -> None:
+    """A call of the housekeeping deletes 1 to 1000000 requests."""
+    for limit in ("0", "1000001", "null"):
+        with pytest.raises(DBAPIError, match=f"fq_prune_stop_requests has limit {limit}"):
+            database.execute(f"select fq_prune_stop_requests({limit}::integer)")
 
 
 def test_asked_again(queue: Queue, engine: Engine, database: Database) -> None:

@@ -1,10 +1,10 @@
 -- fq_request_stop: ask the workers of a queue that have the name p_consumer to stop, in the caller's transaction.
 -- p_by: who asks; null: the caller's role. Returns whether a consumer of that name has a lease that has not expired.
 -- Guarantees: every worker with that name that had started when this commits finds the request at its next poll, also
--- one without a lease, and also if somebody asked before; none that starts later obeys it. Up to 1000 requests that are
--- an hour old are deleted.
--- Locks: the row of the consumer, waits for another request to it; old rows, skip locked. Index: fq_stop_request_pkey,
--- fq_stop_request_requested_ix, fq_lease_expires_ix. Errors: QF001 bad name; QF007.
+-- one without a lease, and also if somebody asked before; none that starts later obeys it.
+-- Locks: the row of this consumer alone, until the transaction ends; waits for another request to it, and for
+-- housekeeping that deletes an old one. Two transactions that ask the same consumers in different orders can deadlock.
+-- Index: fq_stop_request_pkey, fq_lease_expires_ix. Errors: QF001 bad name; QF007.
 create function fairqueue.fq_request_stop(p_queue text, p_consumer text, p_by text)
 returns boolean
 language plpgsql
@@ -33,17 +33,6 @@ begin
       coalesce(octet_length(p_consumer), 0), octet_length(v_by)
       using errcode = 'QF001', hint = 'use names of 1 to 512 bytes of UTF-8';
   end if;
-  with doomed as materialized (
-    select r.ctid as row
-    from fairqueue.fq_stop_request r
-    where r.requested_at < v_now - 3600000000
-    order by r.requested_at
-    limit 1000
-    for update skip locked
-  )
-  delete from fairqueue.fq_stop_request r
-  using doomed u
-  where r.ctid = u.row;
   insert into fairqueue.fq_stop_request as r (queue, consumer, requested_by, requested_at)
   values (p_queue, p_consumer, v_by, v_now)
   on conflict on constraint fq_stop_request_pkey do update
