@@ -1,5 +1,6 @@
--- Brings leases, messages and channels back from times that are to come. To be pasted while no worker runs.
--- Leases expire now. Messages are due now, and a signal a channel says so. Channels and their rates go on from now.
+-- Brings what stands at times that are to come back from there. To be pasted while no worker runs.
+-- Leases expire now. Messages are due now, and a signal a channel says so. Channels, rates, limits, plans and schedules
+-- go on from now, and periods of keys begin now. A slot of a schedule that was run stays so.
 update fairqueue.fq_lease
 set expires_at = least(expires_at, fairqueue.fq_now()),
   waiting_until = null;
@@ -42,3 +43,55 @@ from (
 ) n
 where last_dequeue_at > n.now
   or rate_at > n.now + rate_burst * rate_interval;
+
+update fairqueue.fq_queue_state
+set row_version = row_version + 1,
+  rate_at = n.now + rate_burst * rate_interval
+from (
+  select fairqueue.fq_now() as now
+) n
+where rate_at > n.now + rate_burst * rate_interval;
+
+update fairqueue.fq_limit_state s
+set row_version = s.row_version + 1,
+  rate_at = n.now + l.rate_burst * l.rate_interval
+from fairqueue.fq_limit l
+cross join (
+  select fairqueue.fq_now() as now
+) n
+where l.name = s.limit_name
+  and s.rate_at > n.now + l.rate_burst * l.rate_interval;
+
+update fairqueue.fq_limit_share
+set row_version = row_version + 1,
+  contends_until = 0
+where contends_until > 0;
+
+update fairqueue.fq_plan
+set spread_at = 0
+where spread_at > fairqueue.fq_now();
+
+update fairqueue.fq_key_period
+set expires_at = n.now + unique_for
+from (
+  select fairqueue.fq_now() as now
+) n
+where expires_at > n.now + unique_for;
+
+update fairqueue.fq_group
+set due_at = n.now
+from (
+  select fairqueue.fq_now() as now
+) n
+where due_at > n.now;
+
+update fairqueue.fq_schedule
+set revision = revision + 1,
+  anchor_at = least(anchor_at, n.now),
+  done_until = least(done_until, n.now),
+  next_at = null,
+  due_at = case when paused_at is null then n.now end
+from (
+  select fairqueue.fq_now() as now
+) n
+where greatest(anchor_at, done_until) > n.now;
