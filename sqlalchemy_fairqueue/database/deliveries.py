@@ -249,8 +249,8 @@ def _delivered(row: Sequence[Any]) -> DeliveredMessage:
 @cache
 def hear_clause(schema: str | None) -> Clause:
     """``fq_hear``."""
-    types = {"queue": "text", "after": "bigint", "limit": "integer", "virtual_time": "bigint"}
-    return call(schema, "fq_hear", "seen, last_id, scheduled_at", **types)
+    columns = "seen, last_id, scheduled_at"
+    return call(schema, "fq_hear", columns, queue="text", after="bigint", limit="integer")
 
 
 def hear(connection: Connection, target: Target, *, after: int, limit: int) -> Heard:

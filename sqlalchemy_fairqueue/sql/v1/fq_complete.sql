@@ -1,6 +1,6 @@
 -- fq_complete: delete messages whose work is done, in the caller's transaction, and signal the slots they free.
 -- Guarantees: only the holder of the newest hand-out completes a message: its token is (id, lease id, deliveries), and
--- the message is of this queue.
+-- the message is of this queue. A token with a null is lost.
 -- Returns the lost ones, for which nothing changed. A completion after the lease expired counts as long as nobody else
 -- took the message. An attempt that was handed out while the queue recorded its history is appended to it as
 -- 'completed'. Members of groups are noted, all of a call at once.
@@ -39,7 +39,7 @@ begin
   end if;
   -- One alone, where the delivery found it, is deleted by a statement without arrays: to start the one below costs more
   -- than its run.
-  if cardinality(p_ids) = 1 then
+  if cardinality(p_ids) = 1 and p_lease_ids[1] is not null then
     delete from fairqueue.fq_message m
     where m.ctid = p_rows[1]
       and m.id is not distinct from p_ids[1]
@@ -92,6 +92,7 @@ begin
         using (
           select u.*
           from unnest(v_ids, v_rows, v_lease_ids, v_deliveries) u(id, row, lease_id, deliveries)
+          where u.lease_id is not null
           order by u.id
         ) u
         where m.ctid = u.row
@@ -146,7 +147,8 @@ begin
       join fairqueue.fq_message m
         on m.id = u.id
         and m.lease_id is not distinct from u.lease_id
-        and m.deliveries = u.deliveries;
+        and m.deliveries = u.deliveries
+      where u.lease_id is not null;
       exit when v_ids is null;
     end loop;
 

@@ -3,9 +3,9 @@
 -- Guarantees: each channel of these deliveries gets one signal. It holds the sum, over its deliveries, of the actual
 -- cost less the cost that the dequeue charged. When a dequeue hears the signal, the channel's tag moves by that sum:
 -- the channel pays the difference, or gets it back. A delivery with another token than the newest one corrects nothing;
--- nor does any in a queue that is fair by messages. To call it twice for a delivery corrects twice. Until the next call
--- of the transaction its settlements record these costs in the history: by the setting fq.costs, local to the
--- transaction, which holds them by message and start of the attempt.
+-- nor does any in a queue that is fair by messages. Of several costs of a delivery the last one counts; a second call
+-- for it corrects twice. Until the next call of the transaction its settlements record these costs in the history: by
+-- the setting fq.costs, local to the transaction, which holds them by message and start of the attempt.
 -- Locks: none, and no message is changed. Index: fq_message_pkey. Errors: QF001 bad cost; QF007.
 -- Source: virtual token counter (Sheng et al. 2024).
 create function fairqueue.fq_correct_costs(
@@ -36,19 +36,22 @@ begin
       using errcode = 'QF001', hint = 'give costs of 0 to 1000000000, in the unit of those of fq_enqueue';
   end if;
   with told as materialized (
-    select m.id, m.channel_id, m.delivered_at, u.cost, u.cost - coalesce(m.cost, 1) as difference
-    from unnest(p_ids, p_lease_ids, p_deliveries, p_costs) u(id, lease_id, deliveries, cost)
+    select distinct on (m.id) m.id, m.channel_id, m.delivered_at, u.cost, u.cost - coalesce(m.cost, 1) as difference
+    from unnest(p_ids, p_lease_ids, p_deliveries, p_costs)
+      with ordinality u(id, lease_id, deliveries, cost, ord)
     join fairqueue.fq_message m
       on m.id = u.id
       and m.lease_id is not distinct from u.lease_id
       and m.deliveries = u.deliveries
     where u.cost is not null
+      and u.lease_id is not null
       and exists (
         select
         from fairqueue.fq_channel c
         where c.id = m.channel_id
           and c.queue = p_queue
       )
+    order by m.id, u.ord desc
   ),
   signalled as (
     insert into fairqueue.fq_signal (queue, channel_id, cost)

@@ -11,7 +11,7 @@
 -- The lease p_lease_id is used again if it is good for p_lease microseconds more; else a new one is made, good for a
 -- little longer than that. A call that finds no ready channel, no signal and no expired lease reads no lease,
 -- returns p_lease_id as it is, and writes nothing: its commit has nothing to wait for.
--- Steps: what is due comes back (fq_reclaim, fq_promote, fq_spread_plans), signals are heard (fq_hear,
+-- Steps: what is due comes back (fq_reclaim, fq_promote, fq_spread_plans), signals are heard (fq_hear_signals,
 -- fq_signal_floor_after), the queue's limits are read (fq_queue_room). Then in passes: ready channels are locked, the
 -- gate is entered (fq_enter_gate), messages of the channels are locked (fq_lock_turns, fq_cut_batch) and leased, the
 -- channels move (fq_end_turns, fq_charge). At last the next call is planned.
@@ -308,7 +308,7 @@ begin
       if v_signalled then
         select h.heard, h.seen, h.first_id, h.last_id, h.scheduled_at
         into v_heard, v_seen, v_first_signal, v_last_signal, v_scheduled_at
-        from fairqueue.fq_hear(
+        from fairqueue.fq_hear_signals(
           p_queue, (case when v_full then 0 else v_signal_floor end)::bigint, c_chunk, v_virtual_time
         ) h;
         signals_after := case when v_seen = c_chunk then v_last_signal end;

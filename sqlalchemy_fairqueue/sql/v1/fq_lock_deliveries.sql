@@ -1,7 +1,7 @@
 -- fq_lock_deliveries: lock the messages of the given deliveries that are still their holder's. Used by release, retry
 -- and bury. ordinal: where the delivery stands in the arrays; exhausted: it was the last attempt. Guarantees: a
--- returned message is of p_queue, carries the delivery's token (id, lease id, deliveries), and stays so until the
--- transaction ends.
+-- returned message is of p_queue, carries the delivery's token (id, lease id, deliveries) without a null, and stays so
+-- until the transaction ends.
 -- Locks: the messages, for update, in the order of their ids; waits for a transaction that has one locked.
 -- Index: none while a row is where the delivery found it; else fq_message_pkey. Errors: 40001; QF007.
 create function fairqueue.fq_lock_deliveries(
@@ -39,6 +39,7 @@ begin
         select u.*
         from unnest(p_ids, v_rows, p_lease_ids, p_deliveries) with ordinality u(id, row, lease_id, deliveries, ord)
         where u.row is not null
+          and u.lease_id is not null
         order by u.id
       ) u
       join fairqueue.fq_message m
@@ -66,6 +67,7 @@ begin
       on m.id = u.id
       and m.lease_id is not distinct from u.lease_id
       and m.deliveries = u.deliveries
+      and u.lease_id is not null
       and m.id <> all (v_held);
     exit when num_nonnulls(variadic v_rows) = 0;
   end loop;

@@ -21,7 +21,7 @@ declare
   r record;
 begin
   begin
-    perform fairqueue.fq_hear(p_queue, 0::bigint, 1000::integer, null::bigint);
+    perform fairqueue.fq_hear(p_queue, 0::bigint, 1000::integer);
     return;
   exception
     when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
@@ -35,7 +35,7 @@ begin
     limit 1000
   loop
     begin
-      perform fairqueue.fq_hear(p_queue, (r.id - 1)::bigint, 1::integer, null::bigint);
+      perform fairqueue.fq_hear(p_queue, (r.id - 1)::bigint, 1::integer);
     exception
       when data_exception or integrity_constraint_violation or program_limit_exceeded or internal_error then
         channel_id := r.channel_id;

@@ -16,12 +16,13 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_weight bigint := greatest(1, p_weight);
-  v_tag bigint := coalesce(p_tag, p_virtual_time);
+  v_tag bigint := greatest(-9000000000000000000, least(coalesce(p_tag, p_virtual_time), -1));
   v_charge bigint := greatest(-100000000000000, least(coalesce(p_cost, 0), 100000000000000)) * 2520
     + greatest(-1000000000000000000, least(coalesce(p_rest, 0), 1000000000000000000));
 begin
   rest := (v_charge % v_weight + v_weight) % v_weight;
-  tag := greatest(-9000000000000000000, least(v_tag + (v_charge - rest) / v_weight, -1));
+  -- The sum itself must not leave the range.
+  tag := v_tag + greatest(-9000000000000000000 - v_tag, least((v_charge - rest) / v_weight, -1 - v_tag));
   if p_is_ready and p_turn_order < 0 then
     tag := greatest(tag, least(v_tag, p_virtual_time));
     rest := v_charge - (tag - v_tag) * v_weight;
