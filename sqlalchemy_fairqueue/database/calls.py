@@ -5,12 +5,21 @@ from __future__ import annotations
 import re
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from sqlalchemy import TextClause, TextualSelect, TwoPhaseTransaction, column, text
+from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from sqlalchemy_fairqueue.database.drivers import driver_of, hide_row, refusal_of
+from sqlalchemy_fairqueue.database.drivers import (
+    NumberedStatement,
+    driver_of,
+    hide_row,
+    is_in_autocommit,
+    refusal_of,
+)
+from sqlalchemy_fairqueue.database.hooks import execute_by, is_watched
 from sqlalchemy_fairqueue.database.migrations import to_install, to_repair
 from sqlalchemy_fairqueue.errors import FairQueueError, SchemaMismatch
 from sqlalchemy_fairqueue.sql import quoted
@@ -22,6 +31,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy_fairqueue.database.drivers import Driver
 
+_OPTION = "sqlalchemy_fairqueue_alone"
+ALONE: Mapping[str, Any] = MappingProxyType({_OPTION: True})
+"""Options of a connection where each statement is a transaction of its own."""
 # The commas between columns: not those between the arguments of a function.
 _FETCHED = 500
 """Rows that are taken from an answer at once, where they are read by column."""
@@ -39,6 +51,7 @@ class Clause:
 
     statement: TextClause | TextualSelect
     types: Mapping[str, str] = field(default_factory=dict)
+    _numbered: list[tuple[NumberedStatement, Sequence[str]]] = field(default_factory=list)
     _encoders: dict[str, list[tuple[str, Callable[[Any], Any]]]] = field(default_factory=dict)
 
     def encoded(self, driver: Driver, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -55,6 +68,16 @@ class Clause:
             if encoded[name] is not None:
                 encoded[name] = encode(encoded[name])
         return encoded
+
+    def numbered(self, driver: Driver, parameters: Mapping[str, Any]) -> tuple[NumberedStatement, list[Any]]:
+        """The statement with numbered parameters, and these in their order, as a driver sends them."""
+        if not self._numbered:
+            dialect: Any = PGDialect
+            compiled: Any = self.statement.compile(dialect=dialect(paramstyle="numeric_dollar"))
+            self._numbered.append((NumberedStatement(str(compiled), str(compiled).encode()), compiled.positiontup))
+        statement, names = self._numbered[0]
+        encoded = self.encoded(driver, parameters)
+        return statement, [encoded[name] for name in names]
 
 
 class Call(NamedTuple):
@@ -128,6 +151,55 @@ def argument(name: str, type_: str, *, alone: bool = False) -> str:
     return f"array[{one}]" if alone else one
 
 
+def _is_alone(connection: Connection) -> bool:
+    return _OPTION in connection.get_execution_options()
+
+
+def _settle_isolation(connection: Connection) -> None:
+    """Put a connection with :data:`ALONE` into AUTOCOMMIT, for what SQLAlchemy executes."""
+    if _is_alone(connection) and not is_in_autocommit(connection):
+        connection.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def fetch_rows(
+    connection: Connection, clause: Clause, parameters: Mapping[str, Any], doing: str, *, as_bytes: bool = False
+) -> Sequence[Sequence[Any]]:
+    """As :func:`fetch`, rows without names: past SQLAlchemy where nobody watches, in half of the time.
+
+    That is on a connection with :data:`ALONE`. Its errors are those that SQLAlchemy raises.
+    """
+    if _is_alone(connection) and not is_watched(connection):
+        driver = driver_of(connection)
+        statement, values = clause.numbered(driver, parameters)
+        try:
+            rows = driver.fetch_alone(connection, statement, values, as_bytes=as_bytes)
+        except BaseException as error:  # noqa: BLE001 - raised again by SQLAlchemy, which knows what to do then
+            fail(connection, clause, parameters, error, doing)
+        if rows is not None:
+            return rows
+    return fetch(connection, clause, parameters, doing, as_bytes=as_bytes)
+
+
+def fail(
+    connection: Connection, clause: Clause, parameters: Mapping[str, Any], error: BaseException, doing: str
+) -> NoReturn:
+    """Raise what a driver raised as if SQLAlchemy had executed the statement: it lets a broken connection go."""
+    try:
+        reraise(connection, clause, parameters, error)
+    except StatementError as found:
+        refuse(found, doing)
+
+
+def reraise(connection: Connection, clause: Clause, parameters: Mapping[str, Any], error: BaseException) -> NoReturn:
+    """As :func:`fail`, always SQLAlchemy's error."""
+
+    def send(statement: str, parameters: Any) -> NoReturn:  # noqa: ARG001 - as it is called
+        raise error
+
+    execute_by(connection, clause.statement, clause.encoded(driver_of(connection), parameters), send)
+    raise error
+
+
 def fetch(
     connection: Connection, clause: Clause, parameters: Mapping[str, Any], doing: str, *, as_bytes: bool = False
 ) -> Sequence[Row[Any]]:
@@ -144,6 +216,7 @@ def fetch(
         FairQueueError: The database refused it with an SQLSTATE that has a class.
     """
     driver = driver_of(connection)
+    _settle_isolation(connection)
     try:
         with driver.bytes_results(connection) if as_bytes else nullcontext():
             return connection.execute(clause.statement, clause.encoded(driver, parameters)).all()
@@ -158,6 +231,7 @@ def fetch_columns(connection: Connection, clause: Clause, parameters: Mapping[st
     """
     columns: list[list[Any]] = []
     driver = driver_of(connection)
+    _settle_isolation(connection)
     try:
         for rows in connection.execute(clause.statement, clause.encoded(driver, parameters)).partitions(_FETCHED):
             found = zip(*rows, strict=True)

@@ -1,38 +1,33 @@
 """Statements that travel with the COMMIT of their transaction, in one round trip to the server.
 
 Nobody can look at an outcome before the COMMIT then, so that these statements fail by themselves, by ``fq_refuse``, for
-an outcome that must not be committed. SQLAlchemy makes each of them ready as ever, with all of its events; its event
-``do_execute`` is where it leaves to others to send a statement, and where the driver sends all of them.
+an outcome that must not be committed. Where somebody watches, SQLAlchemy makes each of them ready as ever, with all of
+its events; its event ``do_execute`` is where it leaves to others to send a statement, and where the driver sends all of
+them.
 """
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
-from sqlalchemy import event
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import StatementError
 
-from sqlalchemy_fairqueue.database.calls import refuse
+from sqlalchemy_fairqueue.database.calls import refuse, reraise
 from sqlalchemy_fairqueue.database.drivers import driver_of, refusal_of
+from sqlalchemy_fairqueue.database.hooks import execute_by, executes_itself, is_watched
 from sqlalchemy_fairqueue.errors import FairQueueError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection, Dialect
-    from sqlalchemy.engine.interfaces import DBAPICursor, ExecutionContext
+    from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Call
     from sqlalchemy_fairqueue.database.drivers import Driver
 
-_OPTION = "sqlalchemy_fairqueue_batch"
 _REFUSED = "QF010"
-
-# Those that call _do_execute. An engine with other execution options has the same.
-_listening: WeakSet[Dialect] = WeakSet()
 
 
 class CommitRefused(FairQueueError):
@@ -60,12 +55,11 @@ class CommitRefused(FairQueueError):
 class _Batch:
     """Statements as SQLAlchemy would hand them to a cursor, kept until all are there, and then sent.
 
-    Attributes:
-        rows: Of each statement that was answered.
+    *rows* gets those of each statement that was answered.
     """
 
-    def __init__(self, connection: Connection, driver: Driver, size: int) -> None:
-        self.rows: list[list[Any]] = []
+    def __init__(self, connection: Connection, driver: Driver, size: int, rows: list[list[Any]]) -> None:
+        self._rows = rows
         self._connection = connection
         self._driver = driver
         self._size = size
@@ -75,7 +69,7 @@ class _Batch:
         """Keep one; after the last, send all, and COMMIT."""
         self._statements.append((statement, parameters))
         if len(self._statements) == self._size:
-            self._driver.commit_with(self._connection, self._statements, self.rows)
+            self._driver.commit_with(self._connection, self._statements, self._rows)
 
 
 def can_commit_with(connection: Connection) -> bool:
@@ -87,7 +81,7 @@ def can_commit_with(connection: Connection) -> bool:
     return (
         not connection.invalidated
         and not connection.dispatch.commit
-        and all(listener is _do_execute for listener in dialect.dispatch.do_execute)
+        and executes_itself(dialect)
         and type(dialect).do_commit is DefaultDialect.do_commit
         and driver_of(connection).can_commit_with(connection)
     )
@@ -102,16 +96,12 @@ def commit_with(connection: Connection, calls: Sequence[Call]) -> list[list[Any]
         CommitRefused: A call had an outcome that must not be committed.
         FairQueueError: The database refused one with an SQLSTATE that has a class.
     """
-    driver = driver_of(connection)
-    _listen(connection.dialect)
-    batch = _Batch(connection, driver, len(calls))
-    options = {_OPTION: batch}
+    rows: list[list[Any]] = []
     try:
-        for call in calls:
-            parameters = call.clause.encoded(driver, call.parameters)
-            connection.execute(call.clause.statement, parameters, execution_options=options)
+        if is_watched(connection) or not _sent_past(connection, calls, rows):
+            _send(connection, calls, rows)
     except StatementError as error:
-        index = len(batch.rows)
+        index = len(rows)
         if index == len(calls):
             # It was the COMMIT itself.
             error.statement = error.params = None
@@ -120,18 +110,22 @@ def commit_with(connection: Connection, calls: Sequence[Call]) -> list[list[Any]
         if refusal.sqlstate == _REFUSED:
             raise CommitRefused(index, json.loads(refusal.detail or "")) from error
         refuse(error, calls[index].doing)
-    return batch.rows
+    return rows
 
 
-def _listen(dialect: Dialect) -> None:
-    if dialect not in _listening:
-        event.listen(dialect, "do_execute", _do_execute)
-        _listening.add(dialect)
+def _sent_past(connection: Connection, calls: Sequence[Call], rows: list[list[Any]]) -> bool:
+    """Send them past SQLAlchemy, if the driver can. SQLAlchemy raises what fails."""
+    driver = driver_of(connection)
+    statements = [call.clause.numbered(driver, call.parameters) for call in calls]
+    try:
+        return driver.commit_alone(connection, statements, rows)
+    except BaseException as error:  # noqa: BLE001 - raised again by SQLAlchemy, which knows what to do then
+        failed = calls[min(len(rows), len(calls) - 1)]
+        reraise(connection, failed.clause, failed.parameters, error)
 
 
-def _do_execute(cursor: DBAPICursor, statement: str, parameters: Any, context: ExecutionContext) -> bool:  # noqa: ARG001 - as SQLAlchemy calls it
-    batch: _Batch | None = context.execution_options.get(_OPTION)
-    if batch is None:
-        return False
-    batch.add(statement, parameters)
-    return True
+def _send(connection: Connection, calls: Sequence[Call], rows: list[list[Any]]) -> None:
+    driver = driver_of(connection)
+    batch = _Batch(connection, driver, len(calls), rows)
+    for call in calls:
+        execute_by(connection, call.clause.statement, call.clause.encoded(driver, call.parameters), batch.add)

@@ -7,7 +7,7 @@ from enum import IntEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.database.calls import call, fetch_rows
 from sqlalchemy_fairqueue.errors import said
 from sqlalchemy_fairqueue.times import duration, instant, microseconds
 from sqlalchemy_fairqueue.values import Lease
@@ -186,7 +186,7 @@ def dequeue(
         hints: As the consumer's last dequeue gave them.
         max_bytes: Most bytes of contents and headers to take; one message may have more. None: any number.
     """
-    *rows, about = fetch(
+    *rows, about = fetch_rows(
         connection,
         dequeue_clause(target.schema),
         {
@@ -201,14 +201,14 @@ def dequeue(
         f"dequeue from queue {target.queue!r}",
         as_bytes=True,
     )
-    used_lease_id, expires_at, due_in, signals_after, *found = about.numbers
+    used_lease_id, expires_at, due_in, signals_after, *found = about[0]
     messages: list[DeliveredMessage] = []
     unreadable: list[tuple[int, str]] = []
     for row in rows:
         try:
             messages.append(_delivered(row))
         except (ValueError, OverflowError, TypeError) as error:
-            unreadable.append((row.numbers[0], said(error)))
+            unreadable.append((row[0][0], said(error)))
     return Dequeued(
         messages=messages,
         unreadable=unreadable,
@@ -262,7 +262,7 @@ def hear(connection: Connection, target: Target, *, after: int, limit: int) -> H
         after: The last signal that was heard.
         limit: Most signals to read.
     """
-    [row] = fetch(
+    [row] = fetch_rows(
         connection,
         hear_clause(target.schema),
         {"queue": target.queue, "after": after, "limit": limit, "virtual_time": None},

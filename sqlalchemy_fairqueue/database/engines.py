@@ -9,6 +9,7 @@ from weakref import WeakSet
 from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
+from sqlalchemy_fairqueue.database.calls import ALONE
 from sqlalchemy_fairqueue.database.drivers import check_driver
 from sqlalchemy_fairqueue.errors import InvalidArgument, IsolationError
 
@@ -20,18 +21,26 @@ R = TypeVar("R")
 _explicit: WeakSet[Engine] = WeakSet()
 
 
-def _isolation(engine: Engine) -> str:
-    # AUTOCOMMIT is one round trip a statement; where the server's default isolation is another, READ COMMITTED must be
-    # asked for.
-    return "READ COMMITTED" if engine in _explicit else "AUTOCOMMIT"
+def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = False) -> R:
+    """Do *work* on a connection of the engine, where each statement is a READ COMMITTED transaction of its own.
 
-
-def run(engine: Engine, work: Callable[[Connection], R]) -> R:
-    """Do *work* on a connection of the engine, where each statement is a READ COMMITTED transaction of its own."""
+    Args:
+        engine: A sync engine.
+        work: What to do.
+        calls_only: All that it executes it executes by functions of ``calls``, which may pass by SQLAlchemy.
+    """
     check_driver(engine)
     try:
         with engine.connect() as connection:
-            return work(connection.execution_options(isolation_level=_isolation(engine)))
+            # AUTOCOMMIT is one round trip a statement; where the server's default isolation is another, READ COMMITTED
+            # must be asked for.
+            if engine in _explicit:
+                connection.execution_options(isolation_level="READ COMMITTED")
+            elif calls_only:
+                connection.execution_options(**ALONE)
+            else:
+                connection.execution_options(isolation_level="AUTOCOMMIT")
+            return work(connection)
     except IsolationError:
         if engine in _explicit:
             raise
@@ -39,18 +48,13 @@ def run(engine: Engine, work: Callable[[Connection], R]) -> R:
         return run(engine, work)
 
 
-async def arun(engine: AsyncEngine, work: Callable[[Connection], R]) -> R:
+async def arun(engine: AsyncEngine, work: Callable[[Connection], R], *, calls_only: bool = False) -> R:
     """As :func:`run`, on an async engine."""
-    check_driver(engine.sync_engine)
-    try:
-        async with engine.connect() as connection:
-            isolated = await connection.execution_options(isolation_level=_isolation(engine.sync_engine))
-            return await isolated.run_sync(work)
-    except IsolationError:
-        if engine.sync_engine in _explicit:
-            raise
-        _explicit.add(engine.sync_engine)
-        return await arun(engine, work)
+    # It needs greenlet.
+    from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415
+
+    # As one call: each of SQLAlchemy's own async methods is a greenlet, and its close a task besides.
+    return await greenlet_spawn(run, engine.sync_engine, work, calls_only=calls_only)
 
 
 def run_transaction(engine: Engine, work: Callable[[Connection], R]) -> R:

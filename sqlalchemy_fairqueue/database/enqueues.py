@@ -6,7 +6,16 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sqlalchemy_fairqueue.database.calls import Call, argument, call, fetch, fetch_columns, may_notify, qualifier
+from sqlalchemy_fairqueue.database.calls import (
+    Call,
+    argument,
+    call,
+    fetch,
+    fetch_columns,
+    fetch_rows,
+    may_notify,
+    qualifier,
+)
 from sqlalchemy_fairqueue.database.policies import new_policy_json
 from sqlalchemy_fairqueue.times import instant_microseconds, microseconds
 
@@ -142,6 +151,9 @@ def enqueue(
         lock: Where messages are replaced: others of the queue that are locked with them, in one order.
     """
     found = enqueue_call(connection, target, messages, policy=policy, notify=notify, lock=lock)
+    if len(messages) == 1:
+        [row] = fetch_rows(connection, *found)
+        return EnqueuedMessages(*([value] for value in row))
     return EnqueuedMessages(*fetch_columns(connection, *found))
 
 

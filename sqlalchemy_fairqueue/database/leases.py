@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy_fairqueue.database.calls import call, fetch
+from sqlalchemy_fairqueue.database.calls import call, fetch, fetch_rows
 from sqlalchemy_fairqueue.database.tokens import Token
 from sqlalchemy_fairqueue.times import instant, microseconds
 
@@ -53,7 +53,7 @@ def extend(connection: Connection, target: Target, tokens: Sequence[Token], leas
         When it ends now. None: it has ended, or one of the deliveries is not held under it any more.
     """
     lease_id = tokens[0].lease_id
-    [row] = fetch(
+    [[expires_at]] = fetch_rows(
         connection,
         extend_clause(target.schema),
         {
@@ -65,7 +65,7 @@ def extend(connection: Connection, target: Target, tokens: Sequence[Token], leas
         },
         f"extend lease {lease_id}",
     )
-    return None if row.expires_at is None else instant(row.expires_at)
+    return None if expires_at is None else instant(expires_at)
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sqlalchemy_fairqueue.database.calls import Call, argument, call, fetch, may_notify, qualifier
+from sqlalchemy_fairqueue.database.calls import Call, argument, call, fetch, fetch_rows, may_notify, qualifier
 from sqlalchemy_fairqueue.database.tokens import TOKEN_TYPES, token_parameters
 from sqlalchemy_fairqueue.times import microseconds
 
@@ -169,7 +169,7 @@ def settlement_call(
 
 def settle(connection: Connection, settlement: Call) -> list[Unsettled]:
     """Send a :func:`settlement_call`."""
-    return list(map(Unsettled._make, fetch(connection, *settlement)))
+    return list(map(Unsettled._make, fetch_rows(connection, *settlement)))
 
 
 def complete(connection: Connection, target: Target, tokens: Sequence[Token]) -> list[Unsettled]:

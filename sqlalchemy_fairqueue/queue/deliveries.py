@@ -83,7 +83,7 @@ class DeliveryMethods(QueueBase):
             raise self._no_engine(engine, "an Engine")
         self._check(limit, lease, max_bytes)
         consumer = self._consumer(engine)
-        return run(engine, lambda connection: consumer.dequeue(connection, limit, lease, max_bytes))
+        return run(engine, lambda connection: consumer.dequeue(connection, limit, lease, max_bytes), calls_only=True)
 
     async def adequeue(
         self, engine: AsyncEngine, *, limit: int = 1, lease: timedelta = LEASE, max_bytes: int = MAX_BYTES
@@ -93,7 +93,9 @@ class DeliveryMethods(QueueBase):
             raise self._no_engine(engine, "an AsyncEngine")
         self._check(limit, lease, max_bytes)
         consumer = self._consumer(engine.sync_engine)
-        return await arun(engine, lambda connection: consumer.dequeue(connection, limit, lease, max_bytes))
+        return await arun(
+            engine, lambda connection: consumer.dequeue(connection, limit, lease, max_bytes), calls_only=True
+        )
 
     def complete(
         self,
@@ -222,7 +224,7 @@ class DeliveryMethods(QueueBase):
         if not isinstance(engine, Engine):
             raise refused(engine, "an Engine")
         found = self._to_extend(deliveries, lease)
-        until = run(engine, lambda connection: self._extend(connection, found, lease))
+        until = run(engine, lambda connection: self._extend(connection, found, lease), calls_only=True)
         self._leave_leases(engine, found)
         return until
 
@@ -231,7 +233,7 @@ class DeliveryMethods(QueueBase):
         if not isinstance(engine, AsyncEngine):
             raise refused(engine, "an AsyncEngine")
         found = self._to_extend(deliveries, lease)
-        until = await arun(engine, lambda connection: self._extend(connection, found, lease))
+        until = await arun(engine, lambda connection: self._extend(connection, found, lease), calls_only=True)
         self._leave_leases(engine.sync_engine, found)
         return until
 
@@ -265,7 +267,7 @@ class DeliveryMethods(QueueBase):
     def _settle(self, where: AnySession | Connection | Engine, verb: Verb, deliveries: Deliveries, **how: Any) -> None:
         operations = self._operations(verb, deliveries, how)
         if isinstance(where, Engine):
-            run(where, lambda connection: self._settle_at_once(connection, verb, operations))
+            run(where, lambda connection: self._settle_at_once(connection, verb, operations), calls_only=True)
         else:
             self._perform(where, list(operations))
 
@@ -274,7 +276,7 @@ class DeliveryMethods(QueueBase):
     ) -> None:
         operations = self._operations(verb, deliveries, how)
         if isinstance(where, AsyncEngine):
-            await arun(where, lambda connection: self._settle_at_once(connection, verb, operations))
+            await arun(where, lambda connection: self._settle_at_once(connection, verb, operations), calls_only=True)
         else:
             await self._aperform(where, list(operations))
 

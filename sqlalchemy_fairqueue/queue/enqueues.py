@@ -259,7 +259,7 @@ class EnqueueMethods(QueueBase):
         if isinstance(where, Connection):
             updates = send(where, [operation])
         elif isinstance(where, Engine):
-            updates = run(where, lambda connection: send_alone(connection, operation))
+            updates = run(where, lambda connection: send_alone(connection, operation), calls_only=True)
         elif (found := session_of(where)) is not None:
             updates = send_now(found, [operation])
         else:
@@ -279,7 +279,7 @@ class EnqueueMethods(QueueBase):
             return await found.run_sync(lambda sync: self.enqueue_now(sync, **message))
         if isinstance(found, AsyncEngine):
             [operation] = self._enqueues([Enqueue(**message)])
-            for update in await arun(found, lambda connection: send_alone(connection, operation)):
+            for update in await arun(found, lambda connection: send_alone(connection, operation), calls_only=True):
                 update()
             return operation.receipt.message_id
         raise refused(found, "an AsyncSession, an AsyncConnection or an AsyncEngine")

@@ -23,12 +23,13 @@ from sqlalchemy import Engine, NullPool
 from sqlalchemy.exc import DBAPIError
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
+from sqlalchemy_fairqueue.database.calls import ALONE
 from sqlalchemy_fairqueue.database.drivers import driver_of, sqlstate_of
 from sqlalchemy_fairqueue.database.engines import set_lock_timeout
 from sqlalchemy_fairqueue.errors import IsolationError, LeaseLost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     from sqlalchemy import Connection
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     SetUp = Callable[[Connection], None]
 
 R = TypeVar("R")
+
+_READ_COMMITTED = {"isolation_level": "READ COMMITTED"}
 
 # Somebody has a row locked; the encoding has no bytes for a character.
 _REFUSALS = {"55P03", "22P05"}
@@ -88,7 +91,7 @@ class DedicatedConnection(ABC):
         self._timings = options.timings
         self._set_up = set_up
         self.watch: SocketWatch = SocketWatch(options.clock, self._driver)
-        self._isolation: Any = "AUTOCOMMIT"
+        self._isolation: Mapping[str, Any] = {"isolation_level": "AUTOCOMMIT", **ALONE}
 
     def run(self, work: Callable[[Connection], R], *, within: float | None = None) -> R:
         """Do *work* on the connection, where each statement is a READ COMMITTED transaction of its own.
@@ -101,10 +104,10 @@ class DedicatedConnection(ABC):
             return self._run(work, within)
         except IsolationError:
             self.close()
-            if self._isolation != "AUTOCOMMIT":
+            if self._isolation == _READ_COMMITTED:
                 raise
             # The server's default isolation is another one, so that it must be asked for.
-            self._isolation = "READ COMMITTED"
+            self._isolation = _READ_COMMITTED
             return self.run(work, within=within)
         except BaseException as error:
             if not _is_usable(error):
@@ -173,7 +176,7 @@ class SyncDedicatedConnection(DedicatedConnection):
             connection = self._connection = _connected(self._engine, self._timings.connect)
             self.watch.watch(connection.connection.driver_connection)
             with self.watch.calling(self._timings.connect):
-                connection.execution_options(isolation_level=self._isolation)
+                connection.execution_options(**self._isolation)
                 if self._set_up is not None:
                     self._set_up(connection)
                     connection.commit()
@@ -237,7 +240,7 @@ class AsyncDedicatedConnection(DedicatedConnection):
                 raise _unanswered(connect) from None
             self.watch.watch(await self._adriver())
             with self.watch.calling(connect):
-                self._connection = await self._connection.execution_options(isolation_level=self._isolation)
+                self._connection = await self._connection.execution_options(**self._isolation)
                 if self._set_up is not None:
                     await self._connection.run_sync(self._set_up)
                     await self._connection.commit()

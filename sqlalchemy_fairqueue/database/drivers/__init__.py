@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.drivers.asyncpg import Asyncpg
-from sqlalchemy_fairqueue.database.drivers.base import Driver, Listener, is_in_autocommit
+from sqlalchemy_fairqueue.database.drivers.base import Driver, Listener, NumberedStatement, is_in_autocommit
 from sqlalchemy_fairqueue.database.drivers.psycopg import Psycopg
 from sqlalchemy_fairqueue.database.drivers.psycopg2 import Psycopg2
 from sqlalchemy_fairqueue.database.drivers.refusals import Refusal, hide_row, refusal_of, sqlstate_of
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Driver",
     "Listener",
+    "NumberedStatement",
     "Refusal",
     "check_driver",
     "driver_of",

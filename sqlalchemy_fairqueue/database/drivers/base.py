@@ -5,7 +5,7 @@ from __future__ import annotations
 import selectors
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -22,6 +22,18 @@ _COMMITS_NOTIFY = (
     "select cast(pg_catalog.pg_notification_queue_usage() <= 0.5 as pg_catalog.text)"
     " from pg_catalog.pg_listening_channels() c where c = 'fairqueue'"
 )
+
+
+class NumberedStatement(NamedTuple):
+    """A statement with its parameters by number, ``$1``.
+
+    Attributes:
+        sql: Its text.
+        encoded: The same in UTF-8.
+    """
+
+    sql: str
+    encoded: bytes
 
 
 class Driver(ABC):
@@ -59,6 +71,42 @@ class Driver(ABC):
             rows: Gets the rows of each statement that the server executed, also when a later one or the COMMIT fails.
         """
         raise NotImplementedError
+
+    def fetch_alone(
+        self,
+        connection: Connection,  # noqa: ARG002 - for others
+        statement: NumberedStatement,  # noqa: ARG002
+        values: Sequence[Any],  # noqa: ARG002
+        *,
+        as_bytes: bool,  # noqa: ARG002
+    ) -> Sequence[Sequence[Any]] | None:
+        """Execute a statement on the driver's connection itself, as a transaction of its own.
+
+        Args:
+            connection: Within no transaction.
+            statement: One that returns rows.
+            values: Its parameters in their order, as :attr:`encoders` make them.
+            as_bytes: As for :meth:`bytes_results`.
+
+        Returns:
+            Its rows. None: nothing was sent, for SQLAlchemy has to send it.
+
+        Raises:
+            BaseException: As the cursor that SQLAlchemy has would raise it.
+        """
+        return None
+
+    def commit_alone(
+        self,
+        connection: Connection,  # noqa: ARG002 - for others
+        statements: Sequence[tuple[NumberedStatement, Sequence[Any]]],  # noqa: ARG002
+        rows: list[list[Any]],  # noqa: ARG002
+    ) -> bool:
+        """As :meth:`commit_with`, on the driver's connection itself. False: nothing was sent.
+
+        :meth:`can_commit_with` has said that it can.
+        """
+        return False
 
     @abstractmethod
     def fileno(self, connection: Any) -> int:

@@ -56,6 +56,11 @@ def integers(numbers: Iterable[int | None]) -> str:
     return f"{{{','.join(map(str, numbers))}}}".replace("None", "null")
 
 
+def booleans(values: Iterable[bool | None]) -> str:
+    """Booleans as a literal."""
+    return f"{{{','.join('null' if value is None else str(value).lower() for value in values)}}}"
+
+
 def row_ids(ctids: Iterable[str]) -> str:
     """Row ids, like ``(0,1)``, as a literal."""
     return '{"' + '","'.join(ctids) + '"}'
@@ -68,5 +73,7 @@ LITERALS: dict[str, Any] = {
     "integer[]": integers,
     "bigint[]": integers,
     "tid[]": row_ids,
+    "uuid[]": texts,
+    "boolean[]": booleans,
 }
 """The encoders of a driver that sends such texts as they are."""

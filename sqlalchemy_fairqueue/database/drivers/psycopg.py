@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from sqlalchemy_fairqueue.database.drivers import libpq
 from sqlalchemy_fairqueue.database.drivers.base import Driver, SocketListener
 from sqlalchemy_fairqueue.database.drivers.literals import LITERALS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database.drivers.base import RunInLoop
+    from sqlalchemy_fairqueue.database.drivers.base import NumberedStatement, RunInLoop
+
+T = TypeVar("T")
 
 
 class Psycopg(Driver):
@@ -46,14 +49,86 @@ class Psycopg(Driver):
 
     def commit_with(self, connection: Connection, statements: Sequence[tuple[str, Any]], rows: list[list[Any]]) -> None:
         """As for Driver."""
-        driver: Any = connection.connection.driver_connection
+        self._commit(connection, connection.connection.driver_connection, statements, rows, _cursor)
+
+    @staticmethod
+    def _commit(
+        connection: Connection,
+        driver: Any,
+        statements: Sequence[tuple[str, Any]],
+        rows: list[list[Any]],
+        cursor: Callable[[Any], Any],
+    ) -> None:
         if connection.dialect.is_async:
             # It needs greenlet.
             from sqlalchemy.util import await_only
 
-            await_only(_acommit_with(driver, statements, rows))
+            await_only(_acommit_with(_Pipeline(driver, cursor), statements, rows))
         else:
-            _commit_with(driver, statements, rows)
+            _commit_with(_Pipeline(driver, cursor), statements, rows)
+
+    def fetch_alone(
+        self, connection: Connection, statement: NumberedStatement, values: Sequence[Any], *, as_bytes: bool
+    ) -> list[tuple[Any, ...]] | None:
+        """As for Driver."""
+        driver: Any = connection.connection.driver_connection
+        given = libpq.texts(values) if libpq.is_plain(driver) and libpq.is_idle(driver) else None
+        if given is None:
+            return None
+        found = libpq.prepared(driver, statement, given)
+        if found is not None:
+            [result] = _waited(connection, driver, libpq.executed(driver.pgconn, found, as_bytes=as_bytes))
+            if failure := libpq.failure_of([result]):
+                raise failure
+            return libpq.rows_of(driver, result)
+        if not driver.autocommit:
+            # Its cursor would begin a transaction.
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+        cursor = libpq.raw_cursor(driver)
+        rows: list[tuple[Any, ...]]
+        if connection.dialect.is_async:
+            from sqlalchemy.util import await_only
+
+            await_only(cursor.execute(statement.sql, given, binary=as_bytes))
+            rows = await_only(cursor.fetchall())
+        else:
+            rows = cursor.execute(statement.sql, given, binary=as_bytes).fetchall()
+        return rows
+
+    def commit_alone(
+        self,
+        connection: Connection,
+        statements: Sequence[tuple[NumberedStatement, Sequence[Any]]],
+        rows: list[list[Any]],
+    ) -> bool:
+        """As for Driver."""
+        driver: Any = connection.connection.driver_connection
+        given = [(one, libpq.texts(values)) for one, values in statements] if libpq.is_plain(driver) else []
+        known = [(one, values) for one, values in given if values is not None]
+        if len(known) < len(statements):
+            return False
+        found = [libpq.prepared(driver, one, values) for one, values in known]
+        ready = [one for one in found if one is not None]
+        if len(ready) < len(found):
+            # Its cursors prepare what they see often.
+            self._commit(connection, driver, [(one.sql, values) for one, values in known], rows, libpq.raw_cursor)
+            return True
+        begin = libpq.begin_statement(driver)
+        answers: list[Any] = []
+        failure: Exception | None = None
+        try:
+            _waited(connection, driver, libpq.pipelined(driver.pgconn, begin, ready, answers))
+        except Exception as error:  # noqa: BLE001 - raised below, unless the server said more
+            failure = error
+            if driver.pgconn.pipeline_status != _NO_PIPELINE:
+                # As of a pipeline of psycopg's.
+                _close(connection, driver)
+        failure = libpq.failure_of(answers) or failure
+        executed = answers[begin is not None :][: len(ready)]
+        rows += [list(libpq.rows_of(driver, one)) for one in executed if libpq.failure_of([one]) is None]
+        if failure is not None:
+            raise failure
+        return True
 
     def fileno(self, connection: Any) -> int:
         """As for Driver."""
@@ -74,6 +149,37 @@ _NO_PIPELINE = 0
 """PQ_PIPELINE_OFF."""
 
 
+def _waited(connection: Connection, driver: Any, answers: Generator[Any, Any, T]) -> T:
+    """The end of what psycopg has to wait for, in its way: with signals, and a cancel on Ctrl-C or of the task."""
+    if connection.dialect.is_async:
+        from sqlalchemy.util import await_only
+
+        return await_only(_awaited(driver, answers))
+    with driver.lock:
+        ended: T = driver.wait(answers)
+    return ended
+
+
+async def _awaited(driver: Any, answers: Generator[Any, Any, T]) -> T:
+    async with driver.lock:
+        ended: T = await driver.wait(answers)
+    return ended
+
+
+def _close(connection: Connection, driver: Any) -> None:
+    closing = driver.close()
+    if connection.dialect.is_async:
+        from sqlalchemy.util import await_only
+
+        await_only(closing)
+
+
+def _cursor(driver: Any) -> Any:
+    from psycopg.rows import tuple_row
+
+    return driver.cursor(row_factory=tuple_row)
+
+
 @cache
 def _has_pipelines() -> bool:
     from psycopg import Pipeline
@@ -89,17 +195,15 @@ class _Pipeline:
     statement are sent, and so for ever: COMMIT is a statement like the others here.
     """
 
-    def __init__(self, driver: Any) -> None:
-        from psycopg.rows import tuple_row
-
-        self._driver = driver
-        self._rows = tuple_row
+    def __init__(self, driver: Any, cursor: Callable[[Any], Any]) -> None:
+        self.driver = driver
+        self._cursor = cursor
         self.cursors: list[Any] = []
         self.failure: BaseException | None = None
 
     def cursor(self) -> Any:
         """A cursor for the next statement."""
-        self.cursors.append(self._driver.cursor(row_factory=self._rows))
+        self.cursors.append(self._cursor(self.driver))
         return self.cursors[-1]
 
     def answered(self, statements: int) -> list[Any]:
@@ -119,14 +223,13 @@ class _Pipeline:
 
         SQLAlchemy takes an error for a disconnect only if the connection is closed.
         """
-        stuck: bool = self._driver.pgconn.pipeline_status != _NO_PIPELINE
+        stuck: bool = self.driver.pgconn.pipeline_status != _NO_PIPELINE
         return stuck
 
 
-def _commit_with(driver: Any, statements: Sequence[tuple[str, Any]], rows: list[list[Any]]) -> None:
-    pipeline = _Pipeline(driver)
+def _commit_with(pipeline: _Pipeline, statements: Sequence[tuple[str, Any]], rows: list[list[Any]]) -> None:
     try:
-        with driver.pipeline():
+        with pipeline.driver.pipeline():
             try:
                 for statement, parameters in statements:
                     pipeline.cursor().execute(statement, parameters)
@@ -138,14 +241,13 @@ def _commit_with(driver: Any, statements: Sequence[tuple[str, Any]], rows: list[
     rows += [cursor.fetchall() for cursor in pipeline.answered(len(statements))]
     if pipeline.failure is not None:
         if pipeline.is_stuck():
-            driver.close()
+            pipeline.driver.close()
         raise pipeline.failure
 
 
-async def _acommit_with(driver: Any, statements: Sequence[tuple[str, Any]], rows: list[list[Any]]) -> None:
-    pipeline = _Pipeline(driver)
+async def _acommit_with(pipeline: _Pipeline, statements: Sequence[tuple[str, Any]], rows: list[list[Any]]) -> None:
     try:
-        async with driver.pipeline():
+        async with pipeline.driver.pipeline():
             try:
                 for statement, parameters in statements:
                     await pipeline.cursor().execute(statement, parameters)
@@ -157,7 +259,7 @@ async def _acommit_with(driver: Any, statements: Sequence[tuple[str, Any]], rows
     rows += [await cursor.fetchall() for cursor in pipeline.answered(len(statements))]
     if pipeline.failure is not None:
         if pipeline.is_stuck():
-            await driver.close()
+            await pipeline.driver.close()
         raise pipeline.failure
 
 

@@ -1,0 +1,203 @@
+"""Statements on psycopg's libpq, past its cursors: those take most of a call's time.
+
+psycopg counts how often it sees a statement, prepares it, and deallocates what it has prepared; so its own cursors send
+a statement until it is prepared. Its cache has no public name. Without it, or in another form, cursors send everything.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from sqlalchemy_fairqueue.database.drivers.base import NumberedStatement
+
+    Row = tuple[Any, ...]
+    Values = Sequence[Any]
+
+_NO_PIPELINE = 0
+"""PQ_PIPELINE_OFF."""
+_IDLE = 0
+"""PQTRANS_IDLE."""
+_OK = 0
+"""CONNECTION_OK."""
+_COMMAND_OK, _TUPLES_OK = 1, 2
+_TEXT, _BINARY = 0, 1
+_BYTEA = 17
+_UNKNOWN = 0
+
+
+class _Names(NamedTuple):
+    """Names of psycopg's, imported once: an import costs much of a call, and an application may have another driver."""
+
+    connections: tuple[type, ...]
+    cursors: tuple[type, ...]
+    raw_cursor: Callable[..., Any]
+    raw_async_cursor: Callable[..., Any]
+    transformer: Callable[[Any], Any]
+    execute: Callable[[Any], Generator[Any, Any, list[Any]]]
+    send: Callable[[Any], Generator[Any, Any, None]]
+    fetch_many: Callable[[Any], Generator[Any, Any, list[Any]]]
+    error: Callable[..., Exception]
+    tuple_row: Any
+
+
+@cache
+def names() -> _Names:
+    """What is used of psycopg."""
+    from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor, Connection, Cursor, RawCursor, generators
+    from psycopg.adapt import Transformer
+    from psycopg.errors import error_from_result
+    from psycopg.rows import tuple_row
+
+    return _Names(
+        (Connection, AsyncConnection),
+        (Cursor, AsyncCursor),
+        RawCursor,
+        AsyncRawCursor,
+        Transformer,
+        generators.execute,
+        generators.send,
+        generators.fetch_many,
+        error_from_result,
+        tuple_row,
+    )
+
+
+def is_plain(driver: Any) -> bool:
+    """Whether a connection is psycopg's own, with its own cursors, in UTF-8, and no pipeline: nobody else wraps it."""
+    found = names()
+    return (
+        type(driver) in found.connections
+        and driver.cursor_factory in found.cursors
+        and driver.pgconn.pipeline_status == _NO_PIPELINE
+        and driver.pgconn.parameter_status(b"client_encoding") == b"UTF8"
+    )
+
+
+def is_idle(driver: Any) -> bool:
+    """Whether a connection is in no transaction."""
+    return bool(driver.pgconn.transaction_status == _IDLE)
+
+
+def raw_cursor(driver: Any) -> Any:
+    """A cursor of psycopg's for statements with numbered parameters."""
+    found = names()
+    kind = found.raw_cursor if type(driver) is found.connections[0] else found.raw_async_cursor
+    return kind(driver, row_factory=found.tuple_row)
+
+
+def texts(values: Values) -> list[Any] | None:
+    """Values as text parameters, bytes as they are; None: one of them has no text here.
+
+    So a parameter has the same type in each call, and psycopg prepares a statement once.
+    """
+    found: list[Any] = []
+    for value in values:
+        if value is None or isinstance(value, bytes):
+            found.append(value)
+        elif isinstance(value, str):
+            # libpq ends a text there; psycopg refuses it.
+            if "\x00" in value:
+                return None
+            found.append(value)
+        elif type(value) is int:
+            found.append(str(value))
+        elif type(value) is bool:
+            found.append("true" if value else "false")
+        else:
+            return None
+    return found
+
+
+class Prepared(NamedTuple):
+    """A statement that psycopg has prepared, with its parameters as libpq takes them."""
+
+    name: bytes
+    parameters: list[bytes | None]
+    formats: list[int]
+
+
+def prepared(driver: Any, statement: NumberedStatement, values: list[Any]) -> Prepared | None:
+    """The statement as the connection has it prepared; None: it has not.
+
+    Raises:
+        UnicodeEncodeError: A text has no bytes in UTF-8.
+    """
+    known = getattr(getattr(driver, "_prepared", None), "_names", None)
+    if not known:
+        return None
+    binary = [isinstance(value, bytes) for value in values]
+    name = known.get((statement.encoded, tuple([_BYTEA if one else _UNKNOWN for one in binary])))
+    if name is None:
+        return None
+    parameters = [value if value is None or isinstance(value, bytes) else value.encode() for value in values]
+    return Prepared(name, parameters, [_BINARY if one else _TEXT for one in binary])
+
+
+def rows_of(driver: Any, result: Any) -> list[Row]:
+    """The rows of a result, by the adapters of the connection."""
+    transformer = names().transformer(driver)
+    transformer.set_pgresult(result)
+    rows: list[Row] = transformer.load_rows(0, result.ntuples, tuple)
+    return rows
+
+
+def executed(pgconn: Any, statement: Prepared, *, as_bytes: bool) -> Generator[Any, Any, list[Any]]:
+    """Execute a statement; psycopg waits for it."""
+    pgconn.send_query_prepared(
+        statement.name, statement.parameters, statement.formats, result_format=_BINARY if as_bytes else _TEXT
+    )
+    return (yield from names().execute(pgconn))
+
+
+def pipelined(
+    pgconn: Any, begin: bytes | None, statements: Sequence[Prepared], answers: list[Any]
+) -> Generator[Any, Any, None]:
+    """Send statements and COMMIT in one round trip; psycopg waits for it.
+
+    Args:
+        pgconn: libpq's connection.
+        begin: What begins the transaction; None: it has begun.
+        statements: What is executed between.
+        answers: Gets a result of each, from that of *begin* to COMMIT's, as far as the server answered.
+    """
+    found = names()
+    pgconn.enter_pipeline_mode()
+    try:
+        if begin is not None:
+            pgconn.send_query_params(begin, None)
+        for one in statements:
+            pgconn.send_query_prepared(one.name, one.parameters, one.formats)
+        pgconn.send_query_params(b"commit", None)
+        pgconn.pipeline_sync()
+        # It reads while it writes: the server may answer before it has read the last megabytes.
+        yield from found.send(pgconn)
+        for _ in range((begin is not None) + len(statements) + 1):
+            answers += yield from found.fetch_many(pgconn)
+        yield from found.fetch_many(pgconn)
+    finally:
+        if pgconn.status == _OK:
+            pgconn.exit_pipeline_mode()
+
+
+def failure_of(answers: Sequence[Any]) -> Exception | None:
+    """The error of psycopg for the first result that is one, if any is."""
+    failed = next((one for one in answers if one.status not in {_COMMAND_OK, _TUPLES_OK}), None)
+    return None if failed is None else names().error(failed, encoding="utf-8")
+
+
+def begin_statement(connection: Any) -> bytes | None:
+    """What psycopg would send to begin a transaction on a connection; None: it is in one."""
+    if not is_idle(connection):
+        return None
+    words = ["begin"]
+    if connection.isolation_level is not None:
+        words.append(f"isolation level {connection.isolation_level.name.replace('_', ' ').lower()}")
+    if connection.read_only is not None:
+        words.append("read only" if connection.read_only else "read write")
+    if connection.deferrable is not None:
+        words.append("deferrable" if connection.deferrable else "not deferrable")
+    return " ".join(words).encode()

@@ -1,0 +1,62 @@
+"""SQLAlchemy's event ``do_execute``, where it leaves to others to send a statement, and who watches an engine."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from sqlalchemy import event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sqlalchemy import Connection, CursorResult, Dialect, Executable
+    from sqlalchemy.engine.interfaces import DBAPICursor, ExecutionContext
+
+    Send = Callable[[str, Any], None]
+
+_OPTION = "sqlalchemy_fairqueue_send"
+
+# Those that call _do_execute. An engine with other execution options has the same.
+_listening: WeakSet[Dialect] = WeakSet()
+
+
+def execute_by(
+    connection: Connection, statement: Executable, parameters: Mapping[str, Any], send: Send
+) -> CursorResult[Any]:
+    """Let SQLAlchemy execute a statement with all of its events, and *send* do what a cursor would.
+
+    *send* gets the statement and its parameters as a cursor would, and raises as a cursor would.
+    """
+    dialect = connection.dialect
+    if dialect not in _listening:
+        event.listen(dialect, "do_execute", _do_execute)
+        _listening.add(dialect)
+    return connection.execute(statement, parameters, execution_options={_OPTION: send})
+
+
+def executes_itself(dialect: Dialect) -> bool:
+    """Whether nobody else executes the statements of a dialect in a way of their own."""
+    return all(listener is _do_execute for listener in dialect.dispatch.do_execute)
+
+
+def is_watched(connection: Connection) -> bool:
+    """Whether anybody would miss what SQLAlchemy does around a statement: listeners of its events, or its log."""
+    # The flag that SQLAlchemy asks before each event, for the events themselves take longer than a statement. Without
+    # the flag everybody counts as watched.
+    engine = connection.engine
+    return bool(
+        getattr(engine, "_has_events", True)
+        or getattr(connection, "_has_events", True)
+        or engine.logger.isEnabledFor(logging.INFO)
+        or not executes_itself(connection.dialect)
+    )
+
+
+def _do_execute(cursor: DBAPICursor, statement: str, parameters: Any, context: ExecutionContext) -> bool:  # noqa: ARG001 - as SQLAlchemy calls it
+    send: Send | None = context.execution_options.get(_OPTION)
+    if send is None:
+        return False
+    send(statement, parameters)
+    return True

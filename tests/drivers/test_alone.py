@@ -1,0 +1,137 @@
+"""Calls that pass by SQLAlchemy, where nobody watches, do as those that it sends."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, event, text
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from sqlalchemy_fairqueue import DuplicateMessage, LeaseLost, Queue
+from sqlalchemy_fairqueue.database.drivers import libpq
+from tests.drivers.conftest import MakeFace
+from tests.drivers.faces import Face
+from tests.fixtures.database import Database
+from tests.unit_of_work.business import channels
+
+_CALLS = 8
+"""psycopg prepares a statement after five; from then on it goes to libpq."""
+
+psycopg_only = pytest.mark.parametrize("make_face", ["psycopg", "psycopg async"], indirect=True)
+
+
+def _cycle(face: Face, queue: Queue, number: int) -> tuple[Any, ...]:
+    """One message by calls on the engine, enqueued by a session every other time."""
+    channel = f"ü{number}"
+    if number % 2:
+        face.run(lambda session: queue.enqueue(session, channel=channel, payload={"n": number}, headers={"é": 1}))
+    else:
+        face.call(queue, "enqueue_now", channel=channel, payload={"n": number}, headers={"é": 1})
+    [delivery] = face.call(queue, "dequeue")
+    face.call(queue, "extend", delivery)
+    face.call(queue, "complete", delivery)
+    with pytest.raises(LeaseLost):
+        face.call(queue, "complete", delivery)
+    return delivery.channel, delivery.payload, delivery.headers, delivery.attempt
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_calls(face: Face, queue: Queue, database: Database, *, watched: bool) -> None:
+    """The answers are the same, before and after a statement is prepared, with and without a listener."""
+    seen: list[str] = []
+    if watched:
+        event.listen(face.sync_engine, "before_cursor_execute", lambda *given: seen.append(given[2]))
+    found = [_cycle(face, queue, number) for number in range(2 * _CALLS)]
+    assert found == [(f"ü{number}", {"n": number}, {"é": 1}, 1) for number in range(2 * _CALLS)]
+    assert channels(database) == []
+    if watched:
+        assert sum("fq_dequeue" in statement for statement in seen) == 2 * _CALLS
+        assert sum("fq_complete" in statement for statement in seen) >= 2 * _CALLS
+
+
+@psycopg_only
+def test_libpq_is_used(make_face: MakeFace, face: Face, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The installed psycopg keeps prepared statements where they are looked for."""
+    used: set[str] = set()
+
+    def count(name: str) -> None:
+        own = getattr(libpq, name)
+
+        def counted(*given: Any, **more: Any) -> Any:
+            used.add(name)
+            return own(*given, **more)
+
+        monkeypatch.setattr(libpq, name, counted)
+
+    count("executed")
+    count("pipelined")
+    single = make_face(face.url, pool_size=1, max_overflow=0)
+    for number in range(2 * _CALLS):
+        _cycle(single, queue, number)
+    assert used == {"executed", "pipelined"}
+
+
+def test_errors(make_face: MakeFace, face: Face, queue: Queue, database: Database) -> None:
+    """The server's refusals raise SQLAlchemy's errors and ours, and the connection goes on."""
+    single = make_face(face.url, pool_size=1, max_overflow=0)
+    database.execute("alter table fq_message add constraint odd check (kind <> 'odd')")
+    held = single.call(queue, "enqueue_now", channel="a", payload=1, key="k")
+    for _ in range(_CALLS):
+        with pytest.raises(IntegrityError, match="odd") as caught:
+            single.call(queue, "enqueue_now", channel="a", payload=1, kind="odd")
+        assert "fq_enqueue" in (caught.value.statement or "")
+        assert not caught.value.connection_invalidated
+        with pytest.raises(DuplicateMessage) as duplicate:
+            single.call(queue, "enqueue_now", channel="a", payload=1, key="k", on_duplicate="raise")
+        assert duplicate.value.message_id == held
+    assert channels(database) == ["a"]
+
+
+def test_a_connection_that_the_server_ended(make_face: MakeFace, face: Face, queue: Queue, database: Database) -> None:
+    """It is let go with SQLAlchemy's error, and the next call has another."""
+    single = make_face(face.url, pool_size=1, max_overflow=0)
+    for number in range(2 * _CALLS):
+        _cycle(single, queue, number)
+    for verb, given in (("dequeue", {}), ("enqueue_now", {"channel": "a", "payload": 1})):
+        own = single.run(lambda session: session.scalar(text("select pg_backend_pid()")))
+        database.execute("select pg_terminate_backend(:pid, 10000)", pid=own)
+        with pytest.raises(DBAPIError) as caught:
+            single.call(queue, verb, **given)
+        assert caught.value.connection_invalidated
+        single.call(queue, "enqueue_now", channel="b", payload=1)
+    assert channels(database) == ["b", "b"]
+
+
+@psycopg_only
+def test_large_contents(make_face: MakeFace, face: Face, queue: Queue) -> None:
+    """Megabytes travel with the COMMIT, alone and prepared."""
+    single = make_face(face.url, pool_size=1, max_overflow=0)
+    for _ in range(_CALLS):
+        single.run(lambda session: queue.enqueue(session, channel="a", payload="x"))
+    single.run(lambda session: queue.enqueue(session, channel="a", payload="x" * 8_000_000))
+    longest = text("select max(length(content)) from fq_message")
+    assert single.run(lambda session: session.scalar(longest)) == 8_000_002
+
+
+@pytest.mark.parametrize("level", [None, "REPEATABLE READ", "SERIALIZABLE"])
+@pytest.mark.parametrize("read_only", [None, False, True])
+def test_begin(database: Database, level: str | None, *, read_only: bool | None) -> None:
+    """A transaction begins as psycopg begins it."""
+    pytest.importorskip("psycopg")
+    options: dict[str, Any] = {} if level is None else {"isolation_level": level}
+    if read_only is not None:
+        options["postgresql_readonly"] = read_only
+    engine = create_engine(database.url.set(drivername="postgresql+psycopg"))
+    with engine.connect() as connection:
+        isolated = connection.execution_options(**options)
+        driver: Any = isolated.connection.driver_connection
+        assert libpq.begin_statement(driver) == driver._get_tx_start_command().lower()
+        isolated.execute(text("select 1"))
+        assert libpq.begin_statement(driver) is None
+    engine.dispose()
+
+
+def test_values_without_a_text() -> None:
+    """A text that libpq would cut, and a value of a type of others, are left to psycopg."""
+    assert libpq.texts([None, True, 7, "a", b"b"]) == [None, "true", "7", "a", b"b"]
+    assert libpq.texts(["a\x00b"]) is None
+    assert libpq.texts([1.5]) is None
