@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 _OPTION = "sqlalchemy_fairqueue_alone"
 ALONE: Mapping[str, Any] = MappingProxyType({_OPTION: True})
 """Options of a connection where each statement is a transaction of its own."""
-# The commas between columns: not those between the arguments of a function.
 _FETCHED = 500
 """Rows that are taken from an answer at once, where they are read by column."""
+# The commas between columns: not those between the arguments of a function.
 _between_columns = re.compile(r", (?![^(]*\))")
 
 
@@ -168,8 +168,8 @@ def fetch_rows(
 
     That is on a connection with :data:`ALONE`. Its errors are those that SQLAlchemy raises.
     """
-    if _is_alone(connection) and not is_watched(connection):
-        driver = driver_of(connection)
+    driver = driver_of(connection)
+    if driver.passes_sqlalchemy and _is_alone(connection) and not is_watched(connection):
         statement, values = clause.numbered(driver, parameters)
         try:
             rows = driver.fetch_alone(connection, statement, values, as_bytes=as_bytes)

@@ -116,6 +116,8 @@ def commit_with(connection: Connection, calls: Sequence[Call]) -> list[list[Any]
 def _sent_past(connection: Connection, calls: Sequence[Call], rows: list[list[Any]]) -> bool:
     """Send them past SQLAlchemy, if the driver can. SQLAlchemy raises what fails."""
     driver = driver_of(connection)
+    if not driver.passes_sqlalchemy:
+        return False
     statements = [call.clause.numbered(driver, call.parameters) for call in calls]
     try:
         return driver.commit_alone(connection, statements, rows)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEngine
 from sqlalchemy_fairqueue.database.calls import ALONE
-from sqlalchemy_fairqueue.database.drivers import check_driver
+from sqlalchemy_fairqueue.database.drivers import check_driver, driver_of
 from sqlalchemy_fairqueue.errors import InvalidArgument, IsolationError
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ def run(engine: Engine, work: Callable[[Connection], R], *, calls_only: bool = F
         work: What to do.
         calls_only: All that it executes it executes by functions of ``calls``, which may pass by SQLAlchemy.
     """
-    check_driver(engine)
+    driver = driver_of(engine)
     try:
         with engine.connect() as connection:
             # AUTOCOMMIT is one round trip a statement; where the server's default isolation is another, READ COMMITTED
             # must be asked for.
             if engine in _explicit:
                 connection.execution_options(isolation_level="READ COMMITTED")
-            elif calls_only:
+            elif calls_only and driver.passes_sqlalchemy:
                 connection.execution_options(**ALONE)
             else:
                 connection.execution_options(isolation_level="AUTOCOMMIT")

@@ -1,10 +1,15 @@
 """Calls that pass by SQLAlchemy, where nobody watches, do as those that it sends."""
 
+import asyncio
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, event, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import DuplicateMessage, LeaseLost, Queue
 from sqlalchemy_fairqueue.database.drivers import libpq
@@ -12,6 +17,7 @@ from tests.drivers.conftest import MakeFace
 from tests.drivers.faces import Face
 from tests.fixtures.database import Database
 from tests.unit_of_work.business import channels
+from tests.worker.helpers import until
 
 _CALLS = 8
 """psycopg prepares a statement after five; from then on it goes to libpq."""
@@ -99,6 +105,43 @@ def test_a_connection_that_the_server_ended(make_face: MakeFace, face: Face, que
         assert caught.value.connection_invalidated
         single.call(queue, "enqueue_now", channel="b", payload=1)
     assert channels(database) == ["b", "b"]
+
+
+@psycopg_only
+@pytest.mark.parametrize("verb", ["enqueue_now", "enqueue"])
+def test_an_interrupt(make_face: MakeFace, face: Face, queue: Queue, database: Database, verb: str) -> None:
+    """Ctrl-C, or the cancel of a task, while the server waits: nothing is left on the connection, or it is let go."""
+    single = make_face(face.url, pool_size=1, max_overflow=0)
+    for number in range(2 * _CALLS):
+        _cycle(single, queue, number)
+
+    def enqueue(key: str) -> Any:
+        if verb == "enqueue_now":
+            return single.call(queue, verb, channel="a", payload=1, key=key)
+        return single.run(lambda session: queue.enqueue(session, channel="a", payload=1, key=key))
+
+    with (
+        ThreadPoolExecutor() as pool,
+        Session(database.own.execution_options(isolation_level="READ COMMITTED")) as other,
+    ):
+        queue.enqueue_now(other, channel="a", payload=1, key="k")
+        interrupting = pool.submit(_interrupt_a_waiter, database)
+        with pytest.raises((KeyboardInterrupt, asyncio.CancelledError)):
+            enqueue("k")
+        interrupting.result()
+        other.rollback()
+    enqueue("l")
+    enqueue("k")
+    assert channels(database) == ["a", "a"]
+    for number in range(2):
+        _cycle(single, queue, number)
+
+
+def _interrupt_a_waiter(database: Database) -> None:
+    """Send the main thread a SIGINT when somebody waits for a lock."""
+    waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    until(lambda: database.value(waiting), "an enqueue waits")
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 @psycopg_only

@@ -46,11 +46,13 @@ class Driver(ABC):
         example: How to create an engine on it, for messages.
         encoders: For each SQL type whose values need it, what makes of a value the parameter that the driver sends. It
             is not called for None.
+        passes_sqlalchemy: Whether :meth:`fetch_alone` and :meth:`commit_alone` ever send anything.
     """
 
     name: ClassVar[str]
     example: ClassVar[str]
     encoders: ClassVar[Mapping[str, Callable[[Any], Any]]]
+    passes_sqlalchemy: ClassVar[bool] = False
 
     def bytes_results(self, connection: Connection) -> AbstractContextManager[None]:  # noqa: ARG002 - for others
         """While it is entered, a statement's bytea columns come as bytes, in the binary format where there is one."""

@@ -26,6 +26,7 @@ class Psycopg(Driver):
     name = "psycopg"
     example = "create_engine('postgresql+psycopg://...')"
     encoders = LITERALS
+    passes_sqlalchemy = True
 
     @contextmanager
     def bytes_results(self, connection: Connection) -> Iterator[None]:
