@@ -84,3 +84,21 @@ def test_one_message_alone_is_as_one_of_many(stood: Kernel) -> None:
         assert short == long, message
         created += short[1] is True
     assert created > 20
+
+
+@pytest.mark.parametrize("first", [-3, 0, 1, 2])
+def test_a_message_to_replace_is_replaced(kernel: Kernel, first: int) -> None:
+    """Whatever subscripts the array of policies has, each message follows its own policy."""
+    [stands] = kernel.enqueue("a", keys=["k"])
+    rows = kernel.rows(
+        f"""
+        select * from fq_enqueue('q', array['a', 'a', 'b'], array['work', 'work', 'work'],
+          array['new', 'newer', 'other']::bytea[], array[null]::jsonb[], array_fill(null::bigint, array[3]),
+          array_fill(null::bigint, array[3]), array_fill(null::integer, array[3]), array['k', 'k', 'l'],
+          array_fill(null::integer, array[3]), null, '[{first}:{first + 2}]={{replace,skip,replace}}'::text[])
+        order by ordinal
+        """
+    )
+    assert [row["outcome"] for row in rows] == ["replaced", "duplicate", "created"]
+    content = kernel.value("select content from fq_message where id = %(id)s", id=stands.message_id)
+    assert content == b"new"

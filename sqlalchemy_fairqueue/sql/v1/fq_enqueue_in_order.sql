@@ -60,6 +60,7 @@ declare
   v_later integer[];
   v_later_channels bigint[];
   v_later_keys text[];
+  v_later_replaces boolean[];
   v_index integer := 0;
   v_tries integer := case when v_count > 1 or p_hold is not null then 20 else 1 end;
   v_holders bigint[];
@@ -91,6 +92,7 @@ begin
       v_later := '{}';
       v_later_channels := '{}';
       v_later_keys := '{}';
+      v_later_replaces := '{}';
       for v_pass in 1..2 loop
         if v_pass = 2 then
           exit when v_later = '{}';
@@ -185,7 +187,7 @@ begin
               elsif found and v_lease_id is null
                 and v_later_channels[v_index + 1] = v_channel_id
                 and v_later_keys[v_index + 1] = r.key
-                and p_on_duplicates[v_later[v_index + 1]] = 'replace'
+                and v_later_replaces[v_index + 1]
               then
                 -- The next one replaces it again: a version of the row for each of many would be one more for each to
                 -- pass by.
@@ -247,6 +249,7 @@ begin
                   v_later := v_later || r.ord::integer;
                   v_later_channels := v_later_channels || v_channel_id;
                   v_later_keys := v_later_keys || r.key;
+                  v_later_replaces := v_later_replaces || (v_policy = 'replace');
                 else
                   outcome := 'duplicate';
                 end if;
