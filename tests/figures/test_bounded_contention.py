@@ -92,6 +92,26 @@ def test_an_idle_queue(engine: Engine) -> None:
         assert (found.contender.weight, found.rival_weight, found.channels, found.consumers) == (1, 1, (), False)
 
 
+def test_slots_that_nobody_has_heard_of(engine: Engine) -> None:
+    """A full channel whose slot was freed competes if it has messages that are due, heard or unheard, and else not."""
+    names = ("due", "later", "none", "told")
+    for weight, channel in enumerate(names):
+        QUEUE.configure_channel(engine, channel, max_concurrency=1, weight=10**weight)
+    enqueue(engine, "due", "due", "later", "none", "told")
+    enqueue(engine, "later", delay=timedelta(hours=1))
+    held = lease(engine)
+    assert len(held) == len(names)
+    assert lease(engine) == []
+    enqueue(engine, "told", "other")
+    QUEUE.complete(engine, held)
+    with engine.connect() as connection:
+        for channel in (*names, "other"):
+            found, whole = _bounded(connection, channel), _whole(connection, channel)
+            # A channel that has nothing to deliver competes in its own eyes alone.
+            alone = 10 ** names.index(channel) if channel in {"later", "none"} else 0
+            assert found[2][1] == whole[2][1] + alone == 1 + 1_000 + 1 + alone
+
+
 def test_beyond_the_bound_it_counts_so_many(engine: Engine) -> None:
     """With fewer messages out and channels than there are, the channel has its own figures, and shares of those."""
     enqueue(engine, *"abcdef")

@@ -1,9 +1,9 @@
 -- fq_contention_of: what fq_contention says of the channels that compete with one channel of a queue, p_channel, and of
 -- what holds it back, at a cost that does not grow with the queue. The first row is that of the channel, own (p_channel
 -- null or unknown: its columns are null); then come those with the most messages out, up to p_limit.
--- Guarantees: one snapshot; times in microseconds since the epoch. At most p_scan messages out are counted, those of
--- the leases that expire first; at most p_scan of the ready channels are rivals, those served next, and of signals that
--- nobody has heard the first p_scan count. Up to those numbers messages_out, leased and rival_weight are as
+-- Guarantees: one snapshot; times in microseconds since the epoch. At most p_scan messages out are counted, of the
+-- p_scan leases that expire first; at most p_scan of the ready channels are rivals, those served next, and of signals
+-- that nobody has heard the first p_scan count. Up to those numbers messages_out, leased and rival_weight are as
 -- fq_contention has them, but for channels whose head was cancelled or is locked by others. Slots that
 -- unheard signals free are taken off current_concurrency of the channel and queue_concurrency only where the limit is
 -- reached with them. The channel itself counts as ready: it is a rival unless its own limit, rate or pause holds it
@@ -98,19 +98,25 @@ begin
     select o.channel_id, count(*) as messages
     from (
       select m.channel_id
-      from fairqueue.fq_lease e
-      join fairqueue.fq_message m on m.lease_id = e.id
-      where e.queue = p_queue
+      from (
+        select e.id
+        from fairqueue.fq_lease e
+        where e.queue = p_queue
+        order by e.queue, e.expires_at
+        limit p_scan
+      ) l
+      join fairqueue.fq_message m on m.lease_id = l.id
       limit p_scan
     ) o
     group by o.channel_id
   ),
   -- Of a ready channel the weight is read with the ready order, of others by a probe each.
   rivals as materialized (
-    select k.channel_id, max(k.weight) as weight, bool_or(k.holds) as holds
+    select k.channel_id, max(k.weight) as weight, bool_or(k.holds) as holds, bool_or(k.due) as due,
+      sum(k.freed) as freed
     from (
       (
-        select s.channel_id, s.weight, false as holds
+        select s.channel_id, s.weight, false as holds, true as due, 0 as freed
         from fairqueue.fq_channel_state s
         where s.queue = p_queue
           and s.next_dequeue_at is not null
@@ -120,20 +126,21 @@ begin
         limit p_scan
       )
       union all
-      select h.channel_id, null, true
+      select h.channel_id, null, true, true, 0
       from held h
       union all
-      select g.channel_id, null, false
+      select g.channel_id, null, false, g.dequeue_at <= v_now, g.freed
       from (
-        select f.channel_id, f.dequeue_at
+        select f.channel_id, f.dequeue_at, f.freed
         from fairqueue.fq_signal f
         where f.queue = p_queue
         order by f.queue, f.id
         limit p_scan
       ) g
       where g.dequeue_at <= v_now
+        or g.freed > 0
       union all
-      select v_channel_id, null, false
+      select v_channel_id, null, false, true, 0
       where v_channel_id is not null
     ) k
     group by k.channel_id
@@ -146,7 +153,8 @@ begin
           select case
             when r.holds then s.weight
             when s.paused_at is null
-              and (s.max_concurrency is null or s.current_concurrency < s.max_concurrency)
+              and (s.max_concurrency is null or s.current_concurrency - r.freed < s.max_concurrency)
+              and (r.due or s.head_dequeue_at <= v_now)
               and (fairqueue.fq_rate_allows_at(s.rate_at, s.rate_interval, s.rate_burst) <= v_now) is not false
             then s.weight
           end

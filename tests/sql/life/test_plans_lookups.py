@@ -96,3 +96,17 @@ def test_the_reason_of_a_wait_reads_a_bounded_part(full: Kernel) -> None:
     assert_frugal(full, 3 * 50 + BOUND, lambda: found.extend(full.rows(call)))
     assert (found[0]["channel"], found[0]["messages_out"], len(found)) == ("c1", 50, 1 + 4)
     assert found[0]["rival_weight"] <= 3 * 50 + 1
+
+
+def test_leases_without_messages_are_bounded(kernel: Kernel) -> None:
+    """Of thousands of leases that hold nothing, so many are read as of messages."""
+    kernel.enqueue("a", "b")
+    assert len(kernel.dequeue(1, lease=1).hands) == 1
+    kernel.rows(
+        "insert into fq_lease (id, queue, consumer, expires_at)"
+        " select n + 1000, 'q', 'w' || n, fq_now() + 3600000000 + n from generate_series(1, 5000) n"
+    )
+    found: list[dict[str, Any]] = []
+    call = "select * from fq_contention_of('q', 'a', 4, 50)"
+    assert_frugal(kernel, 3 * 50 + BOUND, lambda: found.extend(kernel.rows(call)))
+    assert found[0]["messages_out"] == 1
