@@ -265,3 +265,19 @@ def test_rows_are_locked_for_nobody(jobs: Installation) -> None:
         with pytest.raises(NotGranted):
             MINE.cancel(actor.engine, theirs)
         other.rollback()
+
+
+def test_follow_ups_of_groups(jobs: Installation) -> None:
+    """A worker that may enqueue to some channels folds groups with follow-ups in all channels of the queue."""
+    then = Enqueue(channel="reports", kind="report", payload=1)
+    with Session(jobs.owner) as session, session.begin(), MINE.group(session, then=then) as group:
+        group.enqueue_many([Enqueue(channel="a", kind="parse", payload=1)])
+    actor = bound(jobs, "consumer")
+    jobs.grant(actor.name, "producer", queues=["mine"], channels=["a"])
+    MINE.complete(actor.engine, MINE.dequeue(actor.engine))
+    with actor.engine.begin() as connection:
+        connection.exec_driver_sql(f"select {SCHEMA}.fq_fold_groups(100, 100, false)")
+    [found] = jobs.database.rows(f"select kind, problem from {SCHEMA}.fq_message, {SCHEMA}.fq_group")
+    assert tuple(found) == ("report", None)
+    with pytest.raises(NotGranted):
+        MINE.enqueue_now(actor.engine, channel="reports", kind="parse", payload=1)
