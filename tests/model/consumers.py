@@ -59,7 +59,9 @@ class Consuming(Spoiling):
         room, shared = self.books.room(limit, now), self.shared_room()
 
         failures = self.world.failures
-        batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease, max_bytes=max_bytes)
+        batch: Batch = self.world.queues[consumer].dequeue(
+            self.world.engine, limit=limit, lease=lease, max_bytes=max_bytes
+        )
         is_late = self.note_set_aside(self.world.failures - failures)
         offered = offers(self.books, others, now)
         span = now, self.world.now() if is_late else now
@@ -123,7 +125,7 @@ class Consuming(Spoiling):
 
     def _turned_away(self, consumer: int, limit: int, lease: timedelta) -> Batch:
         """Somebody is changing what the queue's limit counts: nothing is taken, and the next poll is soon."""
-        batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease)
+        batch: Batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease)
         assert list(batch) == []
         # Ever later, up to a second, while the same transaction is open.
         assert batch.due_in is not None
@@ -134,7 +136,7 @@ class Consuming(Spoiling):
     def _at_a_closed_gate(self, consumer: int, limit: int, lease: timedelta, now: int) -> Batch:
         """Somebody is setting the queue's limit: what is found is left, and the next poll is soon."""
         failures = self.world.failures
-        batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease)
+        batch: Batch = self.world.queues[consumer].dequeue(self.world.engine, limit=limit, lease=lease)
         self.note_set_aside(self.world.failures - failures)
         assert list(batch) == []
         if batch.due_in is not None and batch.due_in >= timedelta(milliseconds=10):

@@ -1,10 +1,10 @@
 """Rules of dead letters: given another life, or deleted for good, in an open transaction or one of their own."""
 
+from typing import Any
+
 from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
-from sqlalchemy import Engine
-from sqlalchemy.orm import Session
 
 from tests.model.business import CHANNELS, TRANSACTIONS
 from tests.model.keys import Keys
@@ -102,7 +102,7 @@ class Letters(Keys):
             note("    (not done: it would wait for a lock)")
         return waits or own_dead
 
-    def _where(self, tx: int | None) -> Session | Engine:
+    def _where(self, tx: int | None) -> Any:
         return self.world.engine if tx is None else self.sessions[tx]
 
     def _done(self, tx: int | None, effects: Effects, *, settles: bool = True) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from sqlalchemy_fairqueue import Batch, Delivery, Queue, Rate
+from sqlalchemy_fairqueue import Batch, Delivery, Rate
 from tests.model.books import QueueLimits
 from tests.model.business import TRANSACTIONS
 from tests.model.machine import FairQueueMachine
@@ -30,7 +30,7 @@ class LimitsMachine(FairQueueMachine):
         self.world.rows("truncate fq_limit, fq_limit_state, fq_limit_share")
         self.shared_most: int | None = None
         self.drawn = Drawn()
-        self.rival = Queue("rival")
+        self.rival = self.world.queue("rival")
         self.held: list[Delivery] = []
         self.rival.configure_limit(self.world.engine, SHARED, max_concurrency=None)
         self.rival.configure(self.world.engine, limits=[SHARED])

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 from hypothesis import note
-from sqlalchemy.orm import Session
 
 from tests.model.predictions import plan
 from tests.model.stage import Stage
@@ -16,10 +15,10 @@ from tests.model.world import TICK
 class OpenTransactions(Stage):
     """How work gets from a transaction into the books."""
 
-    def session(self, tx: int) -> tuple[Session, Transaction]:
+    def session(self, tx: int) -> tuple[Any, Transaction]:
         """The open transaction of that number, begun if it is not."""
         if tx not in self.open:
-            self.sessions[tx] = Session(self.world.engine)
+            self.sessions[tx] = self.world.session()
             self.sessions[tx].begin()
             self.open[tx] = Transaction()
         return self.sessions[tx], self.open[tx]

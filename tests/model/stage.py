@@ -1,7 +1,7 @@
 """Base class of the machine's rules: the world, the books, and what a commit does to them."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hypothesis import event
 from hypothesis.stateful import RuleBasedStateMachine, invariant
@@ -15,8 +15,6 @@ from tests.model.work import QUEUE, Addition, Effects, Settled, Wanted
 from tests.model.world import World
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
     from sqlalchemy_fairqueue import Delivery
     from tests.model.transactions import Transaction
 
@@ -36,7 +34,7 @@ class Stage(RuleBasedStateMachine):
         self.books = Books()
         self.turns = Turns()
         self.signals = Signals()
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, Any] = {}
         self.open: dict[int, Transaction] = {}
         self.windows: dict[int, tuple[int, int]] = {}
         self.given: list[Delivery] = []

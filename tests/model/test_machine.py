@@ -1,8 +1,11 @@
 import os
+from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
+from sqlalchemy_fairqueue import Queue
+from tests.fixtures.drivers import DRIVER
 from tests.model.limits import LimitsMachine
 from tests.model.machine import FairQueueMachine
 from tests.model.runner import run
@@ -47,6 +50,9 @@ _REACHED = {
     "quarantine: released": 0.005,
 }
 """Events that a long enough run of programs must reach, each with the least share of programs that reach it."""
+_OTHERS = sorted({"asyncpg", "psycopg2"} - {DRIVER})
+_SAMPLE = int(os.environ.get("FAIRQUEUE_MODEL_SAMPLE", "3"))
+"""So many programs run on each other driver; `nox -s drivers` runs the whole test on each."""
 _SURE = 14
 """So many programs are expected to reach what is asked for: none would do in one run of a million."""
 
@@ -83,3 +89,33 @@ def test_every_program_keeps_the_invariants(
     print(f"\n{reached}")  # noqa: T201 (for deep runs)
     sure = {what for what, part in expected.items() if part * reached.programs["all"] >= _SURE}
     assert sure <= reached.programs.keys(), f"never reached: {sure - reached.programs.keys()}"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("driver", _OTHERS)
+def test_some_programs_on_the_other_drivers(make_world: Callable[[str], World], driver: str) -> None:
+    """The same rules through the engines and sessions of another driver: async ones of asyncpg."""
+    world = make_world(driver)
+    for machine in (FairQueueMachine, LimitsMachine):
+        run(world, _sample(_SAMPLE), machine)
+
+
+def test_a_mistake_of_an_async_verb_is_noticed(
+    make_world: Callable[[str], World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rules of an async driver await the async verbs: one that counts an attempt too many fulfils no prediction."""
+    monkeypatch.setattr(Queue, "arelease", Queue.aretry)
+    with pytest.raises(AssertionError):
+        run(make_world("asyncpg"), _sample(100), FairQueueMachine)
+
+
+def _sample(examples: int) -> settings:
+    return settings(
+        max_examples=examples,
+        stateful_step_count=_STEPS,
+        deadline=None,
+        database=None,
+        report_multiple_bugs=False,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )

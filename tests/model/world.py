@@ -9,13 +9,14 @@ import psycopg
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from psycopg.rows import namedtuple_row
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import NullPool, create_engine, event, text
 
-from sqlalchemy_fairqueue import Queue
 from sqlalchemy_fairqueue.database import Hint
 from tests.fixtures.clock import install_clock
 from tests.fixtures.database import Database
+from tests.fixtures.drivers import DRIVER
 from tests.model import invariants
+from tests.model.faces import face_of, libpq_options
 from tests.model.grants import GRANTS
 from tests.model.observer import HIDDEN, SIGHT, Sight
 from tests.model.work import QUEUE
@@ -23,7 +24,7 @@ from tests.model.work import QUEUE
 Observer = psycopg.Connection[Any]
 TICK = 1_000
 CONSUMERS = 3
-_OPTIONS = "-c lock_timeout=200ms -c synchronous_commit=off"
+_SETTINGS = {"lock_timeout": "200ms", "synchronous_commit": "off"}
 _START = 1_700_000_000_000_000
 _TABLES = (
     "fq_queue",
@@ -50,21 +51,22 @@ class World:
     """One database for all examples of a test; ``reset`` empties it between them.
 
     Each call of ``fq_now`` puts the clock forward by one tick, so that a program always meets the same instants. A
-    statement that would wait for a lock fails.
+    statement that would wait for a lock fails. Its engines, sessions and queues are those of a driver.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, driver: str = DRIVER) -> None:
         install_clock(database)
         database.execute(f"alter sequence public.test_clock increment by {TICK}")
         database.execute(_TICKING)
         # The floor of the signals rises past open transactions where that saves many ids.
         database.execute("alter sequence fq_signal_id_seq increment by 150")
         self.failures = 0
-        self._owner = self.engine = self._engine(database, _OPTIONS)
+        self._face = face_of(driver)
+        self._owner = self.engine = self._engine(database)
         self._database = database
         self._roles = {role: self._grant(role) for role in GRANTS}
         self._observer: Observer = psycopg.connect(
-            database.conninfo, autocommit=True, row_factory=namedtuple_row, options=_OPTIONS
+            database.conninfo, autocommit=True, row_factory=namedtuple_row, options=libpq_options(_SETTINGS)
         )
         self.reset()
 
@@ -72,27 +74,35 @@ class World:
         """Empty tables, new consumers, the clock at its start."""
         self.rows(f"truncate {', '.join(_TABLES)} restart identity")
         self.rows("select setval('public.test_clock', %(start)s)", start=_START)
-        self.queues = [Queue(QUEUE) for _ in range(CONSUMERS)]
+        self.queues = [self.queue(QUEUE) for _ in range(CONSUMERS)]
 
-    def _engine(self, database: Database, options: str) -> Engine:
-        engine = create_engine(database.url, pool_size=12, connect_args={"options": options})
+    def queue(self, name: str) -> Any:
+        """A queue of the driver."""
+        return self._face.queue(name)
 
-        @event.listens_for(engine, "handle_error")
+    def session(self) -> Any:
+        """A session of whoever acts."""
+        return self._face.session(self.engine)
+
+    def _engine(self, database: Database, **settings: str) -> Any:
+        engine = self._face.engine(database.url, _SETTINGS | settings)
+
+        @event.listens_for(self._face.sync_engine(engine), "handle_error")
         def count(_: object) -> None:
             self.failures += 1
 
         return engine
 
-    def _grant(self, role: str) -> Engine:
+    def _grant(self, role: str) -> Any:
         """Make a role with its grants; an engine that acts as it."""
         name, grant = self._name(role), GRANTS[role]
         self._database.execute(f'create role "{name}"')
         bounds = {"queues": [grant.queue], "channels": None if grant.channels is None else sorted(grant.channels)}
-        with self._owner.begin() as connection:
+        with create_engine(self._database.url, poolclass=NullPool).begin() as connection:
             for kind in sorted(grant.kinds):
                 op: Any = Operations(MigrationContext.configure(connection))
                 op.grant_fairqueue(name, kind, **bounds)
-        return self._engine(self._database, f"{_OPTIONS} -c role={name}")
+        return self._engine(self._database, role=name)
 
     def _name(self, role: str) -> str:
         return f"{self._database.name}_{role}"
@@ -115,6 +125,7 @@ class World:
         self._observer.close()
         for engine in (self._owner, *self._roles.values()):
             engine.dispose()
+        self._face.close()
         for role in self._roles:
             self._database.execute(f'drop owned by "{self._name(role)}"')
             self._database.execute(f'drop role "{self._name(role)}"')
@@ -152,7 +163,7 @@ class World:
         """The dead letters, and when they died."""
         return dict(self.rows("select message_id, died_at from fq_dead_letter"))
 
-    def hidden(self, connection: Connection | None) -> dict[str, int]:
+    def hidden(self, connection: Any) -> dict[str, int]:
         """How many messages of each bounded channel an enqueue on the connection cannot know of."""
         if connection is None:
             return dict(self.rows(HIDDEN))
@@ -167,7 +178,7 @@ class World:
 
     def hidden_from(self, consumer: int) -> set[str]:
         """The channels whose turn order is below what the consumer's hint lets it see."""
-        hints = self.queues[consumer]._consumer(self.engine)._hints
+        hints = self._face.consumer(self.queues[consumer], self.engine)._hints
         if hints is None or hints[Hint.READY_FLOOR] is None:
             return set()
         found = self.rows(
@@ -179,11 +190,11 @@ class World:
 
     def lease_of(self, consumer: int, asked: timedelta) -> int | None:
         """The lease that a consumer would use again for as long as is asked."""
-        return dict(self.queues[consumer]._consumer(self.engine)._leases).get(asked)
+        return dict(self._face.consumer(self.queues[consumer], self.engine)._leases).get(asked)
 
     def set_hints(self, consumer: int, hints: str) -> None:
         """Make a consumer's next call a full scan, one that keeps to its hints, or one that has forgotten all."""
-        found = self.queues[consumer]._consumer(self.engine)
+        found = self._face.consumer(self.queues[consumer], self.engine)
         if hints == "forgotten":
             found._forget()
         elif found._hints is not None:
