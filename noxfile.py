@@ -156,7 +156,8 @@ def drivers(session: nox.Session, driver: str, server: int) -> None:
     programs = "" if server == _EMBEDDED else _distribution_programs(server)
     if programs is None:
         session.skip(f"PostgreSQL {server}: none found in the distribution's folders")
-    folders = [f"tests/{name}" for name in ("drivers", "unit_of_work", "queue", "worker", "testing", "fairness", "model")]
+    names = ("drivers", "unit_of_work", "queue", "worker", "testing", "fairness", "model")
+    folders = [f"tests/{name}" for name in names]
     env = {"FAIRQUEUE_DRIVER": driver, "FAIRQUEUE_POSTGRES_BIN": str(programs)}
     session.run("pytest", *(session.posargs or folders), env=env)
 
