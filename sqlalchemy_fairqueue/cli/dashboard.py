@@ -1,6 +1,7 @@
 """``dashboard``: the dashboard of the queues, served alone, with the metrics beside it."""
 
 # Annotations are read when the program starts, so that they must not be postponed.
+import contextlib
 import logging
 import sys
 from typing import Annotated, Any
@@ -71,7 +72,9 @@ def dashboard(
             app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=_GRACE_SECONDS
         )
         server = _announced(uvicorn.Server)(config, installation.target.database)
-        server.run()
+        # uvicorn ends the program where it cannot listen, with a status that means another thing here.
+        with contextlib.suppress(SystemExit):
+            server.run()
         if not server.started:
             raise usage_error(f"{host}:{port} cannot be served; the line above says why")
     return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from socket import gaierror
+
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -13,6 +15,9 @@ _UNREACHABLE = ("08", "28", "3D000", "53300", "57P01", "57P02", "57P03", "57P05"
 """SQLSTATEs, or their beginnings, of a server that refuses or ends the connection."""
 
 _NO_PRIVILEGE = "42501"
+
+DRIVER_ERRORS = (DBAPIError, ConnectionError, TimeoutError, gaierror)
+"""What an engine raises over its database: asyncpg lets the system's own errors pass while it connects."""
 
 
 class CommandError(Exception):
@@ -63,6 +68,8 @@ def command_error(error: BaseException, database: str | None = None) -> CommandE
             result = error
         case DBAPIError():
             result = _database_error(error, database or "the database")
+        case ConnectionError() | TimeoutError() | gaierror() if database is not None:
+            result = _away(database, error)
         case PoolTimeout():
             message = f"no connection to {database or 'the database'} became free: {one_line(error)}"
             result = CommandError(message, ExitStatus.AWAY, "database_away")
@@ -85,11 +92,7 @@ def _database_error(error: DBAPIError, database: str) -> CommandError:
     what = one_line(error.orig or error)
     unreachable = (state or "").startswith(_UNREACHABLE) or (state is None and error.statement is None)
     if error.connection_invalidated or unreachable:
-        return CommandError(
-            f"cannot reach {database}: {what}; check that the server runs and takes this user's connections",
-            ExitStatus.AWAY,
-            "database_away",
-        )
+        return _away(database, error.orig or error)
     if state == _NO_PRIVILEGE:
         return CommandError(
             f"{database} refused: {what}; 'fairqueue doctor' tells which privileges are missing",
@@ -97,6 +100,14 @@ def _database_error(error: DBAPIError, database: str) -> CommandError:
             "privilege_missing",
         )
     return CommandError(f"{database} refused: {what} (SQLSTATE {state})", ExitStatus.REFUSED, "refused")
+
+
+def _away(database: str, error: BaseException) -> CommandError:
+    return CommandError(
+        f"cannot reach {database}: {one_line(error)}; check that the server runs and takes this user's connections",
+        ExitStatus.AWAY,
+        "database_away",
+    )
 
 
 def one_line(error: BaseException) -> str:

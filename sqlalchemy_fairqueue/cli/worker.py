@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from sqlalchemy import URL, Engine, create_engine
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import sessionmaker
 
 from sqlalchemy_fairqueue import Queue
@@ -26,7 +25,7 @@ from sqlalchemy_fairqueue.cli.application import (
     load_object,
     load_queue,
 )
-from sqlalchemy_fairqueue.cli.errors import CommandError, command_error, usage_error
+from sqlalchemy_fairqueue.cli.errors import DRIVER_ERRORS, CommandError, command_error, usage_error
 from sqlalchemy_fairqueue.cli.formats import parse_duration
 from sqlalchemy_fairqueue.cli.metrics import metrics_page
 from sqlalchemy_fairqueue.cli.options import Options, option_parser
@@ -191,7 +190,7 @@ def worker(
     run = _run_tasks if in_loop else _run_threads
     try:
         worker_name, counts = run(given, found, arguments, partial(_probed, http), drain=drain)
-    except DBAPIError as error:
+    except DRIVER_ERRORS as error:
         raise command_error(error, display_url(given if isinstance(given, URL) else given.url)) from error
     return Result({"worker": worker_name, "queues": [queue.name for queue in found], "stats": counts})
 

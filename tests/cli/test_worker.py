@@ -244,6 +244,19 @@ def test_a_database_that_is_away(bare_cli: Cli, module: Module) -> None:
     assert "s3cret" not in found.err + found.out
 
 
+def test_an_engine_whose_database_is_away(bare_cli: Cli, module: Module) -> None:
+    """Drivers such as asyncpg raise the system's errors as they are: status 3 too."""
+    pytest.importorskip("asyncpg")
+    source = (
+        "from sqlalchemy.ext.asyncio import create_async_engine\n"
+        f"{TASKS}\nengine = create_async_engine('postgresql+asyncpg://u:s3cret@127.0.0.1:1/x')\n"
+    )
+    found = bare_cli("worker", f"{module(source)}:queue", "--json")
+    assert (found.status, found.error["kind"]) == (3, "database_away")
+    assert "cannot reach postgresql://u@127.0.0.1:1/x" in found.error["message"]
+    assert "s3cret" not in found.err + found.out
+
+
 def test_a_schema_that_is_missing(bare_cli: Cli, module: Module, empty_database: Database) -> None:
     """A worker on a database without the queue gives the migration: status 4."""
     found = bare_cli(

@@ -2,6 +2,7 @@
 
 import re
 import signal
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -74,6 +75,15 @@ def test_the_command(start: Start, engine: Engine) -> None:
         process.send_signal(signal.SIGTERM)
         # As uvicorn ends: by the signal itself, once all is closed.
         assert process.wait(60) in {0, -signal.SIGTERM}
+
+
+def test_an_address_that_is_taken(cli: Cli) -> None:
+    """The command says so; the status is that of a bad command line, not the server's own."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        found = cli("dashboard", "--port", str(port))
+    assert found.status == 2
+    assert f"127.0.0.1:{port} cannot be served" in found.err
 
 
 @pytest.mark.parametrize("option", ["--operator", "--payloads"])
