@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import MetaData, select
+from sqlalchemy.orm import Session, scoped_session
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.errors import InvalidArgument
@@ -20,8 +21,6 @@ from sqlalchemy_fairqueue.unit_of_work import EnqueueMessage, connection_of, rec
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime, timedelta
-
-    from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.database.asynchronous import AsyncSession
     from sqlalchemy_fairqueue.models import Models
@@ -77,11 +76,9 @@ def all_enqueued(session: AnySession, queue: Queue | AnyJob, **wanted: Any) -> l
         The messages in the order in which they were sent, then those that are only recorded.
 
     Raises:
-        InvalidArgument: It is no session, or a name in *wanted* is none of these.
+        InvalidArgument: It is no session, or an async one; a name in *wanted* is none of these.
     """
-    found = session_of(session)
-    if found is None:
-        raise InvalidArgument(f"session is {session!r:.80}; give the Session in which the code under test works")
+    found = sync_session_of(session)
     arguments = queue.schema.signature.parameters if isinstance(queue, Job) else ()
     queue, wanted = _resolved(queue, wanted)
     if unknown := wanted.keys() - set(_FIELDS):
@@ -91,6 +88,22 @@ def all_enqueued(session: AnySession, queue: Queue | AnyJob, **wanted: Any) -> l
         wanted["payload"] = queue.codec.decode(queue.codec.encode(wanted["payload"]))
     messages = [*_sent(found, queue), *_recorded(found, queue)]
     return [one for one in messages if all(_matches(value, getattr(one, name)) for name, value in wanted.items())]
+
+
+def sync_session_of(session: AnySession) -> Session:
+    """The Session of a test.
+
+    Raises:
+        InvalidArgument: It is none, or an async one, of which a plain function can await nothing.
+    """
+    found = session_of(session)
+    if found is None:
+        raise InvalidArgument(f"session is {session!r:.80}; give the Session in which the code under test works")
+    if not isinstance(session, (Session, scoped_session)):
+        raise InvalidArgument(
+            f"session is {session!r:.80}, an async one; await the function of the same name with an 'a' in front"
+        )
+    return found
 
 
 def assert_enqueued(

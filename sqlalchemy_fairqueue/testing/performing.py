@@ -15,8 +15,9 @@ from sqlalchemy_fairqueue.queue.consumer import Consumer
 from sqlalchemy_fairqueue.queue.encoded_results import encoded_result
 from sqlalchemy_fairqueue.queue.middleware import call_of, middleware_for, middleware_of
 from sqlalchemy_fairqueue.testing.deliveries import make_context, make_delivery
+from sqlalchemy_fairqueue.testing.enqueued import sync_session_of
 from sqlalchemy_fairqueue.testing.jobs import queue_of
-from sqlalchemy_fairqueue.unit_of_work import Verb, connection_of, record, send_recorded, session_of
+from sqlalchemy_fairqueue.unit_of_work import Verb, connection_of, record, send_recorded
 from sqlalchemy_fairqueue.values import Outcome, RetryPolicy
 from sqlalchemy_fairqueue.worker import decisions
 
@@ -140,12 +141,11 @@ def drain(
         What was performed, in order.
 
     Raises:
-        InvalidArgument: A kind has no handler, or an async one; the limit is reached.
+        InvalidArgument: It is no session, or an async one; a kind has no handler, or an async one; the limit is
+            reached.
         Exception: What a handler raised, which a worker would take for a failure. Its savepoint is rolled back.
     """
-    found = session_of(session)
-    if found is None:
-        raise InvalidArgument(f"session is {session!r:.80}; give the Session in which the code under test works")
+    found = sync_session_of(session)
     performed = []
     for delivery in _deliveries(found, queue, limit):
         handler = _handler(queue, delivery.kind)

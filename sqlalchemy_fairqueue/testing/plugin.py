@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sqlalchemy import URL, Engine
+    from sqlalchemy.ext.asyncio import AsyncEngine
     from sqlalchemy.orm import Session
 
     from sqlalchemy_fairqueue.testing.clocks import DatabaseClock
     from sqlalchemy_fairqueue.testing.databases import TemplateDatabase
-    from sqlalchemy_fairqueue.testing.workers import Workers
+    from sqlalchemy_fairqueue.testing.workers import AsyncWorkers, Workers
 
 _SHARED, _OWN = "fairqueue_session", "fairqueue_engine"
 
@@ -109,6 +110,37 @@ def fairqueue_worker(fairqueue_engine: Engine) -> Iterator[Workers]:
     workers = Workers(fairqueue_engine)
     yield workers
     workers.stop()
+
+
+@pytest.fixture(scope="session")
+def fairqueue_async_driver() -> str:
+    """Driver of ``fairqueue_async_engine``: "psycopg". Override it to return "asyncpg"."""
+    return "psycopg"
+
+
+@pytest.fixture
+def fairqueue_async_engine(fairqueue_url: URL, fairqueue_async_driver: str) -> AsyncEngine:
+    """AsyncEngine for the database of the test's own, as ``fairqueue_engine``.
+
+    It has no pool, so that a test may use it in any event loop and need not dispose of it.
+    """
+    from sqlalchemy import NullPool
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    url = fairqueue_url.set(drivername=f"postgresql+{fairqueue_async_driver}")
+    return create_async_engine(url, poolclass=NullPool)
+
+
+@pytest.fixture
+def fairqueue_async_worker(fairqueue_async_engine: AsyncEngine) -> AsyncWorkers:
+    """Async workers on the test's own database.
+
+    ``async with fairqueue_async_worker(queue):`` runs one in the block. ``await fairqueue_async_worker.drain(queue)``
+    runs one until nothing is left that could be delivered now.
+    """
+    from sqlalchemy_fairqueue.testing.workers import AsyncWorkers
+
+    return AsyncWorkers(fairqueue_async_engine)
 
 
 @pytest.fixture

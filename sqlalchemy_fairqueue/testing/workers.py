@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy_fairqueue.worker import Worker
+from sqlalchemy_fairqueue.worker import AsyncWorker, Worker
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from sqlalchemy import Engine
 
+    from sqlalchemy_fairqueue.database.asynchronous import AsyncEngine
     from sqlalchemy_fairqueue.queue import Queue
 
 
@@ -52,3 +56,38 @@ class Workers:
 
     def _made(self, *queues: Queue, **options: Any) -> Worker:
         return Worker(self._engine, *queues, **{"housekeeping": False, **options})
+
+
+class AsyncWorkers:
+    """The async workers of a test: called with queues it runs one for as long as a block.
+
+    Args:
+        engine: The test's database.
+    """
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    @asynccontextmanager
+    async def __call__(self, *queues: Queue, **options: Any) -> AsyncIterator[AsyncWorker]:
+        """Run a worker in the running loop, stopped without grace at the end: ``async with workers(queue) as worker``.
+
+        Args:
+            queues: Its queues.
+            options: Further arguments of :class:`sqlalchemy_fairqueue.AsyncWorker`.
+        """
+        worker = self._made(*queues, **options)
+        await worker.start()
+        try:
+            yield worker
+        finally:
+            await worker.stop(timedelta())
+
+    async def drain(self, *queues: Queue, **options: Any) -> AsyncWorker:
+        """As :meth:`Workers.drain`."""
+        worker = self._made(*queues, **options)
+        await worker.run(drain=True)
+        return worker
+
+    def _made(self, *queues: Queue, **options: Any) -> AsyncWorker:
+        return AsyncWorker(self._engine, *queues, **{"housekeeping": False, **options})

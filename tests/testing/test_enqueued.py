@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import InvalidArgument, Queue
@@ -14,6 +14,7 @@ from sqlalchemy_fairqueue.testing import (
     all_enqueued,
     arefute_enqueued,
     assert_enqueued,
+    drain,
     refute_enqueued,
 )
 from tests.fixtures.database import Database
@@ -150,3 +151,11 @@ async def test_async_sessions(queue: Queue, async_session: AsyncSession) -> None
     await async_session.commit()
     [message] = await aall_enqueued(async_session, queue)
     assert message.message_id is not None
+
+
+async def test_an_async_session(async_engine: AsyncEngine, queue: Queue) -> None:
+    """A plain function can await nothing: it names the one to await."""
+    async with AsyncSession(async_engine) as session:
+        for ask in (all_enqueued, assert_enqueued, refute_enqueued, drain):
+            with pytest.raises(InvalidArgument, match="await the function of the same name with an 'a' in front"):
+                ask(session, queue)

@@ -11,6 +11,7 @@ from sqlalchemy import URL
 from tests.fixtures.database import Database
 
 _TESTS = """
+import asyncio
 from datetime import timedelta
 import pytest
 from sqlalchemy import select, text
@@ -45,6 +46,29 @@ def test_own_database(fairqueue_engine, fairqueue_worker, fairqueue_clock, run):
     assert handled == ["now", "later"]
     assert fairqueue_worker(queue).stats.hung == 0
 
+@pytest.mark.parametrize("run", [1, 2])
+def test_async(fairqueue_async_engine, fairqueue_async_worker, fairqueue_clock, run):
+    queue, handled, woken = Queue("documents"), [], asyncio.Event()
+
+    @queue.handler
+    async def parse(delivery):
+        handled.append(delivery.payload)
+        woken.set()
+
+    async def working():
+        await queue.aenqueue_now(fairqueue_async_engine, channel="a", payload="now")
+        await queue.aenqueue_now(fairqueue_async_engine, channel="a", payload="later", delay=timedelta(days=1))
+        assert (await fairqueue_async_worker.drain(queue)).stats.completed == 1
+        fairqueue_clock.advance(timedelta(days=1))
+        woken.clear()
+        async with fairqueue_async_worker(queue) as worker:
+            await asyncio.wait_for(woken.wait(), 60)
+            assert worker.stats.hung == 0
+
+    asyncio.run(working())
+    assert handled == ["now", "later"]
+    assert fairqueue_async_engine.url.drivername == "postgresql+asyncpg"
+
 def test_migrated(fairqueue_engine):
     with Session(fairqueue_engine) as session:
         assert session.scalar(text("select count(*) from page")) == 0
@@ -64,6 +88,10 @@ def fairqueue_migrate():
         with engine.begin() as connection:
             connection.execute(text("create table page ()"))
     return migrate
+
+@pytest.fixture(scope="session")
+def fairqueue_async_driver():
+    return "asyncpg"
 """
 
 
@@ -99,10 +127,11 @@ def _pytest(folder: Path, url: URL, *options: str) -> str:
 
 def test_the_fixtures(tmp_path: Path, server_url: URL, database: Database) -> None:
     """Each test finds a migrated database without what others left, and nothing is left on the server."""
+    pytest.importorskip("asyncpg")
     (tmp_path / "test_shop.py").write_text(_TESTS)
     (tmp_path / "conftest.py").write_text(_CONFTEST)
     said = _pytest(tmp_path, server_url)
-    assert "5 passed, 1 error" in said, said
+    assert "7 passed, 1 error" in said, said
     assert "fairqueue_session and fairqueue_engine are on different databases" in said
     assert database.value("select count(*) from pg_database where datname like 'fairqueue_test_%\\_________\\_%'") == 0
 
