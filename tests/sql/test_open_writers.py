@@ -163,3 +163,33 @@ def test_what_commits_late_and_in_another_order_is_never_missed(
             kernel.enqueue("a")
             assert len(random.choice(consumers).dequeue()) == 1
     assert kernel.value("select count(*) from fq_signal") == 0
+
+
+def test_signals_of_a_locked_channel_are_read_again(kernel: Kernel, open_kernel: OpenKernel) -> None:
+    """While a transaction keeps a channel locked that has an unheard signal, a dequeue reads the signals that came
+    since, and no others: at most a buffer for each 25. Afterwards it reads as little as before.
+    """
+    kernel.enqueue("a", "locked")
+    consumer = Follower(kernel)
+    while consumer.dequeue():
+        pass
+    before = min(consumer.buffers() for _ in range(3))
+    _signal(kernel, 5000)
+    while consumer.dequeue() or kernel.value("select count(*) from fq_signal"):
+        pass
+    business = open_kernel()
+    business.rows(
+        "select from fq_channel_state s join fq_channel c on c.id = s.channel_id and c.name = 'locked'"
+        " for no key update of s"
+    )
+    (late,) = kernel.enqueue("locked")
+    for _ in range(10):
+        _signal(kernel, 1000)
+        assert consumer.dequeue() == []
+    assert min(consumer.buffers() for _ in range(3)) < before + 10_000 / 25
+    business.rollback()
+    assert consumer.dequeue() == [late.message_id]
+    for _ in range(4):
+        kernel.enqueue("a")
+        assert len(consumer.dequeue()) == 1
+    assert min(consumer.buffers() for _ in range(3)) < 1.5 * before

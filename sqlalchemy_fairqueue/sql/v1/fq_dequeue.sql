@@ -94,6 +94,8 @@ declare
   v_fair_by text;
   v_upto bigint := v_now;
   v_virtual_time bigint := 0;
+  -- where the channels stand that were served last: a channel that is ready below is locked, and holds nobody back
+  v_served_floor bigint;
   v_waited_at bigint;
   v_cost bigint := 0;
   -- of its shared limits and rate
@@ -239,10 +241,12 @@ begin
     if v_channel_floor >= 0 then
       v_channel_floor := c_nothing;
     end if;
-    v_virtual_time := fairqueue.fq_virtual_time(p_queue, v_channel_floor);
+    v_served_floor := case when p_hints[1] < 0 then p_hints[1] else c_nothing end;
+    v_virtual_time := fairqueue.fq_virtual_time(p_queue, v_served_floor);
     if v_virtual_time > -1000000000000000000 and fairqueue.fq_rebase_tags(p_queue) then
       v_unwritten := false;
       v_channel_floor := c_nothing;
+      v_served_floor := c_nothing;
       v_virtual_time := fairqueue.fq_virtual_time(p_queue, v_channel_floor);
     end if;
     select s.next_dequeue_at into v_waited_at
@@ -315,6 +319,7 @@ begin
         -- The scan of the ready order began at the floor; other channels may stand below it.
         v_several := v_several or (v_scheduled_at < v_channel_floor) is true;
         v_channel_floor := least(v_channel_floor, v_scheduled_at);
+        v_served_floor := least(v_served_floor, v_scheduled_at);
       end if;
       if v_floor_xid is not null or v_seen > 0 then
         select f.signal_floor, f.next_signal_floor, f.floor_xid, f.still_open
@@ -503,6 +508,7 @@ begin
     end if;
     continue when v_bare;
     v_channel_floor := v_first;
+    v_served_floor := v_first;
     -- What follows a plan that has changed gets the new values before anything is taken from it.
     if v_plans then
       if exists (
@@ -868,6 +874,11 @@ begin
     end;
   end if;
 
+  if v_by_cost and v_channel_floor < v_served_floor then
+    -- What is ready there is locked. The next call searches below the floor, too.
+    v_channel_floor := v_served_floor;
+    v_below_at := 0;
+  end if;
   -- Of the only channel's message the row about the call repeats nothing large.
   message_id := null;
   content := null;

@@ -1,5 +1,6 @@
 -- fq_virtual_time: the virtual time of a queue that is fair by cost: the least start tag of its ready channels or,
--- while none is ready, the greatest tag of all. p_from: ready channels below it are passed over.
+-- while none is ready, the greatest tag of all. p_from: ready channels below it are passed over, since somebody has
+-- them locked.
 -- Guarantees: as of the statement that calls it; below 0. A channel that becomes ready starts there, or at its own tag
 -- if that is greater: it saves nothing up while it is idle, and a newcomer does not starve who was served alone.
 -- Locks: none. Index: fq_channel_state_ready_ix from p_from on, else the last entry of fq_channel_state_tag_ix.

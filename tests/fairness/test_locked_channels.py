@@ -1,0 +1,120 @@
+"""A channel that another transaction keeps locked while it is ready, in a queue that is fair by cost: what that does to
+the others, and to the channel itself afterwards.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from sqlalchemy_fairqueue.database import Hint
+from tests.sql.client import Kernel, OpenKernel
+
+SERVED = 200
+"""Messages that a channel was served beside the locked one."""
+
+
+class Follower:
+    """A consumer that keeps its hints."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.hints: list[int | None] | None = None
+
+    def dequeue(self, limit: int) -> list[str]:
+        """Take up to so many messages; their channels."""
+        call = self.kernel.dequeue(limit, hints=self.hints)
+        self.hints = call.hints
+        return call.channels
+
+    def scan_next(self, at: Hint) -> None:
+        """Have the next call make such a scan, and no other."""
+        assert self.hints is not None
+        for one in (Hint.FULL_SCAN_AT, Hint.BELOW_SCAN_AT):
+            self.hints[one] = 0 if one is at else self.kernel.value("select fq_now() + 50000000")
+
+
+SCANS = {"full": Hint.FULL_SCAN_AT, "below the floor": Hint.BELOW_SCAN_AT, "from the floor": Hint.LEASE_FLOOR}
+
+
+@pytest.fixture
+def consumer(kernel: Kernel) -> Follower:
+    """A consumer of a queue that is fair by cost, that has been served a message of a and of b."""
+    kernel.rows("select fq_share_by('q', 'cost')")
+    kernel.enqueue("a", "b", "locked", *["a"] * 20, *["b"] * 20)
+    consumer = Follower(kernel)
+    assert sorted(consumer.dequeue(3)) == ["a", "b", "locked"]
+    return consumer
+
+
+@pytest.fixture
+def lock(open_kernel: OpenKernel, kernel: Kernel) -> Callable[[], Kernel]:
+    """Lock the state row of a ready channel, in another transaction."""
+
+    def locked() -> Kernel:
+        kernel.enqueue(*["locked"] * SERVED * 2)
+        kernel.hear()
+        business = open_kernel()
+        business.rows(
+            "select from fq_channel_state s join fq_channel c on c.id = s.channel_id and c.name = 'locked'"
+            " for no key update of s"
+        )
+        return business
+
+    return locked
+
+
+def _shares(consumer: Follower, *names: str, limit: int) -> Counter[str]:
+    """What the channels are served next, forty messages together."""
+    served = Counter(name for _ in range(40 // limit) for name in consumer.dequeue(limit))
+    assert set(served) <= set(names)
+    return served
+
+
+@pytest.mark.parametrize("limit", [1, 10])
+@pytest.mark.parametrize("scan", SCANS)
+def test_newcomers_do_not_start_where_the_locked_channel_stands(
+    kernel: Kernel, consumer: Follower, lock: Callable[[], Kernel], scan: str, limit: int
+) -> None:
+    """Each newcomer shares with who has been served meanwhile, whichever scan its call makes; the locked channel
+    catches up.
+    """
+    business = lock()
+    kernel.enqueue(*["a"] * SERVED, *["b"] * SERVED)
+    assert consumer.dequeue(2 * SERVED).count("a") == SERVED
+    kernel.enqueue(*["a"] * SERVED)
+    consumer.dequeue(limit)
+    for newcomer in ("one", "two", "three"):
+        kernel.enqueue(*[newcomer] * 40)
+        consumer.scan_next(SCANS[scan])
+        served = _shares(consumer, "a", "b", "one", "two", "three", limit=limit)
+        assert served[newcomer] - served["a"] <= 2, (newcomer, served)
+    business.rollback()
+    consumer.scan_next(Hint.FULL_SCAN_AT)
+    assert consumer.dequeue(SERVED - 10) == ["locked"] * (SERVED - 10)
+
+
+@pytest.mark.parametrize("limit", [1, 10])
+@pytest.mark.parametrize("scan", SCANS)
+def test_who_comes_back_finds_the_virtual_time_behind_nobody(
+    kernel: Kernel, consumer: Follower, lock: Callable[[], Kernel], scan: str, limit: int
+) -> None:
+    """While the locked channel alone is ready, the virtual time is the greatest tag; it is found once it is free."""
+    business = lock()
+    kernel.enqueue(*["a"] * SERVED)
+    while consumer.dequeue(100):
+        pass
+    for _ in range(3):
+        consumer.scan_next(SCANS[scan])
+        assert consumer.dequeue(limit) == []
+    kernel.enqueue(*["new"] * 100)
+    consumer.scan_next(SCANS[scan])
+    assert consumer.dequeue(limit) == ["new"] * limit
+    kernel.enqueue(*["a"] * 100)
+    served = _shares(consumer, "a", "new", limit=limit)
+    assert abs(served["new"] - served["a"]) <= limit + 2, served
+    while consumer.dequeue(100):
+        pass
+    business.rollback()
+    consumer.scan_next(Hint.BELOW_SCAN_AT)
+    assert consumer.dequeue(10) == ["locked"] * 10
