@@ -137,10 +137,11 @@ from sqlalchemy_fairqueue.database.stop_requests import (
 from sqlalchemy_fairqueue.database.targets import Target
 from sqlalchemy_fairqueue.database.tokens import Token
 from sqlalchemy_fairqueue.database.versions import check_installed, version
-from sqlalchemy_fairqueue.database.waits import Wait, begin_wait, end_wait
+from sqlalchemy_fairqueue.database.waits import LONGEST_WAIT, RegisteredWait, begin_wait, end_wait
 from sqlalchemy_fairqueue.database.withdrawals import purge_channel, withdraw
 
 __all__ = [
+    "LONGEST_WAIT",
     "Call",
     "CommitRefused",
     "DeadLetterFilter",
@@ -163,6 +164,7 @@ __all__ = [
     "MessagePosition",
     "PartitionChange",
     "QueueConfiguration",
+    "RegisteredWait",
     "ResultState",
     "SampleContext",
     "ScheduleDefinition",
@@ -171,7 +173,6 @@ __all__ = [
     "Target",
     "Token",
     "Unsettled",
-    "Wait",
     "asked_to_stop",
     "begin_result_wait",
     "begin_wait",

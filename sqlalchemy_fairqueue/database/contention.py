@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.database.calls import call, fetch
 from sqlalchemy_fairqueue.database.stop_requests import asked_to_stop
+from sqlalchemy_fairqueue.database.waits import LONGEST_WAIT
 from sqlalchemy_fairqueue.times import any_instant, duration
 from sqlalchemy_fairqueue.values import (
     TAKERS,
+    ChannelContention,
     ChannelDemand,
     ConsumerInfo,
     Contender,
     Contention,
-    ContentionOf,
     Rate,
     Rival,
 )
@@ -36,8 +37,6 @@ COMPETING = 3000
 
 HEARD = timedelta(seconds=10)
 """A worker that its database answers has heard of a request to stop by then."""
-LONGEST_WAIT = timedelta(seconds=61)
-"""A worker registers a wait for no longer."""
 
 # Names as bytes: one that the connection's encoding lacks would cost all rows.
 _CHANNEL = "convert_to(channel, 'UTF8') as channel"
@@ -102,7 +101,7 @@ def contention_of_clause(schema: str | None) -> Clause:
     return call(schema, "fq_contention_of", f"{_CHANNEL}, {columns}", queue="text", **types)
 
 
-def contention_of(connection: Connection, target: Target, channel: str, *, scan: int = COMPETING) -> ContentionOf:
+def contention_of(connection: Connection, target: Target, channel: str, *, scan: int = COMPETING) -> ChannelContention:
     """What a channel competes with, and what else holds it back.
 
     Args:
@@ -115,7 +114,7 @@ def contention_of(connection: Connection, target: Target, channel: str, *, scan:
     parameters = {"queue": target.queue, "channel": channel, "limit": TAKERS + 1, "scan": scan}
     doing = f"read the contention of channel {channel!r} of queue {target.queue!r}"
     own, *rows = fetch(connection, contention_of_clause(target.schema), parameters, doing)
-    return ContentionOf(
+    return ChannelContention(
         queue=target.queue,
         contender=Contender(
             channel=channel,

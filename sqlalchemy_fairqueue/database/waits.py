@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,15 +10,16 @@ from sqlalchemy_fairqueue.database.calls import call, fetch
 from sqlalchemy_fairqueue.times import microseconds
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from sqlalchemy import Connection
 
     from sqlalchemy_fairqueue.database.calls import Clause
     from sqlalchemy_fairqueue.database.targets import Target
 
+LONGEST_WAIT = timedelta(seconds=61)
+"""A worker registers a wait for no longer."""
 
-class Wait(NamedTuple):
+
+class RegisteredWait(NamedTuple):
     """A wait that producers know of.
 
     Attributes:
@@ -39,7 +41,7 @@ def begin_wait_clause(schema: str | None) -> Clause:
 
 def begin_wait(
     connection: Connection, target: Target, *, consumer: str, lease_id: int | None, duration: timedelta
-) -> Wait:
+) -> RegisteredWait:
     """Register that a consumer waits. The caller commits, and polls once more afterwards.
 
     Args:
@@ -55,7 +57,7 @@ def begin_wait(
         {"queue": target.queue, "consumer": consumer, "lease_id": lease_id, "wait": microseconds(duration)},
         f"wait for queue {target.queue!r}",
     )
-    return Wait._make(row)
+    return RegisteredWait._make(row)
 
 
 @cache

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import Target
-from sqlalchemy_fairqueue.values import wait_in, wait_of
+from sqlalchemy_fairqueue.values import wait_of, wait_of_contender
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -47,7 +47,7 @@ def channel_waits(
     if stats is None and len(waiting) == 1 and waiting[0].oldest_ready_at is not None:
         [one] = waiting
         found = database.contention_of(connection, Target(queue.schema, queue.name), one.channel)
-        return {one.channel: wait_in(found, limits, now)}
+        return {one.channel: wait_of_contender(found, limits, now)}
     counts = queue.stats(connection) if stats is None else stats
     contention = queue.contention(connection, limit=_RIVALS)
     waits = {one.channel: wait_of(counts, contention, limits, one, now) for one in waiting}

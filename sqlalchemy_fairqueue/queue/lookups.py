@@ -17,7 +17,7 @@ from sqlalchemy_fairqueue.values import (
     check_choice,
     check_count,
     check_name,
-    wait_in,
+    wait_of_contender,
 )
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def _wait(connection: Connection, target: Target, message: MessageDetails) -> Wa
     if message.due_at > now:
         return Wait(Reason.SCHEDULED, message.due_at)
     found = database.contention_of(connection, target, message.channel)
-    return wait_in(found, database.limits(connection, target.schema, queue=target.queue), now)
+    return wait_of_contender(found, database.limits(connection, target.schema, queue=target.queue), now)
 
 
 def _position(after: object, which: MessageFilter) -> MessagePosition:

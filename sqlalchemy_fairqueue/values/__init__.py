@@ -15,7 +15,7 @@ from sqlalchemy_fairqueue.values.checks import (
     check_name,
     check_text,
 )
-from sqlalchemy_fairqueue.values.contenders import Contender, ContentionOf, Rival
+from sqlalchemy_fairqueue.values.contenders import ChannelContention, Contender, Rival
 from sqlalchemy_fairqueue.values.contention import ChannelDemand, ConsumerInfo, Contention
 from sqlalchemy_fairqueue.values.deliveries import (
     Batch,
@@ -87,7 +87,16 @@ from sqlalchemy_fairqueue.values.schedules import (
     timing_of,
 )
 from sqlalchemy_fairqueue.values.slots import CatchUp, Plan, Timing, planned
-from sqlalchemy_fairqueue.values.waits import TAKERS, QueueTaker, Reason, Taker, Wait, tenant_of, wait_in, wait_of
+from sqlalchemy_fairqueue.values.waits import (
+    TAKERS,
+    QueueTaker,
+    Reason,
+    Taker,
+    Wait,
+    tenant_of,
+    wait_of,
+    wait_of_contender,
+)
 
 __all__ = [
     "AFTER_GROUP_HEADER",
@@ -105,13 +114,13 @@ __all__ = [
     "CancelOutcome",
     "CancelReceipt",
     "CatchUp",
+    "ChannelContention",
     "ChannelDemand",
     "ChannelPolicy",
     "ChannelStats",
     "ConsumerInfo",
     "Contender",
     "Contention",
-    "ContentionOf",
     "DeadLetterGroup",
     "DeadLetterInfo",
     "Delivery",
@@ -175,6 +184,6 @@ __all__ = [
     "schedule_state",
     "tenant_of",
     "timing_of",
-    "wait_in",
     "wait_of",
+    "wait_of_contender",
 ]

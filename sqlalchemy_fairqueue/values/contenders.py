@@ -139,7 +139,7 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContentionOf:
+class ChannelContention:
     """The contention that one channel of a queue meets, read up to a bound, and the limits of the queue.
 
     Attributes:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from sqlalchemy_fairqueue.values.contenders import (
+        ChannelContention,
         ContenderFigures,
-        ContentionOf,
         QueueLimitFigures,
         RivalFigures,
         RivalsFigures,
@@ -191,7 +191,7 @@ def wait_of(
     return _ready_wait(stats, contention, limits, channel, now)
 
 
-def wait_in(found: ContentionOf, limits: Sequence[SharedLimit], now: datetime) -> Wait:
+def wait_of_contender(found: ChannelContention, limits: Sequence[SharedLimit], now: datetime) -> Wait:
     """The reason for which a channel waits that has a ready message.
 
     Args:

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sqlalchemy_fairqueue.database import LONGEST_WAIT
 from sqlalchemy_fairqueue.errors import said
 from sqlalchemy_fairqueue.worker.telemetry import log
 
@@ -47,8 +48,8 @@ class Timings:
         poll_locked: Longest time to the next poll while messages are ready and in the hands of another call.
         poll_drift: A worker that waits polls again after this multiple of the time that it has waited: transactions
             that began before it waited commit meanwhile.
-        wait_most: A wait is registered for no longer, whatever the poll interval: a dead worker waits as long.
-        wait_slack: A wait is registered for two poll intervals and so long.
+        longest_wait: A wait is registered for no longer, whatever the poll interval: a dead worker waits as long.
+        wait_margin: A wait is registered for two poll intervals and so long.
         ahead: At most so much work waits in the buffer.
         trips: The buffer holds work for so many dequeues; half of that when one begins.
         stale_after: A delivery that has waited in the buffer for so long is given back.
@@ -99,8 +100,8 @@ class Timings:
     poll_later: float = 0.02
     poll_locked: float = 0.05
     poll_drift: float = 40.0
-    wait_most: float = 60.0
-    wait_slack: float = 1.0
+    longest_wait: float = LONGEST_WAIT.total_seconds()
+    wait_margin: float = 1.0
     ahead: float = 0.1
     trips: float = 3.0
     stale_after: float = 1.0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from sqlalchemy_fairqueue.database import Wait
+    from sqlalchemy_fairqueue.database import RegisteredWait
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.notifications import Subscription
     from sqlalchemy_fairqueue.worker.options import WorkerOptions
@@ -113,8 +113,10 @@ class WaitRegistration:
     ) -> None:
         self._connection = connection
         self._clock = options.clock
-        self._slack = options.timings.wait_slack
-        self._interval = min(options.interval_with_notifications, options.timings.wait_most / 2)
+        self._margin = options.timings.wait_margin
+        self._interval = min(
+            options.interval_with_notifications, (options.timings.longest_wait - options.timings.wait_margin) / 2
+        )
         self._interval_alone = options.interval_without_notifications
         self._subscribe = subscribe
         self._subscription: Subscription | None = None
@@ -136,9 +138,9 @@ class WaitRegistration:
             return
         # Two intervals long: a registration is a write, and one that a dead worker leaves costs producers a
         # notification each, and keeps them from naming another worker.
-        seconds = 2 * self._interval + self._slack
+        seconds = 2 * self._interval + self._margin
 
-        def work(connection: Connection) -> Wait:
+        def work(connection: Connection) -> RegisteredWait:
             wait = database.begin_wait(
                 connection,
                 queue.target,

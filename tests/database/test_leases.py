@@ -80,7 +80,7 @@ def test_waits(engine: Engine) -> None:
     """While a consumer waits there is somebody to wake, and not when its wait has ended."""
     assert not run(engine, _wake)
 
-    def wait(connection: Connection) -> database.Wait:
+    def wait(connection: Connection) -> database.RegisteredWait:
         return database.begin_wait(connection, TARGET, consumer="me", lease_id=None, duration=HOUR)
 
     found = run(engine, wait)

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine
 
 from sqlalchemy_fairqueue import database
 from sqlalchemy_fairqueue.database import Target
-from sqlalchemy_fairqueue.values import Contender, FairBy, Rival, wait_in, wait_of
+from sqlalchemy_fairqueue.values import Contender, FairBy, Rival, wait_of, wait_of_contender
 from tests.cli.messages import QUEUE, enqueue, lease
 from tests.fixtures.database import Database
 
@@ -77,7 +77,7 @@ def test_up_to_the_bound_it_has_the_same_figures(engine: Engine, fair_by: FairBy
         for channel in CHANNELS:
             assert (channel, *_bounded(connection, channel)) == (channel, *_whole(connection, channel))
             [stats] = database.channel_stats(connection, TARGET, [channel], limit=1)
-            wait = wait_in(database.contention_of(connection, TARGET, channel), limits, now)
+            wait = wait_of_contender(database.contention_of(connection, TARGET, channel), limits, now)
             assert wait == wait_of(*whole, stats, now)
             reasons.add(wait.reason)
         assert len(reasons) >= 4
