@@ -181,6 +181,20 @@ def _allowed_at(channel: Channel) -> int:
 
 
 @compilable
+def _allowed_number(channel: Channel, now: int) -> int:
+    """The number of messages that the channel's rate allows at once."""
+    ahead = channel.rate_burst * channel.rate_interval - max(channel.rate_at - now, 0)
+    return ahead // channel.rate_interval
+
+
+@compilable
+def _draw(channel: Channel, taken: int, now: int) -> None:
+    """Take messages from what the channel's rate allows."""
+    if channel.rate_interval > 0:
+        channel.rate_at = max(channel.rate_at, now) + taken * channel.rate_interval
+
+
+@compilable
 def _update_ready(dispatcher: Dispatcher, number: int) -> None:
     """Put a channel in its order among the ready ones, if its limit allows."""
     channel = dispatcher.channels[number]
@@ -255,8 +269,7 @@ def _set_quotas(dispatcher: Dispatcher, found: int, left: int, width: int, now: 
         quota = selection.turn_left + (turns - 1) * channel.weight if dispatcher.fair else 1
         quota = min(quota, room, channel.max_concurrency - channel.held)
         if channel.rate_interval > 0:
-            first_ready = (channel.rate_burst - 1) * channel.rate_interval
-            quota = min(quota, (now + first_ready - max(channel.rate_at, now)) // channel.rate_interval + 1)
+            quota = min(quota, _allowed_number(channel, now))
         selection.quota = quota
         room -= quota
 
@@ -291,8 +304,7 @@ def _update_served(dispatcher: Dispatcher, selection: Selection, sort_key: int, 
     """Update a channel that was served (fq_credit_after, fq_next_dequeue_at); *sort_key*: its order after its turn."""
     channel = dispatcher.channels[selection.channel]
     channel.held += selection.taken
-    if channel.rate_interval > 0:
-        channel.rate_at = max(channel.rate_at, now) + selection.taken * channel.rate_interval
+    _draw(channel, selection.taken, now)
     channel.last = sort_key
     head = _head(dispatcher, channel)
     if head < 0:
@@ -447,10 +459,7 @@ def _select_by_tags(dispatcher: Dispatcher, costs: CostState, width: int, now: i
         selection.channel, selection.taken = number, 0
         selection.quota = min(width, channel.max_concurrency - channel.held)
         if channel.rate_interval > 0:
-            first_ready = channel.rate_burst * channel.rate_interval
-            selection.quota = min(
-                selection.quota, (now + first_ready - max(channel.rate_at, now)) // channel.rate_interval
-            )
+            selection.quota = min(selection.quota, _allowed_number(channel, now))
         found += 1
     for i in range(found):
         # Among messages that start at once, the first ones of all channels come before the second ones.
@@ -527,8 +536,7 @@ def _update_charged(dispatcher: Dispatcher, costs: CostState, selection: Selecti
     if selection.taken > 0:
         channel.held += selection.taken
         channel.last = now
-        if channel.rate_interval > 0:
-            channel.rate_at = max(channel.rate_at, now) + selection.taken * channel.rate_interval
+        _draw(channel, selection.taken, now)
         channel.sort_key = channel.tag
         if _head(dispatcher, channel) < 0:
             channel.sort_key = NEVER
