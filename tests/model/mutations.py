@@ -36,7 +36,7 @@ _KERNEL = [
     ),
     Mutation(
         "a returned message lowers no head",
-        "fq_hear_signals",
+        "fq_hear_chunk",
         "(t.dequeue_at, t.message_id) <",
         "(t.dequeue_at, t.message_id) >",
     ),
@@ -103,15 +103,15 @@ _SERVING = [
     Mutation("what is out is not marked", "fq_limit_queue", "set slots = m.slots | 2", "set slots = m.slots"),
     Mutation(
         "the queue's slots are not freed",
-        "fq_hear_signals",
+        "fq_hear_chunk",
         "q.current_concurrency - v_queue_freed",
         "q.current_concurrency",
     ),
-    Mutation("a paused channel is scheduled", "fq_hear_signals", "n.lower and s.paused_at is null", "n.lower"),
+    Mutation("a paused channel is scheduled", "fq_hear_chunk", "n.lower and s.paused_at is null", "n.lower"),
     Mutation(
         "a resumed channel has no turn order", "fq_resume", "when s.head_dequeue_at is not null then", "when false then"
     ),
-    Mutation("a backlog never grows", "fq_hear_signals", "backlog = s.backlog + t.added", "backlog = s.backlog"),
+    Mutation("a backlog never grows", "fq_hear_chunk", "backlog = s.backlog + t.added", "backlog = s.backlog"),
     Mutation("a withdrawn message stays", "fq_return_messages", "      and h.cancelled\n", "      and false\n"),
     Mutation(
         "a purge forgets what is locked",
@@ -176,7 +176,7 @@ _BOUNDS = [
         "0 as dropped",
     ),
     Mutation(
-        "what was dropped is not heard", "fq_hear_signals", "dropped = s.dropped + t.dropped", "dropped = s.dropped"
+        "what was dropped is not heard", "fq_hear_chunk", "dropped = s.dropped + t.dropped", "dropped = s.dropped"
     ),
     Mutation(
         "what nobody has heard of takes no room",
@@ -193,7 +193,7 @@ _BOUNDS = [
     Mutation("a call takes no room", "fq_enqueue_in_order", "            v_room := v_room - 1;\n", ""),
     Mutation(
         "a channel hears what was not told",
-        "fq_hear_signals",
+        "fq_hear_chunk",
         "heard_id = greatest(s.heard_id, t.last_id)",
         "heard_id = t.last_id + 1",
     ),

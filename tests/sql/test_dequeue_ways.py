@@ -33,7 +33,7 @@ WAYS = {
         "whole := cardinality(v_locked) is not distinct from cardinality(rows);",
         "whole := false;",
     ),
-    "one signal": (1, "fq_hear_signals", "  if v_only then\n", "  if false then\n"),
+    "one signal": (1, "fq_hear_signals", "  if not v_only then\n", "  if true then\n"),
 }
 Way = tuple[int, str, str, str]
 # How many channels are locked at a time: as many as are needed by their weights, or as the limit is.
