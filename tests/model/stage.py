@@ -63,6 +63,7 @@ class Stage(RuleBasedStateMachine):
         for message_id, how in effects.ended.items():
             self.books.end(message_id, how)
         for message_id, work in effects.returned.items():
+            assert message_id in due, f"message {message_id} was to be given back, and is no longer there"
             self._give_back(message_id, work, due[message_id])
         self._redrive(effects, due)
         for message_id in effects.withdrawn & self.books.messages.keys():

@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from sqlalchemy_fairqueue import Queue
+from sqlalchemy_fairqueue import FairQueueError, Queue
 from tests.fixtures.drivers import DRIVER
 from tests.model.limits import LimitsMachine
 from tests.model.machine import FairQueueMachine
@@ -105,8 +105,9 @@ def test_a_mistake_of_an_async_verb_is_noticed(
 ) -> None:
     """The rules of an async driver await the async verbs: one that counts an attempt too many fulfils no prediction."""
     monkeypatch.setattr(Queue, "arelease", Queue.aretry)
-    with pytest.raises(AssertionError):
-        run(make_world("asyncpg"), _sample(100), FairQueueMachine)
+    # An error of the library that the model did not predict is a difference too.
+    with pytest.raises((AssertionError, FairQueueError)):
+        run(make_world("asyncpg"), settings(_sample(100), derandomize=True), FairQueueMachine)
 
 
 def _sample(examples: int) -> settings:
