@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
-from opentelemetry.trace import SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace import SpanKind, Status, StatusCode, TraceFlags, get_current_span
 
 from sqlalchemy_fairqueue.errors import InvalidArgument
 from sqlalchemy_fairqueue.otel.propagation import extracted, injected, links
@@ -85,7 +85,7 @@ class _OpenTelemetry:
     def __init__(self, tracer: trace.Tracer, meter: metrics.Meter, process: Relation, send: Sending) -> None:
         self._tracer = tracer
         self._process = process
-        self._send = send
+        self._makes_spans = send == "span"
         # Counted here and observed at each export: to add to a counter of the SDK takes ten times as long.
         self._sent: dict[str, int] = {}
         self._lock = Lock()
@@ -122,9 +122,9 @@ class _OpenTelemetry:
         """The context that all messages of the call carry: of a send span, or of the span that is current."""
         with self._lock:
             self._sent[queue] = self._sent.get(queue, 0) + len(messages)
-        current = trace.get_current_span().get_span_context()
+        current = get_current_span().get_span_context()
         # If the sampler of this process left the trace out, it would leave out its send span, too.
-        if self._send == "context" or _is_sampled_out(current):
+        if not self._makes_spans or _is_sampled_out(current):
             return injected(current)
         attributes: dict[str, Any] = _common(queue, "send", "enqueue")
         if len(messages) == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import trace
-from opentelemetry.trace import Link
+from opentelemetry.trace import DEFAULT_TRACE_STATE, Link
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 if TYPE_CHECKING:
@@ -18,19 +18,21 @@ if TYPE_CHECKING:
 
 # Not the application's propagator: baggage may hold what must not be stored.
 _propagator = TraceContextTextMapPropagator()
+_FLAGS = tuple(f"{flags:02x}" for flags in range(256))
 _FIELDS = ("traceparent", "tracestate")
 
 
 def injected(context: SpanContext) -> dict[str, str]:
     """The headers that carry the context of a span; none where nothing is traced."""
-    # As the propagator writes them, in a third of the time.
-    if not context.is_valid:
+    # As the propagator writes them, in a quarter of the time. A context is a tuple of these six. Its properties would
+    # be a call each, and a format of integers another one: both are slow where other work has emptied the caches.
+    trace_id, span_id, _, flags, state, is_valid = context
+    if not is_valid:
         return {}
-    carried = {
-        "traceparent": f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}",
-    }
-    if context.trace_state:
-        carried["tracestate"] = context.trace_state.to_header()
+    traced = f"00-{trace_id.to_bytes(16, 'big').hex()}-{span_id.to_bytes(8, 'big').hex()}-{_FLAGS[flags]}"
+    carried = {"traceparent": traced}
+    if state is not DEFAULT_TRACE_STATE and state:
+        carried["tracestate"] = state.to_header()
     return carried
 
 

@@ -12,7 +12,7 @@ from sqlalchemy_fairqueue.database.asynchronous import AsyncConnection, AsyncEng
 from sqlalchemy_fairqueue.database.engines import arun, arun_transaction, refused, run, run_transaction
 from sqlalchemy_fairqueue.errors import InvalidArgument, PayloadError
 from sqlalchemy_fairqueue.queue.base import QueueBase
-from sqlalchemy_fairqueue.queue.instrumentation import before_enqueue, installed
+from sqlalchemy_fairqueue.queue.instrumentation import installed
 from sqlalchemy_fairqueue.unit_of_work import (
     EnqueueMessage,
     record,
@@ -50,6 +50,7 @@ class _HeadersCodec(JsonCodec):
 _headers = _HeadersCodec()
 # PostgreSQL cannot return a bytea of twice this size as text, so a longer payload could never be dequeued.
 _CONTENT_BYTES = 256 * 2**20
+_NONE: Mapping[str, str] = {}
 # With longer headers nothing is carried: as text in the database, with its spaces, they may have twice as many bytes.
 _CARRIED_UP_TO = HEADERS_BYTES // 2
 
@@ -82,8 +83,8 @@ class AddedHeaders:
 
     def __init__(self, carried: Mapping[str, str], membership: Membership | None = None) -> None:
         self._carried = carried
-        self._fixed = {} if membership is None else {GROUP_HEADER: str(membership.group_id)}
-        self._all = {**carried, **self._fixed}
+        self._fixed = _NONE if membership is None else {GROUP_HEADER: str(membership.group_id)}
+        self._all = carried if membership is None else {**carried, **self._fixed}
         self.text = encode_texts(self._all)
         """The headers of messages that have no others, as JSON."""
 
@@ -303,13 +304,14 @@ class EnqueueMethods(QueueBase):
         self, messages: Iterable[Enqueue], membership: Membership | None = None
     ) -> tuple[Iterable[Enqueue], AddedHeaders | None]:
         """The messages of a call, and the headers that all of them get."""
-        if installed.instrumentation is None:
+        instrumentation = installed.instrumentation
+        if instrumentation is None:
             return messages, None if membership is None else AddedHeaders({}, membership)
         found = list(messages)
         for one in found:
             if not isinstance(one, Enqueue):
                 raise self._no_message(one)
-        carried = before_enqueue(self.name, found) if found else {}
+        carried = instrumentation.before_enqueue(self.name, found) if found else _NONE
         return found, AddedHeaders(carried, membership) if carried or membership is not None else None
 
     @staticmethod

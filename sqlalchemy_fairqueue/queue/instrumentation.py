@@ -53,12 +53,6 @@ installed: _Installed = _Installed()
 """The instrumentation of this process, or None in it."""
 
 
-def before_enqueue(queue: str, messages: Sequence[Enqueue]) -> Mapping[str, str]:
-    """The headers that the instrumentation adds to each of the messages."""
-    instrumentation = installed.instrumentation
-    return {} if instrumentation is None else instrumentation.before_enqueue(queue, messages)
-
-
 def settling(queue: str, verb: str, deliveries: Callable[[], Sequence[Delivery]]) -> AbstractContextManager[object]:
     """A block in which deliveries are settled."""
     instrumentation = installed.instrumentation
