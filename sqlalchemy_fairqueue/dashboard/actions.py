@@ -59,6 +59,7 @@ class Actions:
             "purge": self._purge,
             "cancel": self._cancel,
             "move": self._move,
+            "retry": self._retry,
             "cancel_group": self._cancel_group,
             "redrive": self._redrive,
             "purge_dead": self._purge_dead,
@@ -185,6 +186,12 @@ class Actions:
         outcome = await self._reading.call(of.move, of.amove, message_id, to)
         done = "move" if outcome == "moved" else f"move_{outcome}"
         return self._done(call, done, f"{outcome} to {to!r}")
+
+    async def _retry(self, call: _Call) -> Response:
+        of = self._reading.queue(call.queue)
+        [message_id] = call.ids or [0]
+        outcome = await self._reading.call(of.retry_now, of.aretry_now, message_id)
+        return self._done(call, f"retry_{outcome}", outcome)
 
     async def _redrive(self, call: _Call) -> Response:
         of = self._reading.queue(call.queue)

@@ -1,6 +1,7 @@
 """Operators act, and it leaves a line; viewers and strangers do not, and no other site can."""
 
 import logging
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import Engine, select, text
@@ -161,6 +162,36 @@ def test_purge_and_cancel(browse: Browse, engine: Engine) -> None:
     assert "Delete 1 ready and scheduled messages of 'customer-7' for good?" in asked.text
     user.submit(asked.form("Delete them"))
     assert QUEUE.stats(engine).ready == 0
+
+
+def test_retry_now(browse: Browse, engine: Engine, audit: pytest.LogCaptureFixture) -> None:
+    """A message that waits for its time is due at once; one that is due, held or gone has no button, or stays."""
+    [due] = enqueue(engine, "customer-7")
+    [later] = enqueue(engine, "customer-7", delay=timedelta(days=1))
+    user = browse("operator")
+    assert "Run now" not in user.get("message", queue="documents", id=due).html
+    form = user.get("message", queue="documents", id=later).form("Run now")
+    assert "It is due now." in user.submit(form).text
+    assert (QUEUE.stats(engine).ready, QUEUE.stats(engine).scheduled) == (2, 0)
+    assert "Run now" not in user.get("message", queue="documents", id=later).html
+    assert "It was due already." in user.submit(form).text
+    lease(engine, 2)
+    assert "A consumer holds the message already." in user.submit(form).text
+    assert [record.message.rpartition(": ")[2] for record in audit.records if record.name == _AUDIT] == [
+        "due", "unchanged", "leased",
+    ]  # fmt: skip
+
+
+def test_retry_now_of_a_failed_attempt(browse: Browse, engine: Engine) -> None:
+    """A message whose attempt failed waits for the next one, unless an operator says now; its attempts stay counted."""
+    [message_id] = enqueue(engine, "customer-7")
+    QUEUE.retry(engine, lease(engine, 1), delay=timedelta(days=1))
+    user = browse("operator")
+    form = user.get("message", queue="documents", id=message_id).form("Retry now")
+    assert "Retry now" not in browse("viewer").get("message", queue="documents", id=message_id).html
+    assert "It is due now." in user.submit(form).text
+    [delivery] = lease(engine, 1)
+    assert (delivery.message_id, delivery.attempt) == (message_id, 2)
 
 
 def test_cancel_of_a_message_that_is_out(browse: Browse, engine: Engine) -> None:

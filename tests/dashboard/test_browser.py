@@ -178,6 +178,7 @@ def test_every_other_action(chromium: Open, engine: Engine) -> None:
     QUEUE.configure_plan(engine, "gold", weight=5)
     QUEUE.schedule(engine, "nightly", channel="customer-7", every=timedelta(hours=1), kind="report")
     [moved, cancelled] = enqueue(engine, "customer-7", "customer-7")
+    [later] = enqueue(engine, "customer-7", delay=timedelta(days=1))
     with Session(engine) as session, session.begin(), QUEUE.group(session) as group:
         group.enqueue_many([Enqueue(channel="customer-9", payload=1)])
     browser = chromium()
@@ -198,6 +199,8 @@ def test_every_other_action(chromium: Open, engine: Engine) -> None:
     browser.open(f"message?queue=documents&id={moved}")
     browser.fill("to", "customer-8")
     browser.press("Move…", "There is no such tenant yet", "Move the message", "Moved.")
+    browser.open(f"message?queue=documents&id={later}")
+    browser.press("Run now", "It is due now.")
     browser.open(f"message?queue=documents&id={cancelled}")
     browser.press("Cancel…", "Cancel message", "Cancel the message", "Cancelled.")
     browser.open(f"group?queue=documents&group={group.id}")
