@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from sqlalchemy import event
+from sqlalchemy.engine.default import DefaultDialect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,7 +39,10 @@ def execute_by(
 
 def executes_itself(dialect: Dialect) -> bool:
     """Whether nobody else executes the statements of a dialect in a way of their own."""
-    return all(listener is _do_execute for listener in dialect.dispatch.do_execute)
+    own: Any = dialect.do_execute
+    return getattr(own, "__func__", None) is DefaultDialect.do_execute and all(
+        listener is _do_execute for listener in dialect.dispatch.do_execute
+    )
 
 
 def is_watched(connection: Connection) -> bool:

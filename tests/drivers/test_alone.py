@@ -1,13 +1,17 @@
 """Calls that pass by SQLAlchemy, where nobody watches, do as those that it sends."""
 
 import asyncio
+import re
 import signal
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
@@ -54,9 +58,9 @@ def test_calls(face: Face, queue: Queue, database: Database, *, watched: bool) -
         assert sum("fq_complete" in statement for statement in seen) >= 2 * _CALLS
 
 
-@psycopg_only
-def test_libpq_is_used(make_face: MakeFace, face: Face, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The installed psycopg keeps prepared statements where they are looked for."""
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """What has sent statements past psycopg's cursors."""
     used: set[str] = set()
 
     def count(name: str) -> None:
@@ -70,10 +74,119 @@ def test_libpq_is_used(make_face: MakeFace, face: Face, queue: Queue, monkeypatc
 
     count("executed")
     count("pipelined")
+    return used
+
+
+@psycopg_only
+def test_libpq_is_used(make_face: MakeFace, face: Face, queue: Queue, used: set[str]) -> None:
+    """The installed psycopg keeps prepared statements where they are looked for."""
     single = make_face(face.url, pool_size=1, max_overflow=0)
     for number in range(2 * _CALLS):
         _cycle(single, queue, number)
     assert used == {"executed", "pipelined"}
+
+
+Watch = Callable[[Face, list[str]], AbstractContextManager[object]]
+
+
+@contextmanager
+def _listener_of_all_engines(face: Face, seen: list[str]) -> Iterator[None]:  # noqa: ARG001 - as the others
+    def see(*given: Any) -> None:
+        seen.append(given[2])
+
+    event.listen(Engine, "before_cursor_execute", see)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "before_cursor_execute", see)
+
+
+@contextmanager
+def _listener_of_the_dialect(face: Face, seen: list[str]) -> Iterator[None]:
+    event.listen(face.sync_engine, "do_execute", lambda *given: seen.append(given[1]))
+    yield
+
+
+@contextmanager
+def _execute_of_the_dialect(face: Face, seen: list[str]) -> Iterator[None]:
+    dialect: Any = face.sync_engine.dialect
+    own = dialect.do_execute
+
+    def execute(*given: Any) -> None:
+        seen.append(given[1])
+        own(*given)
+
+    dialect.do_execute = execute
+    yield
+
+
+@contextmanager
+def _execute_of_cursors(face: Face, seen: list[str]) -> Iterator[None]:
+    psycopg = pytest.importorskip("psycopg")
+
+    kind: Any = psycopg.AsyncCursor if face.sync_engine.dialect.is_async else psycopg.Cursor
+
+    @wraps(kind.execute)
+    def execute(cursor: Any, query: Any, *given: Any, **more: Any) -> Any:
+        seen.append(query)
+        return own(cursor, query, *given, **more)
+
+    own = kind.execute
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "execute", execute)
+        yield
+
+
+@psycopg_only
+@pytest.mark.parametrize(
+    "watch", [_listener_of_all_engines, _listener_of_the_dialect, _execute_of_the_dialect, _execute_of_cursors]
+)
+def test_who_watches_sees_all(make_face: MakeFace, face: Face, queue: Queue, used: set[str], watch: Watch) -> None:
+    """Who begins to watch sees each statement from then on, and in their order."""
+    single = make_face(face.url, pool_size=1, max_overflow=0)
+    for number in range(2 * _CALLS):
+        _cycle(single, queue, number)
+    used.clear()
+    seen: list[str] = []
+    with watch(single, seen):
+        for number in range(2):
+            _cycle(single, queue, number)
+    assert used == set()
+    own = [
+        found[0] for statement in seen if (found := re.findall(r"fq_(?:enqueue|dequeue|extend|complete)", statement))
+    ]
+    assert own == ["fq_enqueue", "fq_dequeue", "fq_extend", "fq_complete", "fq_complete"] * 2
+
+
+@psycopg_only
+@pytest.mark.parametrize("arguments", [{"prepare_threshold": None}, {"client_encoding": "latin1"}])
+def test_connections_for_cursors_only(
+    make_face: MakeFace, face: Face, queue: Queue, used: set[str], arguments: dict[str, Any]
+) -> None:
+    """Without prepared statements, as behind a pooler, or in another encoding, psycopg's cursors send everything."""
+    single = make_face(face.url, pool_size=1, max_overflow=0, connect_args=arguments)
+    for number in range(2 * _CALLS):
+        assert _cycle(single, queue, number)[0] == f"ü{number}"
+    assert used == set()
+
+
+@psycopg_only
+def test_a_listening_connection(make_face: MakeFace, face: Face, queue: Queue, database: Database) -> None:
+    """Notifications that come with the answer of a call reach the application's handler."""
+    single = make_face(face.url, pool_size=1, max_overflow=0)
+    for number in range(2 * _CALLS):
+        _cycle(single, queue, number)
+    heard: list[str] = []
+
+    def listen(connection: Connection) -> None:
+        driver: Any = connection.connection.driver_connection
+        driver.add_notify_handler(lambda notification: heard.append(notification.payload))
+        connection.execute(text("listen probe"))
+
+    single.on_connection(listen)
+    database.execute("select pg_notify('probe', 'one')")
+    until(lambda: single.call(queue, "dequeue") or heard, "the notification comes with an answer")
+    assert heard == ["one"]
 
 
 def test_errors(make_face: MakeFace, face: Face, queue: Queue, database: Database) -> None:

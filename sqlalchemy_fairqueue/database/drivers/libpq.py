@@ -7,6 +7,7 @@ a statement until it is prepared. Its cache has no public name. Without it, or i
 from __future__ import annotations
 
 from functools import cache
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -72,9 +73,15 @@ def is_plain(driver: Any) -> bool:
     return (
         type(driver) in found.connections
         and driver.cursor_factory in found.cursors
+        and _is_psycopgs(driver.cursor_factory.execute)
         and driver.pgconn.pipeline_status == _NO_PIPELINE
         and driver.pgconn.parameter_status(b"client_encoding") == b"UTF8"
     )
+
+
+def _is_psycopgs(method: Any) -> bool:
+    """Whether nobody has put a method of their own in the place of psycopg's, whatever name they gave it."""
+    return type(method) is FunctionType and method.__globals__["__name__"].startswith("psycopg.")
 
 
 def is_idle(driver: Any) -> bool:
@@ -127,7 +134,7 @@ def prepared(driver: Any, statement: NumberedStatement, values: list[Any]) -> Pr
         UnicodeEncodeError: A text has no bytes in UTF-8.
     """
     known = getattr(getattr(driver, "_prepared", None), "_names", None)
-    if not known:
+    if not known or driver.prepare_threshold is None:
         return None
     binary = [isinstance(value, bytes) for value in values]
     name = known.get((statement.encoded, tuple([_BYTEA if one else _UNKNOWN for one in binary])))
