@@ -94,11 +94,15 @@ def _listener_of_all_engines(face: Face, seen: list[str]) -> Iterator[None]:  # 
     def see(*given: Any) -> None:
         seen.append(given[2])
 
-    event.listen(Engine, "before_cursor_execute", see)
-    try:
-        yield
-    finally:
-        event.remove(Engine, "before_cursor_execute", see)
+    with pytest.MonkeyPatch.context() as patch:
+        # SQLAlchemy leaves the flag set when the last listener has gone: all later tests would count as watched.
+        flag: Any = Engine
+        patch.setattr(Engine, "_has_events", flag._has_events)
+        event.listen(Engine, "before_cursor_execute", see)
+        try:
+            yield
+        finally:
+            event.remove(Engine, "before_cursor_execute", see)
 
 
 @contextmanager
