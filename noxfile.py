@@ -34,7 +34,8 @@ _SPARK = "spark and not long"
 _SPARK_FOLDER = Path("tests/spark")
 # What is hardly a matter of the server's version. The matrix has workers on every version.
 _ON_ONE_SERVER = (
-    "chaos", "dashboard", "demo", "designs", "docs", "drivers", "logs", "otel", "testing", "types", "unit", "worker",
+    "chaos", "dashboard", "demo", "designs", "docs", "drivers", "frameworks", "logs", "otel", "testing", "types",
+    "unit", "worker",
 )  # fmt: skip
 _ON_EVERY_VERSION = (
     "alembic", "cli", "database", "model", "orm", "queue", "roles", "schedules", "sql", "unit_of_work", "worker",
