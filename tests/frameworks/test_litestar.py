@@ -35,7 +35,8 @@ def _application(sessions: async_sessionmaker[AsyncSession], queue: Queue) -> Li
     async def show(number: FromPath[int], session: Injected) -> dict[str, bool]:
         return {"confirmed": (await session.get_one(Order, number)).confirmed}
 
-    return Litestar([place, show], dependencies={"session": Provide(give)})
+    # Its default configures the logging of the whole process, and so of the tests that follow.
+    return Litestar([place, show], dependencies={"session": Provide(give)}, logging_config=None)
 
 
 async def test_requests_and_a_worker(async_engine: AsyncEngine, look: Look) -> None:
