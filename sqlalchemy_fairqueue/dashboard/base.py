@@ -11,18 +11,20 @@ from starlette.responses import HTMLResponse
 from sqlalchemy_fairqueue.dashboard.access import CSRF_COOKIE, access_of, csrf_token
 from sqlalchemy_fairqueue.dashboard.reading import seconds_ago
 from sqlalchemy_fairqueue.dashboard.rendering import rendered
-from sqlalchemy_fairqueue.dashboard.words import reason_detail, share_of
+from sqlalchemy_fairqueue.dashboard.words import reason_detail, shares_of, waits_words
 from sqlalchemy_fairqueue.database import Target
 from sqlalchemy_fairqueue.values import tenant_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
     from starlette.requests import Request
     from starlette.responses import Response
 
     from sqlalchemy_fairqueue.dashboard.access import Access, Authorize
     from sqlalchemy_fairqueue.dashboard.reading import Reading
+    from sqlalchemy_fairqueue.dashboard.words import Share
     from sqlalchemy_fairqueue.figures import Figures, QueueFigures, Tenant
     from sqlalchemy_fairqueue.values import ChannelStats
 
@@ -72,10 +74,19 @@ class Unread(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A tenant in a table, with its queue."""
+    """A tenant in a table, with its queue.
+
+    Attributes:
+        queue: Its queue.
+        tenant: The tenant.
+        waits: Its waits in the past in seconds, the oldest first.
+        period: The time that these span.
+    """
 
     queue: QueueFigures
     tenant: Tenant
+    waits: Sequence[float] = ()
+    period: timedelta | None = None
 
     @property
     def detail(self) -> str:
@@ -83,9 +94,14 @@ class Row:
         return reason_detail(self.tenant, self.queue)
 
     @property
-    def share_of(self) -> str:
-        """The whole that its share is a part of."""
-        return share_of(self.queue)
+    def waits_words(self) -> str:
+        """Its waits in the past as a sentence. Empty: there are not two of them."""
+        return waits_words(self.waits, self.period)
+
+    @property
+    def shares(self) -> Sequence[Share]:
+        """Its shares of what the queue shares, that by which it is fair first."""
+        return shares_of(self.tenant, self.queue)
 
     @property
     def completed_per_second(self) -> float | None:
@@ -114,11 +130,18 @@ class PageBase:
         """A tenant with the reason of its wait, also one that the figures do not list."""
         listed = next((one for one in queue.tenants if one.channel == channel), None)
         if listed is not None:
-            return Row(queue, listed)
+            return self.row(queue, listed, figures)
         stats = await self.channel_stats(queue.name, channel)
         if stats is None:
             return None
-        return Row(queue, tenant_of(queue.stats, queue.contention, queue.limits, stats, figures.at))
+        return self.row(queue, tenant_of(queue.stats, queue.contention, queue.limits, stats, figures.at), figures)
+
+    def row(self, queue: QueueFigures, tenant: Tenant, figures: Figures) -> Row:
+        """A tenant of the figures with its past."""
+        shared = self.reading.figures
+        waits = shared.past_waits(queue.name, tenant.channel)
+        points = shared.past(queue.name)[-len(waits) :] if waits else ()
+        return Row(queue, tenant, waits, figures.at - points[0].at if points else None)
 
     async def channel_stats(self, queue: str, channel: str) -> ChannelStats | None:
         """A tenant, a moment old at most."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.exceptions import HTTPException
 
 from sqlalchemy_fairqueue import database
-from sqlalchemy_fairqueue.dashboard.base import Row, chosen_queues, message_id_of, named_queue
+from sqlalchemy_fairqueue.dashboard.base import chosen_queues, message_id_of, named_queue
 from sqlalchemy_fairqueue.dashboard.group_pages import GroupPages
 from sqlalchemy_fairqueue.dashboard.plan_pages import PlanPages, values_of
 from sqlalchemy_fairqueue.dashboard.policies import EDITOR
@@ -20,13 +20,13 @@ from sqlalchemy_fairqueue.errors import NotGranted
 from sqlalchemy_fairqueue.figures import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from starlette.requests import Request
     from starlette.responses import Response
 
     from sqlalchemy_fairqueue.dashboard.access import Access
-    from sqlalchemy_fairqueue.figures import Figures, QueueFigures
+    from sqlalchemy_fairqueue.figures import Figures, QueueFigures, Tenant
     from sqlalchemy_fairqueue.values import DeadLetterGroup, QuarantinedInfo, ScheduleInfo
 
 GROUPED = 10_000
@@ -50,7 +50,7 @@ class Pages(GroupPages, PlanPages):
     async def overview(self, request: Request) -> Response:
         """All queues, and the tenants that wait longest."""
         access, figures = await self.begin(request)
-        rows = _rows(figures.queues.values())
+        waiting = [each for each in _tenants(figures.queues.values()) if each[1].wait is not None]
         health = self.reading.latest_health()
         snapshots = [one for one in health.findings if one.check == "snapshots" and one.level] if health else []
         return self.answer(
@@ -63,7 +63,7 @@ class Pages(GroupPages, PlanPages):
                 {"figures": queue, "state": queue_state(queue), "past": self.reading.figures.past(queue.name)}
                 for queue in figures.queues.values()
             ],
-            rows=[row for row in rows if row.tenant.wait is not None][:_SUFFERING],
+            rows=[self.row(queue, tenant, figures) for queue, tenant in waiting[:_SUFFERING]],
             snapshots=snapshots,
         )
 
@@ -72,15 +72,16 @@ class Pages(GroupPages, PlanPages):
         access, figures = await self.begin(request)
         name = request.query_params.get("queue")
         chosen = chosen_queues(figures, name)
-        rows = _rows(chosen)
+        found = _tenants(chosen)
         reason = request.query_params.get("reason")
-        counts = Counter(row.tenant.reason for row in rows)
+        counts = Counter(tenant.reason for _, tenant in found)
         shown = [(one, counts[one]) for one in Reason if counts[one] or one == reason]
         if reason:
-            rows = [row for row in rows if row.tenant.reason == reason]
+            found = [each for each in found if each[1].reason == reason]
         return self.answer(
             request, "tenants.html", access, figures,
-            chosen=name, reason=reason, reasons=shown, rows=rows[:_PAGE], found=len(rows),
+            chosen=name, reason=reason, reasons=shown, found=len(found),
+            rows=[self.row(queue, tenant, figures) for queue, tenant in found[:_PAGE]],
             waiting=sum(queue.contention.waiting for queue in chosen),
             rivals=sum(queue.contention.rivals for queue in chosen),
         )  # fmt: skip
@@ -97,8 +98,7 @@ class Pages(GroupPages, PlanPages):
         return self.answer(
             request, "tenant.html", access, figures,
             queue=queue, stats=stats, row=await self.tenant_row(queue, figures, channel), messages=messages,
-            past=self.reading.figures.past_waits(queue.name, channel), refused=refused,
-            plans=await self.plans_of(queue.name), fields=EDITOR, values=values_of(stats),
+            refused=refused, plans=await self.plans_of(queue.name), fields=EDITOR, values=values_of(stats),
         )  # fmt: skip
 
     async def message(self, request: Request) -> Response:
@@ -230,15 +230,12 @@ class Pages(GroupPages, PlanPages):
             return (), str(error)
 
 
-def _rows(queues: Any) -> list[Row]:
+def _tenants(queues: Iterable[QueueFigures]) -> list[tuple[QueueFigures, Tenant]]:
     """The tenants of queues: those that wait, the longest first, then the others, the most messages out first."""
-    rows = [Row(queue, tenant) for queue in queues for tenant in queue.tenants]
-    return sorted(
-        rows,
-        key=lambda row: (
-            row.tenant.wait is None,
-            -(row.tenant.wait.total_seconds() if row.tenant.wait else 0.0),
-            -row.tenant.demand.leased,
-            row.tenant.channel,
-        ),
-    )
+    return sorted(((queue, tenant) for queue in queues for tenant in queue.tenants), key=lambda one: _suffering(one[1]))
+
+
+def _suffering(tenant: Tenant) -> tuple[bool, float, int, str]:
+    """The key by which tenants are sorted."""
+    wait = tenant.wait.total_seconds() if tenant.wait else 0.0
+    return tenant.wait is None, -wait, -tenant.demand.leased, tenant.channel

@@ -48,6 +48,7 @@ def templates() -> Environment:
         "plural": plural,
         "link": link,
         "sparkline": sparkline,
+        "thinned": thinned,
     }
     environment.globals |= {"share_bar": share_bar, "progress_bar": progress_bar, "link": link}
     return environment
@@ -114,8 +115,14 @@ def payload_text(content: bytes, size: int | None) -> str:
     return "\n".join(clean(line.expandtabs(4)) for line in text.splitlines()) + ("" if whole else "\n…")
 
 
+def thinned(values: Sequence[float], most: int) -> Sequence[float]:
+    """As many values at most, each the greatest of as many neighbours: no peak is lost."""
+    step = -(-len(values) // most)
+    return values if step <= 1 else [max(values[first : first + step]) for first in range(0, len(values), step)]
+
+
 def sparkline(values: Sequence[float], label: str) -> Markup:
-    """A small line of values, from zero to the greatest."""
+    """A small line of values, from zero to the greatest; without a label it is hidden from readers of the text."""
     if len(values) < _FEW:
         return Markup('<svg class="spark" viewBox="0 0 {} {}" aria-hidden="true"></svg>').format(
             _SPARK_WIDTH, _SPARK_HEIGHT
@@ -126,10 +133,11 @@ def sparkline(values: Sequence[float], label: str) -> Markup:
         f"{number * step:.1f},{_SPARK_HEIGHT - 2 - value / top * (_SPARK_HEIGHT - 4):.1f}"
         for number, value in enumerate(values)
     )
+    named = Markup('role="img" aria-label="{}"').format(label) if label else Markup('aria-hidden="true"')
     return Markup(
-        '<svg class="spark" viewBox="0 0 {0} {1}" preserveAspectRatio="none" role="img" aria-label="{2}">'
+        '<svg class="spark" viewBox="0 0 {0} {1}" preserveAspectRatio="none" {2}>'
         '<polygon points="0,{1} {3} {0},{1}"/><polyline points="{3}"/></svg>'
-    ).format(_SPARK_WIDTH, _SPARK_HEIGHT, label, points)
+    ).format(_SPARK_WIDTH, _SPARK_HEIGHT, named, points)
 
 
 def share_bar(used: float | None, entitled: float | None) -> Markup:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy_fairqueue.cli.formats import format_duration, plural
@@ -17,6 +19,24 @@ if TYPE_CHECKING:
 _LONG_SECONDS = 60
 _QUEUES = 3
 """Queues that are named as those that draw from a shared limit."""
+_FEW = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A tenant's share of what its queue shares.
+
+    Attributes:
+        used: The share that it uses, 0 to 1. None: it is not known.
+        whole: What it is a part of.
+        by: What it is measured by. Empty: the queue shares by messages, and there is no other.
+        unknown: Why it is not known. Empty: it is.
+    """
+
+    used: float | None
+    whole: str
+    by: str = ""
+    unknown: str = ""
 
 
 def reason_detail(tenant: Tenant, queue: QueueFigures) -> str:  # noqa: C901, PLR0911, PLR0912 - one case a reason
@@ -60,9 +80,40 @@ def reason_detail(tenant: Tenant, queue: QueueFigures) -> str:  # noqa: C901, PL
 
 def share_of(queue: QueueFigures) -> str:
     """The whole that the shares of a queue's tenants are parts of."""
-    if queue.contention.served_cost is None:
-        return "messages out"
+    return _MESSAGES_OUT if queue.contention.served_cost is None else _served(queue)
+
+
+def shares_of(tenant: Tenant, queue: QueueFigures) -> tuple[Share, ...]:
+    """The shares of a tenant: by cost or seconds, where the queue is fair by these, and by messages."""
+    if queue.fair_by == "messages":
+        return (Share(tenant.share, _MESSAGES_OUT),)
+    unknown = ""
+    if tenant.cost_share is None:
+        unknown = "nothing with a cost ended lately" if queue.records_history else "the queue records no history"
+    return (
+        Share(tenant.cost_share, _served(queue), queue.fair_by, unknown),
+        Share(tenant.share, _MESSAGES_OUT, "messages"),
+    )
+
+
+_MESSAGES_OUT = "messages out"
+
+
+def _served(queue: QueueFigures) -> str:
     return "cost that was served lately" if queue.fair_by == "cost" else "time of handlers lately"
+
+
+def waits_words(waits: Sequence[float], period: timedelta | None) -> str:
+    """The waits of a tenant in the past as a sentence. Empty: there are not two of them.
+
+    Args:
+        waits: In seconds, the oldest first.
+        period: The time that they span.
+    """
+    if len(waits) < _FEW or period is None:
+        return ""
+    first, most, last = (format_duration(timedelta(seconds=one)) for one in (waits[0], max(waits), waits[-1]))
+    return f"wait in the last {format_duration(period)}: from {first} to {last}, {most} at most"
 
 
 def _shared(tenant: Tenant, queue: QueueFigures) -> str:

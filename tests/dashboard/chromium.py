@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from selenium import webdriver
 from selenium.common.exceptions import (
+    ElementNotInteractableException,
     SessionNotCreatedException,
     StaleElementReferenceException,
     WebDriverException,
@@ -80,8 +81,9 @@ class Chromium:
             self.wait_for(words)
 
     def _patiently(self, act: Callable[[], None]) -> None:
-        """Do something with an element that new figures may replace at this moment."""
-        waiting = WebDriverWait(self.driver, _PATIENCE, ignored_exceptions=[StaleElementReferenceException])
+        """Do something with an element that new figures or another page may replace at this moment."""
+        replaced = [StaleElementReferenceException, ElementNotInteractableException]
+        waiting = WebDriverWait(self.driver, _PATIENCE, ignored_exceptions=replaced)
 
         def done(_: object) -> bool:
             act()
@@ -105,9 +107,12 @@ class Chromium:
 
     def wait_for(self, text: str) -> None:
         """Wait until the page shows a text."""
+        self.wait_until(lambda _: text in self.text)
+
+    def wait_until(self, holds: Callable[[object], bool]) -> None:
+        """Wait until something holds of the page."""
         # A page that goes away at this moment has elements that are stale, or of no document.
-        waiting = WebDriverWait(self.driver, _PATIENCE, ignored_exceptions=[WebDriverException])
-        waiting.until(lambda _: text in self.text)
+        WebDriverWait(self.driver, _PATIENCE, ignored_exceptions=[WebDriverException]).until(holds)
 
     def resize(self, width: int, height: int) -> None:
         """Give the page a size, that of a phone too."""

@@ -1,5 +1,6 @@
 """The dashboard as people see it: pages asked for by a viewer, an operator or a stranger, read as HTML."""
 
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -53,6 +54,12 @@ class Page(HTMLParser):
     def text(self) -> str:
         """The text of the page, white space as one blank."""
         return " ".join(" ".join(self._words).split())
+
+    def row(self, channel: str) -> "Page":
+        """The row of a tenant, by a name that needs no escape."""
+        rows = re.findall(r"<tr>.*?</tr>", self.html, re.DOTALL)
+        [found] = [row for row in rows if f'channel={channel}">' in row.split("</th>")[0]]
+        return Page(self.status, found)
 
     def form(self, button: str) -> Form:
         """The form with this button."""

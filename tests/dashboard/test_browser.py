@@ -136,6 +136,33 @@ def test_the_first_figures(chromium: Open, engine: Engine, *, scripts: bool) -> 
     assert page.complaints() == []
 
 
+@pytest.mark.parametrize("width", [360, 1280])
+def test_waits_and_shares(chromium: Open, engine: Engine, width: int) -> None:
+    """A tenant's wait over time is drawn within its row, its words are for who hears the page, both shares are seen."""
+    QUEUE.configure(engine, fair_by="cost", history=True)
+    enqueue(engine, "customer-7", cost=9)
+    QUEUE.complete(engine, lease(engine, 1))
+    enqueue(engine, "customer-7", "customer-7")
+    lease(engine, 1)
+    browser = chromium()
+    browser.resize(width, 800)
+    browser.open("tenants")
+
+    def drawn(_: object) -> bool:
+        script = "const e = document.querySelector('tr .waits svg'); return e && e.getBoundingClientRect().toJSON()"
+        box = browser.driver.execute_script(script)
+        return bool(box and box["width"] > 20 and box["height"] > 10 and 0 <= box["left"] <= box["right"] <= width)
+
+    browser.wait_until(drawn)
+    words = browser.driver.execute_script("return document.querySelector('tr .waits').textContent")
+    assert words.startswith("wait in the last ")
+    assert len(browser.driver.find_elements(By.CSS_SELECTOR, "tr .shareline svg")) == 2
+    assert "by cost" in browser.text
+    assert "by messages" in browser.text
+    assert browser.overflow() <= 0
+    assert browser.complaints() == []
+
+
 def test_figures_stand_still_on_demand(chromium: Open, engine: Engine) -> None:
     """The button Live stops new figures, says so, and lets them come again."""
     enqueue(engine, "customer-7")

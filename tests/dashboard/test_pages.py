@@ -10,6 +10,9 @@ from sqlalchemy.orm import Session
 
 from sqlalchemy_fairqueue import Enqueue, Queue
 from sqlalchemy_fairqueue.dashboard import create_dashboard
+from sqlalchemy_fairqueue.dashboard.rendering import thinned
+from sqlalchemy_fairqueue.dashboard.words import waits_words
+from sqlalchemy_fairqueue.values import FairBy
 from tests.cli.messages import ODD_NAMES, QUEUE, bury, enqueue, lease
 from tests.dashboard.conftest import Browse, visited
 from tests.dashboard.scenario import set_aside
@@ -56,17 +59,72 @@ def test_tenants(browse: Browse, engine: Engine) -> None:
 
 
 def test_shares_by_cost(browse: Browse, engine: Engine) -> None:
-    """In a queue that is fair by cost, tenants stand with their share of the cost, beside their entitlement."""
+    """In a queue that is fair by cost, tenants stand with their share of the cost and of the messages."""
     QUEUE.configure(engine, fair_by="cost", history=True)
     for channel, cost in (("dear", 90), ("cheap", 10)):
         enqueue(engine, channel, cost=cost)
     QUEUE.complete(engine, lease(engine, 2))
     enqueue(engine, "dear", "cheap")
-    lease(engine, 1)
+    [taken] = lease(engine, 1)
     page = browse("viewer").get("tenants", queue="documents")
-    assert "90 % of 50 % by cost" in page.text
+    assert "90 % of 50 % by cost" in page.row("dear").text
+    assert "10 % of 50 % by cost" in page.row("cheap").text
+    for channel in ("dear", "cheap"):
+        share = 100 if channel == taken.channel else 0
+        assert f" {share} % of 50 % by messages" in page.row(channel).text
+        alone = browse("viewer").get("tenant", queue="documents", channel=channel).text
+        assert f" has {share} % of the messages out." in alone
     page = browse("viewer").get("tenant", queue="documents", channel="cheap")
-    assert "10 % of the cost that was served lately" in page.text
+    assert "10 % of the cost that was served lately, and its weight entitles it to 50 %" in page.text
+
+
+@pytest.mark.parametrize("fair_by", ["messages", "cost", "seconds"])
+def test_shares_without_costs(browse: Browse, engine: Engine, fair_by: FairBy) -> None:
+    """By messages alone a tenant has one share; a share by cost that is not known is a dash, and the page says why."""
+    QUEUE.configure(engine, fair_by=fair_by)
+    enqueue(engine, "a", "b")
+    [taken] = lease(engine, 1)
+    row = browse("viewer").get("tenants", queue="documents").row(taken.channel)
+    page = browse("viewer").get("tenant", queue="documents", channel=taken.channel).text
+    assert "100 % of 50 %" in row.text
+    if fair_by == "messages":
+        assert " by " not in row.text
+        assert "not known" not in page
+    else:
+        assert f"\N{EN DASH} of 50 % by {fair_by}" in row.text
+        assert "100 % of 50 % by messages" in row.text
+        assert "is not known: the queue records no history" in page
+        QUEUE.configure(engine, history=True)
+        page = browse("viewer").get("tenant", queue="documents", channel=taken.channel).text
+        assert "is not known: nothing with a cost ended lately" in page
+
+
+def test_waits_over_time(browse: Browse, engine: Engine) -> None:
+    """Each tenant stands with its wait over time, in words too, from its second figures on, on the page and its own."""
+    enqueue(engine, "a", "b")
+    lease(engine, 1)
+    assert "wait in the last" not in browse("viewer").get("tenants", queue="documents").row("a").text
+    enqueue(engine, "late")
+    browse("viewer").get("tenants", queue="documents")
+    page = browse("viewer").get("tenants", queue="documents")
+    for channel in ("a", "b"):
+        row = page.row(channel)
+        assert ("polyline" in row.tags, row.text.count("wait in the last ")) == (True, 1)
+    for name in ("", "tenants", "tenant?queue=documents&channel=a"):
+        assert "polyline" in browse("viewer").get(name).tags
+    assert "wait in the last" in browse("viewer").get("tenant", queue="documents", channel="late").text
+
+
+def test_waits_over_time_are_short() -> None:
+    """A long past is drawn with few points, which keep its peaks, and is told with its first, last and greatest."""
+    waits = [float(number % 7) for number in range(150)] + [400.0, 1.0]
+    drawn = thinned(waits, 30)
+    assert len(drawn) <= 30
+    assert max(drawn) == 400.0
+    assert thinned(waits[:30], 30) == waits[:30]
+    words = waits_words(waits, timedelta(minutes=5))
+    assert words == "wait in the last 5m 00s: from 0ms to 1.0s, 6m 40s at most"
+    assert waits_words(waits[:1], timedelta(0)) == waits_words((), None) == ""
 
 
 def test_a_tenant(browse: Browse, engine: Engine) -> None:
@@ -79,7 +137,7 @@ def test_a_tenant(browse: Browse, engine: Engine) -> None:
     assert {f"#{first}", f"#{second}"} <= page.links.keys()
     assert "10/s" in page.text
     assert page.forms == []
-    assert "wait of the last minutes" in browse("viewer").get("tenant", queue="documents", channel="customer-7").html
+    assert "wait in the last" in browse("viewer").get("tenant", queue="documents", channel="customer-7").text
     assert browse("viewer").get("tenant", queue="documents", channel="nobody").status == 404
     assert browse("viewer").get("tenant", queue="nothing", channel="customer-7").status == 404
 

@@ -1,6 +1,5 @@
 """Each reason of a wait stands on the pages of tenants, with those who take what the tenant waits for."""
 
-import re
 from datetime import timedelta
 
 import pytest
@@ -8,7 +7,7 @@ from sqlalchemy import Engine
 
 from sqlalchemy_fairqueue.figures import Reason
 from tests.cli.messages import enqueue
-from tests.dashboard.conftest import Browse, Page
+from tests.dashboard.conftest import Browse
 from tests.figures.test_reasons import prepare
 
 _CULPRITS = {
@@ -21,13 +20,6 @@ _CULPRITS = {
 """Who is named on the page of all tenants, where it is somebody else."""
 
 
-def _row(page: Page, channel: str) -> str:
-    """The row of a tenant, as text."""
-    rows = re.findall(r"<tr>.*?</tr>", page.html, re.DOTALL)
-    [found] = [Page(200, row) for row in rows if f'channel={channel}">' in row.split("</th>")[0]]
-    return found.text
-
-
 @pytest.mark.parametrize("reason", Reason)
 def test_each_reason_stands_with_its_culprit(browse: Browse, engine: Engine, reason: Reason) -> None:
     """The pages of all tenants, of those with the reason, and of the tenant name the reason and whose fault it is."""
@@ -35,7 +27,7 @@ def test_each_reason_stands_with_its_culprit(browse: Browse, engine: Engine, rea
     enqueue(engine, "a", delay=timedelta(hours=reason is Reason.SCHEDULED))
     viewer = browse("viewer")
     for page in (viewer.get("tenants", queue="documents"), viewer.get("tenants", queue="documents", reason=reason)):
-        row = _row(page, "a")
+        row = page.row("a").text
         assert f" {reason} " in f"{row} "
         assert [word for word in _CULPRITS.get(reason, []) if word not in row] == []
         assert ("taken by" in row) == ("taken by b" in row)
