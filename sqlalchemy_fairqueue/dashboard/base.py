@@ -13,12 +13,14 @@ from sqlalchemy_fairqueue.dashboard.reading import seconds_ago
 from sqlalchemy_fairqueue.dashboard.rendering import rendered
 from sqlalchemy_fairqueue.dashboard.words import reason_detail, shares_of, waits_words
 from sqlalchemy_fairqueue.database import Target
+from sqlalchemy_fairqueue.figures import tenant_now
 from sqlalchemy_fairqueue.values import tenant_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
+    from sqlalchemy import Connection
     from starlette.requests import Request
     from starlette.responses import Response
 
@@ -127,7 +129,12 @@ class PageBase:
         self.trace_url = trace_url
 
     async def tenant_row(self, queue: QueueFigures, figures: Figures, channel: str) -> Row | None:
-        """A tenant with the reason of its wait, also one that the figures do not list."""
+        """A tenant with the reason of its wait, also one that the figures do not list.
+
+        Where the figures are kept for longer than *keep*, the reason is read for this tenant alone.
+        """
+        if self.reading.figures.are_kept_longer:
+            return await self._row_now(queue, figures, channel)
         listed = next((one for one in queue.tenants if one.channel == channel), None)
         if listed is not None:
             return self.row(queue, listed, figures)
@@ -135,6 +142,20 @@ class PageBase:
         if stats is None:
             return None
         return self.row(queue, tenant_of(queue.stats, queue.contention, queue.limits, stats, figures.at), figures)
+
+    async def _row_now(self, queue: QueueFigures, figures: Figures, channel: str) -> Row | None:
+        stats = await self.channel_stats(queue.name, channel)
+        if stats is None:
+            return None
+        of = self.reading.queue(queue.name)
+
+        def read(connection: Connection) -> tuple[QueueFigures, Tenant]:
+            return tenant_now(connection, of, queue, stats)
+
+        found, tenant = await self.reading.shared(
+            ("tenant", queue.name, channel), lambda: self.reading.read(read), self._moment
+        )
+        return self.row(found, tenant, figures)
 
     def row(self, queue: QueueFigures, tenant: Tenant, figures: Figures) -> Row:
         """A tenant of the figures with its past."""
@@ -147,7 +168,9 @@ class PageBase:
         """A tenant, a moment old at most."""
         of = self.reading.queue(queue)
         found = await self.reading.shared(
-            ("channel", queue, channel), lambda: self.reading.call(of.channels, of.achannels, channel)
+            ("channel", queue, channel),
+            lambda: self.reading.call(of.channels, of.achannels, channel),
+            self._moment,
         )
         return found[0] if found else None
 
@@ -189,6 +212,11 @@ class PageBase:
         if figures is None:
             raise Unread
         return access, figures
+
+    @property
+    def _moment(self) -> float:
+        """How long a single tenant is kept, in seconds: a reason is on its page within *keep*, whatever comes first."""
+        return self.reading.keep.total_seconds() / 4
 
     def target_of(self, queue: str) -> Target:
         """The place of a queue in the database."""

@@ -122,6 +122,11 @@ class SharedFigures:
         return self._completed[queue]
 
     @property
+    def are_kept_longer(self) -> bool:
+        """Whether the figures are kept for longer than was wanted, since it took long to read them."""
+        return self._took * DUTY > self._keep
+
+    @property
     def took(self) -> timedelta:
         """The time that it took to read the latest figures."""
         return timedelta(seconds=self._took)

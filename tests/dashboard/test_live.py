@@ -3,11 +3,12 @@
 from datetime import timedelta
 
 import httpx
+import pytest
 from sqlalchemy import Engine, event, text
 
 from sqlalchemy_fairqueue.dashboard import create_dashboard
-from tests.cli.messages import enqueue
-from tests.dashboard.conftest import served, visited
+from tests.cli.messages import QUEUE, enqueue, lease
+from tests.dashboard.conftest import Page, served, visited
 
 
 def test_events(engine: Engine) -> None:
@@ -35,6 +36,31 @@ def test_many_pages_cost_one_reading(engine: Engine) -> None:
     assert sum("fq_contention" in statement for statement in read) == 1
     assert sum("fq_channel_stats" in statement for statement in read) == 1
     assert sum("fq_message_details" in statement for statement in read) == 1
+
+
+def test_reasons_are_new_where_figures_are_old(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where figures take so long that they are kept for longer, a tenant and its messages have reasons of their own."""
+    monkeypatch.setattr("sqlalchemy_fairqueue.figures.shared.DUTY", 1e9)
+    monkeypatch.setattr("sqlalchemy_fairqueue.dashboard.reading.DUTY", 0)
+    [message_id, _] = enqueue(engine, "customer-7", "taker")
+    paths = ["/tenant?queue=documents&channel=customer-7", f"/message?queue=documents&id={message_id}"]
+    app = create_dashboard(engine, keep=timedelta(microseconds=1))
+
+    def verdicts(client: httpx.Client) -> list[str]:
+        pages = [client.get(path).text.partition('class="verdict">')[2].partition("</p>")[0] for path in paths]
+        return [" ".join(Page(200, page).text.split()) for page in pages]
+
+    with visited(app) as client:
+        assert all(words.startswith("no consumer") for words in verdicts(client))
+        QUEUE.pause(engine, "customer-7")
+        lease(engine, 1)
+        QUEUE.resume(engine, "customer-7")
+        assert all(words.startswith("others' turn") and "taken by taker" in words for words in verdicts(client))
+        QUEUE.configure(engine, max_concurrency=1)
+        assert all(words.startswith("queue limit 1 of the 1 messages") for words in verdicts(client))
+        QUEUE.pause(engine)
+        assert all(words.startswith("queue paused the queue is paused since") for words in verdicts(client))
+        assert "no consumer" in client.get("/tenants").text
 
 
 def test_the_first_page_comes_at_once(engine: Engine) -> None:
