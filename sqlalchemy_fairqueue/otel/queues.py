@@ -24,20 +24,30 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STATES = ("ready", "scheduled", "leased")
+_QUANTILES = (0.5, 0.9, 0.99, 1.0)
 
-_GAUGES: dict[tuple[str, str, str], Callable[[QueueFigures], dict[str, float]]] = {
+_Values = dict[tuple[str, str | float] | None, float]
+_GAUGES: dict[tuple[str, str, str], Callable[[QueueFigures], _Values]] = {
     ("fairqueue.messages", "{message}", "Messages by state."): lambda queue: {
-        state: getattr(queue.stats, state) for state in _STATES
+        ("state", state): getattr(queue.stats, state) for state in _STATES
+    },
+    (
+        "fairqueue.channel.wait",
+        "s",
+        "Quantiles over the waiting channels of how long each one's oldest ready message waits; 0: none waits.",
+    ): lambda queue: {
+        ("quantile", quantile): queue.contention.waits[number].total_seconds() if queue.contention.waits else 0.0
+        for number, quantile in enumerate(_QUANTILES)
     },
     ("fairqueue.oldest_ready", "s", "How long the oldest ready message waits."): lambda queue: {
-        "": queue.oldest_ready.total_seconds() if queue.oldest_ready else 0.0
+        None: queue.oldest_ready.total_seconds() if queue.oldest_ready else 0.0
     },
     ("fairqueue.channels.waiting", "{channel}", "Channels with ready messages."): lambda queue: {
-        "": queue.contention.waiting
+        None: queue.contention.waiting
     },
-    ("fairqueue.dead_letters", "{message}", "Dead letters."): lambda queue: {"": queue.stats.dead},
+    ("fairqueue.dead_letters", "{message}", "Dead letters."): lambda queue: {None: queue.stats.dead},
     ("fairqueue.consumers", "{consumer}", "Consumers with a lease that has not expired."): lambda queue: {
-        "": queue.stats.consumers
+        None: queue.stats.consumers
     },
 }
 
@@ -45,7 +55,7 @@ _GAUGES: dict[tuple[str, str, str], Callable[[QueueFigures], dict[str, float]]] 
 def observe_queues(
     engine: Engine, *queues: Queue, schema: str | None = None, meter_provider: MeterProvider | None = None
 ) -> None:
-    """Export gauges of queues: their backlog, oldest message, waiting channels, dead letters and consumers.
+    """Export gauges of queues: backlog, oldest message, waiting channels and their waits, dead letters and consumers.
 
     All processes see the same queues: call it in one of them. The database is asked once an export; if it does not
     answer, the gauges are left out.
@@ -65,7 +75,7 @@ def observe_queues(
 
 
 def _observer(
-    figures: SharedFigures, values: Callable[[QueueFigures], dict[str, float]]
+    figures: SharedFigures, values: Callable[[QueueFigures], _Values]
 ) -> Callable[[CallbackOptions], Iterable[Observation]]:
     def observe(_: CallbackOptions) -> Iterable[Observation]:
         try:
@@ -74,9 +84,9 @@ def _observer(
             logger.warning("the figures of the queues cannot be read: %s", error)
             return []
         return [
-            Observation(value, {"messaging.destination.name": queue.name} | ({"state": state} if state else {}))
+            Observation(value, {"messaging.destination.name": queue.name} | dict([each] if each else []))
             for queue in queues
-            for state, value in values(queue).items()
+            for each, value in values(queue).items()
         ]
 
     return observe

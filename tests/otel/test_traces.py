@@ -189,6 +189,9 @@ def test_metrics(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
     _enqueue(engine, queue, *ODD_NAMES, "a", kind="parse")
     observe_queues(engine, queue, meter_provider=found.meters)
     assert {point.attributes["state"]: point.value for point in found.points()["fairqueue.messages"]}["ready"] == 8
+    waits = {point.attributes["quantile"]: point.value for point in found.points()["fairqueue.channel.wait"]}
+    assert list(waits) == [0.5, 0.9, 0.99, 1.0]
+    assert 0 < waits[0.5] <= waits[0.9] <= waits[0.99] <= waits[1.0]
     Worker(engine, queue, concurrency=2).run(drain=True)
     points = found.points()
     [sent] = points["messaging.client.sent.messages"]
@@ -197,7 +200,8 @@ def test_metrics(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
     [took] = points["messaging.process.duration"]
     assert (sent.value, consumed.value, waited.count, took.count) == (8, 8, 8, 8)
     values = {value for some in points.values() for point in some for value in point.attributes.values()}
-    assert values <= {"fairqueue", "documents", "enqueue", "handle", "complete", "ready", "scheduled", "leased"}
+    own = {"fairqueue", "documents", "enqueue", "handle", "complete", "ready", "scheduled", "leased"}
+    assert values <= own | set(waits)
 
 
 def test_bad_contexts(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
