@@ -164,11 +164,7 @@ class _OpenTelemetry:
             "fairqueue.consumer": delivery.lease.consumer,
         }
         measured = _measured(delivery.queue, "handle")
-        if delivery.attempt == 1:
-            waited = (datetime.now(UTC) - delivery.enqueued_at).total_seconds()
-            self._wait.record(max(0.0, waited), measured)
-        self._attempt.record(delivery.attempt, measured)
-        self._consumed.add(1, measured)
+        waited = (datetime.now(UTC) - delivery.enqueued_at).total_seconds()
         began = perf_counter()
         with self._tracer.start_as_current_span(
             f"process {delivery.queue}",
@@ -179,6 +175,11 @@ class _OpenTelemetry:
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
+            # Within the span, so that an exemplar leads to it, and it names the tenant.
+            if delivery.attempt == 1:
+                self._wait.record(max(0.0, waited), measured)
+            self._attempt.record(delivery.attempt, measured)
+            self._consumed.add(1, measured)
             try:
                 yield span
             except Outcome as outcome:

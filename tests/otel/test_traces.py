@@ -204,6 +204,25 @@ def test_metrics(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
     assert values <= own | set(waits)
 
 
+def test_exemplars_lead_to_tenants(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
+    """An exemplar of a wait or a duration leads to the span of the handler, which names the tenant."""
+    found = telemetry()
+    queue = Queue("documents")
+    queue.handler("parse")(lambda _: None)
+    _enqueue(engine, queue, "a", "b", kind="parse")
+    Worker(engine, queue, concurrency=1).run(drain=True)
+    tenants = {
+        (span.context.trace_id, span.context.span_id): (span.attributes or {})["fairqueue.channel"]
+        for span in found.spans("process documents")
+        if span.context
+    }
+    points = found.points()
+    for name in ("fairqueue.message.wait", "fairqueue.message.attempt", "messaging.process.duration"):
+        exemplars = [one for point in points[name] for one in point.exemplars]
+        assert exemplars, name
+        assert {tenants[one.trace_id, one.span_id] for one in exemplars} <= {"a", "b"}
+
+
 def test_bad_contexts(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
     """Headers that carry no context, or a broken one, cost nothing but the link."""
     found = telemetry(process="child")
