@@ -115,7 +115,7 @@ class _OpenTelemetry:
             explicit_bucket_boundaries_advisory=(1, 2, 3, 5, 8, 13, 20),
         )  # fmt: skip
         self._settled = meter.create_counter(
-            "fairqueue.message.settled", "{message}", "Deliveries that a worker settled, by how."
+            "fairqueue.message.settled", "{message}", "Deliveries that a worker settled or lost, by how."
         )
 
     def before_enqueue(self, queue: str, messages: Sequence[Enqueue]) -> Mapping[str, str]:

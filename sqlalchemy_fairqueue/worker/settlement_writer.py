@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from sqlalchemy_fairqueue.values import Delivery
     from sqlalchemy_fairqueue.worker.connection import DedicatedConnection
     from sqlalchemy_fairqueue.worker.decisions import Decision
     from sqlalchemy_fairqueue.worker.leases import HeldDelivery
@@ -94,6 +95,11 @@ class SettlementWriter:
         )
         return []
 
+    def count_lost(self, deliveries: Sequence[Delivery]) -> None:
+        """Count deliveries whose lease was lost, or which somebody else settled."""
+        self._stats.lost += len(deliveries)
+        settled("lost", lambda: deliveries)
+
     def count(self, verb: Verb, settlements: Settlements) -> None:
         """Count deliveries that are settled so, and log which messages are dead letters now."""
         stats = self._stats
@@ -129,7 +135,8 @@ class SettlementWriter:
             if held.delivery.settled:
                 own = of_own_verb(Verb(held.delivery.settled[-1]), held.delivery)
                 self.count(own.verb, [(held, own)])
-        lost = [held.delivery.message_id for held in gone if not held.delivery.settled]
+        left = [held.delivery for held in gone if not held.delivery.settled]
+        lost = [delivery.message_id for delivery in left]
         if lost:
             log.warning(
                 "worker %s could not %s %d of %d deliveries of queue %s: somebody else has them, or settled them: %s",
@@ -141,7 +148,7 @@ class SettlementWriter:
                 tuple(lost[:20]),
                 extra={"worker": self._name, "queue": queue.queue.name, "message_ids": tuple(lost)},
             )
-            self._stats.lost += len(lost)
+            self.count_lost(left)
         return set(error.message_ids)
 
     def _in_ascii(self, queue: ServedQueue, settlements: Settlements) -> Settlements:

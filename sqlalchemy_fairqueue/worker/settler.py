@@ -124,7 +124,7 @@ class Settler:
                 continue
             # Its own transaction has settled it, or it is not this worker's any more.
             if decision is None:
-                self._stats.lost += 1
+                self._writer.count_lost([held.delivery])
             else:
                 self._writer.count(decision.verb, [(held, decision)])
                 self._poll_when_due(held.queue, [decision])

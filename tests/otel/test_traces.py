@@ -22,6 +22,8 @@ from sqlalchemy_fairqueue import AsyncWorker, Delivery, Enqueue, InvalidArgument
 from sqlalchemy_fairqueue.otel import instrument, observe_queues, uninstrument
 from sqlalchemy_fairqueue.values import GROUP_HEADER
 from tests.cli.messages import ODD_NAMES
+from tests.fixtures.database import Database
+from tests.worker.helpers import until
 
 
 class Telemetry:
@@ -202,6 +204,30 @@ def test_metrics(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
     values = {value for some in points.values() for point in some for value in point.attributes.values()}
     own = {"fairqueue", "documents", "enqueue", "handle", "complete", "ready", "scheduled", "leased"}
     assert values <= own | set(waits)
+
+
+@pytest.mark.parametrize("settles", [True, False], ids=["by the handler", "by the worker"])
+def test_lost_leases_are_counted(
+    telemetry: Callable[..., Telemetry], engine: Engine, database: Database, *, settles: bool
+) -> None:
+    """A delivery that somebody else has is counted as lost, and as nothing else."""
+    found = telemetry()
+    queue = Queue("documents")
+
+    @queue.handler("parse")
+    def parse(delivery: Delivery) -> None:
+        database.execute("update fq_message set lease_id = 4711, deliveries = deliveries + 1")
+        if settles:
+            queue.complete(engine, delivery)
+
+    _enqueue(engine, queue, "a", kind="parse")
+    with Worker(engine, queue, concurrency=1, housekeeping=False) as worker:
+        until(lambda: worker.stats.lost, "it is counted")
+    counted = {
+        point.attributes["messaging.operation.name"]: point.value
+        for point in found.points()["fairqueue.message.settled"]
+    }
+    assert counted == {"lost": 1}
 
 
 def test_exemplars_lead_to_tenants(telemetry: Callable[..., Telemetry], engine: Engine) -> None:
